@@ -149,6 +149,9 @@ class JobSection(Section):
     )
     service: int = Field(default=0, ge=0, le=7, description="service level: which virtual lanes")
     start: TimePs = 0
+    shared_hosts: bool = Field(
+        default=False, description="its hosts may be those of other jobs, too"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> JobSection:
@@ -309,6 +312,10 @@ class EngineSection(Section):
         "no turns",
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
+    injection_rate: Annotated[RateGbps, Field(ge=0.001, le=4e6)] | None = Field(
+        default=None, description="rate at which an adapter puts packets on its link, where it is "
+        "below the link's",
+    )  # fmt: skip
     congestion_control: CongestionControlSection | None = Field(
         default=None, description="congestion control; needs injection per-destination"
     )
@@ -433,6 +440,8 @@ def load(path: str | Path) -> Scenario:
             job.trace = base / job.trace
         if job.placement_file is not None:
             job.placement_file = base / job.placement_file
+        if job.pattern is not None and isinstance(job.pattern.get("file"), str):
+            job.pattern["file"] = str(base / job.pattern["file"])
     return scenario
 
 

@@ -131,7 +131,7 @@ MEANING = {
     ("FatTree", "leaf_delay"): "delay of cables between leaves and aggregation",
     ("FatTree", "core_delay"): "delay of cables between aggregation and cores",
     ("JobSection", "name"): "name of the job",
-    ("JobSection", "trace"): "MPI trace: OTF2 folder or anchor, Open MPI monitoring profiles",
+    ("JobSection", "trace"): "trace in one of the formats of `tailback list reader`",
     ("JobSection", "placement"): "how ranks lie on nodes: `tailback list placement`",
     ("JobSection", "placement_options"): "options of the placement",
     ("JobSection", "placement_file"): "a rank file or host list instead",

@@ -295,6 +295,25 @@ def test_a_comparison_opens_on_the_change(browser: webdriver.Browser, tmp_path: 
     assert browser.run("return document.querySelectorAll('img[onerror], img[src=x]').length") == 0
 
 
+def test_no_change_is_neither_more_nor_less(browser: webdriver.Browser, tmp_path: Path) -> None:
+    run = make_run()
+    path = write_comparison(tmp_path / "same.html", run, make_run(), [("a", "b", "c", "d")])
+    browser.open(path)
+    browser.settle()
+    colours = browser.run(
+        "const c = document.getElementById('course'); const d = c.width / c.clientWidth;"
+        "const to = c.clientWidth - 20, at = c.getContext('2d');"
+        "const p = at.getImageData(160 * d, 100 * d, (to - 160) * d, 40 * d).data;"
+        "const s = new Set(); for (let i = 0; i < p.length; i += 4)"
+        " s.add(p[i] + ',' + p[i + 1] + ',' + p[i + 2]); return [...s]"
+    )
+    # Nothing has changed: #fafafa, or grey hatching where there are too few samples.
+    assert "250,250,250" in colours
+    for colour in colours:
+        r, _, b = map(int, colour.split(","))
+        assert r <= b, "brown means more"
+
+
 def test_click_in_a_plot_selects_a_link(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     browser.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import POSTS, SENDS, Op, Program
 
 
 def run_blocking(program: Program) -> bool:
@@ -12,7 +12,7 @@ def run_blocking(program: Program) -> bool:
     start = program.rank_start.astype(int)
     at = list(start[:-1])
     open_requests: list[set[int]] = [set() for _ in at]
-    waiting: dict[tuple[Op, int, int, int], deque[int]] = defaultdict(deque)
+    waiting: dict[tuple[bool, int, int, int], deque[int]] = defaultdict(deque)
     moved = True
     while moved:
         moved = False
@@ -24,15 +24,14 @@ def run_blocking(program: Program) -> bool:
                     break
                 if op == Op.WAITALL and open_requests[rank]:
                     break
-                if op in (Op.ISEND, Op.IRECV):
-                    peer, tag = int(program.peer[i]), int(program.tag[i])
-                    pair = (rank, peer) if op == Op.ISEND else (peer, rank)
-                    other = Op.IRECV if op == Op.ISEND else Op.ISEND
-                    if waiting[other, *pair, tag]:
-                        open_requests[peer].discard(waiting[other, *pair, tag].popleft())
+                if op in POSTS:
+                    peer, tag, sends = int(program.peer[i]), int(program.tag[i]), op in SENDS
+                    pair = (rank, peer) if sends else (peer, rank)
+                    if waiting[not sends, *pair, tag]:
+                        open_requests[peer].discard(waiting[not sends, *pair, tag].popleft())
                     else:
                         assert request not in open_requests[rank]
-                        waiting[op, *pair, tag].append(request)
+                        waiting[sends, *pair, tag].append(request)
                         open_requests[rank].add(request)
                 at[rank] += 1
                 moved = True

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import SENDS, Op, Program
 
 EZTRACE16 = "eztrace-stencil16"
 EZTRACE64 = "eztrace-stencil64"
@@ -177,7 +177,7 @@ def assert_completes(program: Program) -> None:
         for rank in range(n):
             while at[rank] < end[rank]:
                 op = at[rank]
-                if kind[op] == Op.ISEND:
+                if kind[op] in SENDS:
                     sent[rank, peer[op], tag[op]] += 1
                 elif kind[op] == Op.IRECV:
                     key = (peer[op], rank, tag[op])

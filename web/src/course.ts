@@ -17,7 +17,7 @@ const LEFT = 150;
 const RIGHT = 14;
 const STRIP = 14;
 const GAP = 10;
-const AXIS = 26;
+const AXIS = 42;
 const LABEL = 26;
 const TICKS = [[0, 0.25, 0.5, 0.75, 1], [0, 0.5, 1], [0, 1]];
 const GREYS = 16;
@@ -46,6 +46,7 @@ export class CoursePlot implements Drawing {
       if (onlyMarks(changed) || !changed.has("dataset")) this.surface.refresh();
       else this.surface.redraw();
     });
+    store.listenPoint(() => this.surface.refresh());
   }
 
   /** The chosen run's; both runs of a difference have the same rows and as many frames. */
@@ -173,6 +174,15 @@ export class CoursePlot implements Drawing {
       const x = LEFT + part * room;
       pen.text(text(part), x, this.bottom() + 6, { size: 11, align, colour: MUTED });
     }
+    const title = fitted(this.axisTitle(), 11.5, room);
+    pen.text(title, LEFT + room / 2, this.bottom() + 22, { size: 11.5, align: "middle" });
+  }
+
+  /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
+  private axisTitle(): string {
+    const by = "arrival of the packets";
+    if (this.lens.change) return `share of each run's time: ${by}`;
+    return `${this.model.payload.ranks ? "expected time" : "time"}: ${by}`;
   }
 
   private drawPhases(pen: Pen): void {
@@ -215,6 +225,11 @@ export class CoursePlot implements Drawing {
     if (row >= 0 && row < this.rows) {
       pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, "#fff", 3);
       pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, SELECTED, 1.5);
+    }
+    const { pointed } = this.store;
+    if (pointed !== null && pointed < this.course.frames) {
+      const x = (this.x(pointed) + this.x(pointed + 1)) / 2;
+      pen.lines([x, 18, x, bottom], SELECTED, 1, [4, 3]);
     }
     if (this.cursor) {
       const { row: at, frame } = this.cursor;
@@ -286,6 +301,7 @@ export class CoursePlot implements Drawing {
     });
     canvas.addEventListener("pointermove", (event) => {
       const to = this.frameAt(pointer(event, canvas)[0]);
+      this.store.point(to);
       if (from === null || to === null || (to === from && !dragged)) return;
       dragged = true;
       this.store.set({ time: [Math.min(from, to), Math.max(from, to) + 1] });
@@ -298,6 +314,7 @@ export class CoursePlot implements Drawing {
       if (cell) this.choose(cell);
       else if (py < this.top()) this.strip(py);
     });
+    canvas.addEventListener("pointerleave", () => this.store.point(null));
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 

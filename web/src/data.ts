@@ -82,6 +82,22 @@ export interface Flames {
   trees: { name: string; change: boolean; top: Frame }[];
 }
 
+/** Ranks against measured time: rows of ranks, and windows of equal length. */
+export interface RanksMeta {
+  edges_ps: number[];
+  first_rank: Ref;
+  hosts: string[];
+  /** Node of a row's first rank; −1 where unknown. */
+  node: Ref;
+  /** What the ranks did: shares of the windows, 0 to 255, row after row, and each row's total. */
+  kinds: { name: string; colour: string; wait: boolean; cells: Ref; total_ps: Ref }[];
+  /** The longest call of each cell: its place in the list, counted from 1; 0 for none. */
+  call: Ref;
+  calls: string[];
+  /** For each run the place in it of each edge, by the messages posted; null where unknown. */
+  expected_ps: (number[] | null)[];
+}
+
 export type Scale = Quantity | "traffic" | "change";
 
 export interface Payload {
@@ -112,6 +128,7 @@ export interface Payload {
   datasets: DatasetMeta[];
   change: { of: [number, number]; cells: Ref[]; matrix: MatrixMeta | null } | null;
   flames: Flames | null;
+  ranks: RanksMeta | null;
 }
 
 export type Quantity = "congestion" | "utilization" | "stall";

@@ -10,6 +10,7 @@ import { show } from "./detail";
 import { FabricPlot } from "./fabric";
 import { Flame } from "./flame";
 import { Matrix } from "./matrix";
+import { RankTimeline } from "./ranks";
 import { Raster } from "./raster";
 import { Store } from "./state";
 
@@ -41,6 +42,12 @@ async function start(): Promise<void> {
     store.listen(() => requestAnimationFrame(count));
     flame.connectSelector(byId<HTMLSelectElement>("flame-tree"), byId("flame-detail"));
     saved("save-flame", "back_pressure.svg", flame);
+  }
+  if (payload.ranks) {
+    const ranks = new RankTimeline(model, payload.ranks, store, byId<HTMLCanvasElement>("ranks"));
+    ranks.connectTexts(byId("rank-detail"), byId("rank-tip"));
+    ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
+    saved("save-ranks", "rank_timeline.svg", ranks);
   }
   if (model.run(0).course.frames > 1) {
     const course = new CoursePlot(model, store, byId<HTMLCanvasElement>("course"));

@@ -4,7 +4,8 @@ import type { Model, Quantity, Scale } from "./data";
 import type { Pen } from "./pen";
 import { MUTED, textWidth, wrapped } from "./pen";
 
-export const SHADES = 64;
+/** An odd number: no change is the shade in the middle, which is neither more nor less. */
+export const SHADES = 65;
 
 export const TITLES: Record<Quantity, string> = {
   congestion: "congested fraction (0–1)",

@@ -22,7 +22,12 @@ const MARKS: readonly (keyof Choice)[] = ["link", "nodes"];
 export const onlyMarks = (changed: Changed): boolean =>
   [...changed].every((key) => MARKS.includes(key));
 
+/** The place in time that the pointer is at: a frame of the links against time; null for none. */
+type PointListener = (frame: number | null) => void;
+
 export class Store {
+  private readonly pointers: PointListener[] = [];
+  pointed: number | null = null;
   private readonly listeners: Listener[] = [];
   private choice: Choice = {
     dataset: 0, selection: 0, quantity: "congestion", link: -1, nodes: [], time: null,
@@ -34,6 +39,17 @@ export class Store {
 
   listen(listener: Listener): void {
     this.listeners.push(listener);
+  }
+
+  /** Called when the pointer moves over a plot of time: what it points at is no choice. */
+  listenPoint(listener: PointListener): void {
+    this.pointers.push(listener);
+  }
+
+  point(frame: number | null): void {
+    if (frame === this.pointed) return;
+    this.pointed = frame;
+    for (const listener of this.pointers) listener(frame);
   }
 
   set(change: Partial<Choice>): void {

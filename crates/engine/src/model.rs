@@ -337,7 +337,11 @@ fn partition_for(
     settings: &Settings,
     shards: u32,
 ) -> Partition {
-    let mut partition = Partition::new(fabric, plan, settings.switch_delay_ps, shards);
+    let mut partition = if program.synchronous {
+        Partition::in_one_group(fabric, settings.switch_delay_ps)
+    } else {
+        Partition::new(fabric, plan, settings.switch_delay_ps, shards)
+    };
     let switch_of = |rank: u32| plan.node_switch[placement.node[rank as usize] as usize];
     let host = |rank: u32| placement.host[rank as usize];
     let within = program.messages.iter().filter(|m| host(m.src) == host(m.dst));

@@ -1,6 +1,6 @@
 //! Rank programs in the engine's numbering.
 
-use tailback_program::{Message, Op, ProgramError};
+use tailback_program::{Compiled, Message, Op, ProgramError};
 
 pub(crate) use tailback_program::{Placement, Program};
 
@@ -25,6 +25,8 @@ pub(crate) struct CompiledProgram {
     pub rank_start: Vec<usize>,
     pub ops: Vec<Op>,
     pub messages: Vec<Envelope>,
+    /// Whether a send of it is synchronous.
+    pub synchronous: bool,
 }
 
 /// Matches sends with receives, resolves requests, and numbers the packets.
@@ -40,8 +42,10 @@ pub(crate) fn compile(
         first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
         Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
     };
-    let messages = compiled.messages.into_iter().map(envelope).collect();
-    Ok(CompiledProgram { rank_start: compiled.rank_start, ops: compiled.ops, messages })
+    let messages = compiled.messages.iter().copied().map(envelope).collect();
+    let synchronous = compiled.ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
+    let Compiled { rank_start, ops, .. } = compiled;
+    Ok(CompiledProgram { rank_start, ops, messages, synchronous })
 }
 
 impl Envelope {

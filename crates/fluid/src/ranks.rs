@@ -1,7 +1,8 @@
 //! Rank programs in the fluid view: MPI's blocking rules, messages as flows.
 //!
 //! As in the packet engine: a send is complete when its last byte has left the adapter, a receive
-//! when its last byte is there and it has been posted; a send reaches its adapter a software latency
+//! when its last byte is there and it has been posted, a synchronous send when its receive is; a send
+//! reaches its adapter a software latency
 //! after it is posted; messages above the eager limit wait for their receive; ranks of one host
 //! exchange messages through memory. Approximated: the hand-shake of a large message takes the
 //! latency of its path twice but no bandwidth, and a byte reaches the far end one path latency after
@@ -37,6 +38,8 @@ enum Event {
     Arrived(u32),
     /// The last byte of a message has left its adapter.
     Sent(u32),
+    /// The receive of a synchronous send is complete.
+    Received(u32),
     /// The software latency of a send is over.
     Ready(u32),
     Rank(u32),
@@ -44,7 +47,10 @@ enum Event {
 
 #[derive(Debug, Default, Clone)]
 struct Progress {
-    sent: bool,
+    /// Its send is complete when its receive is.
+    synchronous: bool,
+    /// Its send is complete.
+    complete: bool,
     arrived: bool,
     receive_posted: bool,
     requested: bool,
@@ -181,15 +187,17 @@ impl Sim<'_> {
             }
             Event::Cleared(message) => self.enqueue(message),
             Event::Sent(message) => self.sent(message),
+            Event::Received(message) => self.send_completed(message),
             Event::Arrived(message) => {
                 let m = message as usize;
                 self.messages[m].arrived = true;
                 self.out.arrival_ps[m] = self.now;
-                if self.local(message) {
-                    self.messages[m].sent = true;
-                    self.completed(self.envelope(message).src);
+                let Progress { synchronous, receive_posted, .. } = self.messages[m];
+                let sent = if synchronous { receive_posted } else { self.local(message) };
+                if sent {
+                    self.send_completed(message);
                 }
-                if self.messages[m].receive_posted {
+                if receive_posted {
                     self.completed(self.envelope(message).dst);
                 }
             }
@@ -218,12 +226,8 @@ impl Sim<'_> {
                 Op::Compute(ps) => {
                     return self.at(self.now.saturating_add(ps), Event::Rank(rank));
                 }
-                Op::Send(message) => {
-                    self.ranks[r].opened();
-                    self.out.post_ps[message as usize] = self.now;
-                    let ready = self.now.saturating_add(self.settings.send_delay_ps);
-                    self.at(ready, Event::Ready(message));
-                }
+                Op::Send(message) => self.post_send(rank, message, false),
+                Op::SynchronousSend(message) => self.post_send(rank, message, true),
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
                     if !self.complete(rank, request) {
@@ -235,10 +239,22 @@ impl Sim<'_> {
         self.unfinished -= 1;
     }
 
+    fn post_send(&mut self, rank: u32, message: u32, synchronous: bool) {
+        self.ranks[rank as usize].opened();
+        self.messages[message as usize].synchronous = synchronous;
+        self.out.post_ps[message as usize] = self.now;
+        let ready = self.now.saturating_add(self.settings.send_delay_ps);
+        self.at(ready, Event::Ready(message));
+    }
+
     fn post_receive(&mut self, rank: u32, message: u32) {
         let state = &mut self.messages[message as usize];
         state.receive_posted = true;
-        if !state.arrived {
+        if state.arrived {
+            if state.synchronous {
+                self.at(self.now, Event::Received(message));
+            }
+        } else {
             self.ranks[rank as usize].opened();
             if state.requested {
                 self.clear(message);
@@ -398,12 +414,18 @@ impl Sim<'_> {
 
     /// A message's last byte has left its adapter.
     fn sent(&mut self, message: u32) {
-        self.messages[message as usize].sent = true;
-        let src = self.envelope(message).src;
         if self.settings.fifo {
+            let src = self.envelope(message).src;
             self.send_next(self.placement.node[src as usize] as usize);
         }
-        self.completed(src);
+        if !self.messages[message as usize].synchronous {
+            self.send_completed(message);
+        }
+    }
+
+    fn send_completed(&mut self, message: u32) {
+        self.messages[message as usize].complete = true;
+        self.completed(self.envelope(message).src);
     }
 
     /// A request of `rank` is complete: it may go on.
@@ -418,7 +440,7 @@ impl Sim<'_> {
 
     fn complete(&self, rank: u32, request: Request) -> bool {
         match request {
-            Request::Send(message) => self.messages[message as usize].sent,
+            Request::Send(message) => self.messages[message as usize].complete,
             Request::Receive(message) => {
                 let state = &self.messages[message as usize];
                 state.arrived && state.receive_posted

@@ -111,6 +111,18 @@ fn who_waits_for_ever_is_named() {
     assert!(run(&program, 4096).is_ok());
 }
 
+/// A synchronous send is complete when its receive is, however early its bytes have left.
+#[test]
+fn a_synchronous_send_is_complete_when_its_receive_is() {
+    for (late, complete) in [(0, 1_125_000), (5_000_000, 5_000_000)] {
+        let local = one_message(late);
+        let mut synchronous = local.clone();
+        synchronous.kind[0] = 5;
+        assert_eq!(run(&local, 4096).unwrap().finish_ps, [1_100_000, complete]);
+        assert_eq!(run(&synchronous, 4096).unwrap().finish_ps, [complete, complete]);
+    }
+}
+
 /// Ranks 0 and 1 on one leaf send 2000 bytes each to ranks 2 and 3 on another, over one link.
 fn two_over_one_link(paths: PathChoice, buffer_bytes: u64) -> RankTimes {
     let (fabric, plan) = pairs(2, 0);

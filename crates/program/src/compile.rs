@@ -20,8 +20,10 @@ pub enum Request {
 pub enum Op {
     /// Computation of this many picoseconds.
     Compute(u64),
-    /// Posts a send.
+    /// Posts a send, complete when its last byte has left the adapter.
     Send(u32),
+    /// Posts a send that is complete when its receive is: delivered, and the receive posted.
+    SynchronousSend(u32),
     /// Posts a receive.
     Receive(u32),
     /// Blocks until a request is complete.
@@ -74,7 +76,7 @@ impl Program {
         let mut message_of_op = vec![u32::MAX; self.kind.len()];
         let mut messages = Vec::with_capacity(starts.last().copied().unwrap_or(0));
         for rank in 0..self.n_ranks() {
-            for op in self.of_kind(rank, OpKind::Isend) {
+            for op in self.sends(rank) {
                 message_of_op[op] = messages.len() as u32;
                 messages.push(Message {
                     src: rank as u32,
@@ -91,9 +93,14 @@ impl Program {
         Ok(Compiled { rank_start, ops, messages })
     }
 
-    /// Operations of a rank that are of one kind.
-    fn of_kind(&self, rank: usize, kind: OpKind) -> impl Iterator<Item = usize> + use<'_> {
-        self.operations(rank).filter(move |&op| self.kind[op] == kind as u8)
+    /// Operations of a rank that post a send.
+    fn sends(&self, rank: usize) -> impl Iterator<Item = usize> + use<'_> {
+        self.operations(rank).filter(|&op| OpKind::sends(self.kind[op]))
+    }
+
+    /// Operations of a rank that post a receive.
+    fn receives(&self, rank: usize) -> impl Iterator<Item = usize> + use<'_> {
+        self.operations(rank).filter(|&op| self.kind[op] == OpKind::Irecv as u8)
     }
 
     /// Refuses peers that do not exist. Returns where the receives from each rank begin in a list of
@@ -104,7 +111,7 @@ impl Program {
         for rank in 0..ranks {
             for op in self.operations(rank) {
                 let (kind, peer) = (self.kind[op], self.peer[op]);
-                if kind != OpKind::Isend as u8 && kind != OpKind::Irecv as u8 {
+                if !OpKind::sends(kind) && kind != OpKind::Irecv as u8 {
                     continue;
                 }
                 if peer < 0 || peer as usize >= ranks {
@@ -130,7 +137,7 @@ impl Program {
         let ranks = self.n_ranks();
         let mut receives = vec![Endpoint::default(); starts[ranks]];
         for rank in 0..ranks {
-            for op in self.of_kind(rank, OpKind::Irecv) {
+            for op in self.receives(rank) {
                 let next = &mut starts[self.peer[op] as usize];
                 receives[*next] = Endpoint { dst: rank as u32, tag: self.tag[op], op };
                 *next += 1;
@@ -139,10 +146,9 @@ impl Program {
         let (mut sends, mut begin) = (Vec::new(), 0);
         for (rank, &end) in starts[..ranks].iter().enumerate() {
             let receives = &mut receives[std::mem::replace(&mut begin, end)..end];
-            let own = self.of_kind(rank, OpKind::Isend);
             let endpoint = |op| Endpoint { dst: self.peer[op] as u32, tag: self.tag[op], op };
             sends.clear();
-            sends.extend(own.map(endpoint));
+            sends.extend(self.sends(rank).map(endpoint));
             sends.sort_unstable();
             receives.sort_unstable();
             check_pairs(rank as u32, &sends, receives)?;
@@ -163,7 +169,7 @@ impl Program {
             for op in self.operations(rank) {
                 let message = message_of_op[op];
                 let request = match self.kind[op] {
-                    1 => Some(Request::Send(message)),
+                    1 | 5 => Some(Request::Send(message)),
                     2 => Some(Request::Receive(message)),
                     _ => None,
                 };
@@ -179,6 +185,7 @@ impl Program {
                         self.wrong(rank, op, problem)
                     })?),
                     4 => Op::Wait(Request::All),
+                    5 => Op::SynchronousSend(message),
                     kind => return Err(self.wrong(rank, op, format!("unknown kind {kind}"))),
                 });
             }
@@ -239,6 +246,19 @@ mod tests {
             compiled.ops[3..],
             [Op::Receive(2), Op::Receive(0), Op::Receive(1), Op::Wait(Request::Receive(1))]
         );
+    }
+
+    #[test]
+    fn synchronous_sends_match_in_order_with_others() {
+        let ops = program(&[
+            &[(5, 1, 10, 5, 0), (1, 1, 20, 5, 1), (3, -1, 0, 0, 0)],
+            &[(2, 0, 10, 5, 0), (2, 0, 20, 5, 1)],
+        ])
+        .compile()
+        .unwrap()
+        .ops;
+        let sender = [Op::SynchronousSend(0), Op::Send(1), Op::Wait(Request::Send(0))];
+        assert_eq!(ops, [&sender[..], &[Op::Receive(0), Op::Receive(1)]].concat());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::ProgramError;
 pub enum OpKind {
     /// Occupies the rank.
     Compute = 0,
-    /// Posts a send.
+    /// Posts a send, complete when its last byte has left the adapter.
     Isend = 1,
     /// Posts a receive.
     Irecv = 2,
@@ -16,6 +16,15 @@ pub enum OpKind {
     Wait = 3,
     /// Blocks until all open requests are complete.
     Waitall = 4,
+    /// Posts a synchronous send, complete when its receive is.
+    Issend = 5,
+}
+
+impl OpKind {
+    /// Whether operations of this kind, given as a number, post a send.
+    pub(crate) fn sends(kind: u8) -> bool {
+        kind == Self::Isend as u8 || kind == Self::Issend as u8
+    }
 }
 
 /// Operations of all ranks in columns, rank after rank: `tailback.traffic.program.Program`.

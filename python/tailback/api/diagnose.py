@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
+
+import polars as pl
 
 from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
@@ -87,7 +89,11 @@ class DiagnosisResult(FolderResult):
         # Deferred: matplotlib takes half a second to load.
         from tailback.api.plots import Plots
 
-        return Plots(self.run, self.diagnosis, self.after)
+        return Plots(self.run, self.diagnosis, self.after, self._measured_tables)
+
+    @property
+    def _measured_tables(self) -> Mapping[str, pl.DataFrame] | None:
+        return None if self.measured is None else self.measured.tables
 
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         judged = self.diagnosis.model_dump_json(indent=2) + "\n"
@@ -102,10 +108,13 @@ class DiagnosisResult(FolderResult):
         contents = {file.file: file.text for file in self.rank_files}
         write_report(
             folder / "report.html", self.run, self.diagnosis, after=self.after, files=contents,
-            attribution=self.attribution,
+            attribution=self.attribution, measured=self._measured_tables,
         )  # fmt: skip
         if figures:
-            export_figures(self.run, self.diagnosis, folder / "figures", figures, after=self.after)
+            export_figures(
+                self.run, self.diagnosis, folder / "figures", figures, after=self.after,
+                measured=self._measured_tables,
+            )  # fmt: skip
         if self.measured is not None:
             self.measured.write(folder / "measured")
 

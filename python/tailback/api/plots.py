@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import polars as pl
 from matplotlib.figure import Figure
 
 from tailback.api.runs import with_samples
@@ -30,11 +32,13 @@ class Plots:
         run: The run to draw.
         diagnosis: Its diagnosis, which figures of verdict and remedy need.
         after: The run with the remedy, or the second of two runs to compare.
+        measured: Tables of the measured run that ``run`` is the expected one of.
     """
 
     run: Run
     diagnosis: Diagnosis | None = None
     after: Run | None = None
+    measured: Mapping[str, pl.DataFrame] | None = None
 
     def __getattr__(self, name: str) -> Plot:
         if name.startswith("_"):
@@ -56,7 +60,7 @@ class Plots:
             RunError: The run holds nothing for this figure, or cannot be drawn at all.
         """
         other = None if self.after is None else with_samples(self.after)
-        case = make_case(with_samples(self.run), self.diagnosis, after=other)
+        case = make_case(with_samples(self.run), self.diagnosis, None, other, self.measured)
         options = Options(phase=phase, after=after)
         known = options.evidence(case).phases
         if phase is not None and phase not in known:

@@ -75,7 +75,7 @@ def diagnose(
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
 
-    SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
+    SOURCE is a trace (tailback list reader), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
     times the measured run comes first, with where its time went; what the model
     expects is shown next to it.

@@ -5,26 +5,8 @@ from __future__ import annotations
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import ClockReport, Measured
+from tailback.evidence.split import PART_NAMES
 from tailback.units import format_time, percent
-
-WORDS = {
-    "computation": "computation",
-    "imbalance": "imbalance of computation",
-    "noise": "noise in computation",
-    "late_sender": "late sender",
-    "late_receiver": "late receiver",
-    "wait_nxn": "wait at N×N collective",
-    "wait_barrier": "wait at barrier",
-    "late_broadcast": "late broadcast",
-    "early_reduce": "early reduce",
-    "nxn_completion": "completion of N×N collective",
-    "barrier_completion": "completion of barrier",
-    "transfer": "transfer (rest inside MPI)",
-    "other_mpi": "MPI calls without data",
-    "not_running": "before start or after end",
-    "not_recorded": "not recorded",
-}
-"""Names of the parts of the measured time on the screen."""
 
 _SMALL = 0.005
 """Share below which parts are summed up."""
@@ -66,7 +48,7 @@ def _parts(measured: Measured) -> list[str]:
             small += part.ps
             continue
         rows.append(
-            (WORDS[part.name], format_time(part.ps), percent(part.share),
+            (PART_NAMES[part.name], format_time(part.ps), percent(part.share),
              f"{format_time(part.low_ps)}–{format_time(part.high_ps)}" if wide else "")
         )  # fmt: skip
     if small:

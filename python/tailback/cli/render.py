@@ -124,7 +124,8 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
             f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
             shorten_middle(link.phase, 12),
         )
-        for link in links
+        # By what the rows show: the lower end of the interval.
+        for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
     return align_columns(("link", "congested %", "your load %", "mostly in"), rows, " rr")
 

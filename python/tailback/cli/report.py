@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import click
+import polars as pl
 
 from tailback.api.runs import require_packets
 from tailback.atomic_exchange import recover
@@ -14,6 +15,7 @@ from tailback.diagnosis import Diagnosis
 from tailback.diagnosis import diagnose as find_causes
 from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
+from tailback.evidence.tables import TABLES
 from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report
 from tailback.run import Run
@@ -42,10 +44,11 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
         if path.exists() and not force:
             raise RunError("already exists", file=path, remedy="choose another --out, or --force")
     diagnosis, run, after, files = _read(folder)
-    write_report(out, run, diagnosis, after=after, files=files)
+    measured = _read_measured(folder)
+    write_report(out, run, diagnosis, after=after, files=files, measured=measured)
     click.echo(f"report: {out}")
     if figures:
-        written = export_figures(run, diagnosis, where, figures, after=after)
+        written = export_figures(run, diagnosis, where, figures, after=after, measured=measured)
         click.echo(f"figures: {len(written)} files in {where}")
 
 
@@ -75,3 +78,24 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
             except UnicodeDecodeError:
                 raise RunError("damaged: it is not UTF-8", file=path, remedy=_AGAIN) from None
     return diagnosis, with_samples(Run.read(folder / "run")), after, files
+
+
+def _read_measured(folder: Path) -> dict[str, pl.DataFrame] | None:
+    """Tables of the measured run of a diagnosis; None without, or without all their columns."""
+    if not (folder / "measured").is_dir():
+        return None
+    manifest = read_manifest(folder)
+    out = {}
+    for name, table in TABLES.items():
+        path = folder / "measured" / f"{name}.parquet"
+        manifest.check(f"measured/{path.name}")
+        try:
+            out[name] = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise RunError(
+                f"damaged table: {str(error).splitlines()[0]}", file=path, remedy=_AGAIN
+            ) from None
+        if not {column.name for column in table.columns} <= set(out[name].columns):
+            # An earlier version wrote it.
+            return None
+    return out

@@ -28,6 +28,25 @@ PARTS = (
 )  # fmt: skip
 """Parts of the measured time, in the order they are shown."""
 
+PART_NAMES = {
+    "computation": "computation",
+    "imbalance": "imbalance of computation",
+    "noise": "noise in computation",
+    "late_sender": "late sender",
+    "late_receiver": "late receiver",
+    "wait_nxn": "wait at N×N collective",
+    "wait_barrier": "wait at barrier",
+    "late_broadcast": "late broadcast",
+    "early_reduce": "early reduce",
+    "nxn_completion": "completion of N×N collective",
+    "barrier_completion": "completion of barrier",
+    "transfer": "transfer (rest inside MPI)",
+    "other_mpi": "MPI calls without data",
+    "not_running": "before start or after end",
+    "not_recorded": "not recorded",
+}
+"""Names of the parts, as screen and report show them."""
+
 OUTSIDE = "(outside of its calls)"
 """Phase of the time before a rank's first call and after its last."""
 

@@ -41,6 +41,7 @@ TABLES = {
             ("communicator", pl.String, "communicator of its first record; null without"),
             ("sent_bytes", pl.UInt64, "bytes that its records send"),
             ("received_bytes", pl.UInt64, "bytes that its records receive"),
+            ("paused", pl.Boolean, "whether recording was off for a while before it"),
             _SOURCE,
         ),
         Table.of(
@@ -189,6 +190,7 @@ def _calls(recorded: RecordedRun) -> dict[str, Any]:
         "communicator": _communicator(recorded, calls.comm),
         "sent_bytes": calls.sent_bytes,
         "received_bytes": calls.received_bytes,
+        "paused": calls.paused,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from tailback.errors import FabricError, PlacementError
 from tailback.fabric.model import Fabric
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Program
 
 Weight = Literal["messages", "bytes", "packets"]
 
@@ -88,9 +89,9 @@ def _messages(
     program: Program, weight: Weight, packet_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Source rank, destination rank and weight of every message that is sent."""
-    sends = program.kind == Op.ISEND
+    sends = program.sends
     size = program.amount[sends].astype(np.float64)
-    value = {
+    value: dict[str, Callable[[], NDArray[np.float64]]] = {
         "messages": lambda: np.ones_like(size),
         "bytes": lambda: size,
         "packets": lambda: np.maximum(np.ceil(size / packet_bytes), 1.0),

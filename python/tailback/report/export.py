@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import polars as pl
 
 import tailback.report.figures  # noqa: F401 - registers the figures
 from tailback.diagnosis.model import Diagnosis
@@ -13,6 +15,7 @@ from tailback.diagnosis.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
 from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.rank_timeline import rank_timeline
 from tailback.run import Run
 
 FORMATS = ("svg", "pdf", "png")
@@ -20,9 +23,17 @@ PHASES_EXPORTED = 24
 
 
 def make_case(
-    run: Run, diagnosis: Diagnosis | None, before: Run | None = None, after: Run | None = None
-) -> FigureCase:
+    run: Run, diagnosis: Diagnosis | None, before: Run | None = None, after: Run | None = None,
+    measured: Mapping[str, pl.DataFrame] | None = None,
+) -> FigureCase:  # fmt: skip
     """Derive what the figures need from runs.
+
+    Args:
+        run: The observed run.
+        diagnosis: What was found in it.
+        before: Re-simulation of things as they are.
+        after: Re-simulation with the remedy.
+        measured: Tables of the measured run that ``run`` is the expected one of.
 
     Raises:
         RunError: A run cannot be drawn, or the runs are not of one fabric.
@@ -38,7 +49,8 @@ def make_case(
                 remedy="compare runs of one fabric",
             )
     labels = (run_label(times_of(run)), FigureCase.labels[1])
-    return FigureCase(observed, diagnosis, others[0], others[1], labels=labels)
+    ranks = None if measured is None else rank_timeline(measured)
+    return FigureCase(observed, diagnosis, others[0], others[1], labels=labels, ranks=ranks)
 
 
 def same_fabric(one: FigureData, other: FigureData) -> bool:
@@ -56,6 +68,7 @@ def export_figures(
     before: Run | None = None,
     after: Run | None = None,
     names: tuple[str, str] | None = None,
+    measured: Mapping[str, pl.DataFrame] | None = None,
 ) -> list[Path]:
     """Write every figure that the data allow, one file for each format.
 
@@ -67,6 +80,7 @@ def export_figures(
         before: Re-simulation of things as they are.
         after: Re-simulation with the remedy.
         names: What the observed run and ``after`` are called, where that is not a remedy.
+        measured: Tables of the measured run, where there is one.
 
     Returns:
         The files, in order of their names. The same input gives the same bytes.
@@ -80,7 +94,7 @@ def export_figures(
             raise TailbackError(
                 f"unknown figure format {form!r}", remedy="valid choices: " + ", ".join(FORMATS)
             )
-    case = make_case(run, diagnosis, before, after)
+    case = make_case(run, diagnosis, before, after, measured)
     if names is not None:
         case = replace(case, names=names, labels=names)
     folder = Path(folder)

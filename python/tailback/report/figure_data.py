@@ -19,6 +19,7 @@ from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import FabricLayout, layout_fabric
+from tailback.report.rank_timeline import RankTimeline
 from tailback.run import Run
 from tailback.telemetry.estimate import (
     congested_excess,
@@ -314,6 +315,7 @@ class FigureCase:
         attributed: Stall time of the observed run by its causes, where it is known already.
         names: What the reference and the other run are called within a sentence.
         labels: What the observed and the other run are called on a switch.
+        ranks: What each rank did in the measured run, None where nothing was measured.
     """
 
     observed: FigureData
@@ -323,6 +325,7 @@ class FigureCase:
     attributed: Attribution | None = None
     names: tuple[str, str] = ("as it is", "with the remedy")
     labels: tuple[str, str] = (run_label("expected"), "With the remedy")
+    ranks: RankTimeline | None = None
 
     @cached_property
     def attribution(self) -> Attribution | None:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import polars as pl
 from markupsafe import Markup
 
 import tailback
@@ -69,6 +70,7 @@ def write_report(
     after: Run | None = None,
     files: Mapping[str, str] | None = None,
     attribution: Attribution | None = None,
+    measured: Mapping[str, pl.DataFrame] | None = None,
 ) -> Path:
     """Write the report of a diagnosed run as one HTML file.
 
@@ -80,6 +82,7 @@ def write_report(
         after: Re-simulation with the remedy.
         files: Content of each file of the remedy, by the name under which it is offered.
         attribution: Stall time of ``run`` by its causes, where it is known already.
+        measured: Tables of the measured run that ``run`` is the expected one of.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -89,8 +92,9 @@ def write_report(
             written.
     """
     page = render_report(
-        run, diagnosis, before=before, after=after, files=files, attribution=attribution
-    )
+        run, diagnosis, before=before, after=after, files=files, attribution=attribution,
+        measured=measured,
+    )  # fmt: skip
     return write_page(path, page, "report")
 
 
@@ -102,9 +106,10 @@ def render_report(
     after: Run | None = None,
     files: Mapping[str, str] | None = None,
     attribution: Attribution | None = None,
+    measured: Mapping[str, pl.DataFrame] | None = None,
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
-    case = replace(make_case(run, diagnosis, before, after), attributed=attribution)
+    case = replace(make_case(run, diagnosis, before, after, measured), attributed=attribution)
     return _template("report.html.j2").render(
         **_shared(case),
         run=run,
@@ -139,6 +144,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "causes": CAUSES,
         "datasets": names["datasets"],
         "change": names["change"],
+        "ranks": names["ranks"],
         "has_stall": any(dataset["truth"] for dataset in names["datasets"]),
         "figures": _static_figures(case),
         "captions": {entry.name: entry.summary for entry in FIGURES},

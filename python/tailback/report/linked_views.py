@@ -1,4 +1,4 @@
-"""What joins the views: samples by frame of time, rows of links, and ranks with their hosts."""
+"""What joins the views: samples by frame of time, rows of links, ranks with their hosts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tailback.evidence.split import PART_NAMES
 from tailback.report.difference import pair_changes
 from tailback.report.figure_data import FigureData
 from tailback.report.figures.change_rank_matrix import MAX_HOP_CHANGE, moved
 from tailback.report.figures.rank_matrix import RankOrder, binned, order_of
 from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer, shares
+from tailback.report.rank_timeline import WAITS, RankTimeline
+from tailback.report.scales import KIND_COLOURS
 from tailback.report.timeline import Timeline, embedded_samples
+from tailback.run import Run
 
 NO_ROW = 65535
 
@@ -98,6 +102,40 @@ def moved_pairs(packer: Packer, before: FigureData, after: FigureData) -> dict[s
     steps = np.where(np.isnan(change), 0, np.round(level))
     return {**_order(packer, before, order), "least": -MAX_HOP_CHANGE, "most": MAX_HOP_CHANGE,
             "cells": packer.add(steps, "u1")}  # fmt: skip
+
+
+def ranks_data(
+    packer: Packer, ranks: RankTimeline, evidence: FigureData, runs: list[Run]
+) -> dict[str, Any]:
+    """Ranks against measured time, in shares of a window of 0 to 255 for each kind of time.
+
+    ``expected_ps`` has, for each run of the report, the place in it of each edge of a window, null
+    where that cannot be told.
+    """
+    jobs = evidence.run.tables["jobs"].filter(pl.col("observed")).select("job").head(1)
+    placed = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")
+    node_of = dict(placed.select("job_rank", "node").iter_rows())
+    window = np.maximum(np.diff(ranks.edges_ps), 1) * ranks.ranks[:, None]
+    places = [ranks.expected_ps(run) for run in runs]
+    return {
+        "edges_ps": ranks.edges_ps.tolist(),
+        "first_rank": packer.add(ranks.first_rank, "u4"),
+        "hosts": ranks.hosts,
+        "node": packer.add(
+            np.array([node_of.get(rank, -1) for rank in ranks.first_rank[:-1].tolist()]), "i4"
+        ),
+        "kinds": [
+            {"name": PART_NAMES[kind], "colour": KIND_COLOURS[kind], "wait": kind in WAITS,
+             "cells": packer.add(np.round(255 * spent / window), "u1"),
+             "total_ps": packer.add(total, "f4")}
+            for kind, spent, total in zip(
+                ranks.kinds, ranks.spent_ps, ranks.totals_ps, strict=True
+            )
+        ],
+        "call": packer.add(ranks.call + 1, "u1"),
+        "calls": ranks.calls,
+        "expected_ps": [None if place is None else place.tolist() for place in places],
+    }  # fmt: skip
 
 
 def _order(packer: Packer, evidence: FigureData, order: RankOrder) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
 from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
 from tailback.report.layout import tier_direction_name
-from tailback.report.linked_views import course_data, matrix_data, moved_pairs
+from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
 from tailback.report.timeline import Timeline, timeline_within_budget
 from tailback.telemetry.header_counts import HASHED
@@ -77,6 +77,9 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
                      for entry, course in zip(datasets, courses, strict=True)],
         "change": None if both is None else _change(packer, courses, both),
         "flames": _flames(case),
+        "ranks": None if case.ranks is None else ranks_data(
+            packer, case.ranks, evidence, [entry.evidence.run for entry in datasets]
+        ),
     }  # fmt: skip
     return data, packer.base64()
 

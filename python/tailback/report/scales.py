@@ -39,6 +39,23 @@ CAUSE_COLOURS: Final = {
 }
 """One colour for each cause: the verdict, its bar of shares and the waterfall agree on them."""
 
+KIND_COLOURS: Final = {
+    "computation": "#d7e3d3",
+    "late_sender": "#b2401f",
+    "late_receiver": "#e4893b",
+    "wait_nxn": "#7d4ba0",
+    "wait_barrier": "#a988c9",
+    "late_broadcast": "#b83e7c",
+    "early_reduce": "#dd8fb6",
+    "nxn_completion": "#4b3570",
+    "barrier_completion": "#75669c",
+    "transfer": "#4a7fbd",
+    "other_mpi": "#9fb0c1",
+    "not_running": "#f4f5f7",
+    "not_recorded": NO_DATA_HATCH,
+}
+"""One colour for each thing a rank does: point-to-point waits warm, collective ones violet."""
+
 _ANCHORS: Final = {
     # quantity: (lightness, chroma, hue in degrees) along the scale
     "congestion": ((0.945, 0.012, 85), (0.78, 0.12, 72), (0.58, 0.165, 42), (0.38, 0.135, 22),
@@ -76,13 +93,13 @@ def _oklab_to_srgb(lab: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(srgb, np.float64)
 
 
-def table(quantity: str, steps: int = 256) -> NDArray[np.uint8]:
+def table(quantity: str, steps: int = 257) -> NDArray[np.uint8]:
     """Colours of one scale from its lower end to its upper, shape (steps, 3), 8-bit sRGB.
 
     Args:
         quantity: ``congestion``, ``utilization``, ``stall`` or ``traffic`` (bytes), from 0 to 1; or
             ``change``, from -1 to 1.
-        steps: Number of colours.
+        steps: Number of colours; of ``change`` an odd one has a colour for no change.
     """
     if quantity == CHANGE:
         at = np.linspace(-1.0, 1.0, steps)

@@ -23,7 +23,6 @@ from tailback.simulation.outcome import RateOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
-from tailback.traffic.program import Op
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -71,6 +70,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
     here = {
         "lane_weights": engine.services > 1 and bool(engine.lane_weights),
         "crossbar_speedup": engine.crossbar_speedup > 0,
+        "injection_rate": engine.injection_rate is not None,
         "congestion_control": engine.congestion_control is not None,
         "pacing": engine.pacing.kind != "off",
     }
@@ -189,7 +189,7 @@ def fluid_send_rates(
     fits = (flows["size"].to_numpy() >= PACED_PACKETS * engine.packet) & (log["switches"] > 0)
     out = np.zeros(len(laid.program.kind), np.uint32)
     # Messages are numbered by sending rank and operation.
-    out[laid.program.kind == Op.ISEND] = np.where(fits, np.ceil(rate), 0)
+    out[laid.program.sends] = np.where(fits, np.ceil(rate), 0)
     return out
 
 

@@ -81,7 +81,7 @@ def estimate_memory(
     engine, telemetry = scenario.engine, scenario.telemetry
     measure = telemetry.scheme != "off" if measure is None else measure
     links, ranks = fabric.n_links, len(program.rank_start) - 1
-    sends = program.kind == Op.ISEND
+    sends = program.sends
     messages = int(np.count_nonzero(sends))
     packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
     by_turns = (
@@ -131,8 +131,12 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
     amount = program.amount.astype(np.float64)
     ps_per_byte = 8000.0 / float(fabric.link_gbps.max(initial=1.0))
     busy = [
-        np.bincount(rank, np.where(program.kind == op, amount, 0.0), ranks) * scale
-        for op, scale in ((Op.COMPUTE, 1.0), (Op.ISEND, ps_per_byte), (Op.IRECV, ps_per_byte))
+        np.bincount(rank, np.where(those, amount, 0.0), ranks) * scale
+        for those, scale in (
+            (program.kind == Op.COMPUTE, 1.0),
+            (program.sends, ps_per_byte),
+            (program.kind == Op.IRECV, ps_per_byte),
+        )
     ]
     return int(max(column.max(initial=0.0) for column in busy))
 
@@ -174,6 +178,6 @@ def require_memory(
         f"the run needs about {format_bytes(estimate.total)} of memory "
         f"({format_bytes(estimate.parts[largest])} of it for {largest}), and there is "
         f"{format_bytes(there)}: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
-        f"{np.count_nonzero(program.kind == Op.ISEND):,} messages",
+        f"{np.count_nonzero(program.sends):,} messages",
         remedy=f"{_REMEDIES[largest]}; to try it anyway, set {MEMORY_VARIABLE} to what it may take",
     )

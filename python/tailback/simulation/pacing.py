@@ -127,7 +127,7 @@ def _computed(
             place="[engine.pacing] rates", remedy="choose other routes, or give rates_file",
         )  # fmt: skip
     program, mbps = laid.program, np.zeros(len(laid.program.kind), np.uint32)
-    sends = np.flatnonzero(program.kind == Op.ISEND)
+    sends = np.flatnonzero(program.sends)
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
     src, dst = laid.node[rank], laid.node[program.peer[sends]]
     crosses = fabric.node_host[src] != fabric.node_host[dst]
@@ -213,7 +213,7 @@ def _from_file(
     """Rates by pairs of ranks, as table ``messages`` numbers them."""
     number, ranks = numbers
     rate = dict(_rows(file, ranks))
-    sends = np.flatnonzero(program.kind == Op.ISEND)
+    sends = np.flatnonzero(program.sends)
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
     mbps = np.zeros(len(program.kind), np.uint32)
     pairs = zip(number[rank].tolist(), number[program.peer[sends]].tolist(), strict=True)

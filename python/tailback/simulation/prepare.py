@@ -33,7 +33,7 @@ from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Program
 from tailback.traffic.readers import READERS, read_trace
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
 from tailback.units import transfer_ps
@@ -296,7 +296,7 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
     """Refuse a rate within hosts at which a message takes longer than a clock can tell."""
     if len(np.unique(job.node)) == len(job.node):
         return
-    largest = job.program.amount[job.program.kind == Op.ISEND].max(initial=0)
+    largest = job.program.amount[job.program.sends].max(initial=0)
     try:
         transfer_ps(int(largest), scenario.engine.local_rate)
     except ValueError as error:
@@ -352,13 +352,14 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             else:
                 node = _placed(section, problem)
         for host in np.unique(fabric.node_host[node]).tolist():
-            if host in taken:
+            if host in taken and not section.shared_hosts:
                 raise ScenarioError(
                     f"jobs {taken[host]} and {number + 1} ({section.name!r}) both use host "
                     f"{fabric.host_name[host]!r}",
-                    place="[job] hosts", remedy="give each job separate hosts",
+                    place="[job] hosts",
+                    remedy="give each job separate hosts, or set shared_hosts = true",
                 )  # fmt: skip
-            taken[host] = f"{number + 1} ({section.name!r})"
+            taken.setdefault(host, f"{number + 1} ({section.name!r})")
         jobs.append(Job(section, program, problem, node, footprint(problem, node)))
         _check_local_times(scenario, jobs[-1])
     if allow_hosts is not None:

@@ -111,6 +111,7 @@ class EngineSettings:
     lane_weights: list[int]
     congestion_control: CongestionSettings | None
     injection: str
+    injection_mbps: int
     send_delay_ps: int
     eager_bytes: int
     local_gbps: float
@@ -150,6 +151,7 @@ class EngineSettings:
             lane_weights=engine.lane_weights,
             congestion_control=None if control is None else CongestionSettings.of(control),
             injection=engine.injection,
+            injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,
             eager_bytes=engine.eager,
             local_gbps=engine.local_rate,

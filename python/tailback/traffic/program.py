@@ -23,10 +23,13 @@ class Op(IntEnum):
 
     =========  ==========================================================================
     COMPUTE    occupies the rank for ``amount`` picoseconds
-    ISEND      posts a send of ``amount`` bytes to ``peer`` under request ``request``
+    ISEND      posts a send of ``amount`` bytes to ``peer`` under request ``request``, complete when
+               its last byte has left the adapter
     IRECV      posts a receive of ``amount`` bytes from ``peer`` under request ``request``
     WAIT       blocks until request ``request`` is complete
     WAITALL    blocks until every request the rank has open is complete
+    ISSEND     posts a synchronous send, complete when its receive is: the last byte has arrived and
+               the receive is posted
     =========  ==========================================================================
     """
 
@@ -35,6 +38,14 @@ class Op(IntEnum):
     IRECV = 2
     WAIT = 3
     WAITALL = 4
+    ISSEND = 5
+
+
+SENDS = (Op.ISEND, Op.ISSEND)
+"""Operations that post a send."""
+
+POSTS = (*SENDS, Op.IRECV)
+"""Operations that post a send or a receive, and so have a request."""
 
 
 MAX_OPERATIONS = 2**27
@@ -123,11 +134,11 @@ class Program:
         name: What to call the application.
         rank_start: First operation of each rank, shape (R + 1,).
         kind: :class:`Op` of each operation, shape (M,).
-        peer: The other rank of ISEND/IRECV, -1 otherwise, shape (M,).
-        amount: Bytes (ISEND, IRECV) or picoseconds (COMPUTE), shape (M,).
-        tag: Matching tag of ISEND/IRECV; includes the communicator, shape (M,).
-        request: Request number within the rank (ISEND, IRECV, WAIT), -1 otherwise, shape (M,).
-        label: Index into ``labels`` of ISEND/IRECV, shape (M,); 0 for others.
+        peer: The other rank of sends and receives, -1 otherwise, shape (M,).
+        amount: Bytes (sends, receives) or picoseconds (COMPUTE), shape (M,).
+        tag: Matching tag of sends and receives; includes the communicator, shape (M,).
+        request: Request number within the rank (sends, receives, WAIT), -1 otherwise, shape (M,).
+        label: Index into ``labels`` of sends and receives, shape (M,); 0 for others.
         labels: The labels.
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
         notes: What a reader found odd and tolerated; shown to the user.
@@ -157,6 +168,11 @@ class Program:
         """The rank each operation belongs to, shape (M,)."""
         return np.repeat(np.arange(self.n_ranks), np.diff(self.rank_start).astype(np.int64))
 
+    @property
+    def sends(self) -> NDArray[np.bool_]:
+        """Whether each operation posts a send, shape (M,)."""
+        return np.isin(self.kind, SENDS)
+
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Who sends how much to whom.
 
@@ -164,7 +180,7 @@ class Program:
             ``(source, destination, bytes)``, one entry for each pair of ranks that communicate,
             sorted by source then destination.
         """
-        sends = self.kind == Op.ISEND
+        sends = self.sends
         n = max(self.n_ranks, 1)
         key = self.op_rank[sends] * n + self.peer[sends].astype(np.int64)
         pairs, index = np.unique(key, return_inverse=True)
@@ -174,7 +190,7 @@ class Program:
 
     def check(self) -> None:
         """Raise TraceError when a peer does not exist or sends and receives do not pair up."""
-        message = (self.kind == Op.ISEND) | (self.kind == Op.IRECV)
+        message = np.isin(self.kind, POSTS)
         bad = message & ((self.peer < 0) | (self.peer >= self.n_ranks))
         if bad.any():
             op = int(np.flatnonzero(bad)[0])

@@ -36,6 +36,7 @@ from tailback.report.figures.torus_rings import dims_of, rings
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
+from tests.factories.rank_times import make_measured
 from tests.factories.report_data import PHASES, SMALL, TAPERED, Shape, make_diagnosis, make_run
 
 SNAPSHOTS = Path(__file__).with_name("report_snapshots.json")
@@ -47,7 +48,8 @@ HOSTILE = "</svg><script>alert(1)</script> & $\\frac{ \x07\x00 ]]> \"'"
 @cache
 def case(shape: Shape = SMALL) -> FigureCase:
     run = make_run(shape)
-    return make_case(run, make_diagnosis(run), None, make_run(shape, tiled=True))
+    after = make_run(shape, tiled=True)
+    return make_case(run, make_diagnosis(run), None, after, make_measured(run))
 
 
 def grey(png: bytes) -> NDArray[np.float64]:
@@ -84,7 +86,7 @@ def test_every_figure_is_registered() -> None:
         "change_fabric_raster", "change_how_sure", "change_link_time", "change_rank_matrix",
         "congested_fraction", "distance_histogram", "dragonfly_groups",
         "fabric_raster", "how_sure",
-        "link_time", "rank_matrix", "time_course", "torus_rings", "waterfall",
+        "link_time", "rank_matrix", "rank_timeline", "time_course", "torus_rings", "waterfall",
     ]  # fmt: skip
     assert all(entry.summary.endswith(".") for entry in FIGURES)
 
@@ -363,7 +365,8 @@ def test_export_names_a_folder_it_cannot_write(tmp_path: Path) -> None:
 def test_hostile_names_are_text_in_figures(name: str) -> None:
     phases = (HOSTILE + "a", "+x", "b" * 5000, "$")
     run, after = (make_run(prefix=HOSTILE, phases=phases, tiled=tiled) for tiled in (False, True))
-    on = make_case(run, make_diagnosis(run, hostile=HOSTILE), None, after)
+    measured = make_measured(run, prefix=HOSTILE)
+    on = make_case(run, make_diagnosis(run, hostile=HOSTILE), None, after, measured)
     if name in OTHER_FABRICS:
         on = other_fabric(name)
     figure = draw(name, on, Options(phase=HOSTILE + "a"))
@@ -430,3 +433,30 @@ def test_a_phase_with_a_known_load_decides_the_time_course() -> None:
     ejection = evidence.links["to_node"].to_numpy()
     total = evidence.load_by_window(ejection).bytes.sum()
     assert total == pytest.approx(evidence.load().bytes[ejection].sum())
+
+
+def test_windows_with_few_samples_have_no_point_in_the_course() -> None:
+    base = make_run()
+    last = base.tables["windows"]["window"].max()
+    # Nine samples of each tier and direction in the last window.
+    kept = base.tables["samples"].filter(pl.col("window") != last)
+    few = kept.group_by("link").first().join(
+        base.tables["links"].select("link", "tier", "direction"), on="link"
+    ).group_by("tier", "direction").first()  # fmt: skip
+    few = few.with_columns(
+        window=pl.lit(last, pl.UInt32), hop_samples=pl.lit(9, pl.UInt64)
+    ).select(kept.columns)  # fmt: skip
+    samples = pl.concat([kept, few])
+    run = Run(base.scenario, base.tables | {"samples": samples}, base.summary)
+    figure = draw("time_course", make_case(run, None))
+    assert figure is not None
+    for stairs in figure.axes[2].patches:
+        values = stairs.get_data().values  # type: ignore[attr-defined]
+        assert np.isnan(values[-1]) and np.isfinite(values).any()
+
+
+def test_no_change_has_no_colour() -> None:
+    colours = scales.table(scales.CHANGE)
+    assert len(colours) % 2 == 1
+    assert len(set(colours[len(colours) // 2].tolist())) == 1, "neither blue nor brown"
+    assert len(set((255 * np.array(scales.colormap(scales.CHANGE)(0.5)[:3])).round())) == 1

@@ -148,6 +148,31 @@ def test_blocking_calls_post_and_wait_and_gaps_are_compute(build: Build) -> None
     assert ops(program, 1)[2] == ("COMPUTE", -1, 4_000)
     assert program.labels[int(program.label[0])].phase == "tag 7"
     assert program.labels[int(program.label[0])].call == "MPI_Send"
+
+
+def test_synchronous_sends_are_complete_when_their_receive_is(build: Build) -> None:
+    world = "MPI_COMM_WORLD"
+    path = build(
+        [
+            call("MPI_Ssend", 10, ("mpi_send", 1, world, 7, 4096))
+            + call("MPI_Issend", 20, ("mpi_isend", 1, world, 7, 8, 3))
+            + call("MPI_Rsend", 30, ("mpi_send", 1, world, 7, 9))
+            + call("MPI_Wait", 40, ("mpi_isend_complete", 3)),
+            call("MPI_Recv", 50, ("mpi_recv", 0, world, 7, 4096))
+            + call("MPI_Recv", 60, ("mpi_recv", 0, world, 7, 8))
+            + call("MPI_Recv", 70, ("mpi_recv", 0, world, 7, 9)),
+        ],
+    )
+    program = read_trace(path)
+    posts = [op for op in ops(program, 0) if op[0] != "COMPUTE"]
+    assert posts == [
+        ("ISSEND", 1, 4096),
+        ("WAIT", 0, 0),
+        ("ISSEND", 1, 8),
+        ("ISEND", 1, 9),
+        ("WAIT", 2, 0),
+        ("WAIT", 1, 0),
+    ]
     assert_completes(program)
 
 

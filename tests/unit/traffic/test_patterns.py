@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ from tailback.traffic.program import Op, Program
 from tests.factories.blocking import run_blocking
 from tests.factories.repository import ROOT
 
+LISTED = str(ROOT / "tests" / "unit" / "traffic" / "listed.csv")
 CASES: dict[str, list[dict[str, object]]] = {
     "stencil2d": [
         {"dims": [5, 4], "size": "8 KiB"},
         {"dims": [2, 3], "periodic": True, "post": "all", "boundary": "skip", "rounds": 2},
         {"dims": [4, 3], "post": "timed", "size": "4 KiB", "rounds": 2},
         {"dims": [1, 6], "periodic": True, "order": ["-y", "+y"], "compute": "3 us"},
+        {"dims": [4, 3], "post": "delivered", "size": "4 KiB", "rounds": 2},
     ],
     "stencil3d": [
         {"dims": [3, 2, 4], "size": "8 KiB", "rounds": 2},
@@ -30,7 +33,10 @@ CASES: dict[str, list[dict[str, object]]] = {
     ],
     "fft2d": [{"plane": [4, 3], "planes": 2, "size": "16 KiB", "compute": "1 us"}],
     "ring": [{"ranks": 7, "size": "1 KiB", "messages": 3}, {"ranks": 2, "size": "1 B"}],
-    "permutation": [{"ranks": 17, "size": "1 KiB", "messages": 2, "post": "all"}],
+    "permutation": [
+        {"ranks": 17, "size": "1 KiB", "messages": 2, "post": "all"},
+        {"ranks": 17, "size": "1 KiB", "messages": 2, "post": "delivered"},
+    ],
     "uniform": [{"ranks": 19, "size": "1 KiB", "messages": 4}, {"ranks": 2, "size": "1 KiB"}],
     "paced": [
         {"ranks": 9, "size": "4 KiB", "load": 0.3, "duration": "20 us"},
@@ -38,6 +44,11 @@ CASES: dict[str, list[dict[str, object]]] = {
     ],
     "timed": [
         {"ranks": 3, "messages": [[5_000, 0, 2, 64], [1_000, 0, 1, 8], [1_000, 2, 0, 9]]},
+    ],
+    "listed": [
+        {"ranks": 3, "file": LISTED},
+        {"ranks": 4, "file": LISTED, "post": "delivered"},
+        {"ranks": 3, "file": LISTED, "post": "all"},
     ],
     "alltoall": [
         {"ranks": 13, "size": "100 B"},
@@ -76,12 +87,12 @@ def same(one: Program, two: Program) -> bool:
     return all(np.array_equal(a, columns(two)[name]) for name, a in columns(one).items())
 
 
-def messages(program: Program, op: Op) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
+def messages(program: Program, *, sent: bool) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
     """(bytes, label) of the sends or receives of each (source, destination, tag), in order."""
     out = defaultdict(list)
-    for i in np.flatnonzero(program.kind == op):
+    for i in np.flatnonzero(program.sends if sent else program.kind == Op.IRECV):
         here, there = int(program.op_rank[i]), int(program.peer[i])
-        pair = (here, there) if op == Op.ISEND else (there, here)
+        pair = (here, there) if sent else (there, here)
         out[(*pair, int(program.tag[i]))].append((int(program.amount[i]), int(program.label[i])))
     return out
 
@@ -89,11 +100,9 @@ def messages(program: Program, op: Op) -> dict[tuple[int, int, int], list[tuple[
 @pytest.mark.parametrize("options", ALL)
 def test_every_send_has_its_receive_and_no_rank_blocks_for_ever(options: dict[str, object]) -> None:
     program = build(options, None, 7)
-    assert messages(program, Op.ISEND) == messages(program, Op.IRECV)
-    assert (
-        program.op_rank[program.kind == Op.ISEND] != program.peer[program.kind == Op.ISEND]
-    ).all()
-    assert (program.kind == Op.ISEND).any()
+    assert messages(program, sent=True) == messages(program, sent=False)
+    assert (program.op_rank[program.sends] != program.peer[program.sends]).all()
+    assert program.sends.any()
     assert run_blocking(program)
     assert program.label.max() < len(program.labels)
 
@@ -148,6 +157,55 @@ def test_stencil_sends_in_sequence_with_one_tag_a_direction() -> None:
     sends = ordered.kind == Op.ISEND
     assert [int(t) for t in ordered.tag[sends & (ordered.op_rank == 4)]] == [103, 102]
     assert not (ordered.kind == Op.WAIT).any()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "stencil2d", "dims": [3, 3], "size": "1 KiB"},
+        {"kind": "ring", "ranks": 4, "size": "1 KiB", "messages": 2},
+        {"kind": "alltoall-naive", "ranks": 4, "size": "1 KiB"},
+        {"kind": "listed", "ranks": 3, "file": LISTED},
+    ],
+    ids=lambda options: options["kind"],
+)
+def test_posting_on_delivery_waits_for_synchronous_sends(options: dict[str, object]) -> None:
+    usual = build({**options, "post": "sequence"}, None, 1)
+    delivered = build({**options, "post": "delivered"}, None, 1)
+    assert (usual.kind[usual.sends] == Op.ISEND).all()
+    expected = np.where(usual.kind == Op.ISEND, Op.ISSEND, usual.kind)
+    assert np.array_equal(delivered.kind, expected)
+    assert np.array_equal(delivered.request, usual.request)
+    assert {label.call for label in delivered.labels} <= {"MPI_Issend", "MPI_Ssend"}
+
+
+def test_listed_messages_are_sent_in_the_order_of_the_file() -> None:
+    program = build({"kind": "listed", "ranks": 3, "file": LISTED}, None, 1)
+    sends = np.flatnonzero(program.sends)
+    sent = [(int(program.op_rank[i]), int(program.peer[i]), int(program.amount[i])) for i in sends]
+    assert sent == [(0, 2, 64), (0, 1, 8), (1, 0, 5), (2, 1, 128)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot read the messages"),
+        ("", "line 1: the first line is ''"),
+        ("0,1,8\n", "line 1: the first line is '0,1,8'"),
+        ("source,destination,bytes\n0,1,8\n0,3,8\n", "line 3: '0,3,8' is not a message"),
+        ("source,destination,bytes\n1,1,8\n", "line 2: '1,1,8' is not a message"),
+        ("source,destination,bytes\n0,1,0\n", "line 2: '0,1,0' is not a message"),
+        ("source,destination,bytes\n0,1\n", "line 2: '0,1' is not a message"),
+        ("source,destination,bytes\n0,x,8\n", "line 2: '0,x,8' is not a message"),
+    ],
+)
+def test_a_list_that_is_none_names_its_line(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "list.csv"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        build({"kind": "listed", "ranks": 3, "file": str(file)}, None, 1)
+    assert said in str(caught.value) and "list.csv" in str(caught.value) and caught.value.remedy
 
 
 def test_boundary_skip_goes_straight_on() -> None:

@@ -239,7 +239,11 @@ impl<P: Probe> Shard<'_, P> {
         let cable = self.links.cable_of(link);
         let busy = cable.serialization_ps(wire);
         let (end, delay) = (self.now + busy, u64::from(cable.delay));
-        self.links.book(link, self.now, busy);
+        let paced = match model.settings.injection_mbps {
+            0 => busy,
+            mbps => busy.max(interval(wire, mbps)),
+        };
+        self.links.book(link, self.now, paced);
         if P::ON {
             let sending = Transmission { start: self.now, busy_ps: busy, stall_ps: 0 };
             self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });
@@ -261,7 +265,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         if !model.settings.contention {
             self.send_uncontended(link, slot, end + delay, light);
-            return end;
+            return self.now + paced;
         }
         let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
         (packet.hops, packet.next, packet.input) = (1, dst, port);
@@ -274,7 +278,7 @@ impl<P: Probe> Shard<'_, P> {
         let arrival = Event::new(packet.ready, EventKind::Arrival, global, slot);
         self.congestion.lights.attach(slot, light);
         self.queue.push(arrival);
-        end
+        self.now + paced
     }
 
     /// Sends a packet that reaches its first switch at `time` to its node without contention.

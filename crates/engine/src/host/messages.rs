@@ -20,7 +20,10 @@ pub(crate) struct SendState {
     pub service: u8,
     /// Of an observed job.
     pub observed: bool,
-    pub(super) sent: bool,
+    /// Complete when its receive is.
+    pub(super) synchronous: bool,
+    /// Complete.
+    pub(super) complete: bool,
 }
 
 impl SendState {
@@ -36,7 +39,8 @@ impl SendState {
             packets_unsent: packets,
             service,
             observed,
-            sent: false,
+            synchronous: false,
+            complete: false,
         }
     }
 }

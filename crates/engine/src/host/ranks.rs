@@ -1,7 +1,8 @@
 //! Ranks execute their programs under MPI's blocking rules.
 //!
 //! A send is complete when its last byte has left the adapter, a receive when its last byte has
-//! arrived and it has been posted. Messages above the eager limit use a rendezvous: a request to
+//! arrived and it has been posted. A synchronous send is complete when its receive is; the sender
+//! knows at once, so such programs run in one group (see [`crate::parallel::partition`]). Messages above the eager limit use a rendezvous: a request to
 //! send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
 //! same host exchange messages through memory, at a rate and latency of their own.
 
@@ -20,8 +21,9 @@ const LOCAL_ARRIVAL: u32 = 1;
 const ARRIVED: u32 = 2;
 const REQUESTED: u32 = 3;
 const CLEARED: u32 = 4;
+const RECEIVED: u32 = 5;
 /// Values from here on: a control packet in slot `value - NOTICE`.
-const NOTICE: u32 = 5;
+const NOTICE: u32 = 6;
 
 impl<P: Probe> Shard<'_, P> {
     /// Prefetches the send state of a message.
@@ -78,7 +80,8 @@ impl<P: Probe> Shard<'_, P> {
                     self.queue.push(Event::new(self.now + ps, EventKind::Rank, rank, 0));
                     return;
                 }
-                Op::Send(message) => self.post_send(rank, message),
+                Op::Send(message) => self.post_send(rank, message, false),
+                Op::SynchronousSend(message) => self.post_send(rank, message, true),
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
                     if !self.is_complete(rank, request) {
@@ -115,6 +118,7 @@ impl<P: Probe> Shard<'_, P> {
                 let node = self.model.placement.node[envelope.src as usize];
                 self.enqueue(node, message, PacketKind::Data);
             }
+            RECEIVED => self.received(message),
             _ => self.on_notice(what - NOTICE),
         }
     }
@@ -155,9 +159,25 @@ impl<P: Probe> Shard<'_, P> {
 
     /// The last byte of a message has left its adapter.
     pub fn on_sent(&mut self, message: u32) {
+        if !self.sends[self.model.send_of(message) as usize].synchronous {
+            self.send_completed(message);
+        }
+    }
+
+    fn send_completed(&mut self, message: u32) {
         let envelope = &self.model.program.messages[message as usize];
-        self.sends[self.model.send_of(message) as usize].sent = true;
+        self.sends[self.model.send_of(message) as usize].complete = true;
         self.request_completed(envelope.src);
+    }
+
+    /// The receive of a message is complete, and so is its send if it is synchronous.
+    fn received(&mut self, message: u32) {
+        // Only one shard, which has the send too, runs programs with synchronous sends.
+        if self.model.program.synchronous
+            && self.sends[self.model.send_of(message) as usize].synchronous
+        {
+            self.send_completed(message);
+        }
     }
 
     /// Delivers a packet whose tail reaches its node at `time`, which may lie in the future:
@@ -218,6 +238,7 @@ impl<P: Probe> Shard<'_, P> {
         assert!(!state.arrived, "message {message} arrived twice");
         state.arrived = true;
         if state.posted {
+            self.received(message);
             self.request_completed(envelope.dst);
         }
     }
@@ -239,7 +260,7 @@ impl<P: Probe> Shard<'_, P> {
 
     fn is_complete(&mut self, rank: u32, request: Request) -> bool {
         match request {
-            Request::Send(message) => self.sends[self.model.send_of(message) as usize].sent,
+            Request::Send(message) => self.sends[self.model.send_of(message) as usize].complete,
             Request::Receive(message) => {
                 let state = &self.receives[self.model.receive_of(message) as usize];
                 state.arrived && state.posted
@@ -248,10 +269,10 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    fn post_send(&mut self, rank: u32, message: u32) {
+    fn post_send(&mut self, rank: u32, message: u32, synchronous: bool) {
         self.rank(rank).opened();
-        let send = self.model.send_of(message);
-        self.sends[send as usize].post_ps = self.now;
+        let state = &mut self.sends[self.model.send_of(message) as usize];
+        (state.post_ps, state.synchronous) = (self.now, synchronous);
         let time = self.now + self.model.settings.send_delay_ps;
         self.queue.push(Event::new(time, EventKind::Message, message, READY));
     }
@@ -261,7 +282,12 @@ impl<P: Probe> Shard<'_, P> {
         let state = &mut self.receives[receive as usize];
         state.posted = true;
         let (arrived, requested) = (state.arrived, state.requested);
-        if !arrived {
+        if arrived {
+            if self.model.program.synchronous {
+                // The sender goes on by an event: a chain of ranks would nest as many calls.
+                self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
+            }
+        } else {
             self.rank(rank).opened();
             if requested {
                 self.send_clearance(message);

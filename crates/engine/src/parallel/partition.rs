@@ -55,15 +55,26 @@ impl Partition {
         let of_switch = partition_switches(fabric, plan, shards);
         let of_node: Vec<u8> =
             plan.node_switch.iter().map(|&switch| of_switch[switch as usize]).collect();
-        Self::number(fabric, shards, of_switch, of_node, lookahead_ps)
+        let apart = lookahead_ps >= MIN_LOOKAHEAD_PS;
+        Self::number(fabric, shards, of_switch, of_node, lookahead_ps, apart)
     }
 
+    /// All of `fabric` in one shard and one group, whose events are processed in order of time:
+    /// for programs in which a node can affect any other at once.
+    pub fn in_one_group(fabric: &Fabric, switch_delay_ps: u64) -> Self {
+        let (switches, nodes) = (fabric.n_switches as usize, fabric.n_nodes as usize);
+        let lookahead_ps = lookahead(fabric, switch_delay_ps);
+        Self::number(fabric, 1, vec![0; switches], vec![0; nodes], lookahead_ps, false)
+    }
+
+    /// Numbers everything; `apart` says whether each switch is a group of its own.
     fn number(
         fabric: &Fabric,
         shards: usize,
         of_switch: Vec<u8>,
         of_node: Vec<u8>,
         lookahead_ps: u64,
+        apart: bool,
     ) -> Self {
         let mut links = vec![0u32; shards];
         let (mut nodes, mut switches) = (vec![0u32; shards], vec![0u32; shards]);
@@ -86,7 +97,6 @@ impl Partition {
                 switches[shard] += 1;
             }
         }
-        let apart = lookahead_ps >= MIN_LOOKAHEAD_PS;
         Self {
             shards: shards as u32,
             of_switch,
@@ -170,7 +180,8 @@ impl Partition {
     /// The same partition with all switches in a single shard.
     pub fn into_single_shard(self, fabric: &Fabric) -> Self {
         let (switches, nodes) = (self.of_switch.len(), self.of_node.len());
-        Self::number(fabric, 1, vec![0; switches], vec![0; nodes], self.lookahead_ps)
+        let apart = self.lookahead_ps >= MIN_LOOKAHEAD_PS;
+        Self::number(fabric, 1, vec![0; switches], vec![0; nodes], self.lookahead_ps, apart)
     }
 }
 

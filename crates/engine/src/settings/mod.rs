@@ -182,6 +182,9 @@ pub struct Settings {
     pub congestion_control: Option<CongestionControl>,
     /// See [`Injection`].
     pub injection: Injection,
+    /// Megabits per second at which an adapter puts packets on its link; 0: at the link's rate.
+    #[serde(default)]
+    pub injection_mbps: u32,
     /// Software latency between the posting of a send and its first byte at the adapter.
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
@@ -240,6 +243,7 @@ impl Default for Settings {
             lane_weights: Vec::new(),
             congestion_control: None,
             injection: Injection::Fifo,
+            injection_mbps: 0,
             send_delay_ps: 0,
             eager_bytes: u64::MAX,
             local_gbps: 400.0,

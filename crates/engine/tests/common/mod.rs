@@ -50,6 +50,10 @@ pub enum Do {
     Compute(u64),
     Send(u32, u64),
     Receive(u32, u64),
+    /// A synchronous send.
+    Issend(u32, u64),
+    /// Wait for what the operation of this number has posted.
+    Wait(usize),
     WaitAll,
 }
 
@@ -57,17 +61,19 @@ pub fn program(ranks: &[Vec<Do>]) -> Program {
     let mut p = Program { rank_start: vec![0], ..Program::default() };
     for ops in ranks {
         for (number, &op) in ops.iter().enumerate() {
-            let (kind, peer, amount) = match op {
-                Do::Compute(ps) => (0, -1, ps),
-                Do::Send(to, bytes) => (1, to as i32, bytes),
-                Do::Receive(from, bytes) => (2, from as i32, bytes),
-                Do::WaitAll => (4, -1, 0),
+            let (kind, peer, amount, request) = match op {
+                Do::Compute(ps) => (0, -1, ps, number),
+                Do::Send(to, bytes) => (1, to as i32, bytes, number),
+                Do::Receive(from, bytes) => (2, from as i32, bytes, number),
+                Do::Wait(posted) => (3, -1, 0, posted),
+                Do::WaitAll => (4, -1, 0, number),
+                Do::Issend(to, bytes) => (5, to as i32, bytes, number),
             };
             p.kind.push(kind);
             p.peer.push(peer);
             p.amount.push(amount);
             p.tag.push(0);
-            p.request.push(number as i32);
+            p.request.push(request as i32);
             p.label.push(0);
         }
         p.rank_start.push(p.kind.len() as u64);

@@ -95,6 +95,7 @@ def plain_data(scenario: Scenario) -> dict[str, Any]:
         (data.get("fabric", {}), ("file", "forwarding")),
         (data.get("engine", {}).get("pacing", {}), ("rates_file",)),
         *((job, ("trace", "placement_file")) for job in data.get("job", [])),
+        *((job.get("pattern") or {}, ("file",)) for job in data.get("job", [])),
     ]
     for table, keys in places:
         for key in keys:

@@ -10,7 +10,7 @@ from tailback.report.figure_data import FigureCase
 from tailback.report.figures.link_time import draw_phases, time_edges
 from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK
-from tailback.report.timeline import Timeline
+from tailback.report.timeline import CELL_SAMPLES, Timeline
 
 _TIER_COLOURS = ("#5d6875", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 _DIRECTION_LINES = {"up": "-", "down": (0, (4, 1.5)), "flat": (0, (1, 1.2))}
@@ -45,15 +45,20 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
         load = evidence.load_by_window(chosen)
         if not (load.weight > 0).any():
             continue
+        # A fraction of a few samples is mostly noise.
+        enough = load.samples >= CELL_SAMPLES
         axes[2].stairs(
-            load.fraction, edges, baseline=None, linewidth=1.5,
+            np.where(enough, load.fraction, np.nan), edges, baseline=None, linewidth=1.5,
             color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
             linestyle=_DIRECTION_LINES.get(direction, "-"),
             label=tier_direction_name(tier, direction),
         )  # fmt: skip
     axes[2].set_ylabel("congested\nfraction (0–1)")
     axes[2].set_ylim(0, 1)
-    axes[2].set_xlabel(f"time, {unit} (arrival of the packets; estimated from their samples)")
+    axes[2].set_xlabel(
+        f"time, {unit} (arrival of the packets; fractions from {CELL_SAMPLES} or more samples in a "
+        "window)"
+    )
     axes[2].legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28), labelcolor=INK)
     for at in axes[1:]:
         at.grid(axis="y", color=FAINT)

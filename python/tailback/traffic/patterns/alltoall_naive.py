@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
-from tailback.traffic.patterns.streams import TAG, Post, stream_program
+from tailback.traffic.patterns.streams import TAG, Post, call_of, stream_program
 from tailback.traffic.program import Label, Program
 from tailback.units import SizeBytes
 
@@ -27,7 +27,8 @@ class AlltoallNaive(FreeSizePattern):
         refuse_if_huge(3 * n_ranks * n_ranks)
         source, destination = (grid.ravel() for grid in np.indices((n_ranks, n_ranks)))
         other = source != destination
-        label = Label("exchange", "MPI_Send" if self.post == "sequence" else "MPI_Isend", TAG)
+        call = "MPI_Send" if self.post == "sequence" else call_of(self.post)
+        label = Label("exchange", call, TAG)
         return stream_program(
             "alltoall-naive", n_ranks, source[other], destination[other], self.size, self.post,
             label,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.program import POSTS, Label, Op, Program, require_room
 
 Mask = NDArray[np.bool_] | None
 
@@ -61,7 +61,7 @@ def assemble(
     """
     start = np.zeros(n_ranks + 1, np.int64)
     start[1:] = np.cumsum(np.bincount(operations.rank, minlength=n_ranks))
-    post = (operations.kind == Op.ISEND) | (operations.kind == Op.IRECV)
+    post = np.isin(operations.kind, POSTS)
     posted = np.concatenate([[0], np.cumsum(post)])
     last = posted[1:] - posted[start[:-1]][operations.rank] - 1
     request = np.where(post | (operations.kind == Op.WAIT), last, -1)
@@ -111,6 +111,12 @@ class Slots:
     ) -> None:
         """Each rank of ``present`` posts a send of ``size`` bytes to ``peer``, shape (R,)."""
         self._add(Op.ISEND, size, tag, label, peer, present)
+
+    def issend(
+        self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
+    ) -> None:
+        """The same with a synchronous send, complete when its receive is."""
+        self._add(Op.ISSEND, size, tag, label, peer, present)
 
     def irecv(
         self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None

@@ -46,9 +46,10 @@ class Halo(Pattern):
     periodic: bool = Field(default=False, description="the grid closes on itself")
     compute: TimePs = Field(default=0, description="computation before each round")
     boundary: Literal["wait", "skip"] = "wait"
-    post: Literal["sequence", "all", "timed"] = Field(
+    post: Literal["sequence", "delivered", "all", "timed"] = Field(
         default="sequence",
-        description="sequence: next direction once the last byte has left; all: at once; "
+        description="sequence: next direction once the last byte has left; delivered: once it has "
+        "arrived; all: at once; "
         "timed: one direction each transfer time, whether the last one is through or not",
     )
     order: list[str] = Field(default=[], description="directions in the order they are sent")
@@ -113,12 +114,13 @@ class Halo(Pattern):
         axis = AXES.index(direction[1])
         step = 1 if direction[0] == "+" else -1
         tag = FIRST_TAG + self.directions().index(direction)
+        call = "MPI_Issend" if self.post == "delivered" else "MPI_Isend"
         to, sends = self._neighbour(axis, step)
         source, receives = self._neighbour(axis, -step)
         return HaloExchange(
             to, sends, source, receives,
             size=self.sizes[axis] if self.sizes else self.size, tag=tag,
-            label=slots.label(Label(direction, "MPI_Isend", tag)),
+            label=slots.label(Label(direction, call, tag)),
         )  # fmt: skip
 
     def _neighbour(self, axis: int, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -158,8 +160,9 @@ class HaloExchange:
     def send(self, slots: Slots, options: Halo, *, last: bool) -> None:
         """Post the sends; ranks at the edge wait as long as a free line would take, or go on."""
         time = transfer_time_ps(self.size, options.line_rate)
-        slots.isend(self.to, self.size, self.tag, self.label, self.sends)
-        if options.post == "sequence":
+        post = slots.issend if options.post == "delivered" else slots.isend
+        post(self.to, self.size, self.tag, self.label, self.sends)
+        if options.post in ("sequence", "delivered"):
             slots.wait_last(self.sends)
         if options.post == "timed":
             if not last:

@@ -7,7 +7,13 @@ from pydantic import Field
 
 from tailback.traffic.patterns.pattern import PATTERNS
 from tailback.traffic.patterns.randomness import derangement
-from tailback.traffic.patterns.streams import TAG, StreamPattern, in_order, stream_program
+from tailback.traffic.patterns.streams import (
+    TAG,
+    StreamPattern,
+    call_of,
+    in_order,
+    stream_program,
+)
 from tailback.traffic.program import Label, Program
 
 
@@ -25,7 +31,7 @@ class Permutation(StreamPattern):
         self.refuse_if_huge(n_ranks)
         to = derangement(seed, self.stream, n_ranks)
         source, destination = in_order(np.repeat(to[:, None], self.messages, axis=1))
-        label = Label("permutation", "MPI_Isend", TAG)
+        label = Label("permutation", call_of(self.post), TAG)
         return stream_program(
             "permutation", n_ranks, source, destination, self.size, self.post, label
         )

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tailback.traffic.patterns.pattern import PATTERNS
-from tailback.traffic.patterns.streams import TAG, StreamPattern, in_order, stream_program
+from tailback.traffic.patterns.streams import (
+    TAG,
+    StreamPattern,
+    call_of,
+    in_order,
+    stream_program,
+)
 from tailback.traffic.program import Label, Program
 
 
@@ -21,5 +27,5 @@ class Ring(StreamPattern):
         self.refuse_if_huge(n_ranks)
         to = (np.arange(n_ranks) - 1) % n_ranks
         source, destination = in_order(np.repeat(to[:, None], self.messages, axis=1))
-        label = Label("ring", "MPI_Isend", TAG)
+        label = Label("ring", call_of(self.post), TAG)
         return stream_program("ring", n_ranks, source, destination, self.size, self.post, label)

@@ -10,11 +10,17 @@ from pydantic import Field
 
 from tailback.traffic.patterns.columns import Operations, assemble, refuse_if_huge
 from tailback.traffic.patterns.pattern import FreeSizePattern
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.units import SizeBytes
 
 TAG = 101
-Post = Literal["sequence", "all"]
+Post = Literal["sequence", "delivered", "all"]
+"""When a rank posts its next message: the last one has left, has been delivered, or at once."""
+
+
+def call_of(post: Post) -> str:
+    """The call that posts a message."""
+    return "MPI_Issend" if post == "delivered" else "MPI_Isend"
 
 
 class StreamPattern(FreeSizePattern):
@@ -22,7 +28,11 @@ class StreamPattern(FreeSizePattern):
 
     size: SizeBytes = Field(description='bytes of one message: size = "128 KiB"')
     messages: int = Field(default=1, ge=1, description="messages of each rank")
-    post: Post = "sequence"
+    post: Post = Field(
+        default="sequence",
+        description="sequence: next message once the last byte of the one before has left; "
+        "delivered: once it has arrived; all: at once",
+    )
 
     def refuse_if_huge(self, n_ranks: int) -> None:
         """Raise ScenarioError when the program would not fit in memory."""
@@ -34,7 +44,7 @@ def stream_program(
     n_ranks: int,
     source: NDArray[np.int64],
     destination: NDArray[np.int64],
-    size: int,
+    size: int | NDArray[np.int64],
     post: Post,
     label: Label,
 ) -> Program:
@@ -45,8 +55,9 @@ def stream_program(
         n_ranks: Number of ranks.
         source: Sending rank of each message; a rank's messages in their order, shape (K,).
         destination: Receiving rank of each message, shape (K,).
-        size: Bytes of each message.
-        post: ``"sequence"`` waits for each send before the next, ``"all"`` posts them at once.
+        size: Bytes of each message, one number for all or shape (K,).
+        post: ``"sequence"`` waits for each send before the next, ``"delivered"`` for its delivery;
+            ``"all"`` posts them at once.
         label: Label of all messages.
     """
     count = len(source)
@@ -55,22 +66,26 @@ def stream_program(
     rank = [destination, source, ranks]
     stage = [np.zeros(count), np.ones(count), np.full(n_ranks, 2)]
     place = [index, 2 * index, ranks * 0]
-    kind = [np.full(count, Op.IRECV), np.full(count, Op.ISEND), np.full(n_ranks, Op.WAITALL)]
+    send = Op.ISSEND if post == "delivered" else Op.ISEND
+    kind = [np.full(count, Op.IRECV), np.full(count, send), np.full(n_ranks, Op.WAITALL)]
+    sizes = np.broadcast_to(size, count)
+    amount = [sizes, sizes, ranks * 0]
     peer = [source, destination, np.full(n_ranks, -1)]
-    if post == "sequence":
+    if post != "all":
         rank.append(source)
         stage.append(np.ones(count))
         place.append(2 * index + 1)
         kind.append(np.full(count, Op.WAIT))
         peer.append(np.full(count, -1))
+        amount.append(index * 0)
     all_ranks, kinds = np.concatenate(rank), np.concatenate(kind)
     order = np.lexsort((np.concatenate(place), np.concatenate(stage), all_ranks))
-    message = (kinds == Op.IRECV) | (kinds == Op.ISEND)
+    message = np.isin(kinds, POSTS)
     operations = Operations(
         rank=all_ranks[order],
         kind=kinds[order].astype(np.uint8),
         peer=np.concatenate(peer)[order].astype(np.int32),
-        amount=np.where(message, size, 0)[order].astype(np.uint64),
+        amount=np.concatenate(amount)[order].astype(np.uint64),
         tag=np.where(message, TAG, 0)[order],
         label=np.zeros(len(order), np.uint32),
     )

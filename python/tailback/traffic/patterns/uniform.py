@@ -6,7 +6,13 @@ from pydantic import Field
 
 from tailback.traffic.patterns.pattern import PATTERNS
 from tailback.traffic.patterns.randomness import other_ranks
-from tailback.traffic.patterns.streams import TAG, StreamPattern, in_order, stream_program
+from tailback.traffic.patterns.streams import (
+    TAG,
+    StreamPattern,
+    call_of,
+    in_order,
+    stream_program,
+)
 from tailback.traffic.program import Label, Program
 
 
@@ -23,5 +29,5 @@ class Uniform(StreamPattern):
         """Destinations follow from ``seed``, ``stream``, rank and message."""
         self.refuse_if_huge(n_ranks)
         source, destination = in_order(other_ranks(seed, self.stream, n_ranks, self.messages))
-        label = Label("uniform", "MPI_Isend", TAG)
+        label = Label("uniform", call_of(self.post), TAG)
         return stream_program("uniform", n_ranks, source, destination, self.size, self.post, label)

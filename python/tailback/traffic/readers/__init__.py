@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from tailback.errors import TraceError
 from tailback.registry import Registry
-from tailback.traffic.program import Program
+from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
 from tailback.traffic.readers.tells import Tells
 
@@ -63,15 +65,28 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     if empty:
         raise TraceError("the folder is empty", file=path, remedy=_KNOWN)
     if format is not None:
-        return READERS[format].read(path)
+        return _with_synchronous_sends(READERS[format].read(path))
     for entry in READERS:
         if entry.part.sniff(path):
-            return entry.part.read(path)
+            return _with_synchronous_sends(entry.part.read(path))
     other = foreign.recognise(path)
     if other is not None:
         file, name, remedy = other
         raise TraceError(f"this is {name}, which Tailback does not read", file=file, remedy=remedy)
     raise TraceError("no reader knows this format", file=path, remedy=_KNOWN)
+
+
+def _with_synchronous_sends(program: Program) -> Program:
+    """The program with the sends of MPI_Ssend and MPI_Issend complete only on delivery.
+
+    Readers name the call of every send in its label, so this holds for every format.
+    """
+    calls = [label.call.lower().rstrip("_") for label in program.labels]
+    chosen = [i for i, call in enumerate(calls) if call in ("mpi_ssend", "mpi_issend")]
+    if chosen:
+        synchronous = (program.kind == Op.ISEND) & np.isin(program.label, chosen)
+        program.kind = np.where(synchronous, np.uint8(Op.ISSEND), program.kind)
+    return program
 
 
 _KNOWN = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tailback.delimited import head
+from tailback.delimited import head, head_bytes
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.dumpi_compile import check_world, compile_ranks
@@ -26,7 +26,7 @@ TELLS = Tells(
 
 _FILE = re.compile(r"^(?P<stem>.+)-(?P<rank>\d{1,9})\.(?P<kind>bin|txt|ascii)(?:\.gz)?$")
 _TEXT = re.compile(
-    r"\A(?:version=\d+\.\d+\.\d+\nstarttime=|MPI_Init(?:_thread)? entering at walltime)"
+    rb"\A(?:version=\d+\.\d+\.\d+\nstarttime=|MPI_Init(?:_thread)? entering at walltime)"
 )
 _META = re.compile(r"\Ahostname=[^\n]*\nnumprocs=(\d{1,9})\n")
 _PREFIX = re.compile(r"^fileprefix=(.+)$", re.MULTILINE)
@@ -100,14 +100,8 @@ def _files(
 
 
 def _is_rank(path: Path) -> bool:
-    beginning = head(path)
-    if _TEXT.match(beginning):
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
+    beginning = head_bytes(path)
+    return beginning.startswith(MAGIC) or _TEXT.match(beginning) is not None
 
 
 def _check_number(meta: Path, files: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.traffic.collectives import CollectiveStep
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.traffic.rewrites.rewrite import MIN_SENDERS, DoesNotApplyError, Focus
 
 Ints = NDArray[np.int64]
@@ -51,7 +51,7 @@ def messages_of(program: Program, focus: Focus) -> MessageSet:
         DoesNotApplyError: Sends and receives do not pair up, or there is no such message.
     """
     rank = program.op_rank
-    send = np.flatnonzero(program.kind == Op.ISEND)
+    send = np.flatnonzero(program.sends)
     receive = np.flatnonzero(program.kind == Op.IRECV)
     peer = program.peer.astype(np.int64)
     # Messages of one (source, destination, tag) match in the order they are posted.
@@ -94,7 +94,7 @@ def ranks_named(ranks: Ints) -> str:
 
 def posts_of_waits(program: Program) -> Ints:
     """The post each WAIT waits for, -1 for every other operation, shape (M,)."""
-    at = np.flatnonzero(np.isin(program.kind, (Op.ISEND, Op.IRECV, Op.WAIT)))
+    at = np.flatnonzero(np.isin(program.kind, (*POSTS, Op.WAIT)))
     at = at[np.lexsort((at, program.request[at], program.op_rank[at]))]
     waits = program.kind[at] == Op.WAIT
     last = np.maximum.accumulate(np.where(waits, -1, np.arange(len(at))))

@@ -1,0 +1,144 @@
+//! Closed-form answers: when a send is complete, and so when the next message can be posted.
+
+mod common;
+#[path = "common/fabrics.rs"]
+mod fabrics;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use fabrics::*;
+use tailback_engine::{EngineError, Parallelism, Placement, Settings, simulate};
+use tailback_fabric::fat_tree::build;
+use tailback_fabric::{Plan, Routes, RoutingRule};
+
+const PACKET: u64 = 4096;
+const WIRE: u64 = PACKET * 80; // at 100 Gb/s, in picoseconds
+const SWITCH: u64 = 60_000;
+/// From the last byte's departure to its arrival, over one switch.
+const LATENCY: u64 = 2 * CABLE + SWITCH;
+
+/// Three nodes on one switch.
+fn star() -> Case {
+    wired(3, 1, CABLE, &[(0, 3, 100.0), (1, 3, 100.0), (2, 3, 100.0)])
+}
+
+/// Rank 0 sends one message to each of two others, one after the other; the first receiver computes for
+/// `late_ps` before it posts its receive. Returns when each message was posted and arrived.
+fn one_after_the_other(
+    send: fn(u32, u64) -> Do,
+    late_ps: u64,
+    settings: &Settings,
+) -> [(u64, u64); 2] {
+    let bytes = 3 * PACKET;
+    let ranks = [
+        vec![send(1, bytes), Do::Wait(0), send(2, bytes), Do::Wait(2)],
+        vec![Do::Compute(late_ps), Do::Receive(0, bytes), Do::WaitAll],
+        vec![Do::Receive(0, bytes), Do::WaitAll],
+    ];
+    let log = star().run(settings, &program(&ranks)).messages;
+    [0, 1].map(|message| (log.post_ps[message], log.arrival_ps[message]))
+}
+
+/// Two messages one after the other take twice the wire and one latency when a send is complete as its
+/// last byte has left, and twice both when it is complete as the message has been delivered.
+#[test]
+fn the_next_message_waits_for_the_last_byte_to_leave_or_to_arrive() {
+    let whole = 3 * WIRE + LATENCY;
+    assert_eq!(
+        one_after_the_other(Do::Send, 0, &settings()),
+        [(0, whole), (3 * WIRE, 3 * WIRE + whole)]
+    );
+    assert_eq!(one_after_the_other(Do::Issend, 0, &settings()), [(0, whole), (whole, 2 * whole)]);
+}
+
+/// As MPI_Ssend: not before the receive is posted, even if the message has long arrived.
+#[test]
+fn a_synchronous_send_waits_for_its_receive_to_be_posted() {
+    let (whole, late) = (3 * WIRE + LATENCY, 50 * WIRE);
+    assert_eq!(
+        one_after_the_other(Do::Issend, late, &settings()),
+        [(0, whole), (late, late + whole)]
+    );
+}
+
+/// A rendezvous whose end the sender learns of: the handshake, the message, and nothing else.
+#[test]
+fn a_large_synchronous_send_shakes_hands_and_is_complete_when_delivered() {
+    let settings = Settings { eager_bytes: PACKET, ..settings() };
+    let whole = 2 * (32 * 80 + LATENCY) + 3 * WIRE + LATENCY;
+    assert_eq!(one_after_the_other(Do::Issend, 0, &settings), [(0, whole), (whole, 2 * whole)]);
+}
+
+/// Two ranks that wait for a synchronous send before they post the receive wait for ever.
+#[test]
+fn two_synchronous_sends_face_to_face_are_stuck() {
+    let rank = |peer| vec![Do::Issend(peer, 8), Do::Wait(0), Do::Receive(peer, 8), Do::WaitAll];
+    let case = wired(2, 1, CABLE, &[(0, 2, 100.0), (1, 2, 100.0)]);
+    let error = run_on(&case.fabric, &settings(), &program(&[rank(1), rank(0)])).unwrap_err();
+    assert!(matches!(error, EngineError::Program(_)), "{error}");
+    assert!(error.to_string().contains("rank 0 waits for its send of 8 B to rank 1"), "{error}");
+}
+
+/// A receive that completes a send that lets a rank post a receive, and so on through all ranks.
+#[test]
+fn a_long_chain_of_synchronous_sends_resolves() {
+    let n = 50_000;
+    let rank = |r: u32| {
+        let mut ops = Vec::new();
+        if r + 1 < n {
+            ops.extend([Do::Issend(r + 1, 8), Do::Wait(0)]);
+        } else {
+            ops.push(Do::Compute(1_000_000_000));
+        }
+        if r > 0 {
+            ops.extend([Do::Receive(r - 1, 8), Do::WaitAll]);
+        }
+        ops
+    };
+    let ranks: Vec<_> = (0..n).map(rank).collect();
+    let placement = Placement { node: vec![0; 50_000], host: vec![0; 50_000], ..in_order(50_000) };
+    let Case { fabric, plan, .. } = star();
+    let mut watch = |_| ControlFlow::Continue(());
+    let work = Parallelism::default();
+    let outcome =
+        simulate(&fabric, &plan, &settings(), &program(&ranks), &placement, work, &mut watch);
+    let finish: Vec<_> = outcome.unwrap().ranks.iter().map(|rank| rank.finish_ps).collect();
+    assert_eq!(finish, vec![1_000_000_000; 50_000]);
+}
+
+/// The sender may be anywhere: the same on any number of threads.
+#[test]
+fn synchronous_sends_are_the_same_on_any_number_of_threads() {
+    let fabric = build(&SMALL).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let rank = |r: u32| {
+        let mut ops = vec![Do::Receive((r + 11) % 16, 9 * PACKET), Do::Receive((r + 9) % 16, 8)];
+        ops.extend([Do::Issend((r + 5) % 16, 9 * PACKET), Do::Wait(2)]);
+        ops.extend([Do::Issend((r + 7) % 16, 8), Do::WaitAll]);
+        ops
+    };
+    let program = program(&(0..16).map(rank).collect::<Vec<_>>());
+    let run = |threads| {
+        let work = Parallelism { threads, shards: Some(4) };
+        let mut watch = |_| ControlFlow::Continue(());
+        simulate(&fabric, &plan, &settings(), &program, &in_order(16), work, &mut watch).unwrap()
+    };
+    let one = run(1);
+    assert!(one.complete);
+    assert!(run(3) == one);
+}
+
+/// An adapter below its link's rate: packets start that much apart, each at line rate on the wire.
+#[test]
+fn an_adapter_injects_at_its_own_rate() {
+    let settings = Settings { injection_mbps: 50_000, ..settings() };
+    let gap = 2 * WIRE;
+    assert_eq!(
+        one_after_the_other(Do::Send, 0, &settings),
+        [(0, 2 * gap + WIRE + LATENCY), (2 * gap + WIRE, 3 * gap + 2 * gap + WIRE + LATENCY)]
+    );
+    // A rate above the link's does nothing.
+    let faster = Settings { injection_mbps: 400_000, ..settings };
+    assert_eq!(one_after_the_other(Do::Send, 0, &faster)[0], (0, 3 * WIRE + LATENCY));
+}

@@ -1,0 +1,119 @@
+//! Rates that are kept as flows come and go against a solve of all rates from nothing.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::waterfill::Filler;
+
+/// A flow: the links it uses, each with its share, and its weight.
+type NewFlow = (Vec<(u32, f64)>, f64);
+
+/// Flows that end, by place among those under way, and flows that start at the same time.
+type Step = (Vec<Index>, Vec<NewFlow>);
+
+/// Some links, each once, alike in half the cases so that levels coincide.
+fn new_flow(links: u32) -> impl Strategy<Value = NewFlow> {
+    let single = prop::collection::btree_set(0..links, 1..=links.min(6) as usize);
+    let share = prop_oneof![Just(1.0), Just(0.125), 0.01..1.0];
+    let weight = prop_oneof![Just(1.0), Just(3.0), 0.01..100.0];
+    (single, share, any::<bool>(), weight).prop_map(|(path, share, split, weight)| {
+        let uneven = |at: usize| if split && at % 2 == 1 { share } else { 1.0 };
+        let path = path.into_iter().enumerate().map(|(at, link)| (link, uneven(at)));
+        (path.collect(), weight)
+    })
+}
+
+fn steps(links: u32) -> impl Strategy<Value = Vec<Step>> {
+    vec((vec(any::<Index>(), 0..3), vec(new_flow(links), 0..4)), 1..60)
+}
+
+fn network() -> impl Strategy<Value = (Vec<f64>, Vec<Step>)> {
+    (2u32..40).prop_flat_map(|links| {
+        let gbps = prop_oneof![Just(100.0), Just(25.0), 1e-3..1e4];
+        (vec(gbps, links as usize), steps(links))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn rates_kept_equal_rates_from_nothing((capacity, steps) in network()) {
+        let mut links = Links::new(capacity).unwrap();
+        let mut kept = MaxMin::default();
+        let (mut active, mut rate): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+        for (ends, starts) in steps {
+            let mut ended = Vec::new();
+            for end in ends {
+                if !active.is_empty() {
+                    ended.push(active.swap_remove(end.index(active.len())));
+                }
+            }
+            let started: Vec<u32> =
+                starts.iter().map(|(path, weight)| links.add(path, *weight)).collect();
+            started.iter().for_each(|&flow| links.enter(flow));
+            active.extend(&started);
+            let mut changed = Vec::new();
+            kept.settle(&mut links, &started, &ended, &mut changed);
+            ended.iter().for_each(|&flow| links.forget(flow));
+            rate.resize(links.weight.len(), 0.0);
+            changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
+            let exact = Filler::solve(&links);
+            for &flow in &active {
+                let (got, want) = (rate[flow as usize], exact[flow as usize]);
+                prop_assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
+            }
+        }
+    }
+}
+
+/// Flows over single links of 1 Gb/s, all under way.
+fn one_a_link(n: u32) -> (Links, MaxMin) {
+    let mut links = Links::new(vec![1.0; n as usize]).unwrap();
+    let flows: Vec<u32> = (0..n).map(|link| links.add(&[(link, 1.0)], 1.0)).collect();
+    flows.iter().for_each(|&flow| links.enter(flow));
+    let mut kept = MaxMin::default();
+    kept.settle(&mut links, &flows, &[], &mut Vec::new());
+    (links, kept)
+}
+
+#[test]
+fn a_change_far_away_is_not_looked_at() {
+    let (mut links, mut kept) = one_a_link(10);
+    let another = links.add(&[(4, 1.0)], 1.0);
+    links.enter(another);
+    let mut changed = Vec::new();
+    kept.settle(&mut links, &[another], &[], &mut changed);
+    assert_eq!(changed, [(4, 0.5), (another, 0.5)]);
+}
+
+#[test]
+fn a_change_ends_where_a_link_has_room() {
+    // Flow 0 rises on link 0 and meets flow 1 on link 2, which has room for both.
+    let mut links = Links::new(vec![1.0, 1.0, 10.0]).unwrap();
+    let paths: [&[(u32, f64)]; 3] = [&[(0, 1.0), (2, 1.0)], &[(1, 1.0), (2, 1.0)], &[(0, 1.0)]];
+    let flows: Vec<u32> = paths.iter().map(|path| links.add(path, 1.0)).collect();
+    flows.iter().for_each(|&flow| links.enter(flow));
+    let mut kept = MaxMin::default();
+    kept.settle(&mut links, &flows, &[], &mut Vec::new());
+    let mut changed = Vec::new();
+    kept.settle(&mut links, &[], &[2], &mut changed);
+    assert_eq!(changed, [(0, 1.0)]);
+}
+
+#[test]
+fn what_is_kept_follows_the_flows_under_way() {
+    let (mut links, mut kept) = one_a_link(3);
+    for _ in 0..1000 {
+        kept.settle(&mut links, &[], &[1], &mut Vec::new());
+        links.forget(1);
+        assert_eq!(links.add(&[(1, 1.0)], 1.0), 1);
+        links.enter(1);
+        let mut changed = Vec::new();
+        kept.settle(&mut links, &[1], &[], &mut changed);
+        assert_eq!(changed, [(1, 1.0)]);
+    }
+    assert_eq!((links.weight.len(), kept.flow.len()), (3, 3));
+}

@@ -1,0 +1,253 @@
+"""What each rank did when: the calls and waits of a measured run, summed in windows of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.evidence.split import PARTS, transfers
+from tailback.run import Run
+
+Ints = NDArray[np.int64]
+
+WINDOWS = 200
+"""Windows of equal length that the measured time is cut into."""
+
+ROWS = 500
+"""Rows at most. Of more ranks neighbours stand together, as many in each row."""
+
+CALLS_NAMED = 250
+"""Calls that a window may name, the longest ones; a report stores their numbers in a byte."""
+
+KINDS = tuple(part for part in PARTS if part not in ("imbalance", "noise"))
+"""What a rank can be doing. A wait keeps its kind here, whatever made the other rank late."""
+
+WAITS = tuple(
+    kind for kind in KINDS
+    if kind not in ("computation", "transfer", "other_mpi", "not_running", "not_recorded")
+)  # fmt: skip
+
+OTHER_CALLS = "other calls"
+
+
+@dataclass(frozen=True, eq=False)
+class RankTimeline:
+    """Ranks against measured time, R rows and W windows.
+
+    Attributes:
+        edges_ps: Edges of the windows since the first rank began, shape (W + 1,).
+        first_rank: First rank of each row, and the number of ranks, shape (R + 1,).
+        hosts: Host of each row's ranks, or first and last of them; empty where unknown.
+        kinds: What the ranks did, in the order of :data:`KINDS`; only what occurs, K of them.
+        spent_ps: Time that the ranks of a row spent so, shape (K, R, W). Over the kinds it adds up
+            to the length of the window times the ranks of the row.
+        call: MPI call that took longest, as an index into ``calls``; -1 without, shape (R, W).
+        calls: Names of calls.
+        posted_ps: When each point-to-point message was posted, in order, shape (M,).
+    """
+
+    edges_ps: Ints
+    first_rank: Ints
+    hosts: list[str]
+    kinds: list[str]
+    spent_ps: Ints
+    call: Ints
+    calls: list[str]
+    posted_ps: Ints
+
+    @property
+    def ranks(self) -> Ints:
+        """Ranks of each row, shape (R,)."""
+        return np.diff(self.first_rank)
+
+    @cached_property
+    def totals_ps(self) -> Ints:
+        """Time of each kind over all windows, shape (K, R)."""
+        return np.asarray(self.spent_ps.sum(axis=2), np.int64)
+
+    def expected_ps(self, run: Run) -> Ints | None:
+        """The place in an expected run that each edge of a window stands for, by the messages.
+
+        A simulated run takes another time than the measured one, so equal times are not equal
+        places of the program. At the time returned the run posts the message that is posted next
+        after the edge: as many have been posted before in both.
+
+        Returns:
+            Picoseconds, shape (W + 1,); None where the two do not post the same number of
+            point-to-point messages, or none.
+        """
+        ours = run.tables["jobs"].filter(pl.col("observed")).select("job")
+        labels = run.tables["labels"].join(ours, on="job", how="semi")
+        # Messages of collectives have no tag.
+        posted = (
+            run.tables["messages"]
+            .join(labels.filter(pl.col("tag") >= 0), on="label", how="semi")["post_ps"]
+            .sort()
+            .to_numpy()
+            .astype(np.int64)
+        )
+        if len(posted) == 0 or len(posted) != len(self.posted_ps):
+            return None
+        before = np.searchsorted(self.posted_ps, self.edges_ps)
+        out = np.append(posted, run.elapsed_ps)[before]
+        out[0], out[-1] = 0, run.elapsed_ps
+        return np.asarray(np.maximum.accumulate(out), np.int64)
+
+
+def rank_timeline(
+    tables: Mapping[str, pl.DataFrame], windows: int = WINDOWS, rows: int = ROWS
+) -> RankTimeline | None:
+    """Sum what each rank did in windows of the measured time.
+
+    Args:
+        tables: Tables of a measured run (:data:`tailback.evidence.tables.TABLES`).
+        windows: Number of windows.
+        rows: Rows at most; at least 1.
+
+    Returns:
+        None where the measured time is empty.
+    """
+    intervals = _Intervals(tables)
+    length = intervals.end_ps - intervals.start_ps
+    if length <= 0:
+        return None
+    windows = min(windows, length)
+    edges = length * np.arange(windows + 1) // windows
+    each = -(-intervals.n_ranks // rows)
+    first = np.append(np.arange(0, intervals.n_ranks, each), intervals.n_ranks)
+    n_rows = len(first) - 1
+    rank, kind, start, end = intervals.columns()
+    cell = kind * n_rows + rank // each
+    spent = _sum_in_windows(edges, cell, start, end, len(KINDS) * n_rows)
+    spent = spent.reshape(len(KINDS), n_rows, windows)
+    used = np.flatnonzero(spent.any(axis=(1, 2)))
+    call, calls = _longest_calls(intervals, edges, each, n_rows)
+    posted = np.sort(tables["transfers"]["send_enter_ps"].to_numpy() - intervals.start_ps)
+    return RankTimeline(
+        edges, first, _hosts(tables["hosts"], first), [KINDS[k] for k in used], spent[used],
+        call, calls, posted,
+    )  # fmt: skip
+
+
+class _Intervals:
+    """What each rank did, as intervals since the first one began that do not overlap."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        hosts = tables["hosts"].sort("rank")
+        self.calls = tables["calls"].sort("call")
+        self.n_ranks = hosts.height
+        self.rank = self.calls["rank"].to_numpy().astype(np.int64)
+        begin, end = hosts["start_ps"].to_numpy(), hosts["end_ps"].to_numpy()
+        ran = end > begin
+        self.start_ps = int(begin[ran].min()) if ran.any() else 0
+        self.end_ps = int(end[ran].max()) if ran.any() else 0
+        self.enter = self.calls["enter_ps"].to_numpy() - self.start_ps
+        self.leave = self.calls["leave_ps"].to_numpy() - self.start_ps
+        self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._outside_of_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
+        self._inside_of_calls(tables["waits"])
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Rank, number of the kind, beginning and end of each interval that is not empty."""
+        rank, kind, start, end = (np.concatenate(one) for one in zip(*self._columns, strict=True))
+        length = self.end_ps - self.start_ps
+        start, end = np.clip(start, 0, length), np.clip(end, 0, length)
+        some = end > start
+        return rank[some], kind[some], start[some], end[some]
+
+    def _add(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
+        which = np.full(len(rank), KINDS.index(kind)) if isinstance(kind, str) else kind
+        self._columns.append((rank, which, start, end))
+
+    def _outside_of_calls(self, begin: Ints, end: Ints) -> None:
+        rank, ranks = self.rank, np.arange(self.n_ranks)
+        first = np.append(True, rank[1:] != rank[:-1])[: len(rank)]
+        before = np.where(first, begin[rank], np.append(0, self.leave[:-1])[: len(rank)])
+        off = self.calls["paused"].to_numpy()
+        gap = np.where(off, KINDS.index("not_recorded"), KINDS.index("computation"))
+        self._add(rank, gap, before, self.enter)
+        last = np.full(self.n_ranks, -1)
+        np.maximum.at(last, rank, self.leave)
+        whole = np.full(self.n_ranks, self.end_ps - self.start_ps)
+        # A rank without a call left nothing that says it ran.
+        begin = np.where(last < 0, whole, begin)
+        last = np.where(last < 0, whole, last)
+        end = np.maximum(end, last)
+        self._add(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
+        self._add(ranks, "computation", last, end)
+        self._add(ranks, "not_running", end, whole)
+
+    def _inside_of_calls(self, waits: pl.DataFrame) -> None:
+        """Waits stand at the beginning and at the end of a call, its transfer between them."""
+        row = np.searchsorted(self.calls["call"].to_numpy(), waits["call"].to_numpy())
+        kind = waits["kind"].replace_strict(
+            {name: KINDS.index(name) for name in WAITS}, return_dtype=pl.Int64
+        ).to_numpy()  # fmt: skip
+        begin = waits["start_ps"].to_numpy() - self.start_ps
+        end = begin + waits["value_ps"].to_numpy()
+        self._add(self.rank[row], kind, begin, end)
+        start, stop = self.enter.copy(), self.leave.copy()
+        late = waits["kind"].str.ends_with("_completion").to_numpy()
+        np.maximum.at(start, row[~late], end[~late])
+        np.minimum.at(stop, row[late], begin[late])
+        names = self.calls["name"]
+        moving = names.replace_strict(
+            {name: transfers(name) for name in names.unique().to_list()}, return_dtype=pl.Boolean
+        ).to_numpy()  # fmt: skip
+        rest = np.where(moving, KINDS.index("transfer"), KINDS.index("other_mpi"))
+        self._add(self.rank, rest, start, stop)
+
+
+def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int) -> Ints:
+    """Length of the intervals of each cell in each window, shape (cells, W)."""
+    windows = len(edges) - 1
+    first = np.searchsorted(edges, start, side="right") - 1
+    last = np.searchsorted(edges, end, side="left") - 1
+    out = np.zeros((cells, windows), np.int64)
+    one = first == last
+    np.add.at(out, (cell[one], first[one]), (end - start)[one])
+    cell, start, end, first, last = (x[~one] for x in (cell, start, end, first, last))
+    np.add.at(out, (cell, first), edges[first + 1] - start)
+    np.add.at(out, (cell, last), end - edges[last])
+    # Windows that an interval fills: one more from its second window on, one less from its last.
+    whole = np.zeros((cells, windows + 1), np.int64)
+    np.add.at(whole, (cell, first + 1), 1)
+    np.add.at(whole, (cell, last), -1)
+    return out + np.cumsum(whole[:, :-1], axis=1) * np.diff(edges)
+
+
+def _longest_calls(
+    intervals: _Intervals, edges: Ints, each: int, n_rows: int
+) -> tuple[Ints, list[str]]:
+    """The call of each row and window that took longest, and the names; -1 without one."""
+    calls = intervals.calls.select("name", length=pl.col("leave_ps") - pl.col("enter_ps"))
+    names = calls.group_by("name").agg(pl.col("length").sum())
+    heavy = names.sort("length", "name", descending=[True, False])["name"].to_list()
+    named = heavy[:CALLS_NAMED] + [OTHER_CALLS] * (len(heavy) > CALLS_NAMED)
+    number = {name: min(i, CALLS_NAMED) for i, name in enumerate(heavy)}
+    of = calls["name"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+    longest = np.zeros((n_rows, len(edges) - 1), np.int64)
+    out = np.full(longest.shape, -1)
+    start, end = (np.clip(at, 0, edges[-1]) for at in (intervals.enter, intervals.leave))
+    # One call after the other: all at once would take memory for every name.
+    for i in range(len(named)):
+        mine = np.flatnonzero((of == i) & (end > start))
+        row = intervals.rank[mine] // each
+        spent = _sum_in_windows(edges, row, start[mine], end[mine], n_rows)
+        out[spent > longest] = i
+        longest = np.maximum(longest, spent)
+    return out, named
+
+
+def _hosts(hosts: pl.DataFrame, first: Ints) -> list[str]:
+    names = hosts.sort("rank")["host"].to_list()
+    out = []
+    for start, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        ends = list(dict.fromkeys(name or "" for name in (names[start], names[end - 1])))
+        out.append(" … ".join(ends) if all(ends) else "")
+    return out

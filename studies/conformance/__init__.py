@@ -1,0 +1,1 @@
+"""The published simulator's own traffic, run by our engine: how nearly they agree."""

@@ -1,0 +1,198 @@
+"""Ranks against measured time in a real browser: what it shows is what the tables say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tailback.report.scales import KIND_COLOURS
+from tests.factories import webdriver
+from tests.factories.rank_times import STEP_PS, STEPS, make_measured, wait_ps
+from tests.factories.report_data import make_diagnosis, make_run
+from tests.factories.webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
+
+pytestmark = webdriver.needed()
+
+LEFT, RIGHT_EDGE, TOP, TALL = 150, 14, 8, 16
+"""Where the rows of 16 ranks begin, in CSS pixels, and how high each is."""
+
+POINT = """
+const c = document.getElementById(arguments[0]);
+const b = c.getBoundingClientRect(); c.setPointerCapture = () => {};
+for (const [kind, x, y] of arguments[1]) c.dispatchEvent(new PointerEvent(kind,
+  {pointerId: 1, clientX: b.left + x, clientY: b.top + y, bubbles: true}));
+"""
+
+
+def place(browser: webdriver.Browser, row: int, ps: float) -> tuple[float, float]:
+    """Where a row has a time, in CSS pixels of the canvas."""
+    wide = float(browser.run("return document.getElementById('ranks').clientWidth"))
+    room = wide - LEFT - RIGHT_EDGE
+    return LEFT + ps / (STEP_PS * STEPS) * room, TOP + (row + 0.5) * TALL
+
+
+def point(browser: webdriver.Browser, *events: tuple[str, float, float]) -> None:
+    browser.run(POINT, "ranks", [list(event) for event in events])
+    browser.settle()
+
+
+def text(browser: webdriver.Browser, name: str) -> str:
+    return str(browser.run("return document.getElementById(arguments[0]).textContent", name))
+
+
+def picture(browser: webdriver.Browser, canvas: str) -> str:
+    browser.settle()
+    return str(browser.run("return document.getElementById(arguments[0]).toDataURL()", canvas))
+
+
+def colour(browser: webdriver.Browser, x: float, y: float) -> str:
+    r, g, b = browser.run(
+        "const c = document.getElementById('ranks'); const d = c.width / c.clientWidth;"
+        "return [...c.getContext('2d').getImageData(arguments[0] * d, arguments[1] * d, 1, 1).data]"
+        ".slice(0, 3)", x, y,
+    )  # fmt: skip
+    return f"#{r:02x}{g:02x}{b:02x}"
+
+
+def test_numbers_and_colours_are_those_of_the_tables(
+    browser: webdriver.Browser, measured: Path
+) -> None:
+    browser.open(measured)
+    for rank, step in ((1, 0), (6, 3), (13, 9)):
+        wait, start = wait_ps(rank, step), step * STEP_PS
+        assert wait > 2_000_000, "the window in the middle of it must hold nothing else"
+        kind = "late_sender" if rank % 2 else "wait_nxn"
+        middles = {
+            "computation": 2_500_000, kind: 5_000_000 + wait / 2,
+            "transfer": (5_000_000 + wait + STEP_PS) / 2,
+        }  # fmt: skip
+        for what, at in middles.items():
+            assert colour(browser, *place(browser, rank, start + at)) == KIND_COLOURS[what]
+        x, y = place(browser, rank, start + middles[kind])
+        point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
+        said = text(browser, "rank-tip").split("\n")
+        assert said[0] == f"rank {rank} on host{rank:02d}"
+        assert said[1].endswith("mostly in " + ("MPI_Recv" if rank % 2 else "MPI_Allreduce"))
+        name = "late sender" if rank % 2 else "wait at N×N collective"
+        assert said[2:] == [f"{name} 1 µs (100 %)"]
+        waited = sum(wait_ps(rank, each) for each in range(STEPS)) / 1e6
+        assert f"Whole run: waited {waited:g} µs." in text(browser, "rank-detail")
+
+
+def test_rows_are_sorted_by_the_time_they_waited(
+    browser: webdriver.Browser, measured: Path
+) -> None:
+    browser.open(measured)
+    browser.run(
+        "const s = document.getElementById('rank-sort'); s.value = 'wait';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    found = []
+    for row in range(16):
+        x, y = place(browser, row, 1_000_000)
+        point(browser, ("pointermove", x, y))
+        rank = re.match(r"rank (\d+) ", text(browser, "rank-tip"))
+        assert rank is not None
+        found.append(int(rank[1]))
+    total = {rank: sum(wait_ps(rank, step) for step in range(STEPS)) for rank in range(16)}
+    assert found == sorted(total, key=lambda rank: (-total[rank], rank))
+    assert found != list(range(16))
+
+
+def test_a_rank_and_a_span_of_time_are_chosen_everywhere(
+    browser: webdriver.Browser, measured: Path
+) -> None:
+    browser.open(measured)
+    views = ("fabric", "raster", "course", "matrix")
+    before = {view: picture(browser, view) for view in views}
+    x, y = place(browser, 5, 3_000_000)
+    point(browser, ("pointerdown", x, y), ("pointerup", x, y))
+    assert browser.run("return document.getElementById('detail').dataset.nodes") == "5"
+    assert all(picture(browser, view) != old for view, old in before.items())
+    browser.press("#ranks", ESCAPE)
+    end, _ = place(browser, 5, 100_000_000)
+    point(browser, ("pointerdown", x, y), ("pointermove", end, y), ("pointerup", end, y),
+          ("pointerleave", 0, 0))  # fmt: skip
+    # Half of the messages are posted by then: the first two of four phases of 61 µs.
+    assert text(browser, "time") == "Time 0 – 31 µs"
+    assert all(picture(browser, view) != before[view] for view in ("fabric", "raster", "course"))
+
+
+def test_the_pointer_is_in_both_plots_of_time(browser: webdriver.Browser, measured: Path) -> None:
+    browser.open(measured)
+    before = {view: picture(browser, view) for view in ("ranks", "course")}
+    x, y = place(browser, 3, 150_000_000)
+    point(browser, ("pointermove", x, y))
+    assert all(picture(browser, view) != old for view, old in before.items())
+    point(browser, ("pointerleave", 0, 0))
+    assert all(picture(browser, view) == old for view, old in before.items())
+    browser.run(POINT, "course", [["pointermove", x, y + 60]])
+    assert all(picture(browser, view) != old for view, old in before.items())
+
+
+def test_both_axes_say_whose_time_they_have(browser: webdriver.Browser, measured: Path) -> None:
+    browser.open(measured)
+    browser.run(
+        "window.saved = []; const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then(t => window.saved.push(t));"
+        " return make(blob); };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.getElementById('save-ranks').click();"
+        "document.getElementById('save-course').click();"
+    )
+    browser.wait("return window.saved.length === 2")
+    ranks, course = sorted(browser.run("return window.saved"), key=lambda svg: "expected" in svg)
+    assert "measured time since the first rank began" in ranks
+    assert "expected time: arrival of the packets" in course
+
+
+def test_the_keyboard_goes_from_rank_to_rank(browser: webdriver.Browser, measured: Path) -> None:
+    browser.open(measured)
+    browser.press("#ranks", RIGHT)
+    browser.press("#ranks", DOWN)
+    assert text(browser, "rank-detail").startswith("rank 1 on host01: measured time 0 – 1 µs")
+    assert browser.run("return document.getElementById('detail').dataset.nodes") == "1"
+    browser.press("#ranks", ENTER)
+    assert text(browser, "time").startswith("Time 0 – ")
+
+
+def test_narrow_and_printed(browser: webdriver.Browser, measured: Path) -> None:
+    size = {"width": 500, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", **size)
+    try:
+        browser.open(measured)
+        wide, view = browser.run(
+            "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert wide <= view
+    finally:
+        browser.command("Emulation.clearDeviceMetricsOverride")
+    shown = "return document.getElementById('figure-rank_timeline').getBoundingClientRect().height"
+    assert browser.run(shown) == 0
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.run(shown) > 50
+    finally:
+        browser.command("Emulation.setEmulatedMedia", media="")
+
+
+def test_names_of_hosts_and_calls_are_text(browser: webdriver.Browser, tmp_path: Path) -> None:
+    from tailback.report import write_report
+
+    run = make_run()
+    path = write_report(
+        tmp_path / "hostile.html", run, make_diagnosis(run),
+        measured=make_measured(run, prefix=HOSTILE),
+    )  # fmt: skip
+    browser.open(path)
+    x, y = place(browser, 1, 10_000_000)
+    point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
+    assert HOSTILE in text(browser, "rank-tip") and HOSTILE in text(browser, "rank-detail")
+    assert browser.run("return window.hacked === undefined")
+
+
+def test_nothing_measured_has_no_ranks_against_time(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    assert browser.run("return document.getElementById('ranks')") is None

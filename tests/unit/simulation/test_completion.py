@@ -1,0 +1,130 @@
+"""When a send is complete, from the scenario to the times of a run; the rate of adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback.api.sweep.plan import plain_data
+from tailback.errors import ScenarioError
+from tailback.run import Run
+from tailback.scenario import Scenario, load, parse
+from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid
+
+TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 2}}
+SIZE = 8 * 4096
+WIRE_PS = SIZE * 80
+LATENCY_PS = 60_000
+"""Over one switch: cables have no delay."""
+
+
+def scenario(*jobs: dict[str, Any], **engine: Any) -> Scenario:
+    """Two leaves of four hosts, no software, no handshake."""
+    engine = {"send_delay": "0 s", "eager": "1 GiB", **engine}
+    return parse({"fabric": TREE, "job": list(jobs), "engine": engine})
+
+
+def ring(post: str, **more: Any) -> dict[str, Any]:
+    """Three messages of each of four ranks on one leaf, to the left neighbour."""
+    pattern = {"kind": "ring", "ranks": 4, "messages": 3, "size": "32 KiB", "post": post}
+    return {"pattern": pattern, "hosts": "0-3", **more}
+
+
+def fluid(one: Scenario) -> Run:
+    """The fluid model, exact in time."""
+    return simulate_fluid(prepare(one), FluidOptions(quantum_ps=0))
+
+
+@pytest.mark.parametrize("model", [simulate, fluid])
+@pytest.mark.parametrize(
+    ("post", "elapsed_ps"),
+    [
+        ("sequence", 3 * WIRE_PS + LATENCY_PS),
+        ("all", 3 * WIRE_PS + LATENCY_PS),
+        ("delivered", 3 * (WIRE_PS + LATENCY_PS)),
+    ],
+)
+def test_each_message_posted_on_delivery_costs_its_latency(
+    post: str, elapsed_ps: int, model: Callable[[Scenario], Run]
+) -> None:
+    run: Run = model(scenario(ring(post)))
+    assert run.elapsed_ps == elapsed_ps
+
+
+def test_a_stencil_posted_on_delivery_takes_its_turns() -> None:
+    pattern = {"kind": "stencil2d", "dims": [4, 1], "size": "32 KiB", "periodic": True,
+               "order": ["-x", "+x"]}  # fmt: skip
+    times = []
+    for post in ("sequence", "delivered"):
+        job = {"pattern": {**pattern, "post": post}, "hosts": "0-3"}
+        times.append(simulate(scenario(job)).elapsed_ps)
+    assert times == [2 * WIRE_PS + LATENCY_PS, 2 * (WIRE_PS + LATENCY_PS)]
+
+
+def test_threads_change_nothing_about_a_run_that_posts_on_delivery() -> None:
+    pattern = {"kind": "uniform", "ranks": 8, "size": "20 KiB", "messages": 4, "post": "delivered"}
+    one, four = (simulate(scenario({"pattern": pattern}), threads=n) for n in (1, 4))
+    assert all(frame.equals(four.tables[name]) for name, frame in one.tables.items())
+
+
+def test_an_adapter_below_the_rate_of_its_link_takes_longer() -> None:
+    slow = simulate(scenario(ring("sequence"), injection_rate="50 Gb/s"))
+    packet_ps = 4096 * 80
+    assert slow.elapsed_ps == (3 * 8 - 1) * 2 * packet_ps + packet_ps + LATENCY_PS
+    # Packets are on the wire at its rate: the link is busy half the time.
+    busy = slow.tables["truth"].join(slow.tables["links"], on="link").filter("from_node")
+    assert (
+        busy.group_by("link").agg(pl.col("busy_ps").sum())["busy_ps"].to_list() == [3 * WIRE_PS] * 4
+    )
+    faster = simulate(scenario(ring("sequence"), injection_rate="400 Gb/s"))
+    assert faster.elapsed_ps == 3 * WIRE_PS + LATENCY_PS
+
+
+@pytest.mark.parametrize("rate", ["0 Gb/s", "-1 Gb/s", "1e9 Gb/s"])
+def test_an_injection_rate_out_of_range_is_refused(rate: str) -> None:
+    with pytest.raises(ScenarioError, match="injection_rate"):
+        scenario(ring("all"), injection_rate=rate)
+
+
+def test_the_fluid_model_says_that_it_ignores_the_rate_of_adapters() -> None:
+    run = simulate_fluid(prepare(scenario(ring("all"), injection_rate="50 Gb/s")))
+    assert any("injection_rate" in note for note in run.notes)
+
+
+def test_a_host_is_shared_only_where_a_job_says_so() -> None:
+    other = {"name": "service", "pattern": ring("all")["pattern"], "hosts": "3-6"}
+    with pytest.raises(ScenarioError, match="shared_hosts = true"):
+        prepare(scenario(ring("all"), other))
+    run = simulate(scenario(ring("all"), {**other, "shared_hosts": True}))
+    alone = simulate(scenario(ring("all")))
+    assert run.summary["messages"] == 2 * alone.summary["messages"]
+    # Host 3 receives from both jobs, and sends for both.
+    assert run.elapsed_ps > alone.elapsed_ps
+
+
+def test_a_list_of_messages_is_found_beside_its_scenario(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("source,destination,bytes\n0,1,32768\n", encoding="utf-8")
+    (tmp_path / "one.toml").write_text(
+        """
+        [fabric.fat_tree]
+        hosts_per_leaf = 4
+        leaves = 2
+        aggregation = 2
+
+        [[job]]
+        pattern = { kind = "listed", ranks = 2, file = "list.csv", post = "delivered" }
+
+        [engine]
+        send_delay = "0 s"
+        eager = "1 GiB"
+        """,
+        encoding="utf-8",
+    )
+    found = load(tmp_path / "one.toml")
+    assert simulate(found).elapsed_ps == WIRE_PS + LATENCY_PS
+    # A sweep's copies of the scenario are elsewhere.
+    assert plain_data(found)["job"][0]["pattern"]["file"] == str(tmp_path / "list.csv")

@@ -1,0 +1,103 @@
+"""The published simulator's traffic, and how near our engine comes to its times and congestion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from studies.conformance import compare, traffic
+from tailback import Run, simulate
+
+CASES = list(compare.PUBLISHED)
+
+
+def test_the_files_are_what_the_script_writes(tmp_path: Path) -> None:
+    traffic.write(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["background.csv", "background.hosts", "random.hosts", "ring.hosts"]
+    for name in names:
+        assert (tmp_path / name).read_text() == (traffic.HERE / name).read_text(), name
+
+
+def test_the_random_mapping_is_a_permutation() -> None:
+    nodes = traffic.random_mapping()
+    assert sorted(nodes) == list(range(4608))
+    # 2411, 2411² = 5812921 = 1257 · 4621 + 4324, …
+    assert nodes[:2] == [2410, 4323]
+
+
+def test_the_background_is_the_draw_of_the_published_simulator() -> None:
+    assert len(traffic.ring_nodes()) == 2173
+    messages = list(traffic.background_messages())
+    assert len(messages) == 3 * (4608 - 2173)
+    # One rank draws itself; the node after it belongs to the ring.
+    assert [pair for pair in messages if traffic.in_ring(pair[1])] == [(862, 863)]
+    received = Counter(to for _, to in messages)
+    # Its 106.24 µs are ten messages at line rate; the two hot nodes of leaf 37 are in the thesis.
+    assert max(received.values()) == 10
+    assert (received[1204], received[1213]) == (10, 9)
+
+
+def test_streams_of_the_generator_do_not_depend_on_how_they_are_reached() -> None:
+    one = traffic.Clcg4(1)
+    numbers = [one.uniform() for _ in range(2000)]
+    assert min(numbers) > 0 and max(numbers) < 1
+    assert abs(np.mean(numbers) - 0.5) < 0.03
+    assert traffic.Clcg4(0).state == list(traffic.SEEDS)
+
+
+def test_all_scenarios_have_the_same_engine() -> None:
+    engines = [compare.scenario(case).engine for case in CASES]
+    assert all(engine == engines[0] for engine in engines)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    """The cheap cases."""
+    return {case: simulate(compare.scenario(case)) for case in ("row-major", "tiled", "ring")}
+
+
+@pytest.mark.parametrize("case", ["row-major", "tiled", "ring"])
+def test_times_and_congestion_are_those_of_the_published_simulator(
+    runs: dict[str, Run], case: str
+) -> None:
+    run, published = runs[case], compare.PUBLISHED[case]
+    (theirs,) = published.elapsed_ns.values()
+    assert run.elapsed_ps / 1000 == pytest.approx(theirs, rel=compare.TIME_AIM)
+    for tier, fraction in published.congested.items():
+        ours = compare.congested_fraction(run, tier)
+        assert ours == pytest.approx(fraction, abs=compare.FRACTION_AIM), tier
+
+
+def test_path_lengths_and_the_bytes_of_forced_links_are_exact(runs: dict[str, Run]) -> None:
+    for case, path in (("row-major", 2.087), ("tiled", 1.433)):
+        assert round(runs[case].summary["average_path_length"], 3) == path
+    for case, run in runs.items():
+        messages, ranks = run.tables["messages"], run.tables["ranks"].select("rank", "node")
+        totals = run.tables["truth"].group_by("link").agg(pl.col("bytes").sum())
+        links = run.tables["links"].join(totals, on="link")
+        for rank, end, forced in (("src_rank", "src", "from_node"), ("dst_rank", "dst", "to_node")):
+            expected = (
+                messages.join(ranks, left_on=rank, right_on="rank")
+                .group_by("node")
+                .agg(pl.col("size_bytes").sum().cast(pl.Int64))
+                .sort("node")
+            )
+            found = links.filter(forced).select(end, pl.col("bytes").cast(pl.Int64)).sort(end)
+            assert found.rows() == expected.rows(), (case, forced)
+
+
+def test_a_row_says_whether_it_is_within_the_aim() -> None:
+    ours = compare.Measured(
+        {"stencil": 61_213 * 1.04}, {"leaf-up": 0.735, "agg-down": 0.0, "leaf-down": 0.29}
+    )
+    rows = compare.table("row-major", ours)
+    assert rows[0] == "| `row-major` | stencil: time | 61,213 ns | 63,662 ns | +4.0 % | no |"
+    assert rows[1] == "| `row-major` | leaf-up: congested | 0.7300 | 0.7350 | +0.0050 | yes |"
+    assert rows[2].endswith("| -0.0150 | no |")
+    unknown = compare.table("rcm", compare.Measured({"stencil": 89_386.0}, {"leaf-up": 0.8}))
+    assert unknown[1] == "| `rcm` | leaf-up: congested | – | 0.8000 | – | – |"

@@ -1,0 +1,410 @@
+// Ranks against measured time: what each rank did in each window, waits by their kind.
+
+import { timeText } from "./controls";
+import type { Model, Numbers, RanksMeta } from "./data";
+import type { Pen } from "./pen";
+import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
+import type { Store } from "./state";
+import type { Drawing } from "./surface";
+import { pointer, Surface } from "./surface";
+
+// As in the plot of links below, so that the two stand one above the other.
+const LEFT = 150;
+const RIGHT = 14;
+const TOP = 8;
+const AXIS = 38;
+const LINE = 18;
+const SWATCH = 12;
+const TALL = 360;
+/** Rows from this height on are filled with what was done in proportion, lower ones with the most. */
+const SPLIT = 6;
+const FULL = 255;
+
+interface Cell {
+  row: number;
+  window: number;
+}
+
+export class RankTimeline implements Drawing {
+  readonly surface: Surface;
+  private readonly windows: number;
+  private readonly rows: number;
+  private readonly first: Numbers;
+  private readonly node: Numbers;
+  private readonly cells: Numbers[];
+  /** Row of the data at each place from above. */
+  private order: number[];
+  private cursor: Cell | null = null;
+  private hovered: Cell | null = null;
+  /** Windows dragged over, and the span of frames that they became. */
+  private brush: { span: [number, number]; time: readonly [number, number] | null } | null = null;
+  private width = 0;
+
+  constructor(
+    private readonly model: Model,
+    private readonly meta: RanksMeta,
+    private readonly store: Store,
+    private readonly canvas: HTMLCanvasElement,
+  ) {
+    this.windows = meta.edges_ps.length - 1;
+    this.rows = meta.hosts.length;
+    this.first = model.arrays.get(meta.first_rank);
+    this.node = model.arrays.get(meta.node);
+    this.cells = meta.kinds.map((kind) => model.arrays.get(kind.cells));
+    this.order = Array.from({ length: this.rows }, (_, row) => row);
+    this.surface = new Surface(canvas, this);
+    this.connect();
+    store.listen((choice) => {
+      if (choice.time !== this.brush?.time) this.brush = null;
+      if (choice.nodes.length === 0) this.cursor = null;
+      this.surface.refresh();
+    });
+    store.listenPoint(() => this.surface.refresh());
+  }
+
+  private get rowHeight(): number {
+    return Math.min(Math.max(Math.round(TALL / this.rows), 1), 16);
+  }
+
+  private get bottom(): number {
+    return TOP + this.rows * this.rowHeight;
+  }
+
+  height(width: number): number {
+    return this.bottom + AXIS + LINE * this.legendLines(width).length + 6;
+  }
+
+  private x(window: number): number {
+    return Math.round(LEFT + (window / this.windows) * (this.width - LEFT - RIGHT));
+  }
+
+  /** Share of a window that a row's ranks spent in a kind of time, 0–255. */
+  private level(kind: number, row: number, window: number): number {
+    return this.cells[kind]?.[row * this.windows + window] ?? 0;
+  }
+
+  private mostOf(row: number, window: number): number {
+    let best = 0;
+    for (let k = 1; k < this.cells.length; k++) {
+      if (this.level(k, row, window) > this.level(best, row, window)) best = k;
+    }
+    return best;
+  }
+
+  draw(pen: Pen, width: number): void {
+    this.width = width;
+    const bins: number[][] = this.cells.map(() => []);
+    const tall = this.rowHeight;
+    this.order.forEach((row, place) => {
+      const y = TOP + place * tall;
+      for (let from = 0, to = 1; from < this.windows; from = to, to++) {
+        const most = this.mostOf(row, from);
+        const alone = (window: number): boolean =>
+          this.mostOf(row, window) === most &&
+          (tall < SPLIT || this.level(most, row, window) === FULL);
+        if (alone(from)) {
+          while (to < this.windows && alone(to)) to++;
+          bins[most]?.push(this.x(from), y, this.x(to) - this.x(from), tall);
+        } else this.stack(bins, row, from, y);
+      }
+    });
+    bins.forEach((bin, kind) => pen.rects(bin, this.fill(kind)));
+    if (tall >= SPLIT) this.drawRules(pen);
+    pen.frame(LEFT - 0.5, TOP - 0.5, this.x(this.windows) - LEFT + 1, this.bottom - TOP + 1, "#c3cad1", 1);
+    this.drawNames(pen);
+    this.drawAxis(pen);
+    this.drawLegend(pen);
+  }
+
+  /** One window of a row: what was done above each other, as high as its share of the time. */
+  private stack(bins: number[][], row: number, window: number, top: number): void {
+    const shares = this.cells.map((_, kind) => this.level(kind, row, window));
+    const sum = shares.reduce((a, b) => a + b, 0) || 1;
+    let y = top;
+    shares.forEach((share, kind) => {
+      const high = (share / sum) * this.rowHeight;
+      if (high > 0) bins[kind]?.push(this.x(window), y, this.x(window + 1) - this.x(window), high);
+      y += high;
+    });
+  }
+
+  private fill(kind: number): string {
+    const { name, colour } = this.meta.kinds[kind]!;
+    return name === "not recorded" ? "hatch" : colour;
+  }
+
+  private drawRules(pen: Pen): void {
+    const lines = this.order.slice(1).flatMap((_, place) => {
+      const y = TOP + (place + 1) * this.rowHeight;
+      return [LEFT, y, this.x(this.windows), y];
+    });
+    pen.lines(lines, "#fff", 1);
+  }
+
+  private drawNames(pen: Pen): void {
+    const step = Math.ceil(12 / this.rowHeight);
+    for (let place = 0; place < this.rows; place += step) {
+      const y = TOP + (place + 0.5) * this.rowHeight;
+      const row = this.order[place] ?? 0;
+      const host = this.meta.hosts[row];
+      const name = fitted(`${this.numbers(row)}${host ? ` · ${host}` : ""}`, 10.5, LEFT - 16);
+      pen.text(name, LEFT - 8, y, { size: 10.5, align: "end", colour: MUTED });
+    }
+  }
+
+  private drawAxis(pen: Pen): void {
+    const end = this.meta.edges_ps[this.windows] ?? 0;
+    const room = this.width - LEFT - RIGHT;
+    const parts = room > 420 ? [0, 0.25, 0.5, 0.75, 1] : [0, 0.5, 1];
+    for (const part of parts) {
+      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
+      pen.text(timeText(part * end), LEFT + part * room, this.bottom + 10, { size: 11, align, colour: MUTED });
+    }
+    const title = fitted("measured time since the first rank began", 11.5, room);
+    pen.text(title, LEFT + room / 2, this.bottom + 26, { size: 11.5, align: "middle" });
+  }
+
+  /** Names of the kinds of time in lines that fit. */
+  private legendLines(width: number): { kind: number; x: number }[][] {
+    const lines: { kind: number; x: number }[][] = [[]];
+    let x = 4;
+    this.meta.kinds.forEach(({ name }, kind) => {
+      const wide = SWATCH + 6 + textWidth(name, 11) + 16;
+      if (x + wide > width && lines[lines.length - 1]!.length) {
+        lines.push([]);
+        x = 4;
+      }
+      lines[lines.length - 1]!.push({ kind, x });
+      x += wide;
+    });
+    return lines;
+  }
+
+  private drawLegend(pen: Pen): void {
+    this.legendLines(this.width).forEach((line, i) => {
+      const y = this.bottom + AXIS + LINE * i + 9;
+      for (const { kind, x } of line) {
+        pen.rects([x, y - 6, SWATCH, SWATCH], this.fill(kind));
+        pen.frame(x, y - 6, SWATCH, SWATCH, "#c3cad1", 0.7);
+        pen.text(this.meta.kinds[kind]!.name, x + SWATCH + 6, y, { size: 11 });
+      }
+    });
+  }
+
+  overlay(pen: Pen): void {
+    const { nodes } = this.store.now;
+    const span = this.marked();
+    if (span) {
+      const [from, to] = [this.x(span[0]), this.x(span[1])];
+      const veil = "rgba(255,255,255,0.72)";
+      pen.rects([LEFT, TOP, from - LEFT, this.bottom - TOP], veil);
+      pen.rects([to, TOP, this.x(this.windows) - to, this.bottom - TOP], veil);
+      pen.frame(from, TOP, to - from, this.bottom - TOP, SELECTED, 1.5);
+    }
+    this.order.forEach((row, place) => {
+      if (!nodes.includes(this.node[row] ?? -1)) return;
+      const wide = this.x(this.windows) - LEFT;
+      pen.frame(LEFT - 2, TOP + place * this.rowHeight - 1, wide + 4, this.rowHeight + 2, SELECTED, 1.5);
+    });
+    const at = this.pointedAt();
+    if (at) {
+      const x = (this.x(at[0]) + this.x(at[1])) / 2;
+      pen.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
+    }
+    if (this.cursor) {
+      const { row, window } = this.cursor;
+      const y = TOP + this.order.indexOf(row) * this.rowHeight;
+      pen.frame(this.x(window) - 1, y - 1, this.x(window + 1) - this.x(window) + 2, this.rowHeight + 2, INK, 2);
+    }
+  }
+
+  /** The windows of the span of time that is chosen. */
+  private marked(): readonly [number, number] | null {
+    if (this.brush) return this.brush.span;
+    const { time } = this.store.now;
+    return time && this.windowsOf(...time);
+  }
+
+  private pointedAt(): readonly [number, number] | null {
+    if (this.hovered) return [this.hovered.window, this.hovered.window + 1];
+    const { pointed } = this.store;
+    return pointed === null ? null : this.windowsOf(pointed, pointed + 1);
+  }
+
+  /** Places of the edges in the chosen run; null where they are not known. */
+  private get places(): number[] | null {
+    const run = this.model.runsOf(this.store.now.dataset)[0] ?? 0;
+    return this.meta.expected_ps[run] ?? null;
+  }
+
+  /** Windows in which the messages of some frames of the links below were posted. */
+  private windowsOf(from: number, to: number): readonly [number, number] | null {
+    const { places } = this;
+    if (!places) return null;
+    const within = Array.from({ length: this.windows }, (_, window) => window).filter((window) => {
+      const [first, last] = this.framesOf(places, window, window + 1);
+      return first < to && last > from;
+    });
+    return within.length ? [within[0]!, within[within.length - 1]! + 1] : null;
+  }
+
+  /** Frames of the links below in which the messages of some windows are posted. */
+  private framesOf(places: number[], from: number, to: number): [number, number] {
+    const run = this.model.runsOf(this.store.now.dataset)[0] ?? 0;
+    const { edges_ps: edges, frames } = this.model.run(run).course;
+    const frame = (ps: number): number => {
+      let low = 0;
+      let high = frames - 1;
+      while (low < high) {
+        const middle = Math.ceil((low + high) / 2);
+        if ((edges[middle] ?? 0) <= ps) low = middle;
+        else high = middle - 1;
+      }
+      return low;
+    };
+    return [frame(places[from] ?? 0), frame(places[to] ?? 0) + 1];
+  }
+
+  /** "3", or "10–19" where a row holds several ranks. */
+  private numbers(row: number): string {
+    const [from, end] = [this.first[row] ?? 0, this.first[row + 1] ?? 0];
+    return end - from > 1 ? `${from}–${end - 1}` : String(from);
+  }
+
+  private who(row: number): string {
+    const numbers = this.numbers(row);
+    const host = this.meta.hosts[row];
+    return `${numbers.includes("–") ? "ranks" : "rank"} ${numbers}${host ? ` on ${host}` : ""}`;
+  }
+
+  /** What a cell shows: rank and host, time and call, and each kind of time with its length. */
+  facts({ row, window }: Cell): string[] {
+    const [from, to] = [this.meta.edges_ps[window] ?? 0, this.meta.edges_ps[window + 1] ?? 0];
+    const call = this.model.arrays.get(this.meta.call)[row * this.windows + window] ?? 0;
+    const within = call > 0 ? `, mostly in ${this.meta.calls[call - 1]}` : "";
+    const spent = this.meta.kinds
+      .map(({ name }, kind) => ({ name, part: this.level(kind, row, window) / FULL }))
+      .filter(({ part }) => part > 0)
+      .sort((a, b) => b.part - a.part)
+      .map(({ name, part }) => `${name} ${timeText(part * (to - from))} (${(100 * part).toFixed(0)} %)`);
+    return [this.who(row), `measured time ${timeText(from)} – ${timeText(to)}${within}`, ...spent];
+  }
+
+  /** Time that the ranks of a row waited in the whole run, each. */
+  private waited(row: number): number {
+    const ranks = Math.max((this.first[row + 1] ?? 0) - (this.first[row] ?? 0), 1);
+    const waits = this.meta.kinds.filter(({ wait }) => wait);
+    const get = (ref: RanksMeta["call"]): number => this.model.arrays.get(ref)[row] ?? 0;
+    return waits.reduce((sum, { total_ps }) => sum + get(total_ps), 0) / ranks;
+  }
+
+  connectSelector(select: HTMLSelectElement): void {
+    select.addEventListener("change", () => {
+      const rows = Array.from({ length: this.rows }, (_, row) => row);
+      const byWait = (a: number, b: number): number => this.waited(b) - this.waited(a) || a - b;
+      this.order = select.value === "wait" ? rows.sort(byWait) : rows;
+      this.surface.redraw();
+    });
+  }
+
+  connectTexts(panel: HTMLElement, tip: HTMLElement): void {
+    this.describe = (cell) => {
+      const [who, ...facts] = this.facts(cell);
+      panel.textContent =
+        `${who}: ${facts.join("; ")}. Whole run: waited ${timeText(this.waited(cell.row))}.`;
+    };
+    this.canvas.addEventListener("pointermove", (event) => {
+      tip.hidden = !this.hovered;
+      if (!this.hovered) return;
+      tip.textContent = this.facts(this.hovered).join("\n");
+      const [x, y] = pointer(event, this.canvas);
+      // To the left of the pointer where there is no room to its right.
+      const left = x + tip.offsetWidth + 14 > this.width ? x - tip.offsetWidth - 10 : x + 14;
+      tip.style.translate = `${Math.max(left, 0)}px ${y + 14}px`;
+    });
+    this.canvas.addEventListener("pointerleave", () => (tip.hidden = true));
+  }
+
+  private describe: (cell: Cell) => void = () => undefined;
+
+  private choose(cell: Cell): void {
+    const node = this.node[cell.row] ?? -1;
+    if (node >= 0) this.store.chooseNodes(this.model, [node]);
+    this.cursor = cell;
+    this.describe(cell);
+    this.surface.refresh();
+  }
+
+  private take(from: number, to: number): void {
+    const { places } = this;
+    if (!places) return;
+    const time = this.framesOf(places, from, to);
+    this.brush = { span: [from, to], time };
+    this.store.set({ time });
+    this.surface.refresh();
+  }
+
+  private windowAt(px: number): number | null {
+    if (px < LEFT - 6 || px > this.width) return null;
+    const at = Math.floor(((px - LEFT) / (this.width - LEFT - RIGHT)) * this.windows);
+    return Math.min(Math.max(at, 0), this.windows - 1);
+  }
+
+  private hit(px: number, py: number): Cell | null {
+    const window = this.windowAt(px);
+    const row = this.order[Math.floor((py - TOP) / this.rowHeight)];
+    return window === null || row === undefined || px < LEFT ? null : { row, window };
+  }
+
+  private connect(): void {
+    const { canvas } = this;
+    let from: number | null = null;
+    let dragged = false;
+    canvas.addEventListener("pointerdown", (event) => {
+      from = this.windowAt(pointer(event, canvas)[0]);
+      dragged = false;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const [px, py] = pointer(event, canvas);
+      this.hovered = this.hit(px, py);
+      const { places } = this;
+      const at = this.hovered?.window;
+      const frame = at === undefined || !places ? null : this.framesOf(places, at, at + 1)[0];
+      this.store.point(frame);
+      this.surface.refresh();
+      const to = this.windowAt(px);
+      if (from === null || to === null || (to === from && !dragged)) return;
+      dragged = true;
+      this.take(Math.min(from, to), Math.max(from, to) + 1);
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      from = null;
+      const cell = this.hit(...pointer(event, canvas));
+      if (!dragged && cell) this.choose(cell);
+    });
+    canvas.addEventListener("pointerleave", () => {
+      this.hovered = null;
+      this.store.point(null);
+      this.surface.refresh();
+    });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const steps: Record<string, [number, number]> = {
+      ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+    };
+    if (event.key === "Escape") this.store.set({ time: null, link: -1, nodes: [] });
+    if (event.key === "Enter" && this.cursor) this.take(this.cursor.window, this.cursor.window + 1);
+    const step = steps[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const place = this.cursor ? this.order.indexOf(this.cursor.row) + step[0] : 0;
+    const window = this.cursor ? this.cursor.window + step[1] : 0;
+    this.choose({
+      row: this.order[Math.min(Math.max(place, 0), this.rows - 1)] ?? 0,
+      window: Math.min(Math.max(window, 0), this.windows - 1),
+    });
+  }
+}
