@@ -109,7 +109,7 @@ def test_json_is_the_diagnosis(
     path, drawn = scenario(tmp_path), list[Path]()
     monkeypatch.setattr(
         "tailback.api.diagnose.export_figures",
-        lambda _run, _diagnosis, folder, forms, after: drawn.append(folder / forms[0]),
+        lambda _run, _diagnosis, folder, forms, **_: drawn.append(folder / forms[0]),
     )
     arguments = ["diagnose", str(path), "--out", str(tmp_path / "d"), "--format", "json"]
     assert tailback([*arguments, "--seeds", "1", "--figures", "svg"]) == 0
@@ -244,7 +244,8 @@ def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"pattern", "placement", "reader", "rule", "figure", "fabric", "table"} <= set(known)
     for kind in known:
         assert tailback(["list", kind, "--format", "json"]) == 0
-        summaries = json.loads(capsys.readouterr().out).values()
+        listed = json.loads(capsys.readouterr().out).values()
+        summaries = [row["summary"] if isinstance(row, dict) else row for row in listed]
         assert tailback(["list", kind]) == 0
         shown = capsys.readouterr().out
         assert max(map(len, shown.splitlines())) <= 80

@@ -332,7 +332,9 @@ def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:
         assert (drawn is not None) == (f"{name}.svg" in names), name
         if drawn is not None:
             assert render(drawn, "svg") == (tmp_path / "a" / f"{name}.svg").read_bytes(), name
-    assert {f"{name}.svg" for name in {*NAMES} - {*OTHER_FABRICS}} <= names | {"back_pressure.svg"}
+    # Nothing was measured, and nothing stalled behind anything.
+    absent = {"back_pressure.svg", "rank_timeline.svg"}
+    assert {f"{name}.svg" for name in {*NAMES} - {*OTHER_FABRICS}} <= names | absent
     assert "congested_fraction-phase02-plus-y.svg" in names
     assert "congested_fraction-after-phase01-plus-x.svg" in names
     for path in first:
