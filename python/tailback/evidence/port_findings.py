@@ -42,6 +42,8 @@ JUMBO_BYTES: Final = 9216
 """What most switches take for the largest frame."""
 FALSE_ALARMS: Final = 0.01
 """Chance that sampling makes a degraded link of any port of a healthy network."""
+MIN_CLOCK_RATIO: Final = 4.0
+"""Length of a window over the error of a time from which bytes in it tell a rate."""
 FEWEST_BATCHES: Final = 5
 """Below, Student's quantile is so large that nothing could be shown."""
 
@@ -339,7 +341,7 @@ def _student_quantile(probability: float, freedom: int) -> float:
 def _sampled(port: _Port, chance: float) -> _Shown | None:
     """A degraded link by readings that find a queue more often than its nominal rate allows."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
-    if np.isnan(port.nominal) or port.full(port.clock)[active].any():
+    if np.isnan(port.nominal) or _ran_full(port, active):
         return None
     waiting = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
     busy = port.wire * 8.0 / (port.nominal * port.length)
@@ -362,6 +364,23 @@ def _sampled(port: _Port, chance: float) -> _Shown | None:
     served = float(port.sent[both].sum()) * 8.0 / span
     least = max(served - 2 * port.packet * 8.0 / span, 0.0)
     return _Shown("degraded", "sampled", both, served, least, max(high, served))
+
+
+def _ran_full(port: _Port, active: Flags) -> bool:
+    """Whether the port ever sent at its nominal rate, over a time that its clock can tell.
+
+    A time that is off counts once in a window, however many intervals it has: where readings come
+    late, one interval says nothing, and some in a row do.
+    """
+    ends = np.concatenate([[0.0], np.cumsum(port.length[active])])
+    wire = np.concatenate([[0.0], np.cumsum(port.wire[active])])
+    begin = np.arange(len(ends) - 1)
+    # The shortest window from each interval on that is long enough.
+    enough = ends[:-1] + max(MIN_CLOCK_RATIO * port.clock, 1.0)
+    end = np.minimum(np.searchsorted(ends, enough), len(ends) - 1)
+    room = port.nominal / 8.0 * np.maximum(ends[end] - ends[begin] - port.clock, 0.0)
+    told = ends[end] >= enough
+    return bool((told & (wire[end] - wire[begin] + 2 * port.packet >= room)).any())
 
 
 def _mean(values: Floats) -> tuple[float, float, int]:

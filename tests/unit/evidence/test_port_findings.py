@@ -130,6 +130,18 @@ def test_a_slow_link_whose_queue_is_seen_at_one_end_of_an_interval_at_most() -> 
     assert row["served_low_gbps"] <= row["served_gbps"] <= row["served_high_gbps"] < 0.02
 
 
+def test_readings_that_come_late_hide_no_slow_link() -> None:
+    """Most intervals are half as long again, or half as long, as they should be."""
+    found = alarms = 0
+    for seed in range(20):
+        slow = queue(2000, 5000, bursts(0.8 * 2000, 60_000, seed), 200, 90, seed)
+        assert clock_error_ns(slow) > 0.5 * float(slow["interval_ns"].median())  # type: ignore[arg-type]
+        found += port_findings(slow)["finding"][0] == "degraded"
+        healthy = queue(5000, 5000, bursts(0.6 * 5000, 60_000, seed), 200, 90, seed)
+        alarms += "degraded" in port_findings(healthy)["finding"].to_list()
+    assert found >= 18 and alarms == 0
+
+
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 def test_healthy_links_are_not_called_slow(load: float) -> None:
     """300 healthy ports at three loads: the chance of an alarm is 1 % of all ports together."""
