@@ -121,7 +121,11 @@ def test_selection_joins_table_and_plots(browser: webdriver.Browser, plain: Path
         "const row = document.querySelectorAll('tr[data-link]')[2]; row.click();"
         "return row.cells[0].textContent"
     )
-    assert browser.run("return document.querySelectorAll('tr.selected').length") == 1
+    # In every table that has it, alone or in a group.
+    names = browser.run(
+        "return [...document.querySelectorAll('tr.selected')].map(row => row.cells[0].textContent)"
+    )
+    assert name in names and len(names) < 5
     detail = browser.run("return document.getElementById('detail').innerText")
     assert name in detail
     assert "Congested fraction" in detail and "Hop samples" in detail
@@ -173,7 +177,8 @@ def drag(browser: webdriver.Browser, canvas: str, start: float, end: float, down
         "const at = (kind, x) => c.dispatchEvent(new PointerEvent(kind, {pointerId: 1, clientX:"
         " b.left + x * b.width, clientY: b.top + arguments[3] * b.height}));"
         "at('pointerdown', arguments[1]); at('pointermove', arguments[2]);"
-        "at('pointerup', arguments[2])", canvas, start, end, down,
+        "at('pointerup', arguments[2]); at('pointerleave', arguments[2])",
+        canvas, start, end, down,
     )  # fmt: skip
 
 
@@ -186,14 +191,23 @@ def marks(browser: webdriver.Browser) -> int:
     return int(browser.run("return document.getElementById('flame').dataset.marked"))
 
 
+def choose_waited_for_link(browser: webdriver.Browser) -> None:
+    """Choose the most congested link that others wait for: the flame graph has it."""
+    rows = browser.run("return document.querySelectorAll('#where tr[data-link]').length")
+    for row in range(rows):
+        browser.run("document.querySelectorAll('#where tr[data-link]')[arguments[0]].click()", row)
+        if marks(browser) > 0:
+            return
+    pytest.fail("no link of the table is in the flame graph")
+
+
 def test_a_link_chosen_anywhere_is_marked_everywhere(
     browser: webdriver.Browser, plain: Path
 ) -> None:
     browser.open(plain)
     before = pictures(browser)
-    browser.run("document.querySelector('#where tr[data-link]').click()")
+    choose_waited_for_link(browser)
     assert differ(before, pictures(browser)) == set(VIEWS)
-    assert marks(browser) > 0
     browser.press("#course", ESCAPE)
     assert differ(before, pictures(browser)) == set()
 
@@ -354,7 +368,7 @@ def test_a_choice_survives_a_reload_and_can_be_sent_on(
     browser.run("document.querySelectorAll('input[name=dataset]')[1].click()")
     choose(browser, "phase", "3")
     choose(browser, "quantity", "utilization")
-    browser.run("document.querySelector('#where tr[data-link]').click()")
+    choose_waited_for_link(browser)
     drag(browser, "course", 0.6, 0.9, 0.5)
     browser.run("location.hash = '#when'")  # as the bar of parts does
     chosen, panel = pictures(browser), browser.run(SHOWN)

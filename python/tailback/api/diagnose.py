@@ -184,18 +184,22 @@ def diagnose(
         prepared = prepare(found.scenario, allow_hosts)
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
-        if measured is not None:
+        changed = another_run(prepared)
+        one_by_one = prepared
+        if measured is not None and not changed:
             prepared = with_real_adapters(prepared)
         step("simulating as it is", 0.0)
         run = run_scenario(prepared, watch, threads=threads)
         world, evidence = None, NetworkEvidence()
-        changed = another_run(prepared)
         _refuse_without_times(measured, changed, counters, jobs, samples)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
             evidence = read_network_evidence(prepared, measured, run, counters, jobs)
             evidence = with_samples(evidence, samples, prepared.fabric)
-            world = add_evidence(prepared, measured, run, evidence, step, threads=threads)
+            world = add_evidence(
+                prepared, measured, run, evidence, step,
+                first_come=None if one_by_one is prepared else one_by_one, threads=threads,
+            )  # fmt: skip
             if world.prepared is not prepared:
                 prepared = world.prepared
                 run = run_scenario(prepared, watch, threads=threads)

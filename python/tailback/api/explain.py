@@ -82,6 +82,7 @@ def add_evidence(
     evidence: NetworkEvidence,
     progress: Progress,
     *,
+    first_come: PreparedScenario | None = None,
     threads: int | None = None,
 ) -> ScenarioWithEvidence:
     """Put into the expected run what the evidence shows.
@@ -92,24 +93,22 @@ def add_evidence(
         run: The expected run of it.
         evidence: Counters and job list.
         progress: Told what is done.
+        first_come: The same scenario with adapters that send messages one after the other, where
+            nobody said how they share their link.
         threads: Threads of the engine.
     """
     words = _Statements()
     _name_sources(words, measured, evidence)
     others = _Others.of(prepared, evidence, run)
     comparisons = _comparisons(prepared, measured, evidence, run)
-    fit = _fit(prepared, others, comparisons, measured, threads, ())
-    slow, slow_shown = _counted_slow(evidence, prepared.fabric)
-    search = CableSearch()
-    # Counters of queues on every link would have shown a slow one.
-    if not slow and not _all_queues_counted(evidence, prepared.fabric) and not _fits(fit, measured):
-        beside = others.beside(prepared, None)
-        search = _search(beside, measured, evidence, comparisons, progress, threads)
-        if search.found is not None:
-            slow, slow_shown = search.found.cables, _search_said(search, evidence)
-    if slow:
-        fit = _fit(prepared, others, comparisons, measured, threads, slow)
-    prepared = others.beside(prepared, fit.bursts if fit is not None else None)
+    case = _Case(others, comparisons, measured, evidence, progress, threads)
+    attempt = case.best(prepared, first_come)
+    slow, search, fit = attempt.slow, attempt.search, attempt.fit
+    if attempt.prepared is first_come:
+        words.sources.append(
+            "adapters send messages one after the other: so the model agrees with what was measured"
+        )
+    prepared = others.beside(attempt.prepared, fit.bursts if fit is not None else None)
     fabric = prepared.fabric
     candidates = tuple(
         f"{fabric.link_name(link)} ({rate_of_rate(rate, float(fabric.link_gbps[link]))})"
@@ -118,11 +117,12 @@ def add_evidence(
     _ask_for_more(words, measured, evidence, bool(candidates))
     found = EvidenceSummary(
         slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
-        slow_shown_by=slow_shown,
+        slow_shown_by=attempt.slow_shown,
         others=others.whose,
         others_shown_by=others.shown,
         others_range=_range(fit),
         lossy=_is_lossy(evidence, fabric),
+        one_by_one=attempt.prepared is first_come,
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters", "model"),
@@ -132,6 +132,111 @@ def add_evidence(
         missing=tuple(words.missing),
     )
     return ScenarioWithEvidence(prepared.with_slow_cables(slow), found, slow)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What was found, with adapters of one kind.
+
+    Attributes:
+        prepared: The scenario with the job alone.
+        fit: How traffic of others came, None for none.
+        slow: Slow cables.
+        slow_shown: What shows them.
+        search: What came of the search for them.
+        gap: Measured time that is missing in the simulation with all of it, as a share.
+        misfits: Misfit to each kind of evidence, None where it cannot be compared.
+    """
+
+    prepared: PreparedScenario
+    fit: BurstFit | None
+    slow: Slow
+    slow_shown: str
+    search: CableSearch
+    gap: float
+    misfits: tuple[float | None, ...]
+
+    @property
+    def explains(self) -> bool:
+        """Whether the simulation takes as long as was measured."""
+        return abs(self.gap) < MIN_MISSING_SHARE
+
+    def agrees_better(self, other: _Attempt) -> bool:
+        """Whether calls and stalls agree better than with other adapters."""
+        ratios = [
+            mine / max(its, 1e-6)
+            for mine, its in zip(self.misfits, other.misfits, strict=True)
+            if mine is not None and its is not None
+        ]
+        return bool(ratios) and sum(ratios) / len(ratios) < 1.0
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One measured run, of which several explanations are tried."""
+
+    others: _Others
+    comparisons: Sequence[Comparison]
+    measured: MeasuredRun
+    evidence: NetworkEvidence
+    progress: Progress
+    threads: int | None
+
+    def best(self, in_turn: PreparedScenario, first_come: PreparedScenario | None) -> _Attempt:
+        """What explains the run: the simplest first, and adapters as they usually are first."""
+        usual = self.attempt(in_turn, search=False)
+        if _is_lossy(self.evidence, in_turn.fabric):
+            first_come = None  # Hosts share their link between sockets.
+        if first_come is not None and not usual.explains:
+            other = self.attempt(first_come, search=False)
+            if other.explains and other.agrees_better(usual):
+                return other
+        usual = self.attempt(in_turn, search=True)
+        if first_come is None or usual.explains or usual.gap < 0:
+            return usual
+        other = self.attempt(first_come, search=True)
+        return other if other.explains and other.agrees_better(usual) else usual
+
+    def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:
+        """What is found with adapters of one kind; without the search for slow cables if told."""
+        evidence, measured = self.evidence, self.measured
+        fit = self._fit(prepared, ())
+        slow, shown = _counted_slow(evidence, prepared.fabric)
+        found = CableSearch()
+        # Counters of queues on every link would have shown a slow one.
+        counted = _all_queues_counted(evidence, prepared.fabric)
+        if search and not slow and not counted and not _fits(fit, measured):
+            beside = self.others.beside(prepared, None)
+            found = _search(
+                beside, measured, evidence, self.comparisons, self.progress, self.threads
+            )
+            if found.found is not None:
+                slow, shown = found.found.cables, _search_said(found, evidence)
+        if slow:
+            fit = self._fit(prepared, slow)
+        run = self._simulated(
+            self.others.beside(prepared, None if fit is None else fit.bursts), slow
+        )
+        inside = modelled_part_ps(measured)
+        misfits = tuple(compare(run) for compare in self.comparisons)
+        return _Attempt(
+            prepared, fit, slow, shown, found, (inside - run.elapsed_ps) / inside, misfits
+        )
+
+    def _fit(self, prepared: PreparedScenario, slow: Slow) -> BurstFit | None:
+        """How traffic of others came; None where there is none."""
+        if self.others.traffic is None:
+            return None
+        return fit_bursts(
+            self._simulated(prepared, slow),
+            lambda bursts: self._simulated(self.others.beside(prepared, bursts), slow),
+            self.comparisons,
+            modelled_part_ps(self.measured),
+        )
+
+    def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
+        evaluate = make_evaluate(prepared, threads=self.threads)
+        return evaluate(Change(slow=slow, computations=True, measure=True))
 
 
 @dataclass(frozen=True)
@@ -162,30 +267,6 @@ class _Others:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"
         return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
-
-
-def _fit(
-    prepared: PreparedScenario,
-    others: _Others,
-    comparisons: Sequence[Comparison],
-    measured: MeasuredRun,
-    threads: int | None,
-    slow: Slow,
-) -> BurstFit | None:
-    """How traffic of others came; None where there is none."""
-    if others.traffic is None:
-        return None
-
-    def simulated(scenario: PreparedScenario) -> Run:
-        evaluate = make_evaluate(scenario, threads=threads)
-        return evaluate(Change(slow=slow, computations=True, measure=True))
-
-    return fit_bursts(
-        simulated(prepared),
-        lambda bursts: simulated(others.beside(prepared, bursts)),
-        comparisons,
-        modelled_part_ps(measured),
-    )
 
 
 def _fits(fit: BurstFit | None, measured: MeasuredRun) -> bool:

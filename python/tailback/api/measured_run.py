@@ -32,9 +32,9 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
 def with_real_adapters(prepared: PreparedScenario) -> PreparedScenario:
     """The scenario of a measured run, with adapters that share their link between messages.
 
-    Adapters serve queue pairs in turn, and hosts their sockets; first come, first served is what
-    published simulators do, and it takes up to a third longer where ranks send to several partners
-    at once. A scenario that says how adapters share is left as it is.
+    Adapters serve queue pairs in turn, and hosts their sockets. Where messages share a queue pair
+    they go one after the other, as in published simulators, which takes up to a third longer where
+    ranks send to several partners at once. A scenario that says how they share is left as it is.
     """
     engine = prepared.scenario.engine
     if "injection" in engine.model_fields_set:

@@ -17,6 +17,7 @@ from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
 from tailback.manifest import read_manifest
+from tailback.parquet import read_table
 from tailback.report import export_figures, write_report
 from tailback.run import Run
 
@@ -89,12 +90,7 @@ def _read_measured(folder: Path) -> dict[str, pl.DataFrame] | None:
     for name, table in TABLES.items():
         path = folder / "measured" / f"{name}.parquet"
         manifest.check(f"measured/{path.name}")
-        try:
-            out[name] = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise RunError(
-                f"damaged table: {str(error).splitlines()[0]}", file=path, remedy=_AGAIN
-            ) from None
+        out[name] = read_table(path, error=RunError, remedy=_AGAIN)
         if not {column.name for column in table.columns} <= set(out[name].columns):
             # An earlier version wrote it.
             return None

@@ -23,6 +23,10 @@ MIN_PATTERN_SHARE, USUAL_PATTERN_SHARE = 0.15, 0.05
 """The same for what endpoints cost by themselves, and what of it is no fault: every exchange with
 several partners at once costs some, healthy halos of the real-packet lab 0.02 to 0.04."""
 
+MIN_QUEUED_SHARE, USUAL_QUEUED_SHARE = 0.24, 0.17
+"""The same where adapters send messages one after the other, and one waits for the receiver of the
+message ahead of it: healthy halos of simulated machines cost 0.08 to 0.17."""
+
 MIN_PLACEMENT_SHARE = 0.1
 """The same for placement, which the model alone shows: in the lab of real packets a placement that
 the model expects to save 6 % saves nothing, and equal runs differ by 15 % through hashed paths."""
@@ -55,6 +59,7 @@ class EvidenceSummary:
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
         lossy: The network drops packets where queues are full.
+        one_by_one: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
         rests_on: Kinds of evidence behind each of the two causes.
         candidates: Links of which one is slow, where the evidence does not tell which.
@@ -68,6 +73,7 @@ class EvidenceSummary:
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
     lossy: bool = False
+    one_by_one: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -126,8 +132,8 @@ def explain(
         missing=list(found.missing),
         sources=list(found.sources),
     )
-    faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause)]
-    main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
+    faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause, found)]
+    main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause, found), default=None)
     unknown = (inside - scale * expected) / inside
     # What passes for the model's error may hide a fault all the same.
     doubt = max(unknown, (inside - expected) / inside / 2) if main is None else unknown
@@ -181,18 +187,20 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
     )
 
 
-def _fault_share(cause: str) -> float:
+def _fault_share(cause: str, found: EvidenceSummary) -> float:
+    """Share of the time from which a cause is one."""
     special = {
-        "pattern": MIN_PATTERN_SHARE,
+        "pattern": MIN_QUEUED_SHARE if found.one_by_one else MIN_PATTERN_SHARE,
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
     return special.get(cause, MIN_FAULT_SHARE)
 
 
-def _usual_share(cause: str) -> float:
+def _usual_share(cause: str, found: EvidenceSummary) -> float:
     """Share of the time that a cause costs programs without a fault."""
-    return USUAL_PATTERN_SHARE if cause == "pattern" else 0.0
+    usual = USUAL_QUEUED_SHARE if found.one_by_one else USUAL_PATTERN_SHARE
+    return usual if cause == "pattern" else 0.0
 
 
 def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: EvidenceSummary) -> float:
@@ -210,9 +218,9 @@ def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Evidenc
         room = max(most / MIN_FAULT_SHARE - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
         return round(min(max(0.95 - room, 0.3), 0.95), 3)
     mine = next(cost for cost in costs if cost.cause == cause)
-    excess = {c.cause: c.share - _usual_share(c.cause) for c in costs}
+    excess = {c.cause: c.share - _usual_share(c.cause, found) for c in costs}
     others = [excess[c.cause] for c in costs
-              if c.cause != cause and c.share >= _fault_share(c.cause) / 2]  # fmt: skip
+              if c.cause != cause and c.share >= _fault_share(c.cause, found) / 2]  # fmt: skip
     against = max([*others, max(unknown, 0.0)], default=0.0)
     margin = (excess[cause] - against) / max(excess[cause], 1e-9)
     direct = 0.95 if "counters" in mine.rests_on or cause in ("imbalance", "noise") else 0.85
@@ -344,13 +352,13 @@ def _headline(
     """One sentence: the verdict, what it costs, and of what."""
     total = format_time(measured.elapsed_ps)
     if cause == "healthy":
-        most = max(explanation.costs, key=lambda c: c.share / _fault_share(c.cause), default=None)
+        least = {c.cause: _fault_share(c.cause, found) for c in explanation.costs}
+        most = max(explanation.costs, key=lambda c: c.share / least[c.cause], default=None)
         if most is None:
             return f"No fault found: no cause costs any of the measured {total}."
         return (
             f"No fault found in the measured {total}. Nearest to one is {NAMES[most.cause]}, at "
-            f"{percent(most.share, 1)} of the time; {percent(_fault_share(most.cause))} would be "
-            "a fault."
+            f"{percent(most.share, 1)} of the time; {percent(least[most.cause])} would be a fault."
         )
     if cause == "undetermined" or main is None:
         rest = max(explanation.not_explained_ps, 0)

@@ -226,6 +226,16 @@ def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
     assert crowded.cause == "pattern"
 
 
+def test_messages_that_queue_in_their_adapter_cost_more_before_they_are_a_fault() -> None:
+    queued = EvidenceSummary(one_by_one=True)
+    shares = share("pattern", 0.27), share("other-traffic", 0.2)
+    assert explained(expected(100, *shares), measured(100)).cause == "pattern"
+    assert explained(expected(100, *shares), measured(100), found=queued).cause == "other-traffic"
+    halo = expected(100, share("pattern", 0.2))
+    assert explained(halo, measured(100)).cause == "pattern"
+    assert explained(halo, measured(100), found=queued).cause == "healthy"
+
+
 def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
     assert explained(expected(100), measured(118)).cause == "healthy"
     assert explained(expected(100), measured(145)).cause == "undetermined"

@@ -1,0 +1,61 @@
+"""Which adapters a measured run is explained with: as they usually are, unless others agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailback.api import explain
+from tailback.api.evidence import NetworkEvidence
+from tailback.api.explain import _Attempt, _Case, _Others
+from tailback.api.source import Source
+from tailback.diagnosis.hidden_cables import CableSearch
+from tailback.simulation import prepare
+
+EXCHANGE = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+    "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "256 KiB"}}],
+}
+TURN, QUEUE = prepare(Source.of(EXCHANGE).scenario), prepare(Source.of(EXCHANGE).scenario)
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, told: bool, **gaps: tuple[float, float]) -> str:
+    """The attempt that is taken, of gaps and misfits by kind of adapter and search."""
+    asked = []
+
+    def attempt(_case: _Case, prepared: Any, *, search: bool) -> _Attempt:
+        name = ("turn" if prepared is TURN else "queue") + ("_searched" if search else "")
+        asked.append(name)
+        gap, misfit = gaps[name]
+        return _Attempt(prepared, None, (), name, CableSearch(), gap, (misfit, None))
+
+    monkeypatch.setattr(_Case, "attempt", attempt)
+    monkeypatch.setattr(explain, "_is_lossy", lambda *_: False)
+    case = _Case(_Others(), (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    return case.best(TURN, None if told else QUEUE).slow_shown
+
+
+def test_what_agrees_at_once_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = {"turn": (0.03, 0.1), "turn_searched": (0.03, 0.1)}
+    assert chosen(monkeypatch, False, **at_once) == "turn_searched"
+
+
+def test_queues_of_messages_are_taken_where_they_agree_and_turns_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gaps = {"turn": (0.3, 0.1), "queue": (0.02, 0.01), "turn_searched": (0.3, 0.1),
+            "queue_searched": (0.02, 0.01)}  # fmt: skip
+    assert chosen(monkeypatch, False, **gaps) == "queue"
+    # A time that agrees by chance, with calls that do not, is no explanation.
+    assert chosen(monkeypatch, False, **gaps | {"queue": (0.02, 0.2)}) == "queue_searched"
+    # A scenario that says how adapters share is believed.
+    assert chosen(monkeypatch, True, **gaps) == "turn_searched"
+
+
+def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gaps = {"turn": (0.3, 0.1), "queue": (0.2, 0.1), "turn_searched": (0.01, 0.02),
+            "queue_searched": (0.01, 0.01)}  # fmt: skip
+    assert chosen(monkeypatch, False, **gaps) == "turn_searched"
