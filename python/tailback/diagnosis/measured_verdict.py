@@ -34,7 +34,7 @@ the model expects to save 6 % saves nothing, and equal runs differ by 15 % throu
 MIN_LATE_PARTNER_SHARE = 0.15
 """The same for ranks that compute in turn: programs with dependencies wait some."""
 
-MAX_SCALE, MAX_LOSSY_SCALE, MIN_SCALE = 1.15, 1.4, 0.8
+MAX_SCALE, MAX_LOSSY_SCALE, MIN_SCALE = 1.1, 1.4, 0.8
 """Measured over expected time that passes for the model's own error: at most on a lossless network,
 at most where queues drop packets (TCP in healthy runs of the real-packet lab takes 1.2 to 1.4 times
 what a model with back-pressure expects), and at least."""
