@@ -13,7 +13,7 @@ from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence, further_costs
-from tailback.api.measured_run import another_run, measured_run, with_real_adapters
+from tailback.api.measured_run import another_run, measured_run, with_round_robin_adapters
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
@@ -185,9 +185,9 @@ def diagnose(
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
         changed = another_run(prepared)
-        one_by_one = prepared
+        fifo = prepared
         if measured is not None and not changed:
-            prepared = with_real_adapters(prepared)
+            prepared = with_round_robin_adapters(prepared)
         step("simulating as it is", 0.0)
         run = run_scenario(prepared, watch, threads=threads)
         world, evidence = None, NetworkEvidence()
@@ -198,7 +198,7 @@ def diagnose(
             evidence = with_samples(evidence, samples, prepared.fabric)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
-                first_come=None if one_by_one is prepared else one_by_one, threads=threads,
+                fifo=None if fifo is prepared else fifo, threads=threads,
             )  # fmt: skip
             if world.prepared is not prepared:
                 prepared = world.prepared

@@ -82,7 +82,7 @@ def add_evidence(
     evidence: NetworkEvidence,
     progress: Progress,
     *,
-    first_come: PreparedScenario | None = None,
+    fifo: PreparedScenario | None = None,
     threads: int | None = None,
 ) -> ScenarioWithEvidence:
     """Put into the expected run what the evidence shows.
@@ -93,7 +93,7 @@ def add_evidence(
         run: The expected run of it.
         evidence: Counters and job list.
         progress: Told what is done.
-        first_come: The same scenario with adapters that send messages one after the other, where
+        fifo: The same scenario with adapters that send messages one after the other, where
             nobody said how they share their link.
         threads: Threads of the engine.
     """
@@ -102,9 +102,9 @@ def add_evidence(
     others = _Others.of(prepared, evidence, run)
     comparisons = _comparisons(prepared, measured, evidence, run)
     case = _Case(others, comparisons, measured, evidence, progress, threads)
-    attempt = case.best(prepared, first_come)
+    attempt = case.best(prepared, fifo)
     slow, search, fit = attempt.slow, attempt.search, attempt.fit
-    if attempt.prepared is first_come:
+    if attempt.prepared is fifo:
         words.sources.append(
             "adapters send messages one after the other: so the model agrees with what was measured"
         )
@@ -122,7 +122,7 @@ def add_evidence(
         others_shown_by=others.shown,
         others_range=_range(fit),
         lossy=_is_lossy(evidence, fabric),
-        one_by_one=attempt.prepared is first_come,
+        fifo=attempt.prepared is fifo,
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters", "model"),
@@ -182,19 +182,19 @@ class _Case:
     progress: Progress
     threads: int | None
 
-    def best(self, in_turn: PreparedScenario, first_come: PreparedScenario | None) -> _Attempt:
+    def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> _Attempt:
         """What explains the run: the simplest first, and adapters as they usually are first."""
-        usual = self.attempt(in_turn, search=False)
-        if _is_lossy(self.evidence, in_turn.fabric):
-            first_come = None  # Hosts share their link between sockets.
-        if first_come is not None and not usual.explains:
-            other = self.attempt(first_come, search=False)
+        usual = self.attempt(round_robin, search=False)
+        if _is_lossy(self.evidence, round_robin.fabric):
+            fifo = None  # Hosts share their link between sockets.
+        if fifo is not None and not usual.explains:
+            other = self.attempt(fifo, search=False)
             if other.explains and other.agrees_better(usual):
                 return other
-        usual = self.attempt(in_turn, search=True)
-        if first_come is None or usual.explains or usual.gap < 0:
+        usual = self.attempt(round_robin, search=True)
+        if fifo is None or usual.explains or usual.gap < 0:
             return usual
-        other = self.attempt(first_come, search=True)
+        other = self.attempt(fifo, search=True)
         return other if other.explains and other.agrees_better(usual) else usual
 
     def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:

@@ -29,7 +29,7 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     return measure(section.trace, rank_file=section.placement_file, hosts=hosts)
 
 
-def with_real_adapters(prepared: PreparedScenario) -> PreparedScenario:
+def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:
     """The scenario of a measured run, with adapters that share their link between messages.
 
     Adapters serve queue pairs in turn, and hosts their sockets. Where messages share a queue pair

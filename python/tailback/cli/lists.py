@@ -63,9 +63,9 @@ def list_parts(kind: str | None, form: str) -> None:
             raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, summaries))
         entries = sorted(summaries.items())
     tells = {
-        entry.name: entry.part.TELLS._asdict()
+        entry.name: entry.part.CAPABILITIES._asdict()
         for entry in kinds().get(kind or "", ())
-        if hasattr(entry.part, "TELLS")
+        if hasattr(entry.part, "CAPABILITIES")
     }
     if form == "json":
         told = {name: {"summary": summary, **tells[name]} if name in tells else summary

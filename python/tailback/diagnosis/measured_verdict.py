@@ -23,7 +23,7 @@ MIN_PATTERN_SHARE, USUAL_PATTERN_SHARE = 0.15, 0.05
 """The same for what endpoints cost by themselves, and what of it is no fault: every exchange with
 several partners at once costs some, healthy halos of the real-packet lab 0.02 to 0.04."""
 
-MIN_QUEUED_SHARE, USUAL_QUEUED_SHARE = 0.24, 0.17
+MIN_FIFO_PATTERN_SHARE, USUAL_FIFO_PATTERN_SHARE = 0.24, 0.17
 """The same where adapters send messages one after the other, and one waits for the receiver of the
 message ahead of it: healthy halos of simulated machines cost 0.08 to 0.17."""
 
@@ -59,7 +59,7 @@ class EvidenceSummary:
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
         lossy: The network drops packets where queues are full.
-        one_by_one: Adapters send messages one after the other.
+        fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
         rests_on: Kinds of evidence behind each of the two causes.
         candidates: Links of which one is slow, where the evidence does not tell which.
@@ -73,7 +73,7 @@ class EvidenceSummary:
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
     lossy: bool = False
-    one_by_one: bool = False
+    fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
 def _fault_share(cause: str, found: EvidenceSummary) -> float:
     """Share of the time from which a cause is one."""
     special = {
-        "pattern": MIN_QUEUED_SHARE if found.one_by_one else MIN_PATTERN_SHARE,
+        "pattern": MIN_FIFO_PATTERN_SHARE if found.fifo else MIN_PATTERN_SHARE,
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
@@ -199,7 +199,7 @@ def _fault_share(cause: str, found: EvidenceSummary) -> float:
 
 def _usual_share(cause: str, found: EvidenceSummary) -> float:
     """Share of the time that a cause costs programs without a fault."""
-    usual = USUAL_QUEUED_SHARE if found.one_by_one else USUAL_PATTERN_SHARE
+    usual = USUAL_FIFO_PATTERN_SHARE if found.fifo else USUAL_PATTERN_SHARE
     return usual if cause == "pattern" else 0.0
 
 

@@ -227,7 +227,7 @@ def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
 
 
 def test_messages_that_queue_in_their_adapter_cost_more_before_they_are_a_fault() -> None:
-    queued = EvidenceSummary(one_by_one=True)
+    queued = EvidenceSummary(fifo=True)
     shares = share("pattern", 0.27), share("other-traffic", 0.2)
     assert explained(expected(100, *shares), measured(100)).cause == "pattern"
     assert explained(expected(100, *shares), measured(100), found=queued).cause == "other-traffic"

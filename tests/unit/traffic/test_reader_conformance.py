@@ -45,7 +45,7 @@ def test_messages_bytes_and_computation_add_up(name: str, sample: Sample, tmp_pa
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
 def test_a_reader_says_what_its_format_tells(name: str, sample: Sample, tmp_path: Path) -> None:
-    assert all(READERS[name].TELLS)
+    assert all(READERS[name].CAPABILITIES)
     assert (tmp_path / "empty").write_bytes(b"") == 0
     assert not READERS[name].sniff(tmp_path / "empty")
 

@@ -1,7 +1,7 @@
 """Readers of what real applications sent: one format a file, compiled to a rank program.
 
-A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``TELLS`` (what the
-format can say and what it cannot). To add one, write one file and add one line below.
+A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``CAPABILITIES`` (what
+the format can say and what it cannot). To add one, write one file and add one line below.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
-from tailback.traffic.readers.tells import Tells
+from tailback.traffic.readers.capabilities import Capabilities
 
 
 class Reader(Protocol):
     """What a module of this package has to offer."""
 
-    TELLS: Tells
+    CAPABILITIES: Capabilities
 
     def sniff(self, path: Path) -> bool:
         """Say whether ``path`` (a file or a folder that exists) looks like this format."""

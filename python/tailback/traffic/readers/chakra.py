@@ -16,6 +16,7 @@ from tailback.delimited import content, head_bytes, shown
 from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.chakra_nodes import (
     COLLECTIVE,
     COMPUTE,
@@ -28,10 +29,9 @@ from tailback.traffic.readers.chakra_nodes import (
     varint,
 )
 from tailback.traffic.readers.graph import NOTHING, DependencyCycle, Graph, compile_graph
-from tailback.traffic.readers.tells import Tells
 from tailback.units import LONGEST_PS
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="no",
     sources="yes",
     completion="by the operations that depend on it",

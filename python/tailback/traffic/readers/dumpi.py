@@ -12,11 +12,11 @@ from pathlib import Path
 from tailback.delimited import head, head_bytes
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
+from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.dumpi_compile import check_world, compile_ranks
 from tailback.traffic.readers.dumpi_files import MAGIC, read_file
-from tailback.traffic.readers.tells import Tells
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="yes, of each rank's own clock",
     sources="yes, of MPI_ANY_SOURCE where statuses were recorded",
     completion="yes",

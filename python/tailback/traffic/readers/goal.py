@@ -18,12 +18,12 @@ from tailback.available import available_memory
 from tailback.delimited import head, shown
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import DependencyCycle, Graph, compile_graph
-from tailback.traffic.readers.tells import Tells
 from tailback.traffic.readers.text_lines import Lines, read_lines
 from tailback.units import LONGEST_PS
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="no",
     sources="yes",
     completion="by the operations that require it",

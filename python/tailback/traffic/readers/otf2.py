@@ -15,11 +15,11 @@ import tailback
 import tailback._core as _core
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
+from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
-from tailback.traffic.readers.tells import Tells
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="yes, with clock offsets where the tracer measured them",
     sources="Score-P yes; EZTrace not of non-blocking receives",
     completion="Score-P yes; EZTrace no",

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from tailback.available import memory_for_input
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_room
-from tailback.traffic.readers.tells import Tells
+from tailback.traffic.readers.capabilities import Capabilities
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="no",
     sources="totals of every pair of ranks",
     completion="no",

@@ -14,11 +14,11 @@ from pathlib import Path
 from tailback.delimited import head
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
+from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.simgrid_ti_compile import FLOPS_PER_SECOND, compile_lines
-from tailback.traffic.readers.tells import Tells
 from tailback.traffic.readers.text_lines import read_lines
 
-TELLS = Tells(
+CAPABILITIES = Capabilities(
     times="no",
     sources="yes",
     completion="yes, of MPI_Test only where a wait follows",

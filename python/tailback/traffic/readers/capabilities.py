@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Tells(NamedTuple):
+class Capabilities(NamedTuple):
     """What a program made from a trace of this format is based on; a few words each.
 
     Attributes:
