@@ -33,6 +33,7 @@ INSIDE = {
     "tailback.remedy.proof",
     "tailback.telemetry.estimate",
     "tailback.telemetry.hashed",
+    "tailback.telemetry.packet_ids",
     "tailback.telemetry.stages",
     # Figures in the style of the report.
     "tailback.report.figure",

@@ -326,6 +326,10 @@ class EngineSection(Section):
     local_delay: TimePs = 500_000
 
 
+RESERVED_BITS = 6
+"""Bits of InfiniBand's base transport header that are reserved, behind FECN and BECN."""
+
+
 class TelemetrySection(Section):
     """What packets carry and when a port counts as congested."""
 
@@ -362,12 +366,35 @@ class TelemetrySection(Section):
         le=1_000_000,
         description="one in so many packets carries a sample, whatever the scheme",
     )
+    queue_pairs: Literal["per-peer", "shared"] = "per-peer"
+    psn_start: Literal["zero", "random"] = "zero"
+    charge_header: bool = Field(
+        default=False,
+        description="make every packet longer by the bytes of the scheme's header; up to six bits "
+        "fit reserved bits of InfiniBand and stay free",
+    )
 
     @model_validator(mode="after")
     def _something_kept(self) -> TelemetrySection:
         if self.scheme not in ("full", "off") and self.packets == 0:
             raise ValueError(f"scheme {self.scheme} needs packets one by one; set packets above 0")
         return self
+
+    @property
+    def header_bits(self) -> int:
+        """Bits that the scheme takes in the header of a packet; 0 for ``off``."""
+        b, c, link = self.hash_bits, self.count_bits, 24
+        return {
+            "off": 0, "full": 2 * (link + 8), "single-bit": 2 * (b + c), "compact": 1 + b + c,
+            "coordinated": 1 + b, "xor-digest": 1 + b, "worst-hop": 4 + link,
+            "node-marking": 1 + link, "edge-marking": 1 + link + 5,
+        }[self.scheme]  # fmt: skip
+
+    @property
+    def header_bytes(self) -> int:
+        """Bytes that the header adds to every packet on the wire."""
+        free = not self.charge_header or self.header_bits <= RESERVED_BITS
+        return 0 if free else -(-self.header_bits // 8)
 
 
 class ProbesSection(Section):
@@ -391,6 +418,11 @@ class Scenario(Section):
     engine: EngineSection = Field(default_factory=EngineSection)
     telemetry: TelemetrySection = Field(default_factory=TelemetrySection)
     probes: ProbesSection = Field(default_factory=ProbesSection)
+
+    @property
+    def packet_header_bytes(self) -> int:
+        """Bytes a packet costs on the wire besides its payload."""
+        return self.engine.header + self.telemetry.header_bytes
 
     @model_validator(mode="after")
     def _services(self) -> Scenario:

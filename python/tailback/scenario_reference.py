@@ -149,6 +149,9 @@ MEANING = {
     ("TelemetrySection", "rule"): "when a port counts as congested: "
     "[engine.md](../explanation/engine.md)",
     ("TelemetrySection", "when"): "when the port is looked at",
+    ("TelemetrySection", "queue_pairs"): "one queue pair for each pair of ranks (RC), or one for "
+    "all that a rank sends (UD); each counts its own packets",
+    ("TelemetrySection", "psn_start"): "first packet sequence number of a queue pair",
 }
 
 

@@ -183,7 +183,9 @@ TABLES = {
         Table.of(
             "packets", "one packet of an observed job that arrived with a sample",
             ("packet", pl.UInt64, "number of the packet over the whole run"),
-            ("sequence", pl.UInt32, "its sequence number on the wire: the lower 24 bits"),
+            ("sequence", pl.UInt32, "its packet sequence number within its queue pair, 24 bits"),
+            ("queue_pair", pl.UInt32, "its queue pair: the receiver's, or the sender's if shared; "
+             "null in runs of earlier versions"),
             ("time_ps", pl.UInt64, "when its tail arrived"),
             ("src_node", pl.UInt32, "node it came from"),
             ("dst_node", pl.UInt32, "node it went to"),
@@ -234,7 +236,7 @@ DERIVED = {
 }  # fmt: skip
 """Tables made from runs by diagnosis and comparison; they are not part of a run."""
 
-ADDED = {("labels", "path"): "", ("counters", "inq_ps"): None}
+ADDED = {("labels", "path"): "", ("counters", "inq_ps"): None, ("packets", "queue_pair"): None}
 """Columns that came later, with what they hold in the tables of runs written before."""
 
 

@@ -45,8 +45,8 @@ from tailback.telemetry.hashed import (
     HashedCounts,
     HashedSamples,
     count_links,
-    packet_ids,
 )
+from tailback.telemetry.packet_ids import packet_ids
 from tailback.telemetry.stages import fat_tree_stages
 from tailback.traffic.program import Op
 
@@ -196,8 +196,11 @@ def one_bit(
 ) -> HashedCounts:  # fmt: skip
     """Counts from the hash of the link in the reservoir, over all links or the candidates."""
     values, linear = link_values(fabric, hash_name), hash_name == "gf"
-    # Consecutive sequence numbers are for the published hash only.
-    ids = packet_ids(samples.sequence, FIELD_BITS) if linear else samples.sequence
+    ids = samples.sequence  # as published; the linear hash needs ids that are not linear in them
+    if linear:
+        source = node[samples.sender] + np.uint32(1)
+        target = np.full_like(source, node[TARGET] + 1)
+        ids = packet_ids(samples.sequence, source, target, samples.sender + np.uint32(2))
     hashes = _core.link_hash(hash_name, ids, values[samples.link], 1, FIELD_BITS)
     arrived = HashedSamples(ids, hashes, samples.weight, 1, FIELD_BITS)
     decoder = _core if linear else Published()

@@ -161,8 +161,10 @@ fn in_columns<T>(
 /// The table of recorded packets; empty if there are none.
 fn carried(py: Python<'_>, probed: &ProbeTables) -> PyResult<Py<PyDict>> {
     let p = &probed.packets;
-    let columns: [(&str, Vec<u64>); 8] = [
+    let columns: [(&str, Vec<u64>); 10] = [
         ("packet", p.iter().map(|record| record.packet).collect()),
+        ("sequence", p.iter().map(|record| record.psn.into()).collect()),
+        ("queue_pair", p.iter().map(|record| record.queue_pair.into()).collect()),
         ("time_ps", p.iter().map(|record| record.time_ps).collect()),
         ("src_node", p.iter().map(|record| record.src.into()).collect()),
         ("dst_node", p.iter().map(|record| record.dst.into()).collect()),

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes};
+use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 use tailback_engine::{Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Plan, Routes, RoutingRule};
@@ -96,6 +96,8 @@ fn settings() -> Settings {
         level_bytes: 16384,
         most: 1 << 30,
         one_in: 1,
+        queue_pairs: QueuePairs::PerPeer,
+        psn_start: PsnStart::Zero,
     };
     let every_ps = if asked("ports") { 10_000_000 } else { 0 };
     let probes = Probes {

@@ -18,6 +18,8 @@ pub enum Stream {
     Mark = 0x8cb9_2ba7_2f3d_8dd7,
     /// Offset of a paced flow within its first interval.
     Pace = 0xe703_7ed1_a0b4_28db,
+    /// First packet sequence number of a queue pair.
+    SequenceNumber = 0x5851_f42d_4c95_7f2d,
 }
 
 /// Random numbers for one purpose.

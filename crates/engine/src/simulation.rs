@@ -1,5 +1,7 @@
 //! Runs a simulation from start to results.
 
+use std::sync::Arc;
+
 use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
 
@@ -9,7 +11,7 @@ use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{End, run_windows};
 use crate::probe::{
     CombinedProbe, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes, TruthTable,
-    WindowProbe,
+    WindowProbe, connections,
 };
 use crate::program::{Placement, Program};
 use crate::progress::Watch;
@@ -84,10 +86,16 @@ fn simulate_probed(
             |links: &[Link]| (measure(links), PortProbe::of_shard(probes, links.len(), all));
         return probed(model, probe, work, watch);
     }
+    let carried = probes.carry.as_ref().map(|carry| {
+        let connections = connections(model, carry).into();
+        (carry, connections)
+    });
     let probe = |links: &[Link]| CombinedProbe {
         measure: settings.measure.then(|| measure(links)),
         ports: probes.of_ports().then(|| PortProbe::of_shard(probes, links.len(), all)),
-        carried: probes.carry.as_ref().map(|carry| HeaderProbe::new(carry, model.total_packets)),
+        carried: carried.as_ref().map(|(carry, connections)| {
+            HeaderProbe::new(carry, model.total_packets, Arc::clone(connections))
+        }),
     };
     probed(model, probe, work, watch)
 }

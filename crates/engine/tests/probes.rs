@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::probe::{
-    HeaderScheme, HeaderSettings, PortCounters, ProbeTables, Probes, QueueLengths, Reading, Rows,
-    TruthTable,
+    HeaderScheme, HeaderSettings, PortCounters, ProbeTables, Probes, PsnStart, QueueLengths,
+    QueuePairs, Reading, Rows, TruthTable,
 };
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
@@ -30,6 +30,8 @@ fn carry(scheme: HeaderScheme) -> Option<HeaderSettings> {
         level_bytes,
         most,
         one_in: 1,
+        queue_pairs: QueuePairs::PerPeer,
+        psn_start: PsnStart::Zero,
     })
 }
 

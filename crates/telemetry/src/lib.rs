@@ -11,6 +11,7 @@ pub mod decode;
 pub mod hash;
 mod log;
 mod order;
+pub mod packet_id;
 pub mod randomness;
 mod reservoir;
 pub mod scheme;

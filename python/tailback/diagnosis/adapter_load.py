@@ -67,7 +67,8 @@ def adapter_load(run: Run) -> AdapterLoad:
     engine = run.scenario.engine
     source, target = (log[end].to_numpy().astype(np.int64) for end in ("src", "dst"))
     size = log["size_bytes"].cast(pl.Float64).to_numpy()
-    size = size + engine.header * np.ceil(np.maximum(size, 1.0) / engine.packet)
+    header = run.scenario.packet_header_bytes
+    size = size + header * np.ceil(np.maximum(size, 1.0) / engine.packet)
     sent = np.bincount(source, weights=size, minlength=n).astype(np.float64)
     time = (log["arrival_ps"].cast(pl.Int64) - log["start_ps"].cast(pl.Int64)).to_numpy()
     line = np.minimum(rate[source], take[target])

@@ -65,7 +65,8 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
     start, end = (log[c].cast(pl.Float64).to_numpy() for c in ("start_ps", "arrival_ps"))
     engine = run.scenario.engine
     size = log["size_bytes"].cast(pl.Float64).to_numpy()
-    size = size + engine.header * np.ceil(np.maximum(size, 1.0) / engine.packet)
+    header = run.scenario.packet_header_bytes
+    size = size + header * np.ceil(np.maximum(size, 1.0) / engine.packet)
     send, take = np.zeros(topology.n_nodes), np.zeros(topology.n_nodes)
     np.maximum.at(send, topology.src[topology.from_node], topology.rate_gbps[topology.from_node])
     np.maximum.at(take, topology.dst[topology.to_node], topology.rate_gbps[topology.to_node])

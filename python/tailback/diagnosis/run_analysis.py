@@ -114,7 +114,7 @@ class RunAnalysis:
         self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
         self._measure = RootUtilization(
-            self.topology, self.activity, self._start, self._end, run.scenario.engine.header,
+            self.topology, self.activity, self._start, self._end, run.scenario.packet_header_bytes,
             self.hashed,
         )  # fmt: skip
         self.whole = self._congestion(self._rows)

@@ -35,7 +35,6 @@ from tailback.diagnosis.wording import (
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
-from tailback.telemetry.header_counts import header_bits
 from tailback.units import format_time, percent
 
 WORTH_OF_COMMUNICATION = 0.20
@@ -402,7 +401,7 @@ def _why_open_is_harmless(evidence: RunAnalysis) -> str:
 
 def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
-    bits = header_bits(telemetry)
+    bits = telemetry.header_bits
     carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
     open_ = next((finding for finding in findings if finding.code == "TB005"), None)
     note = (

@@ -289,7 +289,7 @@ def rank_model(
         detour=routes.detour,
         fifo=engine.injection == "fifo" and not options.lines,
         packet_bytes=engine.packet,
-        header_bytes=engine.header,
+        header_bytes=scenario.packet_header_bytes,
         switch_delay_ps=engine.switch_delay,
         store_and_forward=engine.switching == "store-and-forward",
         send_delay_ps=engine.send_delay,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
-from tailback.scenario import EngineSection, PacingSection
+from tailback.scenario import EngineSection, Scenario
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes
 from tailback.traffic.program import Op, Program
@@ -72,7 +72,7 @@ def send_rates(
         return SendRates(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
     if pacing.rates is None:
         return None
-    return _computed(pacing, engine, laid, fabric, routes)
+    return _computed(prepared.scenario, laid, fabric, routes)
 
 
 def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -118,9 +118,8 @@ def _waits(program: Program) -> NDArray[np.int64]:
     return np.asarray(before - before[first])
 
 
-def _computed(
-    pacing: PacingSection, engine: EngineSection, laid: Workload, fabric: Fabric, routes: Routes
-) -> SendRates:
+def _computed(scenario: Scenario, laid: Workload, fabric: Fabric, routes: Routes) -> SendRates:
+    engine, pacing = scenario.engine, scenario.engine.pacing
     if routes.detour != "never":
         raise ScenarioError(
             f"no rates can be computed for routes that take detours ({routes.detour})",
@@ -141,7 +140,7 @@ def _computed(
     flows, flow = np.unique(keys, axis=1, return_inverse=True)
     size = program.amount[sends].astype(np.int64)
     packets = np.maximum(1, -(-size // engine.packet))
-    wire = np.maximum(size + packets * engine.header, MIN_WIRE_BYTES * packets)
+    wire = np.maximum(size + packets * scenario.packet_header_bytes, MIN_WIRE_BYTES * packets)
     weight = np.bincount(flow.ravel(), wire, minlength=flows.shape[1]).astype(np.float64)
     rater = _Rater(engine, fabric, routes, flows[3], flows[4], pacing.rates == "assigned")
     ends = np.flatnonzero(np.any(np.diff(flows[:3], axis=1) != 0, axis=0)) + 1

@@ -38,6 +38,8 @@ class HeaderSettings:
         level_bytes: Queue length of the highest level, for scheme worst-hop.
         most: Maximum number of recorded packets.
         one_in: One packet in so many carries a sample.
+        queue_pairs: How many peers a queue pair serves.
+        psn_start: First packet sequence number of a queue pair.
     """
 
     scheme: str
@@ -47,6 +49,8 @@ class HeaderSettings:
     level_bytes: int
     most: int
     one_in: int
+    queue_pairs: str
+    psn_start: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ def probes_of(scenario: Scenario) -> ProbeSettings:
             level_bytes=telemetry.rule_bytes,
             most=most,
             one_in=telemetry.one_in,
+            queue_pairs=telemetry.queue_pairs,
+            psn_start=telemetry.psn_start,
         )
     return ProbeSettings(probes.counters or 0, probes.queues or 0, carry)
 
@@ -96,7 +102,6 @@ def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
     }
     if tables["packets"].height:
         tables["packets"] = tables["packets"].with_columns(
-            sequence=pl.col("packet") % (1 << 24),
             hops=pl.lit(None, pl.UInt8) if detours else pl.col("hops"),
         )
     return {

@@ -135,7 +135,7 @@ class EngineSettings:
         return cls(
             seed=scenario.seed,
             packet_bytes=engine.packet,
-            header_bytes=engine.header,
+            header_bytes=scenario.packet_header_bytes,
             buffer_bytes=engine.buffer,
             buffering=engine.buffering,
             switching=engine.switching,

@@ -8,11 +8,13 @@ import polars as pl
 
 from tailback.errors import RunError, nearest
 from tailback.run import Run
-from tailback.telemetry.header_counts import header_bits
-from tailback.telemetry.wire import RESERVED_BITS, IbPacket
+from tailback.scenario import RESERVED_BITS
+from tailback.telemetry.packet_ids import ids_of
+from tailback.telemetry.wire import RC_SEND_ONLY, UD_SEND_ONLY, IbPacket
 
 MOST_LIDS = 0xBFFF
 """Local ids of one subnet (InfiniBand Architecture Specification, volume 1, section 4.1.3)."""
+_DATAGRAMS_TO = 2
 _PS_PER_NS = 1000
 
 
@@ -21,8 +23,9 @@ def packets_of(
 ) -> Iterator[tuple[int, IbPacket]]:
     """Packets of table ``packets`` in order of arrival.
 
-    The local id of a node is its number + 1, the packet sequence number is that of the table, the
-    six reserved bits are the header. Payload is zeros: what messages say is not simulated.
+    The local id of a node is its number + 1, queue pair and packet sequence number are those of the
+    table, the six reserved bits are the header. Packets of queue pairs that serve all peers are
+    datagrams to queue pair 2. Payload is zeros: what messages say is not simulated.
 
     Args:
         run: A run that kept packets of a scheme with at most six header bits.
@@ -37,7 +40,8 @@ def packets_of(
         RunError: No packets, no such host, a header of more than six bits, too many nodes.
     """
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
-    bits = header_bits(telemetry)
+    bits = telemetry.header_bits
+    ids_of(table)  # refuses runs without queue pairs
     if table.height == 0:
         raise RunError(
             "the run has kept no packets",
@@ -58,16 +62,20 @@ def packets_of(
         at = pl.col("dst_node").is_in(nodes) | pl.col("src_node").is_in(nodes)
         table = table.filter(at)
     table = table.sort("time_ps", "packet").head(table.height if limit is None else limit)
-    return _on_the_wire(table, payload)
+    shared = telemetry.queue_pairs == "shared"
+    return _on_the_wire(table, payload, shared)
 
 
-def _on_the_wire(table: pl.DataFrame, payload: int) -> Iterator[tuple[int, IbPacket]]:
-    columns = ("time_ps", "src_node", "dst_node", "sequence", "size_bytes", "header")
-    for time_ps, source, destination, sequence, size, header in table.select(columns).iter_rows():
+def _on_the_wire(table: pl.DataFrame, payload: int, shared: bool) -> Iterator[tuple[int, IbPacket]]:
+    columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair", "size_bytes", "header")
+    for time_ps, source, destination, psn, pair, size, header in table.select(columns).iter_rows():
         packet = IbPacket(
             source_lid=source + 1,
             destination_lid=destination + 1,
-            psn=sequence,
+            psn=psn,
+            opcode=UD_SEND_ONLY if shared else RC_SEND_ONLY,
+            destination_qp=_DATAGRAMS_TO if shared else pair,
+            source_qp=pair if shared else None,
             sample=header,
             payload=bytes(min(size, payload)),
         )

@@ -26,25 +26,6 @@ from tailback.telemetry.estimate import Z95
 Floats = NDArray[np.float64]
 
 
-def packet_ids(sequence: NDArray[np.uint32], field_bits: int) -> NDArray[np.uint32]:
-    """Packet ids for the linear hash from sequence numbers: a fixed bijection of n bits.
-
-    The GF(2^n) hash is linear, so consecutive ids are a danger: some two links of a large network
-    hash alike, or opposite, on *all* ids that differ only in their low bits, and a sender's packets
-    do. After two rounds of multiplication and shift, which switches and receivers apply alike,
-    consecutive ids are spread like random ones; balance and pairwise independence stay exact.
-
-    Args:
-        sequence: Sequence numbers, shape (P,); taken modulo 2^n.
-        field_bits: n of the field.
-    """
-    mask, half = np.uint32(0xFFFFFFFF >> (32 - field_bits)), np.uint32(field_bits // 2)
-    ids = sequence & mask
-    for factor in (np.uint32(0x9E3779B1), np.uint32(0x85EBCA77)):
-        ids = (ids ^ (ids >> half)) * factor & mask
-    return np.asarray(ids ^ (ids >> half), np.uint32)
-
-
 class Decoder(Protocol):
     """What decoding needs of the compiled core."""
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tailback.errors import RunError
 from tailback.run import Run
-from tailback.scenario import TelemetrySection
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.estimate import smoothed_excess
 from tailback.telemetry.hashed import (
@@ -26,10 +25,10 @@ from tailback.telemetry.hashed import (
     HashedCounts,
     HashedSamples,
     count_links,
-    packet_ids,
 )
+from tailback.telemetry.packet_ids import ID_BITS, hop_hash, ids_of
 
-FIELD_BITS = 24
+FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
 LEVEL_BITS = 4
 """Bits of the level of ``worst-hop``."""
@@ -37,16 +36,6 @@ LEVEL_BITS = 4
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
-
-
-def header_bits(telemetry: TelemetrySection) -> int:
-    """Bits that a scheme takes in the header of a packet; 0 for ``off``."""
-    b, c = telemetry.hash_bits, telemetry.count_bits
-    return {
-        "off": 0, "full": 2 * (FIELD_BITS + 8), "single-bit": 2 * (b + c), "compact": 1 + b + c,
-        "coordinated": 1 + b, "xor-digest": 1 + b, "worst-hop": LEVEL_BITS + FIELD_BITS,
-        "node-marking": 1 + FIELD_BITS, "edge-marking": 1 + FIELD_BITS + 5,
-    }[telemetry.scheme]  # fmt: skip
 
 
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
@@ -108,22 +97,11 @@ class LinkCounts:
         return pl.DataFrame({"link": links, **known}).fill_nan(None).with_columns(unknown)
 
 
-def hop_hash(ids: NDArray[np.uint32], hop: int) -> Words:
-    """The hash of (packet id, hop) that switches and receivers share: 32 bits, shape (P,)."""
-    value = (ids.astype(np.uint64) << np.uint64(8)) | np.uint64(hop)
-    for _ in range(2):
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value = value ^ (value >> np.uint64(31))
-    return np.asarray(value >> np.uint64(32), np.uint64)
-
-
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
     found = np.full(len(ids), -1, np.int64)
     for hop in range(int(hops.max(initial=0))):
-        replaces = (hop_hash(ids, hop) * np.uint64(hop + 1)) >> np.uint64(32) == 0
+        replaces = hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS
         found[replaces & (hop < hops)] = hop
     return found
 
@@ -184,7 +162,7 @@ def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None,
     if scheme not in ANY_PATH_LENGTH:
         _check_lengths(table, pairs)
     if scheme in ("coordinated", "xor-digest"):
-        ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+        ids = ids_of(table)
         hop, weight = (
             (sampled_hop(ids, hops), hops.astype(np.float64)) if scheme == "coordinated"
             else _lone_actors(ids, hops, telemetry.probability)
@@ -362,7 +340,7 @@ def _lone_actors(
     """Hop of packets on which a single one acted (else -1), and the inverse of the chance of it."""
     acted, hop = np.zeros(len(ids), np.int64), np.full(len(ids), -1, np.int64)
     for index in range(int(hops.max(initial=0))):
-        acts = (hop_hash(ids, index) < p * 2.0**32) & (index < hops)
+        acts = (hop_hash(ids, index) < p * 2.0**ID_BITS) & (index < hops)
         acted += acts
         hop[acts] = index
     hop[acted != 1] = -1
@@ -407,7 +385,7 @@ def _decoded(
     """Counts from hashes, packets of one weight at a time where weights are no small integers."""
     telemetry, table = run.scenario.telemetry, run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
-    ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+    ids = ids_of(table)
     values = np.arange(1, n_links + 1, dtype=np.uint32)
     total: HashedCounts | None = None
     for rows, unit in _by_weight(about.weight):

@@ -21,19 +21,19 @@ from tailback.run import Run
 from tailback.schema import conform
 from tailback.telemetry.assign import AmbiguousPackets, Floats, Ints, draw_links
 from tailback.telemetry.candidates import PairCandidates
-from tailback.telemetry.hashed import Decoder, HashedCounts, packet_ids
+from tailback.telemetry.hashed import Decoder, HashedCounts
 from tailback.telemetry.header_counts import (
     FIELD_BITS,
     HASHED,
     HeaderSamples,
     count_from_headers,
     header_samples,
-    hop_hash,
 )
 from tailback.telemetry.likelihood import Matcher
+from tailback.telemetry.packet_ids import ids_of
 
 _DRAW = 255
-"""Number under which the shared hash draws links; switches use the numbers of hops."""
+"""Number under which the receiver draws links; it counts down from here for further draws."""
 
 
 class HashCore(Decoder, Matcher, Protocol):
@@ -125,7 +125,7 @@ def _hashed(
     """Charge packets to one of the links that hash and routing allow."""
     table = run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
-    ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+    ids = ids_of(table)
     uniform = _uniform(table, number)
     pair = pairs.of(src, dst)
     length = pairs.length[pair].astype(np.int64)
@@ -170,8 +170,13 @@ def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Int
 
 def _uniform(packets: pl.DataFrame, number: int) -> Floats:
     """A number in [0, 1) for each packet that follows from its own number."""
-    ids = (packets["packet"].to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return hop_hash(ids, number).astype(np.float64) / 2.0**32
+    value = (packets["packet"].to_numpy() << np.uint64(8)) | np.uint64(number)
+    for _ in range(2):  # splitmix64; no switch needs to follow
+        value = value + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value = value ^ (value >> np.uint64(31))
+    return np.asarray((value >> np.uint64(32)).astype(np.float64) / 2.0**32, np.float64)
 
 
 def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:

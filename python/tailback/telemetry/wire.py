@@ -5,9 +5,9 @@ the invariant and the variant CRC. Byte 4 of the BTH is FECN, BECN and six reser
 invariant CRC leaves out (InfiniBand Architecture Specification, volume 1, sections 5.2.2, 7.8 and
 9.2): a switch may rewrite them, and only the variant CRC, which is made anew on every link anyway,
 changes. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones travel
-without a byte of overhead, with the packet sequence number as packet id. That number is unique over
-a run of the engine, not on a network, where every queue pair counts its own: see "On the wire" in
-docs/explanation/telemetry.md for what that does to the stated errors.
+without a byte of overhead. Packet sequence number, local ids and queue pair make the packet id
+(:mod:`tailback.telemetry.packet_ids`); a datagram names its sender's queue pair in a datagram
+extended transport header (DETH, 8 bytes) behind the BTH.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ import zlib
 from dataclasses import dataclass
 
 from tailback.errors import TraceError
+from tailback.scenario import RESERVED_BITS
 
 RC_SEND_ONLY = 0x04
 """Opcode of a reliable-connection send of one packet."""
-RESERVED_BITS = 6
-LRH_BYTES, BTH_BYTES, ICRC_BYTES, VCRC_BYTES = 8, 12, 4, 2
+UD_SEND_ONLY = 0x64
+"""Opcode of an unreliable datagram; a DETH follows the BTH."""
+LRH_BYTES, BTH_BYTES, DETH_BYTES, ICRC_BYTES, VCRC_BYTES = 8, 12, 8, 4, 2
 
 
 @dataclass(frozen=True)
 class IbPacket:
-    """A reliable-connection packet with a sample in its reserved bits.
+    """A packet with a sample in its reserved bits: of a reliable connection, or a datagram.
 
     Attributes:
         source_lid: Local id of the sending port, 16 bits.
         destination_lid: Local id of the receiving port, 16 bits.
-        psn: Packet sequence number, 24 bits: the packet id.
+        psn: Packet sequence number, 24 bits.
         sample: The six reserved bits.
         payload: Message bytes; padded to a multiple of 4 on the wire.
         fecn: Forward congestion notification.
         becn: Backward congestion notification.
-        destination_qp: Queue pair, 24 bits.
+        destination_qp: Queue pair at the receiver, 24 bits.
+        source_qp: Queue pair at the sender, 24 bits; of datagrams only, whose opcode is
+            ``UD_SEND_ONLY``.
         service_level: Service level, 4 bits.
         virtual_lane: Virtual lane, 4 bits; a switch may change it.
         opcode: BTH opcode, 8 bits.
@@ -51,6 +55,7 @@ class IbPacket:
     fecn: bool = False
     becn: bool = False
     destination_qp: int = 2
+    source_qp: int | None = None
     service_level: int = 0
     virtual_lane: int = 0
     opcode: int = RC_SEND_ONLY
@@ -63,6 +68,7 @@ _WIDTHS = {
     "psn": 24,
     "sample": RESERVED_BITS,
     "destination_qp": 24,
+    "source_qp": 24,
     "service_level": 4,
     "virtual_lane": 4,
     "opcode": 8,
@@ -74,16 +80,26 @@ def encode(packet: IbPacket) -> bytes:
     """The bytes on the wire, from the LRH to the variant CRC.
 
     Raises:
-        TraceError: A field does not fit its bits, or the payload is over 4096 bytes.
+        TraceError: A field does not fit its bits, the payload is over 4096 bytes, or a source
+        queue pair is given for another opcode than ``UD_SEND_ONLY`` or missing for that one.
     """
+    if (packet.source_qp is None) == (packet.opcode == UD_SEND_ONLY):
+        raise TraceError(
+            f"opcode {packet.opcode:#04x} with source queue pair {packet.source_qp}",
+            remedy=f"datagrams, opcode {UD_SEND_ONLY:#04x}, have a source queue pair; no others do",
+        )
     for field, bits in _WIDTHS.items():
         value = getattr(packet, field)
+        if value is None:
+            continue
         if not 0 <= value < 1 << bits:
             raise TraceError(f"{field} is {value}, which does not fit {bits} bits")
     if len(packet.payload) > 4096:
         raise TraceError(f"a payload of {len(packet.payload)} bytes; InfiniBand carries 4096")
     pad = -len(packet.payload) % 4
     body = packet.payload + bytes(pad)
+    if packet.source_qp is not None:
+        body = struct.pack(">II", 0, packet.source_qp) + body  # queue key 0
     words = (LRH_BYTES + BTH_BYTES + len(body) + ICRC_BYTES) // 4
     lrh = struct.pack(
         ">BBHHH",
@@ -131,7 +147,12 @@ def decode(wire: bytes) -> IbPacket:
         raise TraceError("the variant CRC is wrong: the packet was damaged on its last link")
     bth = wire[LRH_BYTES : LRH_BYTES + BTH_BYTES]
     opcode, flags, partition, queue, psn = struct.unpack(">BBHII", bth)
-    payload = covered[LRH_BYTES + BTH_BYTES :]
+    payload, source_qp = covered[LRH_BYTES + BTH_BYTES :], None
+    if opcode == UD_SEND_ONLY:
+        if len(payload) < DETH_BYTES:
+            raise TraceError(f"a datagram with {len(payload)} bytes behind its BTH; its DETH has 8")
+        source_qp = int.from_bytes(payload[5:DETH_BYTES], "big")
+        payload = payload[DETH_BYTES:]
     pad = (flags >> 4) & 3
     if pad > len(payload):
         raise TraceError(f"{pad} bytes of padding in a payload of {len(payload)} bytes")
@@ -144,6 +165,7 @@ def decode(wire: bytes) -> IbPacket:
         fecn=bool(queue >> 31),
         becn=bool((queue >> 30) & 1),
         destination_qp=queue & 0xFFFFFF,
+        source_qp=source_qp,
         service_level=service >> 4,
         virtual_lane=lane >> 4,
         opcode=opcode,

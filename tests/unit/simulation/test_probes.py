@@ -24,7 +24,7 @@ from tailback.simulation import prepare
 from tailback.simulation.decode import decode_link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.estimate import Selection, link_estimates, select
-from tailback.telemetry.header_counts import HASHED, header_bits, sampled_hop
+from tailback.telemetry.header_counts import HASHED, sampled_hop
 from tailback.telemetry.pcap import read_pcap, write_pcap
 from tests.factories.older_runs import without_sha256
 from tests.factories.probed_runs import SCHEMES, TORUS, run_of, scenario, truth_of
@@ -175,7 +175,7 @@ def test_counts_from_headers_are_the_truth(telemetry: dict[str, Any]) -> None:
         run.summary["packets"] // one_in <= packets.height <= -(-run.summary["packets"] // one_in)
     )
     assert one_in == (4 if telemetry.get("packets") == 5000 else telemetry.get("one_in", 1))
-    assert packets["header"].max() < 1 << header_bits(run.scenario.telemetry)
+    assert packets["header"].max() < 1 << run.scenario.telemetry.header_bits
     off = check_counts(run)
     assert len(off) > 100
     # Neighbouring counts are not independent: generous.
@@ -324,7 +324,21 @@ def test_header_bits_are_those_of_the_schemes() -> None:
         size = 1 if section.scheme == "full" else section.count_bits
         name = section.scheme.replace("-", "_")
         bits = _core.scheme_facts(name, section.hash_bits, size, section.probability)[0]
-        assert header_bits(section) == bits, section.scheme
+        assert section.header_bits == bits, section.scheme
+
+
+def test_a_charged_header_takes_time_on_the_wire() -> None:
+    """One packet across two links of 100 Gb/s, one after the other: 80 ps a byte on each."""
+
+    def run_ps(**telemetry: Any) -> int:
+        job = {"pattern": {"kind": "ring", "ranks": 2, "messages": 1, "size": "4 KiB"}}
+        engine = {"switching": "store-and-forward"}
+        return run_of(telemetry, job=[job], engine=engine).elapsed_ps
+
+    free = run_ps(scheme="full")
+    assert run_ps(scheme="full", charge_header=True) == free + 2 * 8 * 80
+    assert run_ps(scheme="coordinated", hash_bits=5, charge_header=True) == free
+    assert run_ps(scheme="coordinated", hash_bits=6, charge_header=True) == free + 2 * 80
 
 
 def test_captures_hold_the_packets_of_the_run(tmp_path: Path) -> None:

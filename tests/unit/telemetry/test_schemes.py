@@ -16,7 +16,6 @@ from tailback.telemetry.hashed import (
     HashedSamples,
     closed_variance,
     count_links,
-    packet_ids,
     spread_evenly,
 )
 from tailback.telemetry.stages import fat_tree_stages
@@ -134,29 +133,6 @@ def test_two_reservoirs_name_a_congested_hop_of_all_congested(links) -> None:
     found, _ = run("full", links, 1, 1, 1, levels=9)
     congested = found["congested"].astype(bool)
     assert congested.sum() == PACKETS and (found["weight"] == HOPS).all()
-
-
-@pytest.mark.parametrize("field", [8, 16, 24, 32])
-def test_packet_ids_are_a_bijection(field: int) -> None:
-    sequence = np.arange(1 << min(field, 17), dtype=np.uint32)
-    ids = packet_ids(sequence, field)
-    assert len(np.unique(ids)) == len(sequence) and ids.max() < 1 << field
-
-
-def test_consecutive_sequence_numbers_need_spreading() -> None:
-    """Some two of 32,767 links agree on every id of 2^15 in sequence; not after spreading."""
-    sequence = np.arange(1 << 15, dtype=np.uint32) + np.uint32(5 << 15)
-    alike = np.uint32(27_765)  # the links differ by this
-
-    def agreement(ids: NDArray[np.uint32], link: int) -> float:
-        one = _core.link_hash("gf", ids, np.full_like(ids, link), 1, 24)
-        other = _core.link_hash("gf", ids, np.full_like(ids, np.uint32(link) ^ alike), 1, 24)
-        return float((one == other).mean())
-
-    for link in (1, 3564, 14_999):
-        assert agreement(sequence, link) in (0.0, 1.0)
-        # Five standard deviations of Binomial(2^15, 1/2).
-        assert abs(agreement(packet_ids(sequence, 24), link) - 0.5) < 5 * 0.5 / 2**7.5
 
 
 def test_declared_bits() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback.errors import TraceError
+from tailback.scenario import RESERVED_BITS
 from tailback.telemetry.pcap import read_pcap, write_pcap
 from tailback.telemetry.wire import (
     LRH_BYTES,
-    RESERVED_BITS,
     VCRC_BYTES,
     IbPacket,
     decode,

@@ -255,6 +255,7 @@ impl<P: Probe> Shard<'_, P> {
                     congested: false,
                     queue: 0,
                     packet: packet.id,
+                    message,
                     index: 0,
                 };
                 self.probe.hop(self.now, hop, observed, &mut packet.mark, bits);

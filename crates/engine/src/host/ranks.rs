@@ -205,6 +205,7 @@ impl<P: Probe> Shard<'_, P> {
                     let bytes = (envelope.bytes - before).min(size) as u32;
                     let arrival = DeliveredPacket {
                         packet: packet.id,
+                        message,
                         label: envelope.label,
                         bytes,
                         src: self.model.placement.node[envelope.src as usize],

@@ -4,27 +4,34 @@
 //! A packet's header is in its [`Mark`]. The full scheme keeps its two reservoirs there; the others
 //! keep their header fields there as one word, from the lowest bit (see [`HeaderScheme`]).
 
+use std::sync::Arc;
+
 use tailback_telemetry::congestion::level;
 use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
     Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
     SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
-use super::{DeliveredPacket, Hop};
+use super::{Connection, DeliveredPacket, Hop};
 use crate::settings::{HeaderScheme, HeaderSettings};
 
-/// Bits of a link number and of the packet id: the GF(2^24) hash, and InfiniBand's sequence numbers.
-pub const LINK_BITS: u32 = 24;
+/// Bits of a link number, as many as of a packet id: those of the GF(2^24) hash.
+pub const LINK_BITS: u32 = ID_BITS;
 const DISTANCE_BITS: u32 = 5;
 const LEVEL_BITS: u32 = 4;
 
 /// Record of a packet that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
-    /// Number of the packet in the run; its lower 24 bits are its sequence number.
+    /// Number of the packet in the run.
     pub packet: u64,
+    /// Packet sequence number within its queue pair.
+    pub psn: u32,
+    /// Queue pair.
+    pub queue_pair: u32,
     /// When its tail arrived.
     pub time_ps: u64,
     /// Its header.
@@ -39,19 +46,6 @@ pub struct PacketRecord {
     pub bytes: u32,
     /// Switches it visited.
     pub hops: u8,
-}
-
-/// Packet id for the linear hash: a fixed bijection of 24 bits that spreads sequence numbers, equal
-/// to the decoder's `packet_ids`.
-#[inline]
-pub fn packet_id(number: u64) -> u32 {
-    const MASK: u32 = (1 << LINK_BITS) - 1;
-    let half = LINK_BITS / 2;
-    let mut id = number as u32 & MASK;
-    for factor in [0x9e37_79b1_u32, 0x85eb_ca77] {
-        id = (id ^ (id >> half)).wrapping_mul(factor) & MASK;
-    }
-    id ^ (id >> half)
 }
 
 /// The header word kept in a [`Mark`], for schemes without reservoirs; encoded so that a new packet
@@ -87,15 +81,17 @@ pub struct HeaderProbe {
     one_in: u64,
     one_kept_in: u64,
     hash: LinkHash,
+    /// The connection of every message.
+    connections: Arc<[Connection]>,
     records: Vec<PacketRecord>,
 }
 
 impl HeaderProbe {
-    /// For a run of `packets` packets.
+    /// For a run of `packets` packets, of messages on these connections.
     ///
     /// # Panics
     /// Never: GF(2^24) is a field.
-    pub fn new(carry: &HeaderSettings, packets: u64) -> Self {
+    pub fn new(carry: &HeaderSettings, packets: u64, connections: Arc<[Connection]>) -> Self {
         let field = Field::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
         let (one_in, one_kept_in) = if carry.scheme == HeaderScheme::Full {
@@ -109,6 +105,7 @@ impl HeaderProbe {
             one_in,
             one_kept_in,
             hash: LinkHash::Gf(field),
+            connections,
             records: Vec::new(),
         }
     }
@@ -148,7 +145,7 @@ impl HeaderProbe {
             hop: hop.index,
             congested: hop.congested,
             level: level(queue, self.carry.level_bytes),
-            packet: packet_id(hop.packet),
+            packet: self.connections[hop.message as usize].packet_id(hop.packet),
             random,
         };
         let after = self.after(word(mark), &visit);
@@ -218,12 +215,16 @@ impl HeaderProbe {
     /// Records the header of a packet of an observed job.
     #[inline]
     pub fn delivered(&mut self, time_ps: u64, arrival: &DeliveredPacket, mark: Mark) {
-        let DeliveredPacket { packet, label, bytes, src, dst, hops, .. } = *arrival;
+        let DeliveredPacket { packet, message, label, bytes, src, dst, hops, .. } = *arrival;
         if !self.tagged(packet) {
             return;
         }
         let header = if self.full() { full_header(&mark) } else { word(&mark) };
-        self.records.push(PacketRecord { packet, time_ps, header, src, dst, label, bytes, hops });
+        let connection = &self.connections[message as usize];
+        let (psn, queue_pair) = (connection.psn(packet), connection.queue_pair());
+        let record =
+            PacketRecord { packet, psn, queue_pair, time_ps, header, src, dst, label, bytes, hops };
+        self.records.push(record);
     }
 
     /// All records.
@@ -250,6 +251,12 @@ fn full_header(mark: &Mark) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{PsnStart, QueuePairs};
+
+    /// Every packet belongs to one message.
+    fn one() -> Arc<[Connection]> {
+        Arc::from([Connection::default()])
+    }
 
     fn carried(scheme: HeaderScheme) -> HeaderProbe {
         let carry = HeaderSettings {
@@ -260,13 +267,15 @@ mod tests {
             level_bytes: 1000,
             most: 1 << 20,
             one_in: 1,
+            queue_pairs: QueuePairs::PerPeer,
+            psn_start: PsnStart::Zero,
         };
         carry.check().unwrap();
-        HeaderProbe::new(&carry, 1000)
+        HeaderProbe::new(&carry, 1000, one())
     }
 
     fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
-        HeaderProbe::new(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000)
+        HeaderProbe::new(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000, one())
     }
 
     /// A packet through links 1 to 5, the second of them congested.
@@ -274,7 +283,8 @@ mod tests {
         let mut mark = Mark::EMPTY;
         for index in 0..5u8 {
             let (link, congested) = (u32::from(index) + 1, index == 1);
-            let hop = Hop { local: link, link, congested, queue: 900, packet, index };
+            let message = 0;
+            let hop = Hop { local: link, link, congested, queue: 900, packet, message, index };
             let random = tailback_telemetry::scheme::mix(packet * 16 + u64::from(index));
             probe.visit(&hop, &mut mark, random);
         }
@@ -284,9 +294,9 @@ mod tests {
     #[test]
     fn headers_are_what_the_scheme_says() {
         let field = Field::new(LINK_BITS).unwrap();
-        let hash = |packet: u64, link: u32| field.hash(packet_id(packet), link + 1, 4);
+        let hash = |packet: u64, link: u32| field.hash(one()[0].packet_id(packet), link + 1, 4);
         for packet in 0..200 {
-            let id = packet_id(packet);
+            let id = one()[0].packet_id(packet);
             let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
             let header = word(&send(&carried(HeaderScheme::Coordinated), packet));
             assert_eq!(bits(header, 1, 4), hash(packet, survivor));
@@ -352,17 +362,7 @@ mod tests {
     #[test]
     fn few_enough_packets_are_kept() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
-        assert_eq!(HeaderProbe::new(&carry, 1000).one_in(), 34);
-        assert_eq!(HeaderProbe::new(&carry, 20).one_in(), 1);
-    }
-
-    #[test]
-    fn ids_are_a_bijection_and_in_no_sequence() {
-        let mut seen = vec![false; 1 << 24];
-        for number in 0..1 << 24 {
-            let id = packet_id(number) as usize;
-            assert!(!std::mem::replace(&mut seen[id], true));
-        }
-        assert!((1..1000).all(|n| packet_id(n).abs_diff(packet_id(n - 1)) > 1));
+        assert_eq!(HeaderProbe::new(&carry, 1000, one()).one_in(), 34);
+        assert_eq!(HeaderProbe::new(&carry, 20, one()).one_in(), 1);
     }
 }

@@ -75,6 +75,8 @@ pub struct Hop {
     pub queue: u64,
     /// Number of the packet in the run.
     pub packet: u64,
+    /// Its message.
+    pub message: u32,
     /// Hops before this one.
     pub index: u8,
 }
@@ -107,6 +109,8 @@ pub struct SentPacket {
 pub struct DeliveredPacket {
     /// Number of the packet in the run.
     pub packet: u64,
+    /// Its message.
+    pub message: u32,
     /// Label of its message.
     pub label: u32,
     /// Payload.

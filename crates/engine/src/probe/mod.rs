@@ -11,18 +11,21 @@ mod hooks;
 mod input_buffer;
 mod packet_run;
 mod ports;
+mod queue_pairs;
 mod readings;
 mod series;
 mod windows;
 
 mod truth;
 
-pub use crate::settings::{HeaderScheme, HeaderSettings, Probes};
+pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 pub(crate) use combined::ShardProbes;
 pub use combined::{CombinedProbe, ProbeTables};
 pub use headers::{HeaderProbe, PacketRecord};
 pub use hooks::{DeliveredPacket, Hop, NullProbe, Probe, SentPacket, Transmission};
 pub use ports::PortProbe;
+pub use queue_pairs::Connection;
+pub(crate) use queue_pairs::connections;
 pub use readings::{PortCounters, QueueLengths};
 pub use series::{Reading, Row, Rows};
 pub use truth::TruthTable;

@@ -159,6 +159,7 @@ mod tests {
         let packet = SentPacket { wire: 10, observed: true, input: 0 };
         let arrival = DeliveredPacket {
             packet: 0,
+            message: 0,
             label: 0,
             bytes: 10,
             src: 0,

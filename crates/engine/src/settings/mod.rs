@@ -6,7 +6,7 @@ mod probes;
 
 pub use congestion::{CongestionControl, CongestionScheme};
 pub use pacing::{Pacing, PacingOffset};
-pub use probes::{HeaderScheme, HeaderSettings, Probes};
+pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 
 use std::fmt;
 

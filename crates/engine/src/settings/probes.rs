@@ -59,6 +59,26 @@ pub enum HeaderScheme {
     EdgeMarking,
 }
 
+/// How many peers a queue pair serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueuePairs {
+    /// One queue pair for each pair of ranks, as reliable connections (RC) have.
+    PerPeer,
+    /// One for everything a rank sends, as datagrams (UD) have.
+    Shared,
+}
+
+/// Packet sequence number of the first packet of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PsnStart {
+    /// 0, as UCX sets it.
+    Zero,
+    /// A random number for each queue pair.
+    Random,
+}
+
 /// A header scheme with its parameters, and how many packets are recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +97,10 @@ pub struct HeaderSettings {
     pub most: u64,
     /// One packet in this many carries a sample, drawn at random from each group of that size.
     pub one_in: u64,
+    /// How many peers a queue pair serves.
+    pub queue_pairs: QueuePairs,
+    /// Where the packet sequence numbers of a queue pair start.
+    pub psn_start: PsnStart,
 }
 
 impl HeaderSettings {

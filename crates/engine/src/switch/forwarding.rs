@@ -360,6 +360,7 @@ impl<P: Probe> Shard<'_, P> {
             congested,
             queue,
             packet: packet.id,
+            message: packet.message,
             index: packet.hops - 1 + u8::from(self.model.settings.count_injection),
         };
         let bits = self.model.reservoir.draw(packet.id, packet.hops.into());

@@ -2,8 +2,7 @@
 //!
 //! For a fixed link d ≠ 0 the map id → id × d is a bijection, so every hash value is taken equally
 //! often; for two different ids, d → (id + id') × d is one too, so exactly half the links agree in a
-//! bit. The hash needs no multiplier (spreading ids does): mask `k` of a link, computed once per port,
-//! gives bit `k` as
+//! bit. The hash needs no multiplier: mask `k` of a link, computed once per port, gives bit `k` as
 //! `parity(id & mask)`. The hash is linear over GF(2) in the id *and* in the link, which is what the
 //! transform decoder lives on.
 //!

@@ -26,6 +26,8 @@ pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;
 
+use crate::packet_id::hop_hash;
+
 /// One switch forwards one packet through `link`.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit {
@@ -102,10 +104,10 @@ pub fn mix(value: u64) -> u64 {
     splitmix(splitmix(value))
 }
 
-/// The hash that switches and receivers share: 32 bits of (packet id, hop index).
+/// The hash that switches and receivers share: 32 bits of (packet id, hop index), the lower 8 of them 0.
 #[inline]
 pub fn shared(packet: u32, hop: u8) -> u32 {
-    (mix((u64::from(packet) << 8) | u64::from(hop)) >> 32) as u32
+    hop_hash(packet, hop) << 8
 }
 
 /// Largest count of `bits` bits.
