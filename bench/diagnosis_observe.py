@@ -53,7 +53,12 @@ def observe(case: Case, packets: int, scheme: str = "full") -> list[Run]:
     Traffic and placements are the same in each; adaptive and random routes, and the hops that are
     sampled, are not. They are the same for every scheme.
     """
-    prepared = prepare(carrying(case.scenario, scheme))
+    return observe_with(carrying(case.scenario, scheme), packets)
+
+
+def observe_with(scenario: Scenario, packets: int) -> list[Run]:
+    """Executions of a scenario, with the telemetry it states, until so many packets were sent."""
+    prepared = prepare(scenario)
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     runs: list[Run] = []
     sent = 0

@@ -330,6 +330,10 @@ RESERVED_BITS = 6
 """Bits of InfiniBand's base transport header that are reserved, behind FECN and BECN."""
 
 
+STAMPED_IN_PART = ("full", "single-bit", "compact")
+"""Schemes that work where only some switches know them: their headers count the hops that acted."""
+
+
 class TelemetrySection(Section):
     """What packets carry and when a port counts as congested."""
 
@@ -337,7 +341,7 @@ class TelemetrySection(Section):
         "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "worst-hop",
         "node-marking", "edge-marking",
     ] = "full"  # fmt: skip
-    rule: Literal["queue-exceeds-credit", "queue", "credit", "proportional"] = (
+    rule: Literal["queue-exceeds-credit", "queue", "credit", "proportional", "fecn"] = (
         "queue-exceeds-credit"
     )
     rule_bytes: SizeBytes = Field(
@@ -368,6 +372,14 @@ class TelemetrySection(Section):
     )
     queue_pairs: Literal["per-peer", "shared"] = "per-peer"
     psn_start: Literal["zero", "random"] = "zero"
+    header_loss: float = Field(
+        default=0.0, ge=0, lt=1, description="share of packets whose sample is lost on the way"
+    )
+    stamping: Literal["all", "leaf"] | list[str] = Field(
+        default="all",
+        description="switches that put samples into packets: `all`, those with nodes (`leaf`), or "
+        "a list of names; not `all` with schemes full, single-bit and compact only",
+    )
     charge_header: bool = Field(
         default=False,
         description="make every packet longer by the bytes of the scheme's header; up to six bits "
@@ -378,6 +390,15 @@ class TelemetrySection(Section):
     def _something_kept(self) -> TelemetrySection:
         if self.scheme not in ("full", "off") and self.packets == 0:
             raise ValueError(f"scheme {self.scheme} needs packets one by one; set packets above 0")
+        if self.stamping != "all" and self.scheme not in (*STAMPED_IN_PART, "off"):
+            raise ValueError(
+                f"scheme {self.scheme} needs a sample from every switch; with stamping other than "
+                f"all, use {', '.join(STAMPED_IN_PART)}"
+            )
+        if self.stamping != "all" and self.count_injection:
+            raise ValueError("count_injection needs stamping = all")
+        if self.stamping == []:
+            raise ValueError("stamping names no switch; scheme = off switches telemetry off")
         return self
 
     @property
@@ -423,6 +444,15 @@ class Scenario(Section):
     def packet_header_bytes(self) -> int:
         """Bytes a packet costs on the wire besides its payload."""
         return self.engine.header + self.telemetry.header_bytes
+
+    @model_validator(mode="after")
+    def _fecn(self) -> Scenario:
+        if self.telemetry.rule == "fecn" and self.engine.congestion_control is None:
+            raise ValueError(
+                'telemetry rule "fecn" needs [engine.congestion_control], which says when '
+                "switches set FECN"
+            )
+        return self
 
     @model_validator(mode="after")
     def _services(self) -> Scenario:

@@ -147,7 +147,7 @@ MEANING = {
     ("EngineSection", "local_delay"): "latency between ranks of one host",
     ("TelemetrySection", "scheme"): "what packets carry",
     ("TelemetrySection", "rule"): "when a port counts as congested: "
-    "[engine.md](../explanation/engine.md)",
+    "[engine.md](../explanation/engine.md); `fecn` where the switch would set FECN",
     ("TelemetrySection", "when"): "when the port is looked at",
     ("TelemetrySection", "queue_pairs"): "one queue pair for each pair of ranks (RC), or one for "
     "all that a rank sends (UD); each counts its own packets",

@@ -20,6 +20,8 @@ pub enum Stream {
     Pace = 0xe703_7ed1_a0b4_28db,
     /// First packet sequence number of a queue pair.
     SequenceNumber = 0x5851_f42d_4c95_7f2d,
+    /// Whether the sample of a packet is lost.
+    HeaderLoss = 0x2c1b_3c6d_297a_2d4f,
 }
 
 /// Random numbers for one purpose.

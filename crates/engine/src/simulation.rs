@@ -10,8 +10,8 @@ use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{End, run_windows};
 use crate::probe::{
-    CombinedProbe, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes, TruthTable,
-    WindowProbe, connections,
+    CombinedProbe, Deployment, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes,
+    TruthTable, WindowProbe, connections,
 };
 use crate::program::{Placement, Program};
 use crate::progress::Watch;
@@ -94,7 +94,8 @@ fn simulate_probed(
         measure: settings.measure.then(|| measure(links)),
         ports: probes.of_ports().then(|| PortProbe::of_shard(probes, links.len(), all)),
         carried: carried.as_ref().map(|(carry, connections)| {
-            HeaderProbe::new(carry, model.total_packets, Arc::clone(connections))
+            let deployment = Deployment::new(settings);
+            HeaderProbe::new(carry, model.total_packets, Arc::clone(connections), deployment)
         }),
     };
     probed(model, probe, work, watch)

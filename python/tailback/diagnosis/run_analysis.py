@@ -173,7 +173,8 @@ class RunAnalysis:
 
         Scheme ``full`` counts both (section 3.2): over all links their sums are no estimates.
         """
-        if self.scheme != "full" or self.run.scenario.telemetry.count_injection:
+        telemetry = self.run.scenario.telemetry
+        if self.scheme != "full" or telemetry.count_injection or telemetry.stamping != "all":
             return False
         sent = self.run.summary.get("observed_packets")
         if self.run.tables["messages"].height:

@@ -13,6 +13,7 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation.prepare import load_fabric
 from tailback.simulation.routes import routes_for
+from tailback.simulation.stamping import stamping_mask
 from tailback.telemetry.candidates import (
     PairCandidates,
     all_links_candidates,
@@ -84,6 +85,11 @@ def _candidates(run: Run, fabric: Fabric) -> PairCandidates:
     Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
     any link.
     """
+    stamped = stamping_mask(fabric, run.scenario.telemetry.stamping)
+    return _routed(run, fabric).stamped_only(stamped)
+
+
+def _routed(run: Run, fabric: Fabric) -> PairCandidates:
     packets, section = run.tables["packets"], run.scenario.fabric
     if packets["hops"].null_count():
         return all_links_candidates(fabric)

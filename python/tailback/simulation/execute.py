@@ -23,6 +23,7 @@ from tailback.simulation.pacing import send_rates
 from tailback.simulation.prepare import PreparedScenario, prepare
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.settings import EngineSettings
+from tailback.simulation.stamping import stamping_links
 from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.traffic.program import PlacedProgram
@@ -89,7 +90,9 @@ def execute(
     of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
-    settings = replace(EngineSettings.of(prepared.scenario, detour=routes.detour), **changes)
+    settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
+    stamping, partly = stamping_links(fabric, prepared.scenario.telemetry.stamping)
+    settings = replace(settings, stamping=stamping, **changes)
     threads = thread_count(threads)
     require_memory(
         fabric, prepared.scenario, program,
@@ -100,7 +103,7 @@ def execute(
     # Where packets meet nobody there is nothing to share.
     if pace_mbps is None and settings.contention:
         stated = send_rates(prepared, laid, fabric, routes)
-    notes = [*prepared.notes, *routes.notes]
+    notes = [*prepared.notes, *routes.notes, *partly]
     if stated is not None:
         pace_mbps = stated.mbps
         notes += stated.notes

@@ -123,8 +123,10 @@ class EngineSettings:
     when: str
     count_injection: bool
     one_in: int
+    header_loss: float
     windows: int
     record_computation: bool = False
+    stamping: tuple[bool, ...] = ()
     probes: ProbeSettings = field(default_factory=ProbeSettings)
 
     @classmethod
@@ -162,6 +164,7 @@ class EngineSettings:
             when=telemetry.when,
             count_injection=telemetry.count_injection,
             one_in=telemetry.one_in,
+            header_loss=telemetry.header_loss,
             windows=telemetry.windows,
             probes=probes_of(scenario),
         )

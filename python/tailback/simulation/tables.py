@@ -12,6 +12,7 @@ from tailback.fabric.model import Fabric
 from tailback.schema import TABLES, conform
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.probes import probe_summary, probe_tables
+from tailback.telemetry.receiver import whole_numbers
 
 if TYPE_CHECKING:
     from tailback.scenario import Scenario
@@ -101,7 +102,8 @@ def make_tables(
     tables["windows"] = _windows(outcome)
     samples = pl.DataFrame(outcome.samples)
     if scenario.telemetry.scheme == "full":
-        samples = samples_of_one_in(samples, scenario.telemetry.one_in)
+        k = scenario.telemetry.one_in / (1.0 - scenario.telemetry.header_loss)
+        samples = samples_of_one_in(samples, k)
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
     tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
     tables["truth"] = pl.DataFrame(outcome.truth)
@@ -123,7 +125,7 @@ def make_tables(
     return {name: conform(name, tables[name]) for name in TABLES}, summary
 
 
-def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
+def samples_of_one_in(samples: pl.DataFrame, k: float) -> pl.DataFrame:
     """Sums of samples that one packet in ``k`` carried, as unbiased sums over all packets.
 
     A sample of weight w then stands for k w packets, with variance k w (k w - 1). The sums of
@@ -131,7 +133,7 @@ def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
 
     Args:
         samples: Sums of whole-link samples, as the engine hands them over.
-        k: One packet in so many carried a sample, 1 or more.
+        k: Packets for each sample that arrived, 1 or more.
     """
     if k == 1:
         return samples
@@ -147,7 +149,12 @@ def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
             ((variance + weight) * k * k - weight * k).alias(variance.meta.output_name()),
         ]
 
-    return samples.with_columns(*scaled("hop"), *scaled("congested"), pl.col("hop_bytes") * k)
+    if k == int(k):
+        k = int(k)
+        return samples.with_columns(*scaled("hop"), *scaled("congested"), pl.col("hop_bytes") * k)
+    samples = samples.with_columns(*scaled("hop"), *scaled("congested"), pl.col("hop_bytes") * k)
+    sums = [name for name in samples.columns if name.endswith(("_weight", "_variance", "_bytes"))]
+    return samples.with_columns(whole_numbers(name) for name in sums)
 
 
 def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:

@@ -12,7 +12,7 @@ ends how many hops a packet made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,8 @@ class PairCandidates:
         length: Links of each pair's paths after the injection link, ejection link included.
         hops: For each hop between switches ``(start, links)`` over the pairs.
         ejection: Ejection link of each node.
+        stamped: Whether the switch at the head of each link puts samples into packets, shape (L,);
+            all do when None.
     """
 
     node_switch: Ints
@@ -144,6 +146,24 @@ class PairCandidates:
     length: NDArray[np.uint8]
     hops: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]]
     ejection: NDArray[np.uint32]
+    stamped: NDArray[np.bool_] | None = None
+
+    def stamped_only(self, stamped: NDArray[np.bool_]) -> PairCandidates:
+        """Without the links at which packets get no sample, (L,). Lengths stay those of paths."""
+        if stamped.all():
+            return self
+        hops = []
+        for start, links in self.hops:
+            keep = stamped[links]
+            kept = np.concatenate([[0], np.cumsum(keep)])
+            hops.append((kept[start.astype(np.int64)].astype(np.uint64), links[keep]))
+        return replace(self, hops=hops, stamped=stamped)
+
+    def ejects(self) -> NDArray[np.bool_]:
+        """Whether packets to each node get a sample at their ejection link, (N,)."""
+        if self.stamped is None:
+            return np.ones(len(self.ejection), np.bool_)
+        return self.stamped[self.ejection]
 
     def of(self, source: NDArray[np.uint32], destination: NDArray[np.uint32]) -> Ints:
         """The pair of each packet."""
@@ -162,8 +182,9 @@ class PairCandidates:
 
     def last(self, destination: NDArray[np.uint32]) -> CandidateLinks:
         """The ejection link, which the destination decides."""
-        start = np.arange(len(self.ejection) + 1, dtype=np.uint64)
-        return CandidateLinks(destination.astype(np.uint32), start, self.ejection)
+        own = self.ejects()
+        start = np.concatenate([[0], np.cumsum(own)]).astype(np.uint64)
+        return CandidateLinks(destination.astype(np.uint32), start, self.ejection[own])
 
 
 def pair_candidates(

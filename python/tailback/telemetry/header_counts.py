@@ -97,6 +97,14 @@ class LinkCounts:
         return pl.DataFrame({"link": links, **known}).fill_nan(None).with_columns(unknown)
 
 
+def packets_a_sample(run: Run) -> float:
+    """Packets for each sample that arrives: those without a sample, and those that lost it.
+
+    A receiver sees packets without a sample too, so it knows the share.
+    """
+    return float(run.summary.get("one_in", 1)) / (1.0 - run.scenario.telemetry.header_loss)
+
+
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
     found = np.full(len(ids), -1, np.int64)
@@ -141,7 +149,9 @@ def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None,
         return np.asarray((header >> np.uint64(start)) & np.uint64((1 << bits) - 1), np.uint32)
 
     if scheme in ("single-bit", "compact"):
-        _check_counts(table["hops"], part(b if scheme == "single-bit" else 1 + b, c), c)
+        # Where some switches put no sample in, fewer hops count than a path has.
+        known = table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
+        _check_counts(known, part(b if scheme == "single-bit" else 1 + b, c), c)
     flag = part(0, 1).astype(bool)
     if scheme == "full":
         return _links(part(0, 24), part(24, 8)), _links(part(32, 24), part(56, 8))
@@ -196,7 +206,7 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
             f"scheme {telemetry.scheme!r} is not decoded where the injection link is a hop",
             remedy="set [telemetry] count_injection = false",
         )
-    n_links, k = run.tables["links"].height, int(run.summary.get("one_in", 1))
+    n_links, k = run.tables["links"].height, packets_a_sample(run)
     found: list[HashedCounts | None] = []
     for about in header_samples(run, pairs):
         if about is None:
@@ -218,6 +228,8 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
         congested = _smoothed(congested, packets.slope, possible)
     injects = run.tables["links"].sort("link")["from_node"].to_numpy()
     counted = np.ones(n_links, np.bool_) if telemetry.count_injection else ~injects
+    if pairs.stamped is not None:
+        counted &= pairs.stamped
     return LinkCounts(packets, congested, counted)
 
 
@@ -226,7 +238,8 @@ def _possible(run: Run, pairs: PairCandidates, n_links: int) -> NDArray[np.bool_
     possible = np.zeros(n_links, np.bool_)
     if run.scenario.telemetry.count_injection:
         possible = run.tables["links"].sort("link")["from_node"].to_numpy().copy()
-    possible[pairs.ejection[run.tables["packets"]["dst_node"].to_numpy()]] = True
+    ends = pairs.ejection[run.tables["packets"]["dst_node"].to_numpy()]
+    possible[ends if pairs.stamped is None else ends[pairs.stamped[ends]]] = True
     for _, links in pairs.hops:
         possible[links] = True
     return possible
@@ -466,7 +479,7 @@ def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
     return HashedCounts(packets, variance, null, share)
 
 
-def _scaled(counts: HashedCounts, k: int) -> HashedCounts:
+def _scaled(counts: HashedCounts, k: float) -> HashedCounts:
     """Counts of all packets from those of one in ``k``, thinning as if by chance."""
     packets, null = counts.packets * k, counts.null_variance * k**2
     slope = k * counts.slope + (k - 1)

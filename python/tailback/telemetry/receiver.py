@@ -28,6 +28,7 @@ from tailback.telemetry.header_counts import (
     HeaderSamples,
     count_from_headers,
     header_samples,
+    packets_a_sample,
 )
 from tailback.telemetry.likelihood import Matcher
 from tailback.telemetry.packet_ids import ids_of
@@ -72,7 +73,7 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         RunError: As :func:`tailback.telemetry.header_counts.count_from_headers`, or no packet was
         kept.
     """
-    k = int(run.summary.get("one_in", 1))
+    k = packets_a_sample(run)
     packets, congested = header_samples(run, pairs)
     carried = count_from_headers(run, pairs, core)
     if packets is None:
@@ -132,18 +133,22 @@ def _hashed(
     last = pairs.ejection[dst].astype(np.int64)
     link = np.full(len(ids), -1, np.int64)
 
-    def charge(rows: NDArray[np.intp], hops: list[int]) -> None:
+    ejects = pairs.ejects()[dst]
+
+    def charge(rows: NDArray[np.intp], hops: list[int], ejected: bool = False) -> None:
         owner, at, links = _candidates(pairs, hops)
         packets = AmbiguousPackets(
             ids[rows], about.seen[rows], pair[rows],
             np.searchsorted(owner, np.arange(len(pairs.length) + 1)), links, at, last[rows],
-            about.hop is None, run.scenario.telemetry.hash_bits, FIELD_BITS,
+            ejected, run.scenario.telemetry.hash_bits, FIELD_BITS,
         )  # fmt: skip
         link[rows] = draw_links(core, packets, usual, uniform[rows])
 
     if about.hop is None:
         link[length == 1] = last[length == 1]
-        charge(np.flatnonzero(length > 1), list(range(len(pairs.hops))))
+        for ejected in np.unique(ejects).tolist():
+            rows = np.flatnonzero((length > 1) & (ejects == ejected))
+            charge(rows, list(range(len(pairs.hops))), ejected)
     else:
         at_end = about.hop == length - 1
         link[at_end] = last[at_end]
@@ -216,7 +221,7 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
     return _Charged(every, np.concatenate(link), np.ones(len(every))), np.concatenate(other)
 
 
-def _excess(hop: _Charged, each: Floats, k: int) -> Floats:
+def _excess(hop: _Charged, each: Floats, k: float) -> Floats:
     """Mean variance that a packet of each link adds, from that of each row of ``hop``, (L,)."""
     sums = np.bincount(hop.link, each)
     count = np.bincount(hop.link)
@@ -224,7 +229,7 @@ def _excess(hop: _Charged, each: Floats, k: int) -> Floats:
     return np.asarray(k * (mean + 1.0) - 1.0, np.float64)
 
 
-def _of_counts(charged: _Charged, counts: HashedCounts, k: int) -> Floats:
+def _of_counts(charged: _Charged, counts: HashedCounts, k: float) -> Floats:
     """Variance that a packet of each link adds: the unbiased counts' at the packets charged, (L,).
 
     That of a link's ejection is not less than 0, whatever the slope.
@@ -235,7 +240,7 @@ def _of_counts(charged: _Charged, counts: HashedCounts, k: int) -> Floats:
 
 
 def _table(
-    run: Run, hop: tuple[_Charged, Floats], met: tuple[_Charged, Floats], k: int
+    run: Run, hop: tuple[_Charged, Floats], met: tuple[_Charged, Floats], k: float
 ) -> pl.DataFrame:
     """Rows of table ``samples``, from charged links and what a packet of each link varies by."""
     table = run.tables["packets"]
@@ -261,7 +266,7 @@ def _table(
             pl.len().alias(f"{name}_samples"),
             pl.col("weight", "variance", "bytes").sum().name.prefix(f"{name}_"),
         )
-        whole = [_whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
+        whole = [whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
         frames.append(sums.sort("link", "window", "label").with_columns(whole))
     both = frames[0].join(
         frames[1], on=["window", "label", "link"], how="full", coalesce=True
@@ -270,7 +275,7 @@ def _table(
     return conform("samples", both).sort("window", "label", "link")
 
 
-def _whole_numbers(column: str) -> pl.Expr:
+def whole_numbers(column: str) -> pl.Expr:
     """Sums in whole numbers: what a row of a link leaves over, the next one takes along.
 
     Rows of one packet each would be wrong all in the same direction otherwise.

@@ -68,7 +68,13 @@ impl Probe for CombinedProbe {
                     carried.visit(&hop, mark, random);
                 }
             }
-            _ => mark.visit(hop.link, hop.congested, random),
+            carried => {
+                let own = carried.as_ref().map(HeaderProbe::deployment);
+                let other = self.measure.as_ref().map(WindowProbe::deployment);
+                if own.or(other).is_none_or(|deployment| deployment.stamps(hop.link)) {
+                    mark.visit(hop.link, hop.congested, random);
+                }
+            }
         }
         if let Some(measure) = &mut self.measure {
             measure.count(now, &hop, observed);

@@ -16,6 +16,8 @@ use tailback_telemetry::scheme::{
 use tailback_telemetry::{Mark, NO_LINK};
 
 use super::{Connection, DeliveredPacket, Hop};
+use crate::Settings;
+use crate::rng::{RandomSource, Stream};
 use crate::settings::{HeaderScheme, HeaderSettings};
 
 /// Bits of a link number, as many as of a packet id: those of the GF(2^24) hash.
@@ -73,6 +75,40 @@ fn link_word(link: Option<(u32, bool)>) -> u64 {
     link.map_or(0, |(link, congested)| u64::from(link) << 1 | u64::from(congested))
 }
 
+/// Which switches put samples into packets, and which samples are lost before they arrive.
+#[derive(Debug, Clone, Default)]
+pub struct Deployment {
+    /// By link of the fabric; all when empty.
+    stamping: Arc<[bool]>,
+    /// A sample is lost when the packet's number draws less than this, of 2^53.
+    lost_below: u64,
+    source: Option<RandomSource>,
+}
+
+impl Deployment {
+    /// As the settings say.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            stamping: settings.stamping.as_slice().into(),
+            lost_below: (settings.header_loss * (1_u64 << 53) as f64) as u64,
+            source: (settings.header_loss > 0.0)
+                .then(|| RandomSource::new(settings.seed, Stream::HeaderLoss)),
+        }
+    }
+
+    /// Whether packets get a sample where they leave by `link` of the fabric.
+    #[inline]
+    pub fn stamps(&self, link: u32) -> bool {
+        self.stamping.is_empty() || self.stamping[link as usize]
+    }
+
+    /// Whether the sample of a packet arrives.
+    #[inline]
+    pub fn arrives(&self, packet: u64) -> bool {
+        self.source.is_none_or(|source| source.draw(packet, 0) >> 11 >= self.lost_below)
+    }
+}
+
 /// Updates headers at switches and records them at nodes.
 #[derive(Debug)]
 pub struct HeaderProbe {
@@ -81,6 +117,7 @@ pub struct HeaderProbe {
     one_in: u64,
     one_kept_in: u64,
     hash: LinkHash,
+    deployment: Deployment,
     /// The connection of every message.
     connections: Arc<[Connection]>,
     records: Vec<PacketRecord>,
@@ -91,7 +128,12 @@ impl HeaderProbe {
     ///
     /// # Panics
     /// Never: GF(2^24) is a field.
-    pub fn new(carry: &HeaderSettings, packets: u64, connections: Arc<[Connection]>) -> Self {
+    pub fn new(
+        carry: &HeaderSettings,
+        packets: u64,
+        connections: Arc<[Connection]>,
+        deployment: Deployment,
+    ) -> Self {
         let field = Field::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
         let (one_in, one_kept_in) = if carry.scheme == HeaderScheme::Full {
@@ -105,6 +147,7 @@ impl HeaderProbe {
             one_in,
             one_kept_in,
             hash: LinkHash::Gf(field),
+            deployment,
             connections,
             records: Vec::new(),
         }
@@ -113,6 +156,12 @@ impl HeaderProbe {
     /// Packets of observed jobs per packet that carries a sample.
     pub fn one_in(&self) -> u64 {
         self.one_in.saturating_mul(self.one_kept_in)
+    }
+
+    /// Which switches put samples into packets.
+    #[inline]
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
     }
 
     /// Whether packets carry the full reservoirs, which this probe does not update.
@@ -136,7 +185,7 @@ impl HeaderProbe {
     /// Updates the header of a packet of an observed job at a switch.
     #[inline]
     pub fn visit(&self, hop: &Hop, mark: &mut Mark, random: u64) {
-        if !self.tagged(hop.packet) {
+        if !self.tagged(hop.packet) || !self.deployment.stamps(hop.link) {
             return;
         }
         let queue = if hop.congested { hop.queue } else { 0 };
@@ -216,7 +265,7 @@ impl HeaderProbe {
     #[inline]
     pub fn delivered(&mut self, time_ps: u64, arrival: &DeliveredPacket, mark: Mark) {
         let DeliveredPacket { packet, message, label, bytes, src, dst, hops, .. } = *arrival;
-        if !self.tagged(packet) {
+        if !self.tagged(packet) || !self.deployment.arrives(packet) {
             return;
         }
         let header = if self.full() { full_header(&mark) } else { word(&mark) };
@@ -271,11 +320,16 @@ mod tests {
             psn_start: PsnStart::Zero,
         };
         carry.check().unwrap();
-        HeaderProbe::new(&carry, 1000, one())
+        HeaderProbe::new(&carry, 1000, one(), Deployment::default())
     }
 
     fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
-        HeaderProbe::new(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000, one())
+        HeaderProbe::new(
+            &HeaderSettings { one_in, ..carried(scheme).carry },
+            1000,
+            one(),
+            Deployment::default(),
+        )
     }
 
     /// A packet through links 1 to 5, the second of them congested.
@@ -362,7 +416,7 @@ mod tests {
     #[test]
     fn few_enough_packets_are_kept() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
-        assert_eq!(HeaderProbe::new(&carry, 1000, one()).one_in(), 34);
-        assert_eq!(HeaderProbe::new(&carry, 20, one()).one_in(), 1);
+        assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default()).one_in(), 34);
+        assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default()).one_in(), 1);
     }
 }

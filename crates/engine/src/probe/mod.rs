@@ -21,7 +21,7 @@ mod truth;
 pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 pub(crate) use combined::ShardProbes;
 pub use combined::{CombinedProbe, ProbeTables};
-pub use headers::{HeaderProbe, PacketRecord};
+pub use headers::{Deployment, HeaderProbe, PacketRecord};
 pub use hooks::{DeliveredPacket, Hop, NullProbe, Probe, SentPacket, Transmission};
 pub use ports::PortProbe;
 pub use queue_pairs::Connection;

@@ -2,7 +2,7 @@
 
 use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
-use super::headers::takes;
+use super::headers::{Deployment, takes};
 use super::truth::TruthLog;
 use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission, TruthTable};
 use crate::Settings;
@@ -25,6 +25,7 @@ pub struct WindowProbe {
     samples: SampleLog,
     truth: TruthLog,
     one_in: u64,
+    deployment: Deployment,
 }
 
 impl WindowProbe {
@@ -39,7 +40,14 @@ impl WindowProbe {
             samples: SampleLog::new(links.len(), packet_bytes),
             truth: TruthLog::new(links, settings.wire_bytes(packet_bytes)),
             one_in: settings.one_in,
+            deployment: Deployment::new(settings),
         }
+    }
+
+    /// Which switches put samples into packets.
+    #[inline]
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
     }
 
     /// Length of a window.
@@ -124,7 +132,9 @@ impl Probe for WindowProbe {
 
     #[inline]
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
-        mark.visit(hop.link, hop.congested, random);
+        if self.deployment.stamps(hop.link) {
+            mark.visit(hop.link, hop.congested, random);
+        }
         self.count(now, &hop, observed);
     }
 
@@ -136,7 +146,8 @@ impl Probe for WindowProbe {
 
     #[inline(always)]
     fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
-        if arrival.observed && takes(arrival.packet, self.one_in) {
+        let DeliveredPacket { packet, .. } = arrival;
+        if arrival.observed && takes(packet, self.one_in) && self.deployment.arrives(packet) {
             let DeliveredPacket { label, bytes, .. } = arrival;
             let window = self.window(time);
             self.samples.push(Sample { window, label, bytes, mark });

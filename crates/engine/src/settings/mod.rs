@@ -118,6 +118,9 @@ pub enum MarkingRule {
     Credit,
     /// With a probability that grows with its queue, 1 at the threshold.
     Proportional,
+    /// When the switch would set FECN: congestion control's threshold is exceeded, and the port is a root of
+    /// congestion or victims are marked too. The marking rate does not matter.
+    Fecn,
 }
 
 /// When the congestion of a port is evaluated (Taffet 2019, §5.10).
@@ -209,6 +212,13 @@ pub struct Settings {
     /// One packet in this many of observed jobs carries a sample, where samples are whole links.
     #[serde(default = "every_packet")]
     pub one_in: u64,
+    /// Share of the packets whose sample is lost before it arrives, 0 to below 1.
+    #[serde(default)]
+    pub header_loss: f64,
+    /// Whether the switch or adapter at the head of each link of the fabric puts samples into packets; all do
+    /// when empty.
+    #[serde(default)]
+    pub stamping: Vec<bool>,
     /// Time windows: at least this many and at most twice as many; fewer if the run is very
     /// short.
     pub windows: u32,
@@ -255,6 +265,8 @@ impl Default for Settings {
             when: MarkingPoint::Arrival,
             count_injection: false,
             one_in: 1,
+            header_loss: 0.0,
+            stamping: Vec::new(),
             windows: 64,
             record_computation: false,
             probes: Probes::default(),
@@ -370,6 +382,12 @@ impl Settings {
         }
         if self.one_in == 0 {
             return wrong("one_in", "0".into(), "at least 1".into());
+        }
+        if !(0.0..1.0).contains(&self.header_loss) {
+            return wrong("header_loss", self.header_loss.to_string(), "0 to below 1".into());
+        }
+        if self.rule == MarkingRule::Fecn && self.congestion_control.is_none() {
+            return wrong("rule", "fecn".into(), "another rule without congestion control".into());
         }
         if !(1..=8).contains(&self.services) {
             return wrong("services", self.services.to_string(), "1 to 8".into());

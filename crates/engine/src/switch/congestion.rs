@@ -21,11 +21,7 @@ impl<P: Probe> Shard<'_, P> {
         if packet.content() != PacketKind::Data {
             return;
         }
-        // Where outputs are booked ahead, the credit may be spent on what is being sent:
-        // that is a root as well.
-        let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
-        let now = self.now;
-        let root = sending || self.links.has(lane, wire, now);
+        let root = self.is_root(lane, wire);
         let over = self.queued(lane) + u64::from(wire) > control.threshold_bytes;
         let mut rate = control.marking_rate;
         if let CongestionScheme::Dcms { calm_marking_rate, hold_ps } = control.scheme {
@@ -46,6 +42,13 @@ impl<P: Probe> Shard<'_, P> {
             }
         }
         self.packets[slot].flags = flags;
+    }
+
+    /// Whether `lane` could send a packet of `wire` bytes but for others before it. Where outputs are
+    /// booked ahead, the credit may be spent on what is being sent: that is a root as well.
+    pub fn is_root(&mut self, lane: u32, wire: u32) -> bool {
+        let now = self.now;
+        self.links.free_at(self.links.link_of(lane)) > now || self.links.has(lane, wire, now)
     }
 
     /// The packet in `slot` is marked at `lane`, whose light stays red until the queue falls to

@@ -383,16 +383,25 @@ impl<P: Probe> Shard<'_, P> {
     /// The other congestion rules.
     #[inline(never)]
     fn congested_by_other_rules(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
-        let queued = || self.queued(lane) + u64::from(joining);
-        match self.model.settings.rule {
+        let model = self.model;
+        let queued = self.queued(lane) + u64::from(joining);
+        let limit = model.settings.rule_bytes;
+        match model.settings.rule {
             MarkingRule::QueueExceedsCredit => false,
-            MarkingRule::Queue => queued() > self.model.settings.rule_bytes,
-            MarkingRule::Credit => self.lacks_credit(lane, self.model.settings.rule_bytes),
+            MarkingRule::Queue => queued > limit,
+            MarkingRule::Credit => self.lacks_credit(lane, limit),
             MarkingRule::Proportional => {
                 let Packet { id, hops, .. } = self.packets[slot];
-                let bits = random(self.model.settings.seed, Stream::Mark, id, hops.into()) >> 32;
-                u128::from(bits) * u128::from(self.model.settings.rule_bytes)
-                    < u128::from(queued()) << 32
+                let bits = random(model.settings.seed, Stream::Mark, id, hops.into()) >> 32;
+                u128::from(bits) * u128::from(limit) < u128::from(queued) << 32
+            }
+            MarkingRule::Fecn => {
+                let wire = self.packets[slot].wire;
+                model.settings.congestion_control.as_ref().is_some_and(|control| {
+                    queued > control.threshold_bytes
+                        && wire >= control.packet_bytes
+                        && (control.victims || self.is_root(lane, wire))
+                })
             }
         }
     }

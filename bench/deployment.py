@@ -1,0 +1,108 @@
+r"""What telemetry in part does to the verdict: `python bench/deployment.py [--count N] [--json]`.
+
+Generated scenarios (``diagnosis_suite``) are observed with whole links and with six bits a packet:
+stamped by every switch or by leaf switches only, and with samples lost on the way. The diagnosis
+gets the samples alone, nothing is simulated. A verdict is right if it names the cause that was
+built in, wrong if it names another one, and open if it names none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from _pages import cpu_seconds, put
+from diagnosis_observe import join, known_to_user, observe_with, thin
+from diagnosis_suite import Case, make
+
+from tailback.diagnosis import diagnose_cause
+from tailback.run import Run
+from tailback.scenario import Scenario, TelemetrySection
+from tailback.simulation import prepare
+from tailback.simulation.decode import decode_samples
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
+
+_COORDINATED = {"scheme": "coordinated", "hash_bits": 5}
+_COMPACT = {"scheme": "compact", "hash_bits": 2, "count_bits": 3}
+DEPLOYMENTS: dict[str, dict[str, Any]] = {
+    "whole links, all switches": {"scheme": "full"},
+    "whole links, leaf switches": {"scheme": "full", "stamping": "leaf"},
+    "6 bits `coordinated`, all switches": _COORDINATED,
+    "6 bits `coordinated`, half lost": _COORDINATED | {"header_loss": 0.5},
+    "6 bits `coordinated`, nine tenths lost": _COORDINATED | {"header_loss": 0.9},
+    "6 bits `coordinated`, datagrams": _COORDINATED | {"queue_pairs": "shared"},
+    "6 bits `compact`, all switches": _COMPACT,
+    "6 bits `compact`, leaf switches": _COMPACT
+    | {"hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
+}
+OPEN = "undetermined"
+
+
+def deployed(scenario: Scenario, telemetry: dict[str, Any]) -> Scenario:
+    """The scenario with other telemetry; random starts give each execution other packet ids."""
+    windows = scenario.telemetry.windows
+    section = TelemetrySection(windows=windows, psn_start="random", **telemetry)
+    return scenario.model_copy(update={"telemetry": section})
+
+
+def verdict(case: Case, telemetry: dict[str, Any], packets: int) -> str:
+    """The cause that the diagnosis names from samples alone."""
+    runs = observe_with(deployed(case.scenario, telemetry), packets)
+    known = deployed(case.as_known(), telemetry)
+    whole = thin(join(runs, known), packets, case.number)
+    seen = known_to_user(decode_samples(whole, prepare(known).fabric))
+    return str(diagnose_cause(Run(known, seen.tables, seen.summary)).cause)
+
+
+def measure(count: int, packets: int) -> list[dict[str, Any]]:
+    """A row for each deployment, over the first ``count`` scenarios of the half to judge by."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in DEPLOYMENTS}
+    for number in range(1, 2 * count, 2):
+        try:
+            case = make(number)
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            continue
+        for name, telemetry in DEPLOYMENTS.items():
+            cause = verdict(case, telemetry, packets)
+            kind = "right" if cause == case.label else "open" if cause == OPEN else "wrong"
+            found[name][kind] += 1
+        print(f"{number} {case.label}: {cpu_seconds():.0f} s", file=sys.stderr, flush=True)
+    return [
+        {"deployment": name, **{kind: counts[kind] for kind in ("right", "wrong", "open")}}
+        for name, counts in found.items()
+    ]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    lines = ["| samples | right | wrong | open |", "|---|---:|---:|---:|"]
+    lines += [f"| {r['deployment']} | {r['right']} | {r['wrong']} | {r['open']} |" for r in rows]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=14, help="scenarios")
+    parser.add_argument("--packets", type=int, default=100_000, help="observed packets of each")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--write", action="store_true", help="update docs/measurements/telemetry.md"
+    )
+    options = parser.parse_args()
+    if options.count < 1 or options.packets < 1:
+        parser.error("--count and --packets must be at least 1")
+    rows = measure(options.count, options.packets)
+    print(json.dumps(rows) if options.json else table(rows))
+    if options.write:
+        put(PAGE, {"deployment": table(rows)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

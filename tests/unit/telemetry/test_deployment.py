@@ -1,0 +1,140 @@
+"""Telemetry as networks have it: only some switches take part, samples are lost, FECN marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.errors import ScenarioError
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation.decode import decode_link_counts, decode_samples
+from tailback.telemetry.estimate import link_estimates
+from tests.factories.probed_runs import run_of, scenario, truth_of
+
+LOSSES: list[dict[str, Any]] = [
+    {"scheme": "full", "header_loss": 0.4},
+    {"scheme": "full", "header_loss": 0.3, "one_in": 3},
+    {"scheme": "compact", "hash_bits": 3, "header_loss": 0.4},
+    {"scheme": "coordinated", "hash_bits": 5, "header_loss": 0.25, "one_in": 2},
+]
+PARTLY: list[dict[str, Any]] = [
+    {"scheme": "full", "stamping": "leaf"},
+    {"scheme": "single-bit", "hash_bits": 3, "stamping": "leaf"},
+    {"scheme": "compact", "hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
+    {"scheme": "compact", "hash_bits": 3, "stamping": "half"},
+    {"scheme": "full", "stamping": "half", "header_loss": 0.2},
+]
+
+
+def with_names(telemetry: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    return telemetry | {"stamping": names} if telemetry.get("stamping") == "half" else telemetry
+
+
+@pytest.fixture(scope="module")
+def half() -> list[str]:
+    """Every other switch, of all tiers."""
+    return run_of({}, messages=1).tables["switches"].sort("switch")["name"].to_list()[::2]
+
+
+def stamped(run: Run, telemetry: dict[str, Any]) -> pl.DataFrame:
+    """What really crossed the links at which packets get samples, beside the estimates."""
+    nodes, switches = run.tables["nodes"], run.tables["switches"].sort("switch")
+    names = telemetry.get("stamping", "all")
+    acts = np.ones(switches.height, np.bool_)
+    if names == "leaf":
+        acts = np.isin(np.arange(switches.height), nodes["switch"].to_numpy())
+    elif names != "all":
+        acts = switches["name"].is_in(names).to_numpy()
+    heads = np.concatenate([np.zeros(nodes.height, np.bool_), acts])
+    found = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
+    both = truth_of(run).with_columns(acts=heads[truth_of(run)["src"].to_numpy()])
+    return both.join(found, on="link", how="left").with_columns(
+        pl.col("estimated", "packets_se", "congested", "congested_se").fill_null(0.0)
+    )
+
+
+@pytest.mark.parametrize(
+    "telemetry", [*LOSSES, *PARTLY], ids=lambda t: "-".join(map(str, t.values()))
+)
+def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> None:
+    """No bias where packets get samples, errors as large as stated, and nothing elsewhere."""
+    telemetry = with_names(telemetry, half)
+    run = run_of(telemetry)
+    both = stamped(decode_samples(run), telemetry)
+    for name, error, true in (
+        ("estimated", "packets_se", "observed_packets"),
+        ("congested", "congested_se", "observed_congested_packets"),
+    ):
+        # Of a handful of packets the error is not normal, and stated from the estimate itself.
+        some = both.filter(pl.col("acts") & (pl.col(true) >= 40) & (pl.col(error) > 0))
+        off = ((some[name] - some[true]) / some[error]).to_numpy()
+        assert len(off) > 20 and abs(off.mean()) < 0.5, (name, off.mean())
+        assert (off**2).mean() < 1.7, (name, (off**2).mean())
+    assert both.filter(~pl.col("acts"))["estimated"].sum() == 0
+    here = both.filter("acts")
+    assert here["estimated"].sum() == pytest.approx(here["observed_packets"].sum(), rel=0.06)
+    if telemetry["scheme"] != "full":
+        counts = decode_link_counts(run)
+        assert counts.packets is not None
+        inner = both.sort("link")
+        assert (counts.counted == (inner["acts"] & ~inner["from_node"]).to_numpy()).all()
+        low, high = counts.packets.interval()
+        true = inner["observed_packets"].to_numpy()
+        inside = ((low <= true) & (true <= high))[counts.counted]
+        assert inside.mean() > 0.88
+    silent = any("no samples" in note for note in run.notes)
+    assert silent == ("stamping" in telemetry)
+
+
+def test_the_share_that_is_lost_is_lost() -> None:
+    whole = run_of({"scheme": "compact"}).tables["packets"].height
+    left = run_of({"scheme": "compact", "header_loss": 0.4}).tables["packets"].height
+    # Five standard deviations of a binomial.
+    assert abs(left - 0.6 * whole) < 5 * (0.24 * whole) ** 0.5
+
+
+CONTROL = {"threshold": "16 KiB", "packet": "0 B", "victims": True}
+
+
+def congested(rule: dict[str, Any], **control: Any) -> list[int]:
+    run = run_of(
+        rule,
+        engine={
+            "buffer": "32 KiB", "eager": "1 MiB", "injection": "per-destination",
+            "congestion_control": CONTROL | control,
+        },
+    )  # fmt: skip
+    return truth_of(run)["congested_packets"].to_list()
+
+
+def test_fecn_is_the_queue_over_the_threshold() -> None:
+    """With victims marked it is the rule of that name; without, ports that lack credit drop out."""
+    fecn = congested({"rule": "fecn"})
+    assert fecn == congested({"rule": "queue", "rule_bytes": "16 KiB"}) and sum(fecn) > 0
+    assert sum(congested({"rule": "fecn"}, victims=False)) < sum(fecn)
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "words"),
+    [
+        ({"scheme": "coordinated", "stamping": "leaf"}, "single-bit"),
+        ({"stamping": "leaf", "count_injection": True}, "count_injection"),
+        ({"stamping": []}, "names no switch"),
+        ({"stamping": ["nowhere"]}, "nowhere"),
+        ({"stamping": "spine"}, "stamping"),
+        ({"header_loss": 1.0}, "header_loss"),
+        ({"header_loss": -0.1}, "header_loss"),
+        ({"rule": "fecn"}, "congestion_control"),
+        ({"queue_pairs": "per_peer"}, "per-peer"),
+    ],
+)
+def test_mistakes_are_explained(telemetry: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        run_of(telemetry, messages=1)
+    told = f"{refused.value}"
+    assert words in told and "telemetry" in told, told
+    assert parse(scenario({})).telemetry.stamping == "all"
