@@ -58,15 +58,16 @@ def pcap(
 @export.command(short_help="Counts of links, decoded from the samples of packets.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path), required=False)
+@click.option("--host", metavar="NAME", help="Only packets that this host received.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-def counts(run: Path, out: Path | None, force: bool) -> None:
+def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
     """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
     if out is not None:
         _require_outside(run, out)
     read = read_run(run)
     require_packets(read, run, "export")
     try:
-        table = decode_link_counts(read).table()
+        table = decode_link_counts(read, receiver=host).table()
     except (FabricError, RunError) as error:
         raise error.located(run) from None
     links = read.tables["links"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from tailback import _core
 from tailback.errors import FabricError, RunError, TailbackError
@@ -22,6 +23,7 @@ from tailback.telemetry.candidates import (
     pair_candidates,
     routed_choices,
 )
+from tailback.telemetry.capture import nodes_of
 from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_from_headers
 from tailback.telemetry.receiver import build_samples
 
@@ -33,15 +35,20 @@ NO_DETOUR = 0xFFFFFFFF
 """Where a packet that does not go round goes by."""
 
 
-def decode_link_counts(run: Run, fabric: Fabric | None = None) -> LinkCounts:
+def decode_link_counts(
+    run: Run, fabric: Fabric | None = None, *, receiver: str | None = None
+) -> LinkCounts:
     """Decode table ``packets`` of a run.
 
     Args:
         run: A run that kept packets.
         fabric: Its fabric, read or built from its scenario when None.
+        receiver: Decode only what this host received: its own part of the counts, with its own
+            errors. The parts of all hosts add up to the counts of the run.
 
     Raises:
-        RunError: The run kept no packets, or its scheme cannot be decoded in it.
+        RunError: The run or the receiver has no packets, there is no such host, or the scheme
+            cannot be decoded in the run.
         FabricError: The fabric cannot be read, or its routing has paths of several lengths.
     """
     if run.tables["packets"].height == 0:
@@ -49,6 +56,14 @@ def decode_link_counts(run: Run, fabric: Fabric | None = None) -> LinkCounts:
             "the run has kept no packets",
             remedy="set [telemetry] packets, or a scheme other than full and off",
         )
+    if receiver is not None:
+        packets = run.tables["packets"].filter(pl.col("dst_node").is_in(nodes_of(run, receiver)))
+        if not packets.height:
+            raise RunError(
+                f"host {receiver!r} received no packet with a sample",
+                remedy="choose a host of an observed job",
+            )
+        run = replace(run, tables={**run.tables, "packets": packets})
     return count_from_headers(run, _candidates(run, fabric or _fabric(run)), _core)
 
 

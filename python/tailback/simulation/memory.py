@@ -19,6 +19,7 @@ from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.scenario import Scenario
+from tailback.simulation.probes import packets_kept
 from tailback.traffic.program import Op, Program
 from tailback.units import format_bytes
 
@@ -30,6 +31,7 @@ _TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
 _NODE = 128 + 32  # adapter with its lines, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
+_CONNECTION = 16  # queue pair and ends of a message, where packets are kept one by one
 _MESSAGE = 32 + 8 + 64 + 32 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16  # packet, its event
 _ACCOUNT = 16 + 4 * 41  # its number and wire, and its sums in a window that each thread adds up
@@ -95,6 +97,8 @@ def estimate_memory(
         "packets under way": _under_way(fabric, packets, lanes, engine.buffer // engine.packet)
         * _PACKET,
     }
+    if packets_kept(scenario):
+        parts["messages"] += messages * _CONNECTION
     if measure:
         # Between so many windows and twice as many, but none shorter than the shortest.
         windows = min(

@@ -58,7 +58,7 @@ def packets_of(
     if run.tables["nodes"].height > MOST_LIDS:
         raise RunError(f"{run.tables['nodes'].height} nodes; a subnet has {MOST_LIDS} local ids")
     if host is not None:
-        nodes = _nodes_of(run, host)
+        nodes = nodes_of(run, host)
         at = pl.col("dst_node").is_in(nodes) | pl.col("src_node").is_in(nodes)
         table = table.filter(at)
     table = table.sort("time_ps", "packet").head(table.height if limit is None else limit)
@@ -82,7 +82,12 @@ def _on_the_wire(table: pl.DataFrame, payload: int, shared: bool) -> Iterator[tu
         yield time_ps // _PS_PER_NS, packet
 
 
-def _nodes_of(run: Run, host: str) -> list[int]:
+def nodes_of(run: Run, host: str) -> list[int]:
+    """Nodes of a host, or the node of that name.
+
+    Raises:
+        RunError: There is none.
+    """
     nodes = run.tables["nodes"]
     mine = nodes.filter((pl.col("host_name") == host) | (pl.col("name") == host))
     if mine.height == 0:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tailback.errors import ScenarioError
+from tailback.cli import run as command
+from tailback.errors import RunError, ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation.decode import decode_link_counts, decode_samples
@@ -95,6 +97,25 @@ def test_the_share_that_is_lost_is_lost() -> None:
     left = run_of({"scheme": "compact", "header_loss": 0.4}).tables["packets"].height
     # Five standard deviations of a binomial.
     assert abs(left - 0.6 * whole) < 5 * (0.24 * whole) ** 0.5
+
+
+@pytest.mark.parametrize("scheme", ["compact", "coordinated", "edge-marking"])
+def test_what_each_host_received_adds_up(scheme: str, tmp_path: Path) -> None:
+    run = run_of({"scheme": scheme, "hash_bits": 3, "one_in": 2}, messages=20)
+    whole, hosts = decode_link_counts(run), run.tables["nodes"]["host_name"].to_list()
+    parts = [decode_link_counts(run, receiver=host) for host in hosts]
+    assert whole.packets is not None
+    for counts, own in (
+        (whole.packets, [part.packets for part in parts]),
+        (whole.congested, [part.congested for part in parts]),
+    ):
+        assert np.allclose(counts.packets, sum(part.packets for part in own if part is not None))
+    with pytest.raises(RunError, match="no host"):
+        decode_link_counts(run, receiver="nowhere")
+    path, out = run.write(tmp_path / "run"), tmp_path / "counts.csv"
+    assert command(["export", "counts", str(path), str(out), "--host", hosts[3]]) == 0
+    found = pl.read_csv(out)["packets"]
+    assert found.sum() == pytest.approx(parts[3].table()["packets"].sum())
 
 
 CONTROL = {"threshold": "16 KiB", "packet": "0 B", "victims": True}
