@@ -33,6 +33,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "whole links, all switches": {"scheme": "full"},
     "whole links, leaf switches": {"scheme": "full", "stamping": "leaf"},
     "6 bits `coordinated`, all switches": _COORDINATED,
+    "6 bits `coordinated`, leaf switches": _COORDINATED | {"stamping": "leaf"},
     "6 bits `coordinated`, half lost": _COORDINATED | {"header_loss": 0.5},
     "6 bits `coordinated`, nine tenths lost": _COORDINATED | {"header_loss": 0.9},
     "6 bits `coordinated`, datagrams": _COORDINATED | {"queue_pairs": "shared"},

@@ -330,8 +330,8 @@ RESERVED_BITS = 6
 """Bits of InfiniBand's base transport header that are reserved, behind FECN and BECN."""
 
 
-STAMPED_IN_PART = ("full", "single-bit", "compact")
-"""Schemes that work where only some switches know them: their headers count the hops that acted."""
+STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated")
+"""Schemes that work where only some switches know them: which hops acted is known or counted."""
 
 
 class TelemetrySection(Section):
@@ -378,7 +378,7 @@ class TelemetrySection(Section):
     stamping: Literal["all", "leaf"] | list[str] = Field(
         default="all",
         description="switches that put samples into packets: `all`, those with nodes (`leaf`), or "
-        "a list of names; not `all` with schemes full, single-bit and compact only",
+        "a list of names; not `all` with schemes full, single-bit, compact and coordinated only",
     )
     charge_header: bool = Field(
         default=False,

@@ -138,6 +138,8 @@ class PairCandidates:
         ejection: Ejection link of each node.
         stamped: Whether the switch at the head of each link puts samples into packets, shape (L,);
             all do when None.
+        acts: Whether each pair's packets get a sample at each hop between switches, shape (H, K): 0
+            at none of its candidates, 1 at all, 2 at some; None like ``stamped``.
     """
 
     node_switch: Ints
@@ -147,17 +149,20 @@ class PairCandidates:
     hops: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]]
     ejection: NDArray[np.uint32]
     stamped: NDArray[np.bool_] | None = None
+    acts: NDArray[np.uint8] | None = None
 
     def stamped_only(self, stamped: NDArray[np.bool_]) -> PairCandidates:
         """Without the links at which packets get no sample, (L,). Lengths stay those of paths."""
         if stamped.all():
             return self
-        hops = []
-        for start, links in self.hops:
+        hops, acts = [], np.zeros((len(self.hops), len(self.length)), np.uint8)
+        for hop, (start, links) in enumerate(self.hops):
             keep = stamped[links]
-            kept = np.concatenate([[0], np.cumsum(keep)])
-            hops.append((kept[start.astype(np.int64)].astype(np.uint64), links[keep]))
-        return replace(self, hops=hops, stamped=stamped)
+            kept = np.concatenate([[0], np.cumsum(keep)])[start.astype(np.int64)]
+            some, every = np.diff(kept) > 0, np.diff(kept) == np.diff(start.astype(np.int64))
+            acts[hop] = np.where(some, np.where(every, 1, 2), 0)
+            hops.append((kept.astype(np.uint64), links[keep]))
+        return replace(self, hops=hops, stamped=stamped, acts=acts)
 
     def ejects(self) -> NDArray[np.bool_]:
         """Whether packets to each node get a sample at their ejection link, (N,)."""

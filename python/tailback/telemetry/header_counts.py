@@ -105,6 +105,40 @@ def packets_a_sample(run: Run) -> float:
     return float(run.summary.get("one_in", 1)) / (1.0 - run.scenario.telemetry.header_loss)
 
 
+def _sampled_in_part(
+    ids: NDArray[np.uint32], pairs: PairCandidates, table: pl.DataFrame
+) -> tuple[NDArray[np.int64], Floats]:
+    """Hop that survives for each packet where only some switches act; -1 for none.
+
+    Returns:
+        The hops, and the inverse of the chance of each: 1/(h + 1) that hop h acts, and j/(j + 1)
+        for each later hop j that could have.
+
+    Raises:
+        RunError: Routing may take a packet by a switch that acts or by one that does not.
+    """
+    assert pairs.acts is not None
+    dst = table["dst_node"].to_numpy()
+    pair, ejects = pairs.of(table["src_node"].to_numpy(), dst), pairs.ejects()[dst]
+    length = pairs.length[pair].astype(np.int64)
+    found, chance = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
+    for hop in range(int(length.max(initial=0))):
+        at_end = length == hop + 1
+        inner = pairs.acts[hop][pair] if hop < len(pairs.acts) else np.zeros(len(ids), np.uint8)
+        if (inner[length > hop + 1] == 2).any():
+            raise RunError(
+                f"some packets meet a switch that stamps or one that does not at hop {hop + 1}, "
+                "and scheme 'coordinated' cannot tell which",
+                remedy="use compact, which counts the hops that acted, or stamp whole tiers",
+            )
+        acts = np.where(at_end, ejects, (inner == 1) & (length > hop + 1))
+        replaces = acts & (hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS)
+        found[replaces] = hop
+        chance = np.where(acts, chance * (hop / (hop + 1.0)), chance)
+        chance[replaces] = 1.0 / (hop + 1.0)
+    return found, np.divide(1.0, chance, out=np.ones(len(ids)), where=chance > 0)
+
+
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
     found = np.full(len(ids), -1, np.int64)
@@ -173,10 +207,12 @@ def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None,
         _check_lengths(table, pairs)
     if scheme in ("coordinated", "xor-digest"):
         ids = ids_of(table)
-        hop, weight = (
-            (sampled_hop(ids, hops), hops.astype(np.float64)) if scheme == "coordinated"
-            else _lone_actors(ids, hops, telemetry.probability)
-        )  # fmt: skip
+        if scheme == "xor-digest":
+            hop, weight = _lone_actors(ids, hops, telemetry.probability)
+        elif pairs.stamped is not None:
+            hop, weight = _sampled_in_part(ids, pairs, table)
+        else:
+            hop, weight = sampled_hop(ids, hops), hops.astype(np.float64)
         rows = np.flatnonzero(hop >= 0)
         both = HeaderSamples(rows, part(1, b)[rows], weight[rows], hop[rows])
         return both, _keep(both, flag)

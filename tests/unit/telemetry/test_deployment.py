@@ -28,6 +28,8 @@ PARTLY: list[dict[str, Any]] = [
     {"scheme": "single-bit", "hash_bits": 3, "stamping": "leaf"},
     {"scheme": "compact", "hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
     {"scheme": "compact", "hash_bits": 3, "stamping": "half"},
+    {"scheme": "coordinated", "hash_bits": 5, "stamping": "leaf"},
+    {"scheme": "coordinated", "hash_bits": 5, "stamping": "leaf", "one_in": 2},
     {"scheme": "full", "stamping": "half", "header_loss": 0.2},
 ]
 
@@ -118,6 +120,12 @@ def test_what_each_host_received_adds_up(scheme: str, tmp_path: Path) -> None:
     assert found.sum() == pytest.approx(parts[3].table()["packets"].sum())
 
 
+def test_coordinated_needs_to_know_which_hops_act(half: list[str]) -> None:
+    run = run_of({"scheme": "coordinated", "hash_bits": 5, "stamping": half}, messages=5)
+    with pytest.raises(RunError, match="stamps or one that does not"):
+        decode_link_counts(run)
+
+
 CONTROL = {"threshold": "16 KiB", "packet": "0 B", "victims": True}
 
 
@@ -142,7 +150,7 @@ def test_fecn_is_the_queue_over_the_threshold() -> None:
 @pytest.mark.parametrize(
     ("telemetry", "words"),
     [
-        ({"scheme": "coordinated", "stamping": "leaf"}, "single-bit"),
+        ({"scheme": "xor-digest", "stamping": "leaf"}, "single-bit"),
         ({"stamping": "leaf", "count_injection": True}, "count_injection"),
         ({"stamping": []}, "names no switch"),
         ({"stamping": ["nowhere"]}, "nowhere"),
