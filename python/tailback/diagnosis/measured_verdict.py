@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.intermittent import Intermittent
 from tailback.diagnosis.model import Cause, Diagnosis, Remedy
 from tailback.evidence.model import Measured
 from tailback.units import format_time, percent
@@ -58,6 +59,8 @@ class EvidenceSummary:
         slow_shown_by: What shows them.
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
+        intermittent: Time that comes and goes, which the expected run does not have: it comes on
+            top of it.
         lossy: The network drops packets where queues are full.
         fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
@@ -72,12 +75,18 @@ class EvidenceSummary:
     others: str = ""
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
+    intermittent: Intermittent | None = None
     lossy: bool = False
     fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def intermittent_ps(self) -> int:
+        """Time that comes and goes, 0 for none."""
+        return 0 if self.intermittent is None else self.intermittent.ps
 
 
 @dataclass(frozen=True)
@@ -118,14 +127,14 @@ def explain(
     """
     outside = sum(measured.part(name) for name in PARTS_OUTSIDE_MODEL)
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.intermittent_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
     scale = min(max(inside / max(expected, 1), MIN_SCALE), most)
     costs = _costs(diagnosis, measured, found, further, scale)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
-        parts=_parts(diagnosis, measured, outside, further),
+        parts=_parts(diagnosis, measured, outside, further, found),
         costs=costs,
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
@@ -224,6 +233,8 @@ def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Evidenc
     against = max([*others, max(unknown, 0.0)], default=0.0)
     margin = (excess[cause] - against) / max(excess[cause], 1e-9)
     direct = 0.95 if "counters" in mine.rests_on or cause in ("imbalance", "noise") else 0.85
+    if found.intermittent is not None and cause == "other-traffic":
+        direct = 0.75
     if found.candidates:
         direct = min(direct, 0.6)
     return round(max(direct * (0.5 + 0.5 * max(margin, 0.0)), 0.05), 3)
@@ -266,6 +277,10 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
                     f"parallel links carried {percent(further.uneven)} more or less than others",
                     ("counters", "model")))  # fmt: skip
+    if found.intermittent is not None:
+        extra = found.intermittent
+        out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
+                    *_described("other-traffic", found)))  # fmt: skip
     turns = _taken_turns(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 "all ranks compute for the same time, but one after another", ("trace", "model"))
@@ -322,7 +337,11 @@ def _computation(cause: str, measured: Measured) -> tuple[str, str]:
 
 
 def _parts(
-    diagnosis: Diagnosis, measured: Measured, outside: int, further: FurtherCosts
+    diagnosis: Diagnosis,
+    measured: Measured,
+    outside: int,
+    further: FurtherCosts,
+    found: EvidenceSummary,
 ) -> dict[str, int]:
     """What the measured time is made of; it adds up."""
     parts = {"set-up, end and calls without data": outside}
@@ -337,6 +356,7 @@ def _parts(
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
+    parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps
     parts = {name: ps for name, ps in parts.items() if ps}
     parts["not explained"] = measured.elapsed_ps - sum(parts.values())
     return parts
