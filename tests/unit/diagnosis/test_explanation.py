@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.explanation import Explanation
+from tailback.diagnosis.intermittent import Intermittent
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
     MIN_PLACEMENT_SHARE,
@@ -265,3 +266,21 @@ def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
     assert found.explanation is not None and found.explanation.not_explained_ps == 0
     assert found.explanation.parts["routing"] == 40 * MS
     assert "90 %" in found.explanation.costs[0].evidence
+
+
+def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
+    unsteady = Intermittent(ps=30 * MS, low_ps=20 * MS, high_ps=38 * MS, steps=20, longer=7)
+    found = EvidenceSummary(
+        others="unknown senders", others_shown_by="7 of 20 equal steps take longer",
+        intermittent=unsteady, rests_on={"other-traffic": ("trace", "model")},
+        missing=("port counters",),
+    )  # fmt: skip
+    said = explained(expected(100), measured(140), found=found)
+    assert said.cause == "other-traffic" and "unknown senders" in said.headline
+    whole = said.explanation
+    assert whole is not None and whole.parts["other traffic"] == 30 * MS
+    cost = whole.cost("other-traffic")
+    assert cost is not None and cost.rests_on == ("trace", "model")
+    assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
+    # The rest stays unexplained, and it is less sure than counted traffic.
+    assert whole.not_explained_ps == 10 * MS and said.confidence <= 0.75
