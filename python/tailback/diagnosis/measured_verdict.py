@@ -13,6 +13,14 @@ from dataclasses import dataclass, field
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.intermittent import Intermittent
+from tailback.diagnosis.measured_confidence import (
+    AMBIGUOUS,
+    COUNTED,
+    TRACED,
+    UNSTEADY,
+    Judged,
+    confidence,
+)
 from tailback.diagnosis.model import Cause, Diagnosis, Remedy
 from tailback.evidence.model import Measured
 from tailback.units import format_time, percent
@@ -145,7 +153,7 @@ def explain(
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause, found), default=None)
     unknown = (inside - scale * expected) / inside
     # What passes for the model's error may hide a fault all the same.
-    doubt = max(unknown, (inside - expected) / inside / 2) if main is None else unknown
+    doubt = (inside - expected) / inside if main is None and not found.lossy else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
     if _is_open(unknown, main):
         cause = "undetermined"
@@ -159,7 +167,7 @@ def explain(
             "cause": cause,
             "headline": headline,
             "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
-            "confidence": confidence(cause, costs, doubt, found),
+            "confidence": _confidence(cause, costs, doubt, found),
             "explanation": explanation,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
@@ -212,32 +220,31 @@ def _usual_share(cause: str, found: EvidenceSummary) -> float:
     return usual if cause == "pattern" else 0.0
 
 
-def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: EvidenceSummary) -> float:
-    """Chance that the cause is right, from the room that others have to be it.
+def _confidence(
+    cause: Cause, costs: Sequence[Cost], unknown: float, found: EvidenceSummary
+) -> float:
+    """Chance that the cause is right, from an ensemble of runs that the evidence allows."""
+    names = {cost.cause for cost in costs} | {"slow-link"}
+    return confidence(
+        Judged(
+            cause, costs, {name: _fault_share(name, found) for name in names},
+            {name: _usual_share(name, found) for name in names}, abs(unknown), found.lossy,
+            _identified(cause, costs, found),
+        )
+    )  # fmt: skip
 
-    What is unexplained could all be one other cause, and so could what the second one costs at
-    most. A healthy run must not hide a fault: what is unexplained beyond the model's usual error
-    counts against it.
-    """
-    if cause == "undetermined":
-        return 0.0
-    if cause == "healthy":
-        most = max((c.high_ps / max(c.ps, 1) * c.share for c in costs if c.cause != "pattern"),
-                   default=0.0)  # fmt: skip
-        room = max(most / MIN_FAULT_SHARE - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
-        return round(min(max(0.95 - room, 0.3), 0.95), 3)
-    mine = next(cost for cost in costs if cost.cause == cause)
-    excess = {c.cause: c.share - _usual_share(c.cause, found) for c in costs}
-    others = [excess[c.cause] for c in costs
-              if c.cause != cause and c.share >= _fault_share(c.cause, found) / 2]  # fmt: skip
-    against = max([*others, max(unknown, 0.0)], default=0.0)
-    margin = (excess[cause] - against) / max(excess[cause], 1e-9)
-    direct = 0.95 if "counters" in mine.rests_on or cause in ("imbalance", "noise") else 0.85
-    if found.intermittent is not None and cause == "other-traffic":
-        direct = 0.75
-    if found.candidates:
-        direct = min(direct, 0.6)
-    return round(max(direct * (0.5 + 0.5 * max(margin, 0.0)), 0.05), 3)
+
+def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> float:
+    """Chance that the evidence for a cause was read rightly."""
+    mine = next((cost for cost in costs if cost.cause == cause), None)
+    if mine is None:
+        return COUNTED
+    if cause == "slow-link" and found.candidates:
+        return AMBIGUOUS
+    if cause == "other-traffic" and found.intermittent is not None:
+        return UNSTEADY
+    sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
+    return COUNTED if sure else TRACED
 
 
 def _costs(
