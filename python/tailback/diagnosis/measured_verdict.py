@@ -179,11 +179,22 @@ def explain(
 
 
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
-    """The remedy of the expected run; without one, and without a cause, what evidence to get."""
+    """The remedy of the expected run; where that has none, what evidence to get first."""
     remedy = diagnosis.remedy
-    if remedy is None or remedy.name or cause != "undetermined" or not found.missing:
+    unknown = cause == "undetermined" or (
+        cause == "other-traffic" and found.intermittent is not None
+    )
+    if not unknown or not found.missing or (remedy is not None and remedy.name):
         return remedy
-    return remedy.model_copy(update={"action": f"First find the cause: {found.missing[0]}."})
+    what = "the cause" if cause == "undetermined" else "whose traffic it is"
+    action = f"First find {what}: {found.missing[0]}."
+    if remedy is not None:
+        return remedy.model_copy(update={"action": action})
+    elapsed = diagnosis.modelled_ps
+    return Remedy(
+        action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
+        files={}, commands=[],
+    )  # fmt: skip
 
 
 def _sentence(text: str) -> str:

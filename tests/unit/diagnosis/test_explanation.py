@@ -278,8 +278,11 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
         intermittent=unsteady, rests_on={"other-traffic": ("trace", "model")},
         missing=("port counters",),
     )  # fmt: skip
-    said = explained(expected(100), measured(140), found=found)
+    alone = expected(100).model_copy(update={"remedy": None})
+    said = explained(alone, measured(140), found=found)
     assert said.cause == "other-traffic" and "unknown senders" in said.headline
+    assert said.remedy is not None and said.remedy.gain == 0.0
+    assert said.remedy.action == "First find whose traffic it is: port counters."
     whole = said.explanation
     assert whole is not None and whole.parts["other traffic"] == 30 * MS
     cost = whole.cost("other-traffic")
