@@ -9,6 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may depend on how fast the machine is, or on what else runs there.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # Their asserts say what differs, as those of test modules do.
 pytest.register_assert_rewrite("tests.factories")
