@@ -62,18 +62,20 @@ class FatTree(Section):
 
 
 class Degraded(Section):
-    """A cable, or one direction of it, that serves less than the fabric says.
+    """A cable, or one direction of it, that is slower than the fabric states.
 
-    Reports name links as ``source[port] → destination``; the part before the arrow is the value.
+    Ports are named as in reports, without the arrow and what follows: `"leaf3[7]"` by number, or
+    `"leaf3[swp7]"` where the fabric names its interfaces.
     """
 
     cable: str | None = Field(
-        default=None, description='one end of a cable, `"leaf3[7]"`: both directions are slow'
+        default=None,
+        description='port at one end of a cable, `"leaf3[7]"`: both directions are slow',
     )
     link: str | None = Field(
-        default=None, description="the same, but only what leaves by that port is slow"
+        default=None, description="port of which only the outgoing direction is slow"
     )
-    rate: RateGbps = Field(description="what it really serves")
+    rate: RateGbps = Field(description="the rate it really has")
 
     @model_validator(mode="after")
     def _one_place(self) -> Degraded:

@@ -71,6 +71,8 @@ TABLES = {
             ("dst_name", pl.String, "name of the destination"),
             ("src_port", pl.UInt32, "port number at the source"),
             ("dst_port", pl.UInt32, "port number at the destination"),
+            ("src_interface", pl.String, "name of the port at the source, like swp5; empty "
+             "where the fabric gives numbers alone"),
             ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; of a flat "
              "link that of its switches plus 1"),
             ("direction", pl.String, "up, down or flat (between switches of one tier)"),
@@ -234,7 +236,7 @@ DERIVED = {
 }  # fmt: skip
 """Tables made from runs by diagnosis and comparison; they are not part of a run."""
 
-ADDED = {("labels", "path"): "", ("counters", "inq_ps"): None}
+ADDED = {("labels", "path"): "", ("links", "src_interface"): "", ("counters", "inq_ps"): None}
 """Columns that came later, with what they hold in the tables of runs written before."""
 
 

@@ -265,9 +265,8 @@ def _slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     topology = evidence.topology
     if slow is not None and slow.explains:
         return [topology.name[link] for link, _ in slow.cables]
-    port = {name.partition(" → ")[0]: link for link, name in enumerate(topology.name)}
     given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
-    stated = [port[name] for name in given if name in port]
+    stated = [topology.leaving[name] for name in given if name in topology.leaving]
     # Injection is not sampled: there our own nodes count.
     jobs = evidence.run.tables["jobs"].filter("observed").select("job")
     nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()

@@ -19,6 +19,7 @@ from enum import Enum
 
 from tailback.errors import FabricError
 from tailback.fabric.rates import data_rate_gbps
+from tailback.port_names import port_name
 
 
 class Kind(Enum):
@@ -165,7 +166,7 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
     odd: dict[str, list[str]] = {}
 
     def say(end: PortEnd) -> str:
-        return clip(f"{found.devices[end.key].name or end.key}[{end.port}]", 60)
+        return clip(port_name(found.devices[end.key].name or end.key, end.port), 60)
 
     for end in found.ends:
         first = end_at.setdefault((end.key, end.port), end)

@@ -166,14 +166,9 @@ class PreparedScenario:
         """The same with cables that serve less: a link of each, and the rate in Gb/s."""
         if not slow:
             return self
-        fabric = self.fabric
-        ports = [
-            f"{fabric.vertex_name(int(fabric.link_src[link]))}[{int(fabric.link_src_port[link])}]"
-            for link, _ in slow
-        ]
         degraded = [
-            Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
-            for port, (_, gbps) in zip(ports, slow, strict=True)
+            Degraded(cable=self.fabric.port_name(link), rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
+            for link, gbps in slow
         ]
         known = self.scenario.fabric.degraded
         section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})

@@ -127,7 +127,7 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
             "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
             "gbps": fabric.link_gbps,
             "tick": None,
-            "interface": [fabric.port_name(link) for link in links],
+            "interface": [fabric.interface(link) for link in links],
             "link": links,
         },
         schema=_PORTS,
