@@ -174,3 +174,31 @@ class Fabric:
 def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str] | None:
     """The names of the given links, in their order."""
     return None if names is None else [names[int(link)] for link in links]
+
+
+def in_port_order(fabric: Fabric) -> Fabric:
+    """The same fabric with its links sorted by source vertex and port, as the engine wants them."""
+    order = np.lexsort((fabric.link_src_port, fabric.link_src))
+    if np.array_equal(order, np.arange(len(order))):
+        return fabric
+    position = np.empty(len(order), np.uint32)
+    position[order] = np.arange(len(order), dtype=np.uint32)
+    return Fabric(
+        name=fabric.name,
+        node_name=fabric.node_name,
+        node_host=fabric.node_host,
+        host_name=fabric.host_name,
+        switch_name=fabric.switch_name,
+        switch_tier=fabric.switch_tier,
+        switch_pod=fabric.switch_pod,
+        link_src=fabric.link_src[order],
+        link_dst=fabric.link_dst[order],
+        link_src_port=fabric.link_src_port[order],
+        link_dst_port=fabric.link_dst_port[order],
+        link_gbps=fabric.link_gbps[order],
+        link_delay_ps=fabric.link_delay_ps[order],
+        link_reverse=position[fabric.link_reverse[order]],
+        notes=fabric.notes,
+        link_interface=chosen(fabric.link_interface, order),
+        link_id=chosen(fabric.link_id, order),
+    )

@@ -304,7 +304,7 @@ def rank_model(
 
 def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
     """What came out; unknown columns are null."""
-    messages = dict(times.messages)
+    messages: dict[str, Any] = {**times.messages}
     switches = messages.pop("switches").astype(np.int64)
     size = messages["size_bytes"].astype(np.int64)
     packets = np.maximum(-(-size // packet_bytes), 1)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
-from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
+from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.degraded import degrade, with_cable_rates
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology

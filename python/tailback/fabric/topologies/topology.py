@@ -120,6 +120,6 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
         )
 
 
-def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def built(make: Callable[[], core.FabricArrays]) -> core.FabricArrays:
     """Call a builder of the core; its complaint becomes a FabricError."""
     return built_by_core(make, place=PLACE, page="docs/reference/topologies.md")
