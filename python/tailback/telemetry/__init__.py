@@ -8,6 +8,7 @@ from tailback.telemetry.hashed import (
     count_links,
     packet_ids,
 )
+from tailback.telemetry.pcap import read_pcap, write_pcap
 from tailback.telemetry.stages import fat_tree_stages
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "fat_tree_stages",
     "link_estimates",
     "packet_ids",
+    "read_pcap",
     "select",
+    "write_pcap",
 ]

@@ -154,15 +154,15 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
         ({"victims": True, "increase": 2, "green": "16 KiB"}, []),
     ],
 )  # fmt: skip
-def test_a_key_that_the_scheme_does_not_look_at_is_noted(
+def test_a_key_that_the_scheme_does_not_use_is_noted(
     control: dict[str, Any], idle: list[str]
 ) -> None:
     job = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
     engine = {"injection": "per-destination", "congestion_control": control}
     found = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
-    notes = [note for note in simulate(prepare(found)).notes if "does not look at" in note]
+    notes = [note for note in simulate(prepare(found)).notes if "does not use" in note]
     scheme = control.get("scheme", "infiniband")
-    text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not look at that"
+    text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not use this"
     assert notes == ([text] if idle else [])
 
 
