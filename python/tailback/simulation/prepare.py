@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
+from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.degraded import degrade, with_cable_rates
 from tailback.fabric.model import Fabric, in_port_order
@@ -294,9 +294,10 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
     largest = job.program.amount[job.program.sends].max(initial=0)
     try:
         transfer_ps(int(largest), scenario.engine.local_rate)
-    except ValueError as error:
-        message, remedy = str(error).split("; ", 1)
-        raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
+    except InvalidValueError as error:
+        raise ScenarioError(
+            error.message, place="[engine] local_rate", remedy=error.remedy
+        ) from None
 
 
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:

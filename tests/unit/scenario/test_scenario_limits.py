@@ -238,3 +238,15 @@ def test_toml_that_python_gives_up_on(text: str, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="not valid TOML") as error:
         load(path)
     assert error.value.file == path
+
+
+def test_a_value_with_a_semicolon_is_quoted_whole() -> None:
+    data = {
+        "fabric": {"preset": "tapered"},
+        "job": [{"pattern": {"kind": "ring", "ranks": 2}}],
+        "engine": {"buffer": "128; KiB"},
+    }
+    with pytest.raises(ScenarioError) as caught:
+        parse(data)
+    assert caught.value.message == "'128; KiB' is not a size with a unit"
+    assert caught.value.remedy is not None and caught.value.remedy.startswith("units: B, kB")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tailback.errors import FabricError, nearest
+from tailback.errors import FabricError, InvalidValueError, nearest
 from tailback.fabric.builders import built_by_core, check_memory, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry, with_options
@@ -115,8 +115,8 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
         ValueError: As a validator of Pydantic does; names the option and both counts.
     """
     if given not in (1, n):
-        raise ValueError(
-            f"{name} has {given} entries for {n} {what}; give one for all or one for each"
+        raise InvalidValueError(
+            f"{name} has {given} entries for {n} {what}", "give one for all or one for each"
         )
 
 
