@@ -116,7 +116,7 @@ def add_evidence(
     )  # fmt: skip
     _ask_for_more(words, measured, evidence, bool(candidates))
     found = EvidenceSummary(
-        slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
+        slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in slow),
         slow_shown_by=attempt.slow_shown,
         others=others.whose,
         others_shown_by=others.shown,
@@ -211,7 +211,7 @@ class _Case:
                 beside, measured, evidence, self.comparisons, self.progress, self.threads
             )
             if found.found is not None:
-                slow, shown = found.found.cables, _search_said(found, evidence)
+                slow, shown = found.found.cables, _search_text(found, evidence)
         if slow:
             fit = self._fit(prepared, slow)
         run = self._simulated(
@@ -259,7 +259,7 @@ class _Others:
         traffic = evidence.others
         if traffic is None or not _matters(traffic, run):
             return cls()
-        return cls(traffic, *_others_said(traffic, evidence))
+        return cls(traffic, *_others_text(traffic, evidence))
 
     def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
         """The scenario beside it, in so many bursts a window of the counters."""
@@ -333,7 +333,7 @@ def _job_names(others: OtherTraffic) -> str:
     return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
 
 
-def _others_said(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
+def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
     """Whose traffic it was, and what shows it."""
     assert evidence.counters is not None
     named = []
@@ -431,12 +431,12 @@ def modelled_part_ps(measured: MeasuredRun) -> int:
     return max(whole.elapsed_ps - sum(whole.part(name) for name in PARTS_OUTSIDE_MODEL), 1)
 
 
-def _slow_said(link: int, rate: float, fabric: Fabric) -> str:
+def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return f"{fabric.link_name(link)} serves {rate_of_rate(rate, float(nominal[link]))}"
 
 
-def _search_said(search: CableSearch, evidence: NetworkEvidence) -> str:
+def _search_text(search: CableSearch, evidence: NetworkEvidence) -> str:
     assert search.found is not None
     ports = " and how long ports stalled" if evidence.counters is not None else ""
     return (

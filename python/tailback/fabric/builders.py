@@ -290,7 +290,8 @@ def check_memory(
     """
     if most_ports > MOST_PORTS:
         raise FabricError(
-            f"a switch would have {_told(most_ports)} ports; the engine's limit is {MOST_PORTS:,}",
+            f"a switch would have {_count_text(most_ports)} ports; the engine's limit is "
+            f"{MOST_PORTS:,}",
             place=place, remedy="give it fewer hosts or cables: real switches have some dozens",
         )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
@@ -300,15 +301,16 @@ def check_memory(
             f"{'over' if needed > _MOST_TOLD else 'about'} {format_bytes(min(needed, _MOST_TOLD))}"
         )
         raise FabricError(
-            f"{_told(nodes)} nodes, {_told(switches)} switches and {_told(cables)} cables take "
-            f"{taken} of memory, and there is {format_bytes(there)}",
+            f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
+            f"{_count_text(cables)} cables take {taken} of memory, and there is "
+            f"{format_bytes(there)}",
             place=place, remedy=f"make it smaller; or {raise_it(needed)}"
             if needed <= _MOST_TOLD
             else "make it smaller",
         )  # fmt: skip
 
 
-def _told(count: int) -> str:
+def _count_text(count: int) -> str:
     """A count in digits, unless there are too many of them to read, or for Python to write."""
     return f"{count:,}" if count <= _MOST_TOLD else f"over {_MOST_TOLD:,}"
 

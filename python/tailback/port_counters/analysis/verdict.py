@@ -301,7 +301,7 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
     """
     sized = pl.col("use_known_seconds")
     known = sized.sum()
-    told = looked_at.group_by("node_guid", "port").agg(
+    used = looked_at.group_by("node_guid", "port").agg(
         pl.col("seconds").sum(),
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -310,8 +310,8 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
         utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
         use_known_seconds=known,
     )
-    out = ports.drop(set(told.columns) - {"node_guid", "port"})
-    out = out.join(told, on=["node_guid", "port"], how="left", maintain_order="left")
+    out = ports.drop(set(used.columns) - {"node_guid", "port"})
+    out = out.join(used, on=["node_guid", "port"], how="left", maintain_order="left")
     return _with_lost(out).select(ports.columns)
 
 
