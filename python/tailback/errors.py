@@ -1,4 +1,4 @@
-"""Every mistake a user can make, told the same way: the file, the place, the value, the remedy."""
+"""Errors for mistakes of users. Each names the file, the place, the value and the remedy."""
 
 from __future__ import annotations
 

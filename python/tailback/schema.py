@@ -202,7 +202,7 @@ DERIVED = {
     table.name: table
     for table in (
         Table.of(
-            "attribution", "one line of the program at one place it makes hot",
+            "attribution", "one line of the program at one place that it congests",
             ("place", pl.String, "the links: one, or parallel ones among which routing chooses"),
             ("link", pl.UInt32, "the heaviest link of them"),
             ("filled_by", pl.String, "whose traffic fills the place: ours, others or unknown"),

@@ -50,7 +50,7 @@ def calibrate(
         rankfile: The same from a file: a CSV of ranks and hosts, a rank file or a host list.
 
     Returns:
-        Settings with their 95 % intervals, and what could not be told.
+        Settings with their 95 % intervals, and what could not be determined.
 
     Raises:
         TailbackError: A file cannot be read, or a host is not in the fabric.

@@ -319,7 +319,7 @@ def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
 
 
 def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
-    """What was asked for and cannot be had: placements, and cures of several jobs."""
+    """What was requested and is not possible: placements, and remedies for several jobs."""
     found = [f"--method {name}: {error.message}" for name, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)

@@ -92,7 +92,7 @@ def add_evidence(
         measured: What its trace says.
         run: The expected run of it.
         evidence: Counters and job list.
-        progress: Told what is done.
+        progress: Called with what is being done.
         fifo: The same scenario with adapters that send messages one after the other, where
             nobody said how they share their link.
         threads: Threads of the engine.
@@ -198,7 +198,7 @@ class _Case:
         return other if other.explains and other.agrees_better(usual) else usual
 
     def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:
-        """What is found with adapters of one kind; without the search for slow cables if told."""
+        """What is found with adapters of one kind; ``search``: also look for slow cables."""
         evidence, measured = self.evidence, self.measured
         fit = self._fit(prepared, ())
         slow, shown = _counted_slow(evidence, prepared.fabric)

@@ -132,8 +132,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     job.
 
     Raises:
-        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
-            that its scenario does not state.
+        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a
+            remedy that its scenario does not state.
     """
     fabric = options.get("fabric")
     recover(Path(os.path.realpath(source)))

@@ -159,7 +159,7 @@ def estimate(
 
     Args:
         placed: Series and where they were measured.
-        packet_bytes: Payload of a full packet, where a benchmark told it.
+        packet_bytes: Payload of a full packet, where a benchmark reports it.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
         eager: The rendezvous threshold as sends to late receivers show it, where latencies do not.
     """
@@ -171,7 +171,7 @@ def estimate(
     if share > 0:
         groups = _groups(placed, packet, share)
     if packet_bytes is None:
-        out.not_identified["packet"] = "no benchmark told the MTU (perftest does)"
+        out.not_identified["packet"] = "no benchmark reports the MTU (perftest does)"
     else:
         out.engine.append(
             Estimate("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
@@ -229,7 +229,7 @@ def _line(groups: Sequence[_Group], adapter_gbps: float | None) -> float | None:
 
 
 def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float:
-    """Header as a share of the payload, 0 where it cannot be told."""
+    """Header as a share of the payload, 0 where it is unknown."""
     rate = _rate(groups)
     line = None if rate is None else _line(rate[1], adapter_gbps)
     return 0.0 if rate is None or line is None else max(line / rate[0].value - 1, 0.0)

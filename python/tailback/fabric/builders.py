@@ -33,7 +33,7 @@ MOST_PORTS = 65_535
 """Ports of a switch: the engine numbers them with 16 bits."""
 
 _MOST_TOLD = 10**18
-"""Counts and bytes beyond this are not told in full."""
+"""Counts and bytes beyond this are not written out in full."""
 
 _TIER_NAMES = ("leaf", "agg", "core")
 

@@ -150,7 +150,7 @@ class Cable:
 
 
 def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
-    """Join the port lines into cables, those told from both ends first.
+    """Join the port lines into cables, those described from both ends first.
 
     Args:
         found: What the file says.
@@ -301,7 +301,7 @@ class _BlockParser:
         shown = (name.group(1) if name else "").strip()
         self.here = self.found.device(key, _KINDS[word], shown, _guid_of(key))
         if self.here.kind is not _KINDS[word]:
-            # A free-form key met as a neighbour before its own block told what it is.
+            # A free-form key that appeared as a neighbour before its own block said what it is.
             self.here.kind = _KINDS[word]
         self.here.chassis = self.system or self.here.chassis
         self.system = None

@@ -335,7 +335,7 @@ def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[s
             order = (natural(host), natural(name), device.guid, port)
             nodes.append(_Node(device, port, label if vague else host, shown, order))
     if shared:
-        notes.append(tally("names of several adapters, told apart by GUID", shared))
+        notes.append(tally("names of several adapters, distinguished by GUID", shared))
     wired = {device.key for device, _ in ends}
     idle = [
         clip(d.name or d.key, 60)

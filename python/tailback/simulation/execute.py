@@ -84,8 +84,8 @@ def execute(
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
-    laid = prepared.lay(nodes, only_observed)
-    program, jobs = laid.program, laid.jobs
+    workload = prepared.lay(nodes, only_observed)
+    program, jobs = workload.program, workload.jobs
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = replace(EngineSettings.of(prepared.scenario, detour=routes.detour), **changes)
@@ -95,11 +95,11 @@ def execute(
         lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
         measure=settings.measure,
     )  # fmt: skip
-    pace_mbps, stated, notes = _pacing(prepared, laid, fabric, routes, settings, pace_mbps)
+    pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *notes]
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
-    traffic = _placed_program(laid, fabric, pace_mbps)
+    traffic = _placed_program(workload, fabric, pace_mbps)
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with translate_core_error(
@@ -113,7 +113,7 @@ def execute(
     if not (outcome.complete or partial):
         raise KeyboardInterrupt
     tables, summary = make_tables(
-        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome,
+        prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
         detours=settings.detour != "never",
     )  # fmt: skip
     if stated is not None:
@@ -138,15 +138,15 @@ def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
 
 
 def _placed_program(
-    laid: Workload, fabric: Fabric, pace_mbps: NDArray[np.uint32] | None
+    workload: Workload, fabric: Fabric, pace_mbps: NDArray[np.uint32] | None
 ) -> PlacedProgram:
     """The program of all jobs as the engine takes it."""
-    of_label = [laid.jobs[job].section for job in laid.job_of_label.tolist()]
+    of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
     return PlacedProgram(
-        laid.program,
-        node=laid.node,
-        host=np.ascontiguousarray(fabric.node_host[laid.node]),
-        start_ps=laid.start_ps,
+        workload.program,
+        node=workload.node,
+        host=np.ascontiguousarray(fabric.node_host[workload.node]),
+        start_ps=workload.start_ps,
         label_observed=[section.observed for section in of_label],
         label_service=[section.service for section in of_label],
         pace_mbps=pace_mbps,
@@ -154,14 +154,14 @@ def _placed_program(
 
 
 def _pacing(
-    prepared: PreparedScenario, laid: Workload, fabric: Fabric, routes: Routes,
+    prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes,
     settings: EngineSettings, pace_mbps: NDArray[np.uint32] | None,
 ) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:  # fmt: skip
     """Rates of the sends: those given, else those that the scenario states; and notes."""
     # Where packets meet nobody there is nothing to share.
     if pace_mbps is not None or not settings.contention:
         return pace_mbps, None, []
-    stated = send_rates(prepared, laid, fabric, routes)
+    stated = send_rates(prepared, workload, fabric, routes)
     if stated is not None:
         return stated.mbps, stated, [*stated.notes]
     pacing = prepared.scenario.engine.pacing

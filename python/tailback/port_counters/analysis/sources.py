@@ -85,7 +85,7 @@ class Source:
     classes: pl.DataFrame | None = None
     path: Path | None = None
     run: Path | None = None
-    instants: Instants = "told"
+    instants: Instants = "recorded"
     files: Sequence[Path] = ()
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Source:
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def _refuse_tick(self) -> None:
-        """Refuse a tick where a stall is told as time and never in ticks."""
+        """Refuse a tick where stalls are recorded as time and never in ticks."""
         frames = (self.counters.readings, self.counters.intervals)
         if any(frame["xmit_wait_ticks"].is_not_null().any() for frame in frames):
             return
@@ -185,7 +185,7 @@ def load(
         parts.append(read_counters(path, reader, time_ns=time_ns))
     counters = merged(parts)
     notes = counters.notes
-    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "told"
+    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "recorded"
     if every_ns is not None:
         notes = [note for note in notes if _WRITTEN not in note]
         instants = "every"

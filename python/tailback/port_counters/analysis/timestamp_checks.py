@@ -15,14 +15,14 @@ from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_names import some_ports
 from tailback.units import format_time
 
-Instants = Literal["told", "written", "every"]
+Instants = Literal["recorded", "written", "every"]
 """Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
 
 _REMEDY: Final = {
     "written": 'a copy has another time than its original: give --every "60 s", the time from one '
     "reading to the next, and the files in the order in which they were read",
     "every": "give the files in the order in which they were read, and --every as it was",
-    "told": "",
+    "recorded": "",
 }
 
 
@@ -38,7 +38,7 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
         CounterError: Two readings of a port are of one instant, or most ports of which something
             is known would have done more than time allows.
     """
-    if instants == "told":
+    if instants == "recorded":
         return
     if instants == "written":
         twice = readings.filter(pl.struct(*KEY, "time_ns").is_duplicated())
@@ -81,7 +81,7 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
         intervals: What :func:`difference` makes of the readings.
         instants: Where the instants come from; of those that readings tell nothing is said.
     """
-    if instants == "told":
+    if instants == "recorded":
         return []
     fell = (pl.col("flags") & int(Flag.RESET)) != 0
     steps = intervals.group_by("time_ns").agg(fell=fell.mean())
