@@ -55,6 +55,9 @@ class Comparison(FolderResult):
     after: Run
     facts: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.before!r} and {self.after!r}>"
+
     @property
     def frame(self) -> pl.DataFrame:
         """Links of both runs as table ``changes`` (docs/reference/tables.md). One fabric only."""

@@ -78,6 +78,9 @@ class DiagnosisResult(FolderResult):
     rank_files: list[RankFile]
     attribution: Attribution
 
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.run.scenario.name!r}: {self.cause}. {self.headline}>"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -55,6 +55,9 @@ class PlacementResult:
     omitted: str
     notes: list[str]
 
+    def __repr__(self) -> str:
+        return f"<Placements, best first: {', '.join(row['placement'] for row in self.rows)}>"
+
     @property
     def best(self) -> str:
         """The placement with the shortest simulated time, else the shortest average path."""

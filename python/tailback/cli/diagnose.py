@@ -46,7 +46,7 @@ from tailback.run import check_writable
     help="Placement to try; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option(
-    "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
+    "--remedy", "--cure", "remedies", multiple=True, type=click.Choice(REMEDIES.names()),
     cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
 )  # fmt: skip
