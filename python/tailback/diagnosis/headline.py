@@ -163,8 +163,8 @@ def _listed(names: list[str]) -> str:
 def finding_costs_little(finding: Finding, cost: float) -> str:
     """A rule found congestion that costs hardly any time."""
     return (
-        f"{finding.code} found congestion, but according to re-simulation {finding.cause} costs "
-        f"only {percent(cost, 1)} of the time."
+        f"{finding.code} found congestion in the simulation, where {finding.cause} costs only "
+        f"{percent(cost, 1)} of the time."
     )
 
 
