@@ -98,8 +98,9 @@ def measure_classes(options: argparse.Namespace) -> dict[str, object]:
             start = time.perf_counter()
             scores[how] = [
                 _core.decode_classes(
-                    own_ids, own_hashes, weights, found.of_packet, found.start, found.links, links,
-                    options.bits, field, how,
+                    own_ids, own_hashes, weights, class_of_packet=found.of_packet,
+                    class_start=found.start, class_links=found.links, links=links,
+                    bits=options.bits, field_bits=field, how=how,
                 )
                 for own_ids, own_hashes, weights, found in parts
             ]  # fmt: skip

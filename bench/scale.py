@@ -73,10 +73,11 @@ def peak() -> int:
 def build(nodes: int) -> _core.Network:
     """A three-level tree with full bisection, and its routes."""
     k, pods = SHAPES[nodes]
-    tree = _core.fat_tree(k, k, k, pods, k * k, 1, k, [100.0] * 3, CABLE_PS)
-    names = ("switch_tier", "switch_pod", "link_src", "link_dst", "link_src_port",
-             "link_dst_port", "link_gbps", "link_delay_ps", "link_reverse")  # fmt: skip
-    return _core.Network(tree["n_nodes"], *(tree[name] for name in names))
+    tree = _core.fat_tree(
+        hosts_per_leaf=k, leaves=k, aggregation=k, pods=pods, cores=k * k, leaf_cables=1,
+        aggregation_uplinks=k, gbps=[100.0] * 3, delay_ps=CABLE_PS,
+    )  # fmt: skip
+    return _core.Network(**tree)
 
 
 def permutation(ranks: int, message_bytes: int, seed: int) -> Program:

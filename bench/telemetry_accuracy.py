@@ -90,7 +90,8 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
     found = _core.run_scheme(
         entry.scheme, traffic.ids[chosen], traffic.hops[chosen],
         traffic.links[chosen] + np.uint32(1), np.zeros((len(chosen), traffic.most_hops), np.uint8),
-        seed, entry.bits, entry.size, entry.probability, "gf", FIELD_BITS,
+        seed, bits=entry.bits, size=entry.size, probability=entry.probability,
+        hash="gf", field_bits=FIELD_BITS,
     )  # fmt: skip
     packet = chosen[found["packet"]]
     seen, hop, weight = found["seen"], found["hop"], found["weight"]

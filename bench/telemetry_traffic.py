@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
-from tailback.fabric.model import Fabric
+from tailback.fabric.builders import PRESETS, fat_tree, network_of
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.topologies import build
 from tailback.telemetry.candidates import (
     ForwardingChoices,
@@ -126,11 +126,7 @@ def tree_paths(
     fabric: Fabric, ends: NDArray[np.uint32], seed: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     """Up/down paths of five links at most."""
-    network = _core.Network(
-        fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src, fabric.link_dst,
-        fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps, fabric.link_delay_ps,
-        fabric.link_reverse,
-    )  # fmt: skip
+    network = network_of(fabric)
     hops, links = _core.random_paths(network, ends[0], ends[1], seed, 5)
     return hops, links.reshape(-1, 5)
 

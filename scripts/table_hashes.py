@@ -29,11 +29,19 @@ import polars as pl
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from studies.birk_zdornov2009.protocol import run_protocol  # noqa: E402
-from studies.birk_zdornov2009.rounds import rounds_to_completion  # noqa: E402
-from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose  # noqa: E402
 from tailback import _core  # noqa: E402
-from tailback.fluid import FlowPaths, assignment, max_min, simulate_flows  # noqa: E402
+from tailback.fluid import (  # noqa: E402  # noqa: E402
+    FlowPaths,
+    KaryTree,
+    TreeRouting,
+    assignment,
+    max_min,
+    permutation_congestion,
+    rounds_to_completion,
+    run_protocol,
+    simulate_flows,
+    superpose_permutations,
+)
 from tailback.run import Run  # noqa: E402
 from tailback.scenario import load, parse  # noqa: E402
 from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
@@ -270,9 +278,12 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "protocol", vars(run_protocol(capacity, paths, size, start, hop_ps=10**6, probe_ps=10**7))
     tree = KaryTree(4, 3, 2)
     for adaptive in (False, True):
-        routing = Routing(adaptive=adaptive)
-        yield f"permutations adaptive={adaptive}", vars(permutations(tree, routing, runs=20))
-        superposed = superpose(tree, routing, 2)
+        routing = TreeRouting(adaptive=adaptive)
+        yield (
+            f"permutations adaptive={adaptive}",
+            vars(permutation_congestion(tree, routing, runs=20)),
+        )
+        superposed = superpose_permutations(tree, routing, 2)
         yield (
             f"superposed adaptive={adaptive}",
             {
@@ -287,7 +298,10 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
     hops = random.integers(1, 6, 2000, dtype=np.uint8)
     for scheme in SCHEMES:
         for name in HASHES if scheme == "coordinated" else HASHES[:1]:
-            found = _core.run_scheme(scheme, ids, hops, ways, levels, 3, 4, 4, 0.2, name, 24)
+            found = _core.run_scheme(
+                scheme, ids, hops, ways, levels, 3, bits=4, size=4, probability=0.2, hash=name,
+                field_bits=24,
+            )  # fmt: skip
             yield f"scheme {scheme} {name}", found
     sent, numbers = ways[:, 0].copy(), np.arange(1, 40, dtype=np.uint32)
     hashed = _core.link_hash("gf", ids, sent, 4, 24)

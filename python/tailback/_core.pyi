@@ -2,17 +2,272 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from numpy import float64, int32, int64, uint8, uint32, uint64
+from numpy import bool_, float64, int32, int64, uint8, uint32, uint64, unsignedinteger
 from numpy.typing import NDArray
 
 from tailback.fluid.programs import RankModel
 from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import PlacedProgram
 
+# A column as narrow as its numbers are.
+_Unsigned: TypeAlias = NDArray[unsignedinteger[Any]]
 # Start, link and share of the paths of flows.
 _Paths: TypeAlias = tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]]
+
+class FabricArrays(TypedDict):
+    """A fabric whose links are sorted by source vertex and port: S switches, L links."""
+
+    n_nodes: int
+    switch_tier: NDArray[int32]
+    switch_pod: NDArray[int32]
+    link_src: NDArray[uint32]
+    link_dst: NDArray[uint32]
+    link_src_port: NDArray[uint32]
+    link_dst_port: NDArray[uint32]
+    link_gbps: NDArray[float64]
+    link_delay_ps: NDArray[uint64]
+    link_reverse: NDArray[uint32]
+
+class RankColumns(TypedDict):
+    """What each rank did, shape (R,)."""
+
+    finish_ps: NDArray[uint64]
+    compute_ps: NDArray[uint64]
+    wait_ps: NDArray[uint64]
+
+class ComputationColumns(TypedDict):
+    """Stretches of computation, in the order in which they began."""
+
+    rank: NDArray[uint32]
+    start_ps: NDArray[uint64]
+
+class MessageColumns(TypedDict):
+    """Messages in the order in which they were posted."""
+
+    label: NDArray[uint32]
+    post_ps: NDArray[uint64]
+    start_ps: NDArray[uint64]
+    arrival_ps: NDArray[uint64]
+    packets: NDArray[uint32]
+    arrived: NDArray[uint32]
+    switch_hops: NDArray[uint32]
+    src_rank: NDArray[uint32]
+    dst_rank: NDArray[uint32]
+    size_bytes: NDArray[uint64]
+
+class SampleColumns(TypedDict):
+    """Sums of samples by window, label and link."""
+
+    window: _Unsigned
+    label: _Unsigned
+    link: _Unsigned
+    hop_samples: _Unsigned
+    hop_weight: _Unsigned
+    hop_variance: _Unsigned
+    hop_bytes: _Unsigned
+    congested_samples: _Unsigned
+    congested_weight: _Unsigned
+    congested_variance: _Unsigned
+
+class TruthColumns(TypedDict):
+    """What crossed each link in each window."""
+
+    window: _Unsigned
+    link: _Unsigned
+    packets: _Unsigned
+    bytes: _Unsigned
+    observed_packets: _Unsigned
+    congested_packets: _Unsigned
+    observed_congested_packets: _Unsigned
+    busy_ps: _Unsigned
+    stall_ps: _Unsigned
+
+class CounterColumns(TypedDict):
+    """Counters of ports at instants, where any has changed."""
+
+    time_ps: _Unsigned
+    link: _Unsigned
+    data_bytes: _Unsigned
+    packets: _Unsigned
+    busy_ps: _Unsigned
+    stall_ps: _Unsigned
+    queue_ps: _Unsigned
+    inq_ps: _Unsigned
+
+class QueueColumns(TypedDict):
+    """Queues of ports at instants, where any has changed."""
+
+    time_ps: _Unsigned
+    link: _Unsigned
+    waiting_bytes: _Unsigned
+    booked_bytes: _Unsigned
+    packets: _Unsigned
+
+class PacketColumns(TypedDict):
+    """Packets that arrived with a sample."""
+
+    packet: NDArray[uint64]
+    time_ps: NDArray[uint64]
+    src_node: NDArray[uint64]
+    dst_node: NDArray[uint64]
+    label: NDArray[uint64]
+    size_bytes: NDArray[uint64]
+    hops: NDArray[uint64]
+    header: NDArray[uint64]
+
+class FluidMessageColumns(TypedDict):
+    """Messages of the fluid model in the order in which they were posted."""
+
+    post_ps: NDArray[uint64]
+    arrival_ps: NDArray[uint64]
+    switches: NDArray[uint32]
+    src_rank: NDArray[uint32]
+    dst_rank: NDArray[uint32]
+    size_bytes: NDArray[uint64]
+    label: NDArray[uint32]
+    start_ps: NDArray[uint64]
+
+class LinkUseColumns(TypedDict):
+    """What crossed each link in each window of the fluid model."""
+
+    window: NDArray[uint32]
+    link: NDArray[uint32]
+    bytes: NDArray[uint64]
+    busy_ps: NDArray[uint64]
+
+class FlowColumns(TypedDict):
+    """When flows ended, shape (F,), and how often rates were set on the way."""
+
+    end_ps: NDArray[uint64]
+    settlements: int
+    rates_set: int
+
+class PathColumns(TypedDict):
+    """Paths: links of path p are ``link[start[p]:start[p + 1]]``; no ``share``: all of the flow."""
+
+    start: NDArray[uint64]
+    link: NDArray[uint32]
+    share: NDArray[float64]
+
+class SuperposedColumns(PathColumns):
+    """Paths of superposed permutations."""
+
+    n_links: int
+    node: NDArray[uint32]
+    rank: NDArray[uint64]
+
+class ProtocolColumns(TypedDict):
+    """What F flows of the distributed assignment did."""
+
+    initial_ps: NDArray[uint64]
+    final_ps: NDArray[uint64]
+    probes: NDArray[uint32]
+    end_ps: NDArray[uint64]
+    announcements: int
+    collections: int
+    leaves: int
+    link_visits: tuple[int, int, int]
+    announced_ps: int
+    first_leave_ps: int
+    overload: tuple[float, float]
+
+class PermutationColumns(TypedDict):
+    """Congestion of R permutations, shape (R,)."""
+
+    max: NDArray[uint32]
+    mean: NDArray[float64]
+    mean_links: NDArray[float64]
+
+class SchemeColumns(TypedDict):
+    """What receivers learned of N samples, shape (N,)."""
+
+    packet: NDArray[uint32]
+    congested: NDArray[bool_]
+    seen: NDArray[uint32]
+    hop: NDArray[uint8]
+    weight: NDArray[float64]
+
+class CommunicatorDefinition(TypedDict):
+    """A communicator of a trace: ranks of its members; of an inter-communicator also the others."""
+
+    name: str
+    members: NDArray[uint32]
+    remote: NDArray[uint32] | None
+    is_self: bool
+
+class TraceDefinitions(TypedDict):
+    """What the anchor and the global definitions of an OTF2 archive state."""
+
+    ticks_per_second: int
+    start: int
+    length: int
+    realtime_ns: int | None
+    n_ranks: int
+    system: list[list[tuple[str, str]]]
+    locations: list[tuple[int, int]]
+    regions: dict[int, str]
+    region_lines: dict[int, tuple[str, int]]
+    sites: dict[int, tuple[str, int]]
+    communicators: dict[int, CommunicatorDefinition]
+    cartesian: list[tuple[int, list[int]]]
+
+class CallPathColumns(TypedDict):
+    """Call paths of a location: the caller of each, its region and call site."""
+
+    parent: NDArray[uint32]
+    region: NDArray[uint32]
+    site: NDArray[uint32]
+
+class CallColumns(TypedDict):
+    """MPI calls of a location, in the order in which they began."""
+
+    region: NDArray[uint32]
+    enter: NDArray[uint64]
+    leave: NDArray[uint64]
+    paused: NDArray[Any]
+    enter_event: NDArray[Any]
+    leave_event: NDArray[Any]
+    path: NDArray[uint32]
+
+class RecordColumns(TypedDict):
+    """Records of messages and requests of a location, in their order."""
+
+    kind: NDArray[uint8]
+    time: NDArray[uint64]
+    event: NDArray[Any]
+    call: NDArray[Any]
+    phase: NDArray[Any]
+    path: NDArray[uint32]
+    peer: NDArray[Any]
+    comm: NDArray[Any]
+    tag: NDArray[Any]
+    bytes: NDArray[Any]
+    received: NDArray[Any]
+    request: NDArray[Any]
+    message: NDArray[Any]
+    posted: NDArray[Any]
+    probed: NDArray[Any]
+
+class LocationColumns(TypedDict):
+    """What one location of an OTF2 archive recorded."""
+
+    location: int
+    records: int
+    enters: int
+    leaves: int
+    calls: CallColumns
+    messages: RecordColumns
+    clock_offsets: list[tuple[int, int]]
+    paths: CallPathColumns
+
+class TraceColumns(TypedDict):
+    """An OTF2 archive as columns."""
+
+    creator: str
+    definitions: TraceDefinitions
+    locations: list[LocationColumns]
 
 class UnconnectedError(ValueError):
     """There is no path between two places."""
@@ -32,6 +287,7 @@ class Network:
     def __init__(
         self,
         n_nodes: int,
+        *,
         switch_tier: NDArray[int32],
         switch_pod: NDArray[int32],
         link_src: NDArray[uint32],
@@ -45,6 +301,7 @@ class Network:
     ) -> None: ...
 
 def fat_tree(
+    *,
     hosts_per_leaf: int,
     leaves: int,
     aggregation: int,
@@ -54,7 +311,7 @@ def fat_tree(
     aggregation_uplinks: int,
     gbps: Sequence[float],
     delay_ps: Sequence[int],
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 
 class PacketOutcome:
     """What came of a run of the packet engine: figures, and tables as columns by name."""
@@ -67,17 +324,17 @@ class PacketOutcome:
     end_ps: int
     complete: bool
     window_ps: int
-    ranks: dict[str, NDArray[Any]]
-    computations: dict[str, NDArray[Any]]
-    messages: dict[str, NDArray[Any]]
-    samples: dict[str, NDArray[Any]]
-    truth: dict[str, NDArray[Any]]
+    ranks: RankColumns
+    computations: ComputationColumns
+    messages: MessageColumns
+    samples: SampleColumns
+    truth: TruthColumns
     counters_ps: int
-    counters: dict[str, NDArray[Any]]
+    counters: CounterColumns
     queues_ps: int
-    queues: dict[str, NDArray[Any]]
+    queues: QueueColumns
     one_in: int
-    carried: dict[str, NDArray[Any]]
+    carried: PacketColumns
 
 def simulate(
     network: Network,
@@ -88,7 +345,7 @@ def simulate(
     threads: int = 1,
     watch: Callable[[int, int, int, int], object] | None = None,
 ) -> PacketOutcome: ...
-def read_otf2(library: Path, anchor: Path, threads: int) -> dict[str, Any]: ...
+def read_otf2(library: Path, anchor: Path, threads: int) -> TraceColumns: ...
 
 class Routing:
     """A routing rule for one network."""
@@ -122,35 +379,35 @@ def pgft_fabric(
     gbps: Sequence[float],
     delay_ps: Sequence[int],
     planes: int,
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 def modified_tree_fabric(
     counts: tuple[int, int, int], gbps: Sequence[float], delay_ps: Sequence[int]
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 def torus_fabric(
     dimensions: Sequence[tuple[int, bool, int, Sequence[float], int]],
     nodes_per_switch: int,
     node_gbps: float,
     node_delay_ps: int,
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 def hyperx_fabric(
     dimensions: Sequence[tuple[int, int, float, int]],
     nodes_per_switch: int,
     node_gbps: float,
     node_delay_ps: int,
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 def dragonfly_fabric(
     counts: tuple[int, int, int, int],
     global_cables: str,
     gbps: Sequence[float],
     delay_ps: Sequence[int],
-) -> dict[str, Any]: ...
+) -> FabricArrays: ...
 def dragonfly_plus_fabric(
     counts: tuple[int, int, int, int, int],
     global_cables: str,
     gbps: Sequence[float],
     delay_ps: Sequence[int],
-) -> dict[str, Any]: ...
-def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> dict[str, Any]: ...
+) -> FabricArrays: ...
+def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> FabricArrays: ...
 def with_forwarding(network: Network, forward: NDArray[uint32]) -> Network: ...
 def fluid_max_min(
     capacity: NDArray[float64],
@@ -164,12 +421,13 @@ def fluid_assignment(
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
 def fluid_flows(
     capacity: NDArray[float64],
+    *,
     start_ps: NDArray[uint64],
     bytes: NDArray[uint64],
     weight: NDArray[float64],
     paths: _Paths,
     rates: str,
-) -> dict[str, Any]: ...
+) -> FlowColumns: ...
 def fluid_paths(
     network: Network,
     src: NDArray[uint32],
@@ -177,15 +435,15 @@ def fluid_paths(
     choice: str,
     seed: int,
     routing: Routing | None = None,
-) -> dict[str, Any]: ...
+) -> PathColumns: ...
 
 class FluidOutcome:
     """What came of a rank program in the fluid model: tables as columns by name, and figures."""
 
-    messages: dict[str, NDArray[Any]]
-    ranks: dict[str, NDArray[Any]]
+    messages: FluidMessageColumns
+    ranks: RankColumns
     link_bytes: NDArray[float64]
-    link_use: dict[str, NDArray[Any]]
+    link_use: LinkUseColumns
     window_ps: int
     end_ps: int
     settlements: int
@@ -199,12 +457,13 @@ def fluid_program(
 ) -> FluidOutcome: ...
 def fluid_protocol(
     capacity: NDArray[float64],
+    *,
     start_ps: NDArray[uint64],
     bytes: NDArray[uint64],
     paths: _Paths,
     hop_ps: int,
     probe_ps: int,
-) -> dict[str, Any]: ...
+) -> ProtocolColumns: ...
 def fluid_rounds(
     n_links: int,
     paths: _Paths,
@@ -214,6 +473,7 @@ def fluid_rounds(
 ) -> NDArray[uint64]: ...
 def tree_permutations(
     shape: tuple[int, int, int],
+    *,
     table: str,
     adaptive: bool,
     margin: int,
@@ -221,18 +481,19 @@ def tree_permutations(
     first: int,
     runs: int,
     seed: int,
-) -> dict[str, Any]: ...
+) -> PermutationColumns: ...
 def tree_paths(
     shape: tuple[int, int, int],
+    *,
     table: str,
     adaptive: bool,
     margin: int,
     copies: int,
     run: int,
     seed: int,
-) -> dict[str, Any]: ...
+) -> SuperposedColumns: ...
 def tree_ports(shape: tuple[int, int, int]) -> tuple[int, int]: ...
-def tree_fabric(shape: tuple[int, int, int], gbps: float, delay_ps: int) -> dict[str, Any]: ...
+def tree_fabric(shape: tuple[int, int, int], gbps: float, delay_ps: int) -> FabricArrays: ...
 def scheme_facts(
     name: str, bits: int = 1, size: int = 4, probability: float = 0.2
 ) -> tuple[int, int | None, bool]: ...
@@ -243,12 +504,13 @@ def run_scheme(
     links: NDArray[uint32],
     levels: NDArray[uint8],
     seed: int,
+    *,
     bits: int = 1,
     size: int = 4,
     probability: float = 0.2,
     hash: str = "gf",
     field_bits: int = 24,
-) -> dict[str, NDArray[Any]]: ...
+) -> SchemeColumns: ...
 def link_hash(
     name: str, ids: NDArray[uint32], links: NDArray[uint32], bits: int, field_bits: int
 ) -> NDArray[uint8]: ...
@@ -268,6 +530,7 @@ def decode_classes(
     ids: NDArray[uint32],
     hashes: NDArray[uint8],
     weights: NDArray[uint8],
+    *,
     class_of_packet: NDArray[uint32],
     class_start: NDArray[uint64],
     class_links: NDArray[uint32],

@@ -38,7 +38,7 @@ _NAME = re.compile(
 
 def hidden_name(place: Path) -> Path:
     """An unused name next to ``place``, for what will replace it."""
-    # What is not told apart by the part of the name that fits is told apart by its digest.
+    # Names that share the part that fits differ in their digest.
     owner = f"{_host()}-{os.getpid()}-{_began(os.getpid())}"
     return place.with_name(f"{_prefix(place)}.tailback-{owner}-{secrets.token_hex(4)}")
 

@@ -213,8 +213,8 @@ def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
         fits = (number >= _EARLIEST_S) & (number < most)
         out = pl.select(pl.when(fits.fill_null(False)).then(time).otherwise(out)).to_series()
     plain = text.str.replace(" ", "T").str.replace(r"([+-]\d\d)(\d\d)$", "$1:$2")
-    told = plain.str.to_datetime("%+", time_unit="ns", strict=False, time_zone="UTC")
-    out = pl.select(pl.coalesce(out, told.dt.epoch("ns"))).to_series()
+    parsed = plain.str.to_datetime("%+", time_unit="ns", strict=False, time_zone="UTC")
+    out = pl.select(pl.coalesce(out, parsed.dt.epoch("ns"))).to_series()
     if zone is not None:
         local = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
         try:
@@ -308,9 +308,9 @@ def parse(
     roles = _roles(names, aliases)
     for role in needed:
         if role not in roles:
-            told = ", ".join(shown(name) for name in names[:12])
+            listed = ", ".join(shown(name) for name in names[:12])
             raise fault(
-                f"no column for the {role.replace('_', ' ')}; its columns are: {told}",
+                f"no column for the {role.replace('_', ' ')}; its columns are: {listed}",
                 file=path, place=f"line {skip + 1}, column 1",
                 remedy=f"name one of them {' or '.join(aliases[role][:4])}",
             )  # fmt: skip

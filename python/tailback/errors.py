@@ -1,4 +1,4 @@
-"""Every mistake a user can make, told the same way: the file, the place, the value, the remedy."""
+"""Errors for mistakes of users. Each names the file, the place, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -67,6 +67,31 @@ class RunError(TailbackError):
     """A run directory that cannot be written or read."""
 
 
+class InvalidValueError(ValueError):
+    """A value that a validator refuses, with its remedy.
+
+    Validators raise it, and pydantic reports it; :func:`complaint` gives both parts back. Its text
+    is both: for callers that know no remedy, such as the command line's option types.
+
+    Attributes:
+        message: What is wrong with the value.
+        remedy: What to write.
+    """
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message}; {remedy}")
+        self.message = message
+        self.remedy = remedy
+
+
+def complaint(error: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Message and remedy of one error as pydantic reports it; None where it has no remedy."""
+    cause = (error.get("ctx") or {}).get("error")
+    if isinstance(cause, InvalidValueError):
+        return cause.message, cause.remedy
+    return str(error["msg"]).removeprefix("Value error, "), None
+
+
 SHOWN = 40
 """Choices that a remedy lists: all of every kind of part, some of the hosts of a machine."""
 
@@ -116,9 +141,8 @@ def wrong_option(
     if error["type"] == "missing":
         about = options.get(key) or f"see {page}"
         return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if "; " in message:
-        message, remedy = message.split("; ", 1)
+    message, remedy = complaint(error)
+    if remedy is not None:
         return ScenarioError(message, place=place, remedy=remedy)
     return ScenarioError(
         f"{as_toml(error['input'])}: {message}", place=place,

@@ -67,7 +67,7 @@ class AtomicDirectory:
         finally:
             remove(self._part)
         if isinstance(error, RunError) and error.file is not None:
-            # What failed inside is told by the name it would have had.
+            # Errors inside name the folder by its final name.
             if error.file.is_relative_to(self._part):
                 error.file = self.path / error.file.relative_to(self._part)
             return

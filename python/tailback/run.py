@@ -58,7 +58,7 @@ class Run:
             ``packet_hops``, ``events``, ``average_path_length`` (switches a packet of observed jobs
             visits), ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free
             entry, a switch each, of routing ``vc``), ``marked_packets`` (by congestion control),
-            ``cure`` (what a diagnosis changed, which the scenario does not state) …
+            ``remedy`` (what a diagnosis changed, which the scenario does not state) …
         performance: Wall-clock figures: never part of what must be reproducible.
         notes: What readers found odd and tolerated.
         computations: ``rank, start_ps`` of every computation, by rank and time, where that was

@@ -21,7 +21,14 @@ from pydantic import (
     model_validator,
 )
 
-from tailback.errors import ScenarioError, as_toml, nearest, type_remedy
+from tailback.errors import (
+    InvalidValueError,
+    ScenarioError,
+    as_toml,
+    complaint,
+    nearest,
+    type_remedy,
+)
 from tailback.units import (
     LinkGbps,
     RateGbps,
@@ -62,18 +69,20 @@ class FatTree(Section):
 
 
 class Degraded(Section):
-    """A cable, or one direction of it, that serves less than the fabric says.
+    """A cable, or one direction of it, that is slower than the fabric states.
 
-    Reports name links as ``source[port] → destination``; the part before the arrow is the value.
+    Ports are named as in reports, without the arrow and what follows: `"leaf3[7]"` by number, or
+    `"leaf3[swp7]"` where the fabric names its interfaces.
     """
 
     cable: str | None = Field(
-        default=None, description='one end of a cable, `"leaf3[7]"`: both directions are slow'
+        default=None,
+        description='port at one end of a cable, `"leaf3[7]"`: both directions are slow',
     )
     link: str | None = Field(
-        default=None, description="the same, but only what leaves by that port is slow"
+        default=None, description="port of which only the outgoing direction is slow"
     )
-    rate: RateGbps = Field(description="what it really serves")
+    rate: RateGbps = Field(description="the rate it really has")
 
     @model_validator(mode="after")
     def _one_place(self) -> Degraded:
@@ -113,12 +122,14 @@ class FabricSection(Section):
         if sum(source is not None for source in sources) != 1:
             raise ValueError("give exactly one of preset, fat_tree, topology or file")
         if self.forwarding is not None and self.file is None:
-            raise ValueError("forwarding needs a file; tables belong to a discovered fabric")
+            raise InvalidValueError(
+                "forwarding needs a file", "tables belong to a discovered fabric"
+            )
         for name in ("format", "cable_delay"):
             if getattr(self, name) is not None and self.file is None:
-                raise ValueError(f"{name} needs a file; it selects the reader")
+                raise InvalidValueError(f"{name} needs a file", "it selects the reader")
         if self.routes is not None and self.topology is None:
-            raise ValueError("routes needs a topology; other fabrics are routed up/down")
+            raise InvalidValueError("routes needs a topology", "other fabrics are routed up/down")
         return self
 
 
@@ -158,9 +169,9 @@ class JobSection(Section):
         if (self.trace is None) == (self.pattern is None):
             raise ValueError("give exactly one of trace or pattern")
         if self.pattern is not None and "kind" not in self.pattern:
-            raise ValueError("pattern needs kind = …; see 'tailback list pattern'")
+            raise InvalidValueError("pattern needs kind = …", "see 'tailback list pattern'")
         if self.format is not None and self.trace is None:
-            raise ValueError("format needs a trace; it selects the reader")
+            raise InvalidValueError("format needs a trace", "it selects the reader")
         return self
 
 
@@ -213,9 +224,9 @@ class CongestionControlSection(Section):
     @model_validator(mode="after")
     def _lights(self) -> CongestionControlSection:
         if self.scheme == "rgbcc" and self.green >= self.threshold:
-            raise ValueError(
-                f"green = {self.green} B is not below threshold = {self.threshold} B; "
-                "lower green, or raise threshold"
+            raise InvalidValueError(
+                f"green = {self.green} B is not below threshold = {self.threshold} B",
+                "lower green, or raise threshold",
             )
         return self
 
@@ -261,20 +272,21 @@ class PacingSection(Section):
     @model_validator(mode="after")
     def _rates(self) -> PacingSection:
         if self.rates is not None and self.rates_file is not None:
-            raise ValueError("rates and rates_file are both given; choose one")
+            raise InvalidValueError("rates and rates_file are both given", "choose one")
         if self.kind == "off" and (self.rates is not None or self.rates_file is not None):
-            raise ValueError('flows have rates but no pacing; set kind = "elastic"')
+            raise InvalidValueError("flows have rates but no pacing", 'set kind = "elastic"')
         if self.share != 1 and self.rates is None:
-            raise ValueError("share is a part of computed rates; set rates, or share = 1")
+            raise InvalidValueError("share is a part of computed rates", "set rates, or share = 1")
         return self
 
 
 def _a_turn(weight: int) -> int:
     """Refuse what a subnet manager takes for no turn at all, and the engine for one packet."""
     if weight < 1:
-        raise ValueError(
-            "a weight of 0 bytes is not allowed; give the bytes a level may send in its turn, "
-            "at least a packet (a level without a weight would never send)"
+        raise InvalidValueError(
+            "a weight of 0 bytes is not allowed",
+            "give the bytes a level may send in its turn, "
+            "at least a packet (a level without a weight would never send)",
         )
     return weight
 
@@ -389,16 +401,20 @@ class TelemetrySection(Section):
     @model_validator(mode="after")
     def _something_kept(self) -> TelemetrySection:
         if self.scheme not in ("full", "off") and self.packets == 0:
-            raise ValueError(f"scheme {self.scheme} needs packets one by one; set packets above 0")
+            raise InvalidValueError(
+                f"scheme {self.scheme} needs packets one by one", "set packets above 0"
+            )
         if self.stamping != "all" and self.scheme not in (*STAMPED_IN_PART, "off"):
-            raise ValueError(
-                f"scheme {self.scheme} needs a sample from every switch; with stamping other than "
-                f"all, use {', '.join(STAMPED_IN_PART)}"
+            raise InvalidValueError(
+                f"scheme {self.scheme} needs a sample from every switch",
+                f"with stamping other than all, use {', '.join(STAMPED_IN_PART)}",
             )
         if self.stamping != "all" and self.count_injection:
             raise ValueError("count_injection needs stamping = all")
         if self.stamping == []:
-            raise ValueError("stamping names no switch; scheme = off switches telemetry off")
+            raise InvalidValueError(
+                "stamping names no switch", "scheme = off switches telemetry off"
+            )
         return self
 
     @property
@@ -458,9 +474,9 @@ class Scenario(Section):
     def _services(self) -> Scenario:
         for job in self.job:
             if job.service >= self.engine.services:
-                raise ValueError(
-                    f"job {job.name!r} uses service {job.service}; "
-                    f"set engine.services = {job.service + 1} or more"
+                raise InvalidValueError(
+                    f"job {job.name!r} uses service {job.service}",
+                    f"set engine.services = {job.service + 1} or more",
                 )
         return self
 
@@ -558,19 +574,17 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
             f"unknown key {names[-1]!r}", file=file, place=place,
             remedy=nearest(names[-1], model.model_fields),
         )  # fmt: skip
-    message = error["msg"].removeprefix("Value error, ")
+    message, known = complaint(error)
     if error["type"] == "missing":
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
-    remedy = type_remedy(error["type"]) or "see docs/reference/scenario.md"
+    remedy = known or type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"
         message = f"{brief(error['input'])} is not {form}"
         remedy = _TABLES.get(names[-1], f"write [{'.'.join(names)}] and its keys below it")
-    elif "; " in message:
-        message, remedy = message.split("; ", 1)
     elif error["type"] != "value_error":
         message = f"{as_toml(error['input'])}: {message}"
     return ScenarioError(message, file=file, place=place, remedy=remedy)

@@ -71,6 +71,8 @@ TABLES = {
             ("dst_name", pl.String, "name of the destination"),
             ("src_port", pl.UInt32, "port number at the source"),
             ("dst_port", pl.UInt32, "port number at the destination"),
+            ("src_interface", pl.String, "name of the port at the source, like swp5; empty "
+             "where the fabric gives numbers alone"),
             ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; of a flat "
              "link that of its switches plus 1"),
             ("direction", pl.String, "up, down or flat (between switches of one tier)"),
@@ -202,7 +204,7 @@ DERIVED = {
     table.name: table
     for table in (
         Table.of(
-            "attribution", "one line of the program at one place it makes hot",
+            "attribution", "one line of the program at one place that it congests",
             ("place", pl.String, "the links: one, or parallel ones among which routing chooses"),
             ("link", pl.UInt32, "the heaviest link of them"),
             ("filled_by", pl.String, "whose traffic fills the place: ours, others or unknown"),
@@ -236,7 +238,12 @@ DERIVED = {
 }  # fmt: skip
 """Tables made from runs by diagnosis and comparison; they are not part of a run."""
 
-ADDED = {("labels", "path"): "", ("counters", "inq_ps"): None, ("packets", "queue_pair"): None}
+ADDED = {
+    ("labels", "path"): "",
+    ("links", "src_interface"): "",
+    ("counters", "inq_ps"): None,
+    ("packets", "queue_pair"): None,
+}
 """Columns that came later, with what they hold in the tables of runs written before."""
 
 

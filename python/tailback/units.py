@@ -13,6 +13,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from tailback.errors import InvalidValueError
+
 _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
 TIME_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
@@ -40,9 +42,9 @@ def _split(text: str, units: dict[str, int] | dict[str, float], what: str) -> tu
     match = _NUMBER.match(text)
     if not match or match.group(2) is None or match.group(2) not in units:
         example = {"a time": "'60 ns'", "a size": "'128 KiB'", "a rate": "'100 Gb/s'"}[what]
-        raise ValueError(
-            f"{text!r} is not {what} with a unit; "
-            f"units: {', '.join(units)}; write it like {example}"
+        raise InvalidValueError(
+            f"{text!r} is not {what} with a unit",
+            f"units: {', '.join(units)}; write it like {example}",
         )
     return match.group(1).replace("_", ""), match.group(2)
 
@@ -54,7 +56,7 @@ def parse_time_ps(value: object) -> int:
         return _whole(value, number, TIME_PS[unit], LONGEST_PS, ("time", "53 days", "ps"))
     if _is_zero(value):
         return 0
-    raise ValueError(f"{value!r} has no unit; write a time as text, like '60 ns'")
+    raise InvalidValueError(f"{value!r} has no unit", "write a time as text, like '60 ns'")
 
 
 def parse_bytes(value: object) -> int:
@@ -64,7 +66,7 @@ def parse_bytes(value: object) -> int:
         return _whole(value, number, BYTES[unit], MOST_BYTES, ("size", "4 EiB", "B"))
     if _is_zero(value):
         return 0
-    raise ValueError(f"{value!r} has no unit; write a size as text, like '128 KiB'")
+    raise InvalidValueError(f"{value!r} has no unit", "write a size as text, like '128 KiB'")
 
 
 def parse_memory(text: str) -> int:
@@ -75,15 +77,16 @@ def parse_memory(text: str) -> int:
     """
     match = _NUMBER.match(text)
     if not match or match.group(2) not in MEMORY:
-        raise ValueError(
-            f"{text!r} is not an amount of memory; give a number, decimals allowed, with one "
+        raise InvalidValueError(
+            f"{text!r} is not an amount of memory",
+            f"give a number, decimals allowed, with one "
             f"of the units {', '.join(MEMORY)} (K, M, G and T mean KiB, MiB, GiB and TiB), "
-            "like '1.7 GiB', '8G' or '1500 MB'"
+            "like '1.7 GiB', '8G' or '1500 MB'",
         )
     number = _DIGITS.create_decimal(match.group(1).replace("_", ""))
     amount = _DIGITS.multiply(number, Decimal(MEMORY[match.group(2)]))
     if not 1 <= amount <= MOST_BYTES:
-        raise ValueError(f"{text!r} is out of range; give at least 1 B and at most 4 EiB")
+        raise InvalidValueError(f"{text!r} is out of range", "give at least 1 B and at most 4 EiB")
     return int(amount)
 
 
@@ -93,9 +96,9 @@ def parse_gbps(value: object) -> float:
         number, unit = _split(value, GBPS, "a rate")
         rate = float(number) * GBPS[unit]
         if not math.isfinite(rate):
-            raise ValueError(f"{value!r} is out of range; write it like '100 Gb/s'")
+            raise InvalidValueError(f"{value!r} is out of range", "write it like '100 Gb/s'")
         return rate
-    raise ValueError(f"{value!r} has no unit; write a rate as text, like '100 Gb/s'")
+    raise InvalidValueError(f"{value!r} has no unit", "write a rate as text, like '100 Gb/s'")
 
 
 def _is_zero(value: object) -> bool:
@@ -112,12 +115,13 @@ def _whole(text: str, number: str, unit: int, most: int, words: tuple[str, str, 
     kind, limit, smallest = words
     amount = _DIGITS.multiply(_DIGITS.create_decimal(number), Decimal(unit))
     if not amount <= most:
-        raise ValueError(f"{text!r} is out of range; give at most {limit}")
+        raise InvalidValueError(f"{text!r} is out of range", f"give at most {limit}")
     whole = amount.to_integral_value(context=_DIGITS)
     if whole != amount:
-        raise ValueError(
+        raise InvalidValueError(
             f"{text!r} is {amount.normalize(_DIGITS):.12g} {smallest}, and a {kind} is a whole "
-            f"number of {smallest}; write {max(int(whole), 1)} {smallest}, say"
+            f"number of {smallest}",
+            f"write {max(int(whole), 1)} {smallest}, say",
         )
     return int(whole)
 
@@ -130,9 +134,9 @@ def transfer_ps(size_bytes: int, gbps: float) -> int:
     """
     time_ps = size_bytes * 8000 / gbps if gbps > 0 else math.inf
     if not time_ps <= LONGEST_PS:
-        raise ValueError(
-            f"{format_bytes(size_bytes)} at {gbps:g} Gb/s take more than 53 days; "
-            "give a higher rate or a smaller size"
+        raise InvalidValueError(
+            f"{format_bytes(size_bytes)} at {gbps:g} Gb/s take more than 53 days",
+            "give a higher rate or a smaller size",
         )
     return round(time_ps)
 

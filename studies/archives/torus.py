@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
-from tailback.port_counters.schema import INTERVALS, conform
+from tailback.port_counters import INTERVALS, conform
+from tailback.port_counters.readers import DIRECTIONS, GEMINI_GBPS
 from tailback.run import AtomicDirectory
 
 SHAPE: Final = (24, 24, 24)

@@ -21,8 +21,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.port_counters.analysis.classes import CLASSES
-from tailback.port_counters.schema import READINGS, conform
+from tailback.port_counters import READINGS, conform
+from tailback.port_counters.analysis import CLASSES
 from tailback.run import AtomicDirectory
 
 READINGS_A_ROUND: Final = 100

@@ -35,8 +35,7 @@ from studies.birk_zdornov2009.packet_rates import (
 )
 from tailback import TailbackError
 from tailback.fluid import max_min
-from tailback.simulation.probes import ProbeSettings
-from tailback.simulation.settings import CongestionSchemeSettings, CongestionSettings
+from tailback.simulation import CongestionSchemeSettings, CongestionSettings, ProbeSettings
 
 NODES = 64
 BUFFER = 32

@@ -28,13 +28,16 @@ from numpy.typing import NDArray
 from bench._pages import put
 from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
-from tailback.simulation import PreparedScenario, prepare
-from tailback.simulation.execute import execute
-from tailback.simulation.probes import ProbeSettings
-from tailback.simulation.routes import Routes, routes_for
-from tailback.simulation.settings import PacingSettings
-from tailback.traffic.program import Label, Op, ProgramBuilder
-from tailback.traffic.transform import side_by_side
+from tailback.simulation import (
+    PacingSettings,
+    PreparedScenario,
+    ProbeSettings,
+    Routes,
+    execute,
+    prepare,
+    routes_for,
+)
+from tailback.traffic import Label, Op, ProgramBuilder, side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measurements" / "congestion.md"

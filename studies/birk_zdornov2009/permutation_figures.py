@@ -26,29 +26,28 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from studies.birk_zdornov2009.rounds import rounds_to_completion
-from studies.birk_zdornov2009.trees import (
-    KaryTree,
-    Routing,
-    SuperposedFlows,
-    permutations,
-    superpose,
-)
 from tailback import TailbackError, load_scenario
 from tailback.evaluate import Change
-from tailback.fluid import simulate_flows
+from tailback.fluid import (
+    KaryTree,
+    SuperposedFlows,
+    TreeRouting,
+    permutation_congestion,
+    rounds_to_completion,
+    simulate_flows,
+    superpose_permutations,
+)
 from tailback.simulation import make_evaluate, prepare
-from tailback.traffic.program import Label, Program, ProgramBuilder
-from tailback.traffic.transform import side_by_side
+from tailback.traffic import Label, Program, ProgramBuilder, side_by_side
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CELLS, BUFFER, CELL_BYTES = 32, 8, 4096
 WIDTHS = (0, 1, 2, 3, 4, 6, 8)
-OBLIVIOUS = Routing(adaptive=False)
+OBLIVIOUS = TreeRouting(adaptive=False)
 ROUTINGS = {
     "oblivious, plain tree": (KaryTree(), OBLIVIOUS),
-    "adaptive, width 2": (KaryTree(width=2), Routing()),
-    "adaptive, width 2, margin 2": (KaryTree(width=2), Routing(margin=2)),
+    "adaptive, width 2": (KaryTree(width=2), TreeRouting()),
+    "adaptive, width 2, margin 2": (KaryTree(width=2), TreeRouting(margin=2)),
 }
 PLAIN = {"kind": "k-ary-n-tree", "k": 16, "n": 3}
 WIDE = {"kind": "modified-k-ary-n-tree", "k": 16, "n": 3, "width": 2}
@@ -136,9 +135,11 @@ def by_width(runs: int, timed: int, seed: int) -> dict[str, Any]:
     for margin in (0, 1, 2):
         for width in WIDTHS if margin else (0,):
             tree = KaryTree(width=width)
-            routing = Routing(margin=margin) if margin else OBLIVIOUS
-            found = permutations(tree, routing, runs, seed=seed)
-            views = [times(superpose(tree, routing, 1, run, seed)) for run in range(timed)]
+            routing = TreeRouting(margin=margin) if margin else OBLIVIOUS
+            found = permutation_congestion(tree, routing, runs, seed=seed)
+            views = [
+                times(superpose_permutations(tree, routing, 1, run, seed)) for run in range(timed)
+            ]
             out["rows"].append({
                 "margin": margin, "width": width, "extra_ports": tree.extra_ports,
                 "max": float(found.max.mean()), "mean": float(found.mean.mean()),
@@ -154,7 +155,7 @@ def by_copies(runs: int, copies: tuple[int, ...], seed: int) -> dict[str, Any]:
         for name, (tree, routing) in ROUTINGS.items():
             views = []
             for run in range(runs):
-                s = superpose(tree, routing, n, run, seed)
+                s = superpose_permutations(tree, routing, n, run, seed)
                 view = times(s)
                 if name.startswith("oblivious"):
                     view |= {key: engine(s, *what) for key, (_, *what) in ENGINES.items()}

@@ -19,10 +19,15 @@ import time
 import numpy as np
 
 from bench._machine import processor
-from studies.birk_zdornov2009.rounds import rounds_to_completion
-from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose
 from tailback import TailbackError
-from tailback.fluid import simulate_flows
+from tailback.fluid import (
+    KaryTree,
+    TreeRouting,
+    permutation_congestion,
+    rounds_to_completion,
+    simulate_flows,
+    superpose_permutations,
+)
 
 LIMIT_MS = 5.0
 CELLS = 32
@@ -31,14 +36,14 @@ CELLS = 32
 def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:
     """Rows of part 1 for one kind of default ports; the first is oblivious in the plain tree."""
     rows: list[dict[str, object]] = []
-    cases = [(0, Routing(adaptive=False, table=table))]
-    cases += [(w, Routing(table=table, margin=m)) for m in (1, 2) for w in (0, 1, 2, 3, 4, 8)]
+    cases = [(0, TreeRouting(adaptive=False, table=table))]
+    cases += [(w, TreeRouting(table=table, margin=m)) for m in (1, 2) for w in (0, 1, 2, 3, 4, 8)]
     base: tuple[float, float] | None = None
     for width, routing in cases:
         tree = KaryTree(width=width)
-        permutations(tree, routing, 1, seed=seed)
+        permutation_congestion(tree, routing, 1, seed=seed)
         began = time.perf_counter()
-        found = permutations(tree, routing, runs, seed=seed)
+        found = permutation_congestion(tree, routing, runs, seed=seed)
         each_ms = (time.perf_counter() - began) / runs * 1e3
         worst, mean = float(found.max.mean()), float(found.mean.mean())
         base = base or (worst, mean)
@@ -55,15 +60,15 @@ def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:
 def completion(copies: int, runs: int, buffer: int, seed: int) -> list[dict[str, object]]:
     """Rows of part 2 for one number of permutations; times in units of one flow at line rate."""
     cases = {
-        "oblivious, plain": (KaryTree(), Routing(adaptive=False)),
-        "adaptive, width 2": (KaryTree(width=2), Routing()),
-        "adaptive, width 2, margin 2": (KaryTree(width=2), Routing(margin=2)),
+        "oblivious, plain": (KaryTree(), TreeRouting(adaptive=False)),
+        "adaptive, width 2": (KaryTree(width=2), TreeRouting()),
+        "adaptive, width 2, margin 2": (KaryTree(width=2), TreeRouting(margin=2)),
     }
     rows: list[dict[str, object]] = []
     for name, (tree, routing) in cases.items():
         figures = np.zeros((runs, 4))
         for run in range(runs):
-            s = superpose(tree, routing, copies, run, seed)
+            s = superpose_permutations(tree, routing, copies, run, seed)
             ones = np.ones(s.paths.n_flows)
             size = np.full(s.paths.n_flows, 1000)  # 1 us at 8 Gb/s
             fair = simulate_flows(np.full(s.n_links, 8.0), s.paths, size)

@@ -20,11 +20,8 @@ from studies.production_networks.simulated import (
     run_of,
 )
 from tailback import Run, Scenario, load_scenario
-from tailback.port_counters.analysis import links, study
-from tailback.port_counters.analysis.evolution_run import torus_coordinates, torus_rows
-from tailback.port_counters.analysis.figures import draw
-from tailback.port_counters.analysis.figures.style import DASHES, GROUPS, canvas
-from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.analysis import Study, links, study, torus_coordinates, torus_rows
+from tailback.port_counters.analysis.figures import DASHES, GROUPS, canvas, draw
 
 Y_RATES: Final = ("4.7 GB/s", "9.4 GB/s", "18.8 GB/s")
 AXES: Final = ("X", "Y", "Z")

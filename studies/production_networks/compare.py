@@ -17,7 +17,7 @@ from studies.production_networks.blue_waters import blue_waters
 from studies.production_networks.questions import questions
 from studies.production_networks.simulated import ROOT, Found, save
 from studies.production_networks.yellowstone import yellowstone
-from tailback.report.figure import style
+from tailback.report import style
 
 PAGE = ROOT / "docs" / "measurements" / "studies.md"
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.port_counters.analysis.rounds import FDR_TICK_NS
-from tailback.port_counters.schema import CounterError
+from tailback.port_counters import CounterError
+from tailback.port_counters.analysis import FDR_TICK_NS
 
 
 def forced_idle_fraction(

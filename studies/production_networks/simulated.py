@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tailback import Run, Scenario
-from tailback.fabric.builders import in_port_order
-from tailback.fabric.model import Fabric
+from tailback.fabric import Fabric, in_port_order
 from tailback.port_counters.analysis.figures import render
-from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.readers import from_run
 from tailback.simulation import prepare, simulate
 from tailback.units import format_time
 

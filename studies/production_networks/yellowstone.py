@@ -21,13 +21,10 @@ from studies.production_networks.simulated import (
     with_adapters,
 )
 from tailback import Run, load_scenario
-from tailback.fabric.model import Fabric
-from tailback.port_counters.analysis import classes, study
-from tailback.port_counters.analysis.evolution_tiers import tier_stalls
-from tailback.port_counters.analysis.figures import draw
-from tailback.port_counters.analysis.figures.style import FAINT, INK, MUTED, canvas
-from tailback.port_counters.analysis.study import Study
-from tailback.simulation.prepare import load_fabric
+from tailback.fabric import Fabric
+from tailback.port_counters.analysis import Study, classes, study, tier_stalls
+from tailback.port_counters.analysis.figures import FAINT, INK, MUTED, canvas, draw
+from tailback.simulation import load_fabric
 
 ROUNDS: Final = {
     ("Spine", "down"): (63129, 2765),

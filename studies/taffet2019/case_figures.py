@@ -15,10 +15,19 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tailback import Run
-from tailback.report import FigureData, Options, draw, make_case, render
-from tailback.report.figure import canvas, style
-from tailback.report.figures.congested_fraction import TIER_HEIGHT, draw_links, shading_of
-from tailback.report.scales import FAINT, INK, colormap
+from tailback.report import (
+    FAINT,
+    INK,
+    FigureData,
+    Options,
+    canvas,
+    colormap,
+    draw,
+    draw_congestion,
+    make_case,
+    render,
+    style,
+)
 
 DPI = 90
 COLOURS = 96
@@ -110,9 +119,9 @@ def tags_figure(drawing: Drawing) -> Figure:
     drawn = canvas(4.6 * len(drawing.phases[0]), 2.5 * len(drawing.phases) + 0.6)
     panels = drawn.subplots(len(drawing.phases), len(drawing.phases[0]), squeeze=False)
     for axes, (name, title) in zip(panels.ravel(), shown, strict=True):
-        draw_links(axes, evidence, shading_of(evidence, name, most), True)
+        # Of one pod nothing goes to the cores.
+        draw_congestion(axes, evidence, name, most=most, tiers=2)
         crop(axes, evidence, drawing)
-        axes.set_ylim(top=TIER_HEIGHT * 1.15)  # of one pod nothing goes to the cores
         for text in axes.texts:
             text.set_visible(False)
         axes.set_title(f"{drawing.title}: {title}")

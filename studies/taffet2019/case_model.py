@@ -13,7 +13,7 @@ import polars as pl
 from bench._pages import cpu_seconds
 from studies.taffet2019.case_figures import Drawing
 from tailback import Diagnosis, Run, Scenario, load_scenario, simulate
-from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.telemetry import Selection, link_estimates, select
 from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[2]

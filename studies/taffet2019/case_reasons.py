@@ -25,8 +25,7 @@ from studies.taffet2019.case_figures import save
 from studies.taffet2019.case_minighost import communication
 from studies.taffet2019.case_model import example
 from tailback import Scenario, simulate
-from tailback.report.figure import canvas, style
-from tailback.report.scales import FAINT, INK, MUTED
+from tailback.report import FAINT, INK, MUTED, canvas, style
 from tailback.scenario import FabricSection, FatTree
 from tailback.units import format_time, percent
 

@@ -12,7 +12,7 @@ from tailback import Run, load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.simulation import PreparedScenario, make_evaluate, prepare, simulate
-from tailback.traffic.program import Label, Op
+from tailback.traffic import Label, Op
 from tailback.units import format_time
 
 SCENARIO = "stencil2d/stencil2d.toml"

@@ -17,7 +17,7 @@ from bench._pages import put
 from tailback import load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.remedy.proof import congested_hops
+from tailback.remedy import congested_hops
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tailback.units import percent
 

@@ -35,20 +35,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bench._pages import put
-from tailback import Run, _core, load_scenario
-from tailback.fabric.model import Fabric
+from tailback import Run, load_scenario
+from tailback.fabric import Fabric
 from tailback.report import Options, draw, make_case, render
-from tailback.simulation import prepare
-from tailback.simulation.execute import execute
-from tailback.telemetry.hashed import (
+from tailback.simulation import COMPILED_DECODER, decode_published, execute, link_hash, prepare
+from tailback.telemetry import (
     CandidateLinks,
     HashedCounts,
     HashedSamples,
     count_links,
+    fat_tree_stages,
+    packet_ids,
 )
-from tailback.telemetry.packet_ids import packet_ids
-from tailback.telemetry.stages import fat_tree_stages
-from tailback.traffic.program import Op
+from tailback.traffic import Op
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measurements" / "telemetry.md"
@@ -166,7 +165,7 @@ class Published:
 
     def decode_classes(
         self, ids: NDArray[np.uint32], hashes: NDArray[np.uint8], weights: NDArray[np.uint8],
-        class_of_packet: NDArray[np.uint32], class_start: NDArray[np.uint64],
+        *, class_of_packet: NDArray[np.uint32], class_start: NDArray[np.uint64],
         class_links: NDArray[np.uint32], links: NDArray[np.uint32], bits: int, field_bits: int,
     ) -> NDArray[np.int64]:  # fmt: skip
         """Scores, as the compiled core's function of that name."""
@@ -176,9 +175,7 @@ class Published:
         for group in np.unique(class_of_packet):
             own = class_of_packet == group
             members = class_links[int(class_start[group]) : int(class_start[group + 1])]
-            total[members] += _core.decode_published(
-                ids[own], hashes[own], weights[own], links[members]
-            )
+            total[members] += decode_published(ids[own], hashes[own], weights[own], links[members])
         return total
 
 
@@ -201,9 +198,9 @@ def one_bit(
         source = node[samples.sender] + np.uint32(1)
         target = np.full_like(source, node[TARGET] + 1)
         ids = packet_ids(samples.sequence, source, target, samples.sender + np.uint32(2))
-    hashes = _core.link_hash(hash_name, ids, values[samples.link], 1, FIELD_BITS)
+    hashes = link_hash(hash_name, ids, values[samples.link], 1, FIELD_BITS)
     arrived = HashedSamples(ids, hashes, samples.weight, 1, FIELD_BITS)
-    decoder = _core if linear else Published()
+    decoder = COMPILED_DECODER if linear else Published()
     if not subset:
         outside = np.flatnonzero(fabric.link_src >= fabric.n_nodes).astype(np.uint32)
         everything = CandidateLinks(

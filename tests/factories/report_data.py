@@ -96,7 +96,7 @@ def _fabric(shape: Shape, prefix: str) -> dict[str, pl.DataFrame]:
             (low, high, ports[0], ports[1], "up"),
             (high, low, ports[1], ports[0], "down"),
         ):
-            rows.append((len(rows), src, dst, vertex[src], vertex[dst], p, q, level, direction,
+            rows.append((len(rows), src, dst, vertex[src], vertex[dst], p, q, "", level, direction,
                          src < n, dst < n, 100.0, 0,
                          link + 1 if direction == "up" else link))  # fmt: skip
     nodes = pl.DataFrame({

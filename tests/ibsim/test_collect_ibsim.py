@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -87,6 +88,31 @@ def test_what_was_set_is_what_is_read(subnet: Subnet) -> None:
     assert re.search(r"PortXmitWait:\.*1000\b", text), text
 
 
+def drive(
+    subnet: Subnet, places: dict[tuple[str, int], dict[str, Any]], truth: pl.DataFrame, windows: int
+) -> None:
+    """Set the counters of ibsim to a run's stalls, window by window, and collect each time."""
+    # One engine picosecond is a microsecond here, so that a tick is fine beside a window.
+    wait = dict.fromkeys(places, 0)
+    zero = [
+        f'PerformanceSet "{key(p)}"[{port}] PortCounters.PortXmitWait=0'
+        for (_, port), p in places.items()
+    ]
+    subnet.console(zero)
+    subnet.collect("driven", sweeps=1)
+    for window in range(windows):
+        lines = []
+        for row in truth.filter(pl.col("window") == window).iter_rows(named=True):
+            place = (row["src_name"], row["src_port"])
+            wait[place] += round(row["stall_ps"] * 0.001 / TICK_NS)
+            lines.append(
+                f'PerformanceSet "{key(places[place])}"[{place[1]}] '
+                f"PortCounters.PortXmitWait={wait[place]}"
+            )
+        subnet.console(lines)
+        subnet.collect("driven", sweeps=1)
+
+
 def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Subnet) -> None:
     """The engine's truth goes into ibsim tick by tick and comes out of ``tailback collect``."""
     scenario = Scenario.model_validate(
@@ -112,25 +138,7 @@ def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Su
         (r["node_name"], r["port"]): r
         for r in table(subnet, "first", "readings").to_dicts()
     }  # fmt: skip
-    # One engine picosecond is a microsecond here, so that a tick is fine beside a window.
-    wait = dict.fromkeys(places, 0)
-    zero = [
-        f'PerformanceSet "{key(p)}"[{port}] PortCounters.PortXmitWait=0'
-        for (_, port), p in places.items()
-    ]
-    subnet.console(zero)
-    subnet.collect("driven", sweeps=1)
-    for window in windows["window"]:
-        lines = []
-        for row in truth.filter(pl.col("window") == window).iter_rows(named=True):
-            place = (row["src_name"], row["src_port"])
-            wait[place] += round(row["stall_ps"] * 0.001 / TICK_NS)
-            lines.append(
-                f'PerformanceSet "{key(places[place])}"[{place[1]}] '
-                f"PortCounters.PortXmitWait={wait[place]}"
-            )
-        subnet.console(lines)
-        subnet.collect("driven", sweeps=1)
+    drive(subnet, places, truth, windows.height)
     intervals = table(subnet, "driven", "intervals").sort("time_ns")
     intervals = intervals.with_columns(
         window=pl.int_range(pl.len()).over("node_guid", "port").cast(pl.UInt32)

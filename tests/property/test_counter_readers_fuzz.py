@@ -139,9 +139,9 @@ def run_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         "nodes": [{"node": 0, "name": "n", "host": 0, "host_name": "n", "switch": 0}],
         "switches": [{"switch": 0, "name": "leaf", "tier": 0, "pod": -1}],
         "links": [{"link": 0, "src": 1, "dst": 0, "src_name": "leaf", "dst_name": "n",
-                   "src_port": 1, "dst_port": 1, "tier": 0, "direction": "down",
-                   "from_node": False, "to_node": True, "rate_gbps": 100.0, "delay_ps": 0,
-                   "reverse": 0}],
+                   "src_port": 1, "dst_port": 1, "src_interface": "", "tier": 0,
+                   "direction": "down", "from_node": False, "to_node": True, "rate_gbps": 100.0,
+                   "delay_ps": 0, "reverse": 0}],
         "truth": [{"window": 0, "link": 0, "bytes": 5, "packets": 1, "stall_ps": 7, "busy_ps": 9}],
     }  # fmt: skip
     tables = {

@@ -104,7 +104,17 @@ export interface Payload {
   scales: Record<Scale, Ref>;
   node_names: string[];
   switch_names: string[];
-  links: { src: Ref; dst: Ref; src_port: Ref; dst_port: Ref; group: Ref; rate_gbps: Ref; bundle: Ref };
+  links: {
+    src: Ref;
+    dst: Ref;
+    src_port: Ref;
+    dst_port: Ref;
+    /** Names of the ports that links leave; null where the fabric gives numbers alone. */
+    interfaces: string[] | null;
+    group: Ref;
+    rate_gbps: Ref;
+    bundle: Ref;
+  };
   groups: string[];
   ways: [number, "up" | "down" | "flat"][];
   layout: {
@@ -242,7 +252,8 @@ export class Model {
 
   linkName(link: number): string {
     const from = this.vertexName(this.src[link] ?? 0);
-    return `${from}[${this.srcPort[link] ?? 0}] → ${this.vertexName(this.dst[link] ?? 0)}`;
+    const port = this.payload.links.interfaces?.[link] || (this.srcPort[link] ?? 0);
+    return `${from}[${port}] → ${this.vertexName(this.dst[link] ?? 0)}`;
   }
 
   groupName(link: number): string {

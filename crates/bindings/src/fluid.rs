@@ -129,6 +129,7 @@ fn flow_set(
 
 /// Simulates flows; returns their ends in picoseconds and what it took.
 #[pyfunction]
+#[pyo3(signature = (capacity, *, start_ps, bytes, weight, paths, rates))]
 fn fluid_flows<'py>(
     py: Python<'py>,
     capacity: PyReadonlyArray1<'py, f64>,
@@ -237,6 +238,7 @@ pub struct FluidOutcome {
 
 /// Runs the distributed assignment message by message.
 #[pyfunction]
+#[pyo3(signature = (capacity, *, start_ps, bytes, paths, hop_ps, probe_ps))]
 fn fluid_protocol<'py>(
     py: Python<'py>,
     capacity: PyReadonlyArray1<'py, f64>,
@@ -255,10 +257,10 @@ fn fluid_protocol<'py>(
     out.set_item("announcements", got.announcements)?;
     out.set_item("collections", got.collections)?;
     out.set_item("leaves", got.leaves)?;
-    out.set_item("link_visits", got.link_visits.to_vec())?;
+    out.set_item("link_visits", <(u64, u64, u64)>::from(got.link_visits))?;
     out.set_item("announced_ps", got.announced_ps)?;
     out.set_item("first_leave_ps", got.first_leave_ps)?;
-    out.set_item("overload", got.overload.to_vec())?;
+    out.set_item("overload", <(f64, f64)>::from(got.overload))?;
     Ok(out)
 }
 
@@ -282,6 +284,7 @@ fn fluid_rounds<'py>(
 /// Congestion of random permutations `first .. first + runs`, each of `copies` superposed.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (shape, *, table, adaptive, margin, copies, first, runs, seed))]
 fn tree_permutations<'py>(
     py: Python<'py>,
     shape: Shape,
@@ -324,6 +327,7 @@ fn fill(
 /// Paths of one superposition of permutations, and the node that sends each flow.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (shape, *, table, adaptive, margin, copies, run, seed))]
 fn tree_paths<'py>(
     py: Python<'py>,
     shape: Shape,

@@ -31,7 +31,7 @@ impl Network {
     /// nodes that will communicate; all when absent.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (n_nodes, switch_tier, switch_pod, link_src, link_dst, link_src_port,
+    #[pyo3(signature = (n_nodes, *, switch_tier, switch_pod, link_src, link_dst, link_src_port,
         link_dst_port, link_gbps, link_delay_ps, link_reverse, among=None))]
     fn new(
         py: Python<'_>,
@@ -80,7 +80,7 @@ impl Network {
 /// Builds a fat tree; returns its arrays by name.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (hosts_per_leaf, leaves, aggregation, pods, cores, leaf_cables,
+#[pyo3(signature = (*, hosts_per_leaf, leaves, aggregation, pods, cores, leaf_cables,
     aggregation_uplinks, gbps, delay_ps))]
 pub fn fat_tree<'py>(
     py: Python<'py>,

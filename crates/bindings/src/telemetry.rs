@@ -113,8 +113,8 @@ fn scheme_facts(
 /// Sends packets along given paths; returns the header samples of their receivers, as columns.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (name, ids, hops, links, levels, seed, bits = 1, size = 4, probability = 0.2,
-    hash = "gf", field_bits = 24))]
+#[pyo3(signature = (name, ids, hops, links, levels, seed, *, bits = 1, size = 4,
+    probability = 0.2, hash = "gf", field_bits = 24))]
 fn run_scheme<'py>(
     py: Python<'py>,
     name: &str,
@@ -223,8 +223,8 @@ fn decode_published<'py>(
 /// Scores of links over the packets of the classes each is a candidate of.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (ids, hashes, weights, class_of_packet, class_start, class_links, links, bits,
-    field_bits, how = "auto"))]
+#[pyo3(signature = (ids, hashes, weights, *, class_of_packet, class_start, class_links, links,
+    bits, field_bits, how = "auto"))]
 fn decode_classes<'py>(
     py: Python<'py>,
     ids: PyReadonlyArray1<'py, u32>,

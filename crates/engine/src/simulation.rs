@@ -231,7 +231,7 @@ mod tests {
 
     /// The message of the conservation check after `happens` has changed the only shard of an
     /// idle network.
-    fn said(happens: impl FnOnce(&mut Shard<'_, NullProbe>)) -> Option<String> {
+    fn panic_message(happens: impl FnOnce(&mut Shard<'_, NullProbe>)) -> Option<String> {
         let shape =
             fat_tree::Shape { pods: 0, cores: 0, aggregation_uplinks: 0, ..fat_tree::Shape::FULL };
         let fabric = fat_tree::build(&shape).unwrap();
@@ -252,10 +252,10 @@ mod tests {
 
     #[test]
     fn what_is_lost_or_left_over_is_noticed() {
-        assert_eq!(said(|_| ()), None);
+        assert_eq!(panic_message(|_| ()), None);
         let notices = |happens: fn(&mut Shard<'_, NullProbe>), what: &str| {
-            let said = said(happens).expect(what);
-            assert!(said.contains(what), "{said}");
+            let message = panic_message(happens).expect(what);
+            assert!(message.contains(what), "{message}");
         };
         notices(|shard| shard.delivered += 1, "packets delivered");
         notices(|shard| assert!(shard.packets.make() < 9), "packets left in the network");

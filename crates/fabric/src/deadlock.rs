@@ -38,7 +38,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::OutOfMemory`]
-    /// where switches have too many ports to look at.
+    /// where switches have too many ports to check.
     pub fn check(&self, fabric: &Fabric) -> Result<(), FabricError> {
         if let RoutingRule::Table(routes) = &self.rule
             && routes.is_arithmetic()

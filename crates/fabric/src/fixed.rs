@@ -2,7 +2,7 @@
 //!
 //! *Up*, destination j takes link j / D mod n of a switch's n up-links, dealt over its parents: the first
 //! cable to each of them, then the second to each. D is the number of parents of a switch of each tier
-//! below, multiplied: what these have told apart. Parents are in the order of their numbers, so which port a
+//! below, multiplied: the stride that these already distinguish. Parents are in the order of their numbers, so which port a
 //! cable is plugged into does not matter.
 //!
 //! *Down*, where several links lead on, it is the one by which a climb from j's own switch would have come

@@ -3,7 +3,7 @@
 /// Shortest length of a window, as the packet engine's.
 const FIRST_SHIFT: u32 = 16;
 
-/// Bits by link and window. Windows double as time goes on: at least `target`, at most twice as many.
+/// Bits by link and window. Windows double as the run grows: at least `target`, at most twice as many.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     target: u32,

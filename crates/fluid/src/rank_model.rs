@@ -73,11 +73,11 @@ pub(crate) fn link_uses(ledger: &Ledger, router: &Router<'_>, fabric: &Fabric) -
         }
         for &link in router.members(used as u32).iter() {
             let gbps = fabric.link_gbps[link as usize];
-            let (mut sum, mut told) = (0.0, 0u64);
+            let (mut sum, mut assigned) = (0.0, 0u64);
             for (window, &bits) in bits.iter().enumerate() {
                 sum += bits / 8.0 * gbps / joint;
-                let bytes = (sum.round() as u64).saturating_sub(told);
-                told += bytes;
+                let bytes = (sum.round() as u64).saturating_sub(assigned);
+                assigned += bytes;
                 if bytes > 0 {
                     let busy_ps = (bytes as f64 * 8000.0 / gbps).round() as u64;
                     rows.push(LinkUse { window: window as u32, link, bytes, busy_ps });

@@ -12,7 +12,7 @@
 //! Rates are those of the whole way, but an adapter sends at line rate until the buffer at the far
 //! end of its own link is full. So a message is two flows, one after the other: what does not fit
 //! into that buffer, over the whole way; and the rest, which no longer needs the adapter. The
-//! adapter goes on when the first has ended, and no sooner than line rate allows.
+//! adapter proceeds when the first has ended, and no sooner than line rate allows.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -373,7 +373,7 @@ impl Sim<'_> {
         flow
     }
 
-    /// What the first buffer has taken goes on without the adapter.
+    /// What the first buffer has taken proceeds without the adapter.
     fn start_rest(&mut self, message: u32) {
         let state = &mut self.messages[message as usize];
         let (rest, path) = (state.rest, std::mem::take(&mut state.path));

@@ -1,7 +1,7 @@
 //! The receiver: weighted counts per window, label and link (Taffet 2019, §3.2, algorithm 4).
 //!
 //! What packets say is logged by window as they arrive: the simulator's loop appends, and neither
-//! hashes nor looks for anything. A window's log is put in order and summed when it has grown much
+//! hashes nor searches. A window's log is put in order and summed when it has grown much
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
@@ -116,7 +116,7 @@ impl CompactObservation {
 struct WindowLog {
     /// Observations since it was last summed, in compact form where possible.
     short: Log<CompactObservation>,
-    said: Log<Observation>,
+    observed: Log<Observation>,
     /// Earlier sums, in order.
     rows: Vec<Row>,
 }
@@ -125,13 +125,13 @@ impl WindowLog {
     /// Entries that have not been summed.
     #[inline]
     fn unsummed(&self) -> usize {
-        self.short.len() + self.said.len()
+        self.short.len() + self.observed.len()
     }
 
     /// Merges the log of the same window, or of the one it is joined with.
     fn join(&mut self, mut other: WindowLog) {
         self.short.append(other.short);
-        self.said.append(other.said);
+        self.observed.append(other.observed);
         if self.rows.is_empty() {
             self.rows = other.rows;
         } else if !other.rows.is_empty() {
@@ -153,7 +153,7 @@ impl WindowLog {
 #[derive(Debug, Default)]
 struct LogSummer {
     short: RadixSorter<CompactObservation>,
-    said: RadixSorter<Observation>,
+    observed: RadixSorter<Observation>,
     block: Block<SUMS>,
 }
 
@@ -166,14 +166,14 @@ impl LogSummer {
         full: u32,
         mut each: impl FnMut(u64, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
-        let Self { short, said, block } = self;
+        let Self { short, observed, block } = self;
         let mut short = short.drain(&mut page.short, |short| block_of(short.key()));
-        let mut said = said.drain(&mut page.said, |said| block_of(said.key));
+        let mut observed = observed.drain(&mut page.observed, |observed| block_of(observed.key));
         let mut rows = &page.rows[..];
         loop {
             let keys = [
                 short.first().map(CompactObservation::key),
-                said.first().map(|said| said.key),
+                observed.first().map(|observed| observed.key),
                 rows.first().map(|row| row.key),
             ];
             let Some(number) = keys.into_iter().flatten().map(block_of).min() else { break };
@@ -183,11 +183,11 @@ impl LogSummer {
                 count(block, &first.in_full(full));
                 short = rest;
             }
-            while let Some((first, rest)) = said.split_first()
+            while let Some((first, rest)) = observed.split_first()
                 && block_of(first.key) == number
             {
                 count(block, first);
-                said = rest;
+                observed = rest;
             }
             while let Some((first, rest)) = rows.split_first()
                 && block_of(first.key) == number
@@ -202,14 +202,14 @@ impl LogSummer {
 
 /// Adds an observation to the block of its key.
 #[inline]
-fn count(block: &mut Block<SUMS>, said: &Observation) {
-    let (place, count) = (said.key as u8, u64::from(said.count));
-    let first = if said.congested { CONGESTED } else { 0 };
+fn count(block: &mut Block<SUMS>, observed: &Observation) {
+    let (place, count) = (observed.key as u8, u64::from(observed.count));
+    let first = if observed.congested { CONGESTED } else { 0 };
     block.touch(place, true);
     *block.sum(first, place) += 1;
     *block.sum(first + 1, place) += count;
     *block.sum(first + 2, place) += count * (count - 1);
-    *block.sum(BYTES, place) += u64::from(!said.congested) * count * u64::from(said.bytes);
+    *block.sum(BYTES, place) += u64::from(!observed.congested) * count * u64::from(observed.bytes);
 }
 
 /// Entries that a window may keep unsummed in any case.
@@ -257,15 +257,15 @@ impl SampleLog {
             }
         } else {
             let key = |link| key(label, link);
-            let said =
+            let observed =
                 |(link, count, congested)| Observation { key: key(link), bytes, count, congested };
-            self.push_long(window, kept, both.map(said));
+            self.push_long(window, kept, both.map(observed));
         }
     }
 
     #[inline(never)]
     fn push_long(&mut self, window: u32, kept: usize, both: [Observation; 2]) {
-        if self.pages[window as usize].said.push_first(kept, both) {
+        if self.pages[window as usize].observed.push_first(kept, both) {
             self.look_at(window);
         }
     }

@@ -23,7 +23,7 @@ pub struct Communicator {
     pub id: u32,
     /// Name, made up from the id where the trace has none.
     pub name: String,
-    /// World rank of each member; empty for MPI_COMM_SELF, where it is whoever asks.
+    /// World rank of each member; empty for MPI_COMM_SELF, where it is the calling rank.
     pub members: Vec<u32>,
     /// World ranks of the other group of an inter-communicator.
     pub remote: Option<Vec<u32>>,
@@ -68,7 +68,7 @@ pub struct Definitions {
     pub locations: Vec<(u64, u32)>,
     /// Name of each region by id.
     pub regions: BTreeMap<u32, String>,
-    /// Source file and line where a region begins, for those whose tracer knows.
+    /// Source file and line where a region begins, where the tracer recorded them.
     pub region_lines: BTreeMap<u32, (String, u32)>,
     /// Source file and line of each call site by id.
     pub sites: BTreeMap<u32, (String, u32)>,

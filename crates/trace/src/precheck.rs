@@ -1,7 +1,7 @@
 //! Checks that files are whole before the C library sees them.
 //!
-//! The library asks the file for a chunk and does not look at how much of it came: of a file that is
-//! cut short it goes on with whatever was in that memory before. So the frame of every file is
+//! The library reads a chunk and ignores how many bytes arrived: from a file that is
+//! cut short it continues with whatever that memory held before. So the frame of every file is
 //! walked here first: header, length of each record, end mark. What is in the records is left to the
 //! library.
 //!

@@ -50,7 +50,7 @@ def calibrate(
         rankfile: The same from a file: a CSV of ranks and hosts, a rank file or a host list.
 
     Returns:
-        Settings with their 95 % intervals, and what could not be told.
+        Settings with their 95 % intervals, and what could not be determined.
 
     Raises:
         TailbackError: A file cannot be read, or a host is not in the fabric.
@@ -78,9 +78,9 @@ def calibrate(
     for one in given:
         _read(one, ranks, machine, read)
     if len(read.packet_bytes) > 1:
-        told = ", ".join(f"{size} B in {name}" for size, name in read.packet_bytes.items())
+        sizes = ", ".join(f"{size} B in {name}" for size, name in read.packet_bytes.items())
         raise CalibrationError(
-            f"benchmarks ran with different MTUs: {told}", remedy="calibrate from one of them"
+            f"benchmarks ran with different MTUs: {sizes}", remedy="calibrate from one of them"
         )
     found = estimate(
         read.placed, packet_bytes=next(iter(read.packet_bytes), None),

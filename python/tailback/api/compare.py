@@ -20,6 +20,7 @@ from tailback.api.runs import (
     with_samples,
 )
 from tailback.api.source import read_base_run
+from tailback.port_names import link_names
 from tailback.report import (
     FigureData,
     attribute,
@@ -53,6 +54,9 @@ class Comparison(FolderResult):
     before: Run
     after: Run
     facts: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.before!r} and {self.after!r}>"
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -202,7 +206,7 @@ def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
 
 def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
     """Links whose congested fraction changed most; one without samples counts as 0, as in --out."""
-    columns_kept = ["link", "src_name", "src_port", "dst_name", "fraction"]
+    columns_kept = ["link", "src_name", "src_port", "dst_name", "src_interface", "fraction"]
     joined = (
         _estimates(before)
         .select(columns_kept)
@@ -213,13 +217,10 @@ def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
     )
     joined = joined.filter(pl.col("change").abs() > 0)
     joined = joined.sort(pl.col("change").abs(), "link", descending=[True, False]).head(most)
+    numbers = joined.select("link", "fraction", "after").iter_rows()
     return [
-        {
-            "link": row["link"],
-            "name": f"{row['src_name']}[{row['src_port']}] → {row['dst_name']}",
-            "congested_fraction": [row["fraction"], row["after"]],
-        }
-        for row in joined.iter_rows(named=True)
+        {"link": link, "name": name, "congested_fraction": [one, other]}
+        for name, (link, one, other) in zip(link_names(joined), numbers, strict=True)
     ]
 
 

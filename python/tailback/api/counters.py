@@ -21,6 +21,7 @@ from tailback.port_counters.analysis.sources import Source, load
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
+from tailback.units import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,10 @@ class CountersResult:
     source: Source
     places: PortInventory
     queues: PortVerdict | None = None
+
+    def __repr__(self) -> str:
+        ports = counted(self.frame.height, "port")
+        return f"<Counters of {ports}: {self.verdict.kind}, {len(self.tables)} tables>"
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:

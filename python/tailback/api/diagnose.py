@@ -78,6 +78,9 @@ class DiagnosisResult(FolderResult):
     rank_files: list[RankFile]
     attribution: Attribution
 
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.run.scenario.name!r}: {self.cause}. {self.headline}>"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -319,7 +322,7 @@ def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
 
 
 def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
-    """What was asked for and cannot be had: placements, and cures of several jobs."""
+    """What was requested and is not possible: placements, and remedies for several jobs."""
     found = [f"--method {name}: {error.message}" for name, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)

@@ -94,7 +94,7 @@ def add_evidence(
         measured: What its trace says.
         run: The expected run of it.
         evidence: Counters and job list.
-        progress: Told what is done.
+        progress: Called with what is being done.
         fifo: The same scenario with adapters that send messages one after the other, where
             nobody said how they share their link.
         threads: Threads of the engine.
@@ -123,7 +123,7 @@ def add_evidence(
     if unsteady is not None:
         whose, shown = _unsteady_said(unsteady, search, fabric)
     found = EvidenceSummary(
-        slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
+        slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
@@ -209,7 +209,7 @@ class _Case:
         return other if other.explains and other.agrees_better(usual) else usual
 
     def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:
-        """What is found with adapters of one kind; without the search for slow cables if told."""
+        """What is found with adapters of one kind; ``search``: also look for slow cables."""
         evidence, measured = self.evidence, self.measured
         fit = self._fit(prepared, ())
         slow, shown = _counted_slow(evidence, prepared.fabric)
@@ -222,7 +222,7 @@ class _Case:
                 beside, measured, evidence, self.comparisons, self.progress, self.threads
             )
             if found.found is not None:
-                slow, shown = found.found.cables, _search_said(found, evidence)
+                slow, shown = found.found.cables, _search_text(found, evidence)
         unsteady = self._intermittent(prepared, found) if search else None
         if unsteady is not None:
             slow, shown = (), ""
@@ -296,7 +296,7 @@ class _Others:
         traffic = evidence.others
         if traffic is None or not _matters(traffic, run):
             return cls()
-        return cls(traffic, *_others_said(traffic, evidence))
+        return cls(traffic, *_others_text(traffic, evidence))
 
     def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
         """The scenario beside it, in so many bursts a window of the counters."""
@@ -370,7 +370,7 @@ def _job_names(others: OtherTraffic) -> str:
     return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
 
 
-def _others_said(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
+def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
     """Whose traffic it was, and what shows it."""
     assert evidence.counters is not None
     named = []
@@ -486,12 +486,12 @@ def modelled_part_ps(measured: MeasuredRun) -> int:
     return max(whole.elapsed_ps - sum(whole.part(name) for name in PARTS_OUTSIDE_MODEL), 1)
 
 
-def _slow_said(link: int, rate: float, fabric: Fabric) -> str:
+def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return f"{fabric.link_name(link)} serves {rate_of_rate(rate, float(nominal[link]))}"
 
 
-def _search_said(search: CableSearch, evidence: NetworkEvidence) -> str:
+def _search_text(search: CableSearch, evidence: NetworkEvidence) -> str:
     assert search.found is not None
     ports = " and how long ports stalled" if evidence.counters is not None else ""
     return (

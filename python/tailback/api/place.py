@@ -55,6 +55,9 @@ class PlacementResult:
     omitted: str
     notes: list[str]
 
+    def __repr__(self) -> str:
+        return f"<Placements, best first: {', '.join(row['placement'] for row in self.rows)}>"
+
     @property
     def best(self) -> str:
         """The placement with the shortest simulated time, else the shortest average path."""
@@ -142,7 +145,9 @@ def place(
     for number, (name, node) in enumerate(made.items()):
         step(f"judging {name}", number / len(made))
         elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
-        rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
+        rows.append(
+            {"placement": name, **_evaluate_placement(prepared, node), "elapsed_ps": elapsed}
+        )
     if not rows:
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
     rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
@@ -157,7 +162,7 @@ def place(
     )  # fmt: skip
 
 
-def _judge(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
+def _evaluate_placement(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
     """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
     fabric, program = prepared.fabric, prepared.observed.program
     packet = prepared.scenario.engine.packet

@@ -51,7 +51,7 @@ class Plots:
         return partial(self._draw, name)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *FIGURES.names()]
+        return FIGURES.names()
 
     def _draw(self, name: str, *, phase: str | None = None, after: bool = False) -> Figure:
         """Draw the figure ``name``.

@@ -33,6 +33,10 @@ class Run(base.Run):
         >>> run.write("run")
     """
 
+    def __repr__(self) -> str:
+        elapsed = format_time(self.elapsed_ps)
+        return f"<Run {self.scenario.name!r}: {elapsed}, {len(self.tables)} tables>"
+
     @classmethod
     def of(cls, run: base.Run) -> Run:
         """The same run with figures; shares its tables."""

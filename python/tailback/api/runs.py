@@ -28,7 +28,7 @@ def model_of(run: Run) -> str:
 
 
 def model_description(run: Run) -> str:
-    """The model in a few words, with what it was told."""
+    """The model and its settings in a few words."""
     if model_of(run) == "packet":
         return "packet engine"
     return f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"

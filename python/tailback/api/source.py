@@ -132,8 +132,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     job.
 
     Raises:
-        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
-            that its scenario does not state.
+        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a
+            remedy that its scenario does not state.
     """
     fabric = options.get("fabric")
     recover(Path(os.path.realpath(source)))
@@ -232,8 +232,8 @@ def _instead(fabric: str) -> str:
             name for name, field in TOPOLOGIES[close[0]].model_fields.items()
             if field.is_required() and name != "kind"
         ]  # fmt: skip
-        told = ", ".join(f"{name} = …" for name in required)
-        keys = f'[fabric] topology = {{ kind = "{close[0]}", {told} }}'.replace(", }", " }")
+        options = ", ".join(f"{name} = …" for name in required)
+        keys = f'[fabric] topology = {{ kind = "{close[0]}", {options} }}'.replace(", }", " }")
     return (
         f"it is a shape, which needs its numbers: write a scenario with {keys}, and [[job]] "
         "trace = …, and give that in place of the trace: docs/reference/topologies.md"

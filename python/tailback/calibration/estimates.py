@@ -159,7 +159,7 @@ def estimate(
 
     Args:
         placed: Series and where they were measured.
-        packet_bytes: Payload of a full packet, where a benchmark told it.
+        packet_bytes: Payload of a full packet, where a benchmark reports it.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
         eager: The rendezvous threshold as sends to late receivers show it, where latencies do not.
     """
@@ -171,7 +171,7 @@ def estimate(
     if share > 0:
         groups = _groups(placed, packet, share)
     if packet_bytes is None:
-        out.not_identified["packet"] = "no benchmark told the MTU (perftest does)"
+        out.not_identified["packet"] = "no benchmark reports the MTU (perftest does)"
     else:
         out.engine.append(
             Estimate("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
@@ -229,7 +229,7 @@ def _line(groups: Sequence[_Group], adapter_gbps: float | None) -> float | None:
 
 
 def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float:
-    """Header as a share of the payload, 0 where it cannot be told."""
+    """Header as a share of the payload, 0 where it is unknown."""
     rate = _rate(groups)
     line = None if rate is None else _line(rate[1], adapter_gbps)
     return 0.0 if rate is None or line is None else max(line / rate[0].value - 1, 0.0)
@@ -308,8 +308,8 @@ def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -
     layers = list(dict.fromkeys(group.layer for group in remote))
     reach = {layer: {g.route.switches for g in remote if g.layer == layer and g.route}
              for layer in layers}  # fmt: skip
-    told = any(len(distances) > 1 for distances in reach.values())
-    if not told:
+    parted = any(len(distances) > 1 for distances in reach.values())
+    if not parted:
         out.not_identified["switch_delay"] = (
             "latencies over two different numbers of switches are needed"
         )
@@ -325,9 +325,9 @@ def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -
         row.append(float(group.route.switches))
     n = sum(group.n for group in remote)
     design = np.array(columns)
-    found, drawn = _solve(design, np.array(bases), np.array(draws), defaults.switch_delay, told)
+    found, drawn = _solve(design, np.array(bases), np.array(draws), defaults.switch_delay, parted)
     source = ", ".join(dict.fromkeys(group.source + group.where for group in remote))
-    if told:
+    if parted:
         delay = _Drawn(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
         out.engine.append(_interval("switch_delay", "time", delay))
     if "mpi" not in layers:
@@ -343,7 +343,7 @@ def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -
 
 
 def _solve(
-    design: Floats, bases: Floats, draws: Floats, default_ps: int, told: bool
+    design: Floats, bases: Floats, draws: Floats, default_ps: int, parted: bool
 ) -> tuple[Floats, Floats]:
     """Weighted least squares of latencies: a delay for each layer, and one for each switch.
 
@@ -352,14 +352,14 @@ def _solve(
         bases: Latencies, shape (G,).
         draws: Theirs, shape (G, draws).
         default_ps: Delay of a switch where the latencies do not tell it.
-        told: Whether they do.
+        parted: Whether they do.
 
     Returns:
         Coefficients, shape (layers + 1,), and draws of them.
     """
     sigma = np.maximum(_spread(draws), 1.0)
     rng = np.random.default_rng([_SEED, 1 << 20])
-    if not told:
+    if not parted:
         # What the switches do not take the software does: their range is in its interval.
         switch = default_ps * rng.uniform(0.5, 1.5, draws.shape[1])
         bases = bases - design[:, -1] * default_ps
@@ -372,7 +372,7 @@ def _solve(
         # Birge's ratio: series that disagree by more than their errors widen the interval.
         misfit = float((((bases - design @ found) / sigma) ** 2).sum()) / freedom
         drawn = found[:, None] + (drawn - found[:, None]) * np.sqrt(max(misfit, 1.0))
-    if not told:
+    if not parted:
         found = np.append(found, default_ps)
         drawn = np.vstack([drawn, switch])
     return found, drawn

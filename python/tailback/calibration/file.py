@@ -107,9 +107,9 @@ class Calibration:
         lines += [f"# from {_quoted(name)}" for name in self.files]
         lines += [f"# note: {_quoted(note)}" for note in self.notes]
         lines += ["", "[engine]"]
-        told = {one.name: one for one in self.engine}
+        by_name = {one.name: one for one in self.engine}
         for name, value in self.settings.items():
-            about = told.get(name)
+            about = by_name.get(name)
             between = f"  # {_between(about)}" if about else ""
             lines.append(f"{name} = {_quoted(value)}{between}")
         for title, some in (("calibration", self.engine), ("measured", self.measured)):
@@ -243,8 +243,9 @@ def _numbers(
         if low <= value <= high:
             return kind, (value, low, high)
         break
-    told = ", ".join(as_toml(one) for one in fields)
+    listed = ", ".join(as_toml(one) for one in fields)
     raise CalibrationError(
-        f"value, low and high are {told}; they must be quantities of one unit, low ≤ value ≤ high",
+        f"value, low and high are {listed}; they must be quantities of one unit, "
+        "low ≤ value ≤ high",
         file=path, place=place, remedy=_REMEDY,
     )  # fmt: skip

@@ -178,8 +178,8 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
         resolution_ps: Step to which each is rounded, shape (P,).
 
     Returns:
-        The lines. With fewer than three different sizes a slope cannot be told from noise: there
-        is one line, whose slope is 0.
+        The lines. With fewer than three different sizes a slope is indistinguishable from
+        noise: there is one line, whose slope is 0.
     """
     order = np.argsort(size_bytes, kind="stable")
     data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])

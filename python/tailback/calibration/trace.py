@@ -113,8 +113,8 @@ class _Routes:
         numbers = {name: i for i, name in reversed(list(enumerate(machine.fabric.host_name)))}
         strange = next((name for name in known if name not in numbers), None)
         if None in hosts or strange is not None:
-            told = f"host {strange[:60]!r} is not in the fabric" if strange else "hosts are unknown"
-            self.unknown = f"{told} (give --hosts or --rankfile)"
+            why = f"host {strange[:60]!r} is not in the fabric" if strange else "hosts are unknown"
+            self.unknown = f"{why} (give --hosts or --rankfile)"
             self.machine = None
         self._number = {i: numbers[name] for name, i in known.items() if name in numbers}
 
@@ -247,7 +247,7 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Est
     known = pl.concat([slack, swapped.select(slack.columns)])
     entered = calls.select(pl.col("call").alias("send_done_call"),
                            pl.col("enter_ps").alias("done_enter_ps"))  # fmt: skip
-    told = (
+    timed = (
         whole.drop_nulls(["send_done_call", "send_done_ps"])
         .join(known, on=["src_rank", "dst_rank"])
         .join(entered, on="send_done_call")
@@ -256,10 +256,10 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Est
             (pl.col("done_enter_ps") < pl.col("late")) & (pl.col("send_enter_ps") < pl.col("late"))
         )
     )
-    if not told.height:
+    if not timed.height:
         return None
-    size = told["size_bytes"].to_numpy().astype(np.int64)
-    waited = told["send_done_ps"].to_numpy() > told["late"].to_numpy()
+    size = timed["size_bytes"].to_numpy().astype(np.int64)
+    waited = timed["send_done_ps"].to_numpy() > timed["late"].to_numpy()
     sizes = np.unique(size)
     wrong = [int((waited & (size <= at)).sum() + (~waited & (size > at)).sum()) for at in sizes]
     at = int(np.argmin(wrong))

@@ -43,7 +43,7 @@ its name, ``list`` apart, loaded when it is asked for: all of them together take
 
 
 @contextmanager
-def _told_apart() -> Iterator[None]:
+def _closed_pipe_as_error() -> Iterator[None]:
     # Of a pipe that closes click itself makes exit code 1, which is none of ours.
     try:
         yield
@@ -56,12 +56,12 @@ class Commands(click.Group):
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Read the command line; prints help and version."""
-        with _told_apart():
+        with _closed_pipe_as_error():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        with _told_apart():
+        with _closed_pipe_as_error():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -27,6 +27,7 @@ from tailback.port_counters.collect import (
 )
 from tailback.port_counters.collect.metrics_board import Worst
 from tailback.port_counters.schema import CounterError
+from tailback.port_names import port_name
 from tailback.units import counted, parse_time_ps, percent
 
 
@@ -380,7 +381,7 @@ def _lines(
     if worst:
         rows = [
             (
-                shorten_middle(f"{one.target.node_name}[{one.target.port}]", 32),
+                shorten_middle(port_name(one.target.node_name, one.target.port), 32),
                 _stalled(one),
                 ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
                 f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",

@@ -11,6 +11,7 @@ from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
+from tailback.port_names import port_name
 from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
@@ -133,10 +134,9 @@ def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
         return shorten_middle(f"{shorten_middle(name, 24)} {row['direction']}", 40)
     peer = peers.get((name, port))
     if peer is None:
-        return shorten_middle(f"{shorten_middle(name, 30)}[{port}]", 40)
-    return (
-        f"{shorten_middle(f'{shorten_middle(name, 16)}[{port}]', 20)} → {shorten_middle(peer, 17)}"
-    )
+        return shorten_middle(port_name(shorten_middle(name, 30), port, row["interface"]), 40)
+    own = shorten_middle(port_name(shorten_middle(name, 16), port, row["interface"]), 20)
+    return f"{own} → {shorten_middle(peer, 17)}"
 
 
 def _group_lines(verdict: Verdict) -> list[str]:

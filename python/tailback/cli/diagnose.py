@@ -46,7 +46,7 @@ from tailback.run import check_writable
     help="Placement to try; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option(
-    "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
+    "--remedy", "--cure", "remedies", multiple=True, type=click.Choice(REMEDIES.names()),
     cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
 )  # fmt: skip
@@ -65,7 +65,7 @@ def diagnose(
     out: Path | None,
     force: bool,
     methods: tuple[str, ...],
-    cures: tuple[str, ...],
+    remedies: tuple[str, ...],
     seeds: int,
     figures: tuple[str, ...],
     form: str,
@@ -93,7 +93,7 @@ def diagnose(
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
             methods=methods,
-            remedies=cures, seeds=seeds, threads=threads, progress=progress.step,
+            remedies=remedies, seeds=seeds, threads=threads, progress=progress.step,
             watch=progress.watch,
         )  # fmt: skip
         progress.step("writing the report", 1.0)

@@ -124,15 +124,15 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
         )  # fmt: skip
     fabric = read_fabric(file)
     rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
-    told = rows.filter(pl.col("stall_fraction").is_not_null() | stands_at_top())
-    if not told.height:
+    known = rows.filter(pl.col("stall_fraction").is_not_null() | stands_at_top())
+    if not known.height:
         raise RunError(
             f"no port gives its stall as a share of time ({rows.height} intervals between "
             "readings)", file=source,
             remedy="give a collection, an LDMS CSV or a run, with two readings of a port or more; "
             "for single files: tailback counters",
         )  # fmt: skip
-    if not told["link"].is_not_null().any():
+    if not known["link"].is_not_null().any():
         raise RunError(
             f"none of its ports is in {file}", file=source,
             remedy="give the output of ibnetdiscover of the subnet that was read",

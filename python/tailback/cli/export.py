@@ -15,6 +15,7 @@ from tailback.api.source import read_base_run as read_run
 from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, shorten_middle
 from tailback.errors import FabricError, RunError, TailbackError
+from tailback.port_names import link_names
 from tailback.report import attribute, to_table
 from tailback.run import Run, atomic_file
 from tailback.simulation.decode import decode_link_counts
@@ -71,10 +72,8 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
     except (FabricError, RunError) as error:
         raise error.located(run) from None
     links = read.tables["links"]
-    named = links.select(
-        "link",
-        port=pl.format("{}[{}] → {}", "src_name", "src_port", "dst_name"),
-    ).join(table, on="link", maintain_order="left")
+    names = pl.Series("port", link_names(links))
+    named = links.select("link", names).join(table, on="link", maintain_order="left")
     if out is not None:
         # Deferred: it loads all that is known about port counters.
         from tailback.port_counters.analysis.study import for_spreadsheets

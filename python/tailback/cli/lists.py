@@ -68,20 +68,20 @@ def list_parts(kind: str | None, form: str) -> None:
         if hasattr(entry.part, "CAPABILITIES")
     }
     if form == "json":
-        told = {name: {"summary": summary, **tells[name]} if name in tells else summary
+        described = {name: {"summary": summary, **tells[name]} if name in tells else summary
                 for name, summary in entries}  # fmt: skip
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(described, indent=2))
         return
     width = max((len(name) for name, _ in entries), default=4)
     lines = [f"  {kind or 'kind'}"]
     for name, summary in entries:
         first = f"  {name:<{width}}  "
         lines += wrap(summary, " " * len(first), first) or [first.rstrip()]
-        lines += _told(tells.get(name, {}), " " * len(first))
+        lines += _capability_lines(tells.get(name, {}), " " * len(first))
     click.echo("\n".join(lines))
 
 
-def _told(tells: dict[str, str], indent: str) -> list[str]:
+def _capability_lines(tells: dict[str, str], indent: str) -> list[str]:
     """What a format can say and what it cannot, a line for each."""
     width = max((len(what) for what in tells), default=0)
     lines = []

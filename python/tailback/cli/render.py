@@ -139,7 +139,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     # The remedy first, even where something quicker is out of reach.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
-        lines += cure_lines(proved, remedy.before_ps)
+        lines += candidate_lines(proved, remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.status is Status.RULED_OUT]
     if left_out:
         lines += wrap(f"ruled out by the fluid model: {', '.join(left_out)}")
@@ -154,7 +154,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     return lines
 
 
-def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
+def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """All that was proved, of every kind, also what is slower: estimate and proof.
 
     The gain is of packets, against ``before_ps``, which has a separate row unless it is that of

@@ -12,12 +12,12 @@ from tailback.api.runs import require_packets
 from tailback.atomic_exchange import recover
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnosis import Diagnosis
-from tailback.diagnosis import diagnose as find_causes
 from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
 from tailback.manifest import read_manifest
 from tailback.parquet import read_table
+from tailback.remedy import diagnose as find_causes
 from tailback.report import export_figures, write_report
 from tailback.run import Run
 

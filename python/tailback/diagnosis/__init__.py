@@ -1,67 +1,11 @@
-"""Diagnosis: from the tables of a run to a verdict with a cause, its cost and a remedy."""
+"""Diagnosis: from the tables of a run to a verdict with a cause and its cost.
+
+``tailback.remedy.diagnose`` adds the remedy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.verdict import diagnose_cause
-from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Evaluate
-from tailback.run import Run
-from tailback.traffic.program import Program
 
-__all__ = ["Diagnosis", "diagnose", "diagnose_cause"]
-
-
-def diagnose(
-    run: Run,
-    evaluate: Evaluate | None = None,
-    *,
-    placements: Mapping[str, NDArray[np.uint32]] | None = None,
-    program: Program | None = None,
-    quick: Evaluate | None = None,
-    rules: Sequence[str] = (),
-    kinds: frozenset[str] | None = None,
-    seeds: int = 3,
-    progress: Progress | None = None,
-    files: Mapping[str, str] | None = None,
-    commands: list[str] | None = None,
-) -> Diagnosis:
-    """Say what is wrong with a run, what it costs and what to do.
-
-    Args:
-        run: The run, simulated or measured.
-        evaluate: Simulates changes: needed for the waterfall and for the remedy's proof.
-        placements: Placements to try, by name: node of each rank, shape (R,).
-        program: Traffic of the observed job, for remedies that change it.
-        quick: Simulates changes in the fluid model, for estimates before the proof.
-        rules: Routing rules that the topology has besides the one in use.
-        kinds: Kinds of remedies to try (``tailback list remedy``); None for all.
-        seeds: Repetitions of every re-simulation, at least 1.
-        progress: Told what is being done and the share of that part done, 0–1.
-        files: Files the caller writes for the remedy: name → what it is for.
-        commands: Commands to run with them.
-
-    Raises:
-        RunError: ``seeds`` is below 1, or the run has no observed job.
-    """
-    # Remedies build on the diagnosis' model, so this package can import them only when called.
-    from tailback.remedy import RemedyContext, find_remedy, recommend
-
-    diagnosis = diagnose_cause(
-        run, evaluate, placements=placements, rules=rules, seeds=seeds, progress=progress
-    )
-    if evaluate is None:
-        remedy = recommend(run, diagnosis, [], files=files, commands=commands)
-    else:
-        means = RemedyContext(
-            evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
-        )
-        remedy = find_remedy(
-            run, diagnosis, means, seeds=seeds, progress=progress, files=files, commands=commands
-        ).remedy
-    return diagnosis.model_copy(update={"remedy": remedy})
+__all__ = ["Diagnosis", "diagnose_cause"]

@@ -1,4 +1,4 @@
-"""Slow cables that nobody told of, found in the measured run.
+"""Slow cables that the scenario does not state, found in the measured run.
 
 A slow cable is a hypothesis that predicts the evidence: how long each rank is in each of its calls
 (:mod:`tailback.evidence.call_profile`), how long ports stall, and how long the run takes. Cables
@@ -231,7 +231,7 @@ def search_cables(
         expected_ps: The same as simulated without slow cables.
         budget: Simulations at most.
         measure: Whether a comparison looks at what links did.
-        progress: Told what is done.
+        progress: Called with what is being done.
     """
     search = _Search(
         evaluate, comparisons, measured_ps, expected_ps, nominal_gbps, budget, measure=measure

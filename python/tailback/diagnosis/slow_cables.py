@@ -248,3 +248,21 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
     of_node = dict(zip(t.src[links].tolist(), links.tolist(), strict=True))
     add(np.array([of_node[int(n)] for n in slow], np.int64), fastest[slow])
     return list(suspects.items())
+
+
+def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
+    """Links known to be slow: those that re-simulation found, else those that the scenario states.
+
+    Of the latter those that carry traffic of ours, where any does.
+    """
+    topology = evidence.topology
+    if slow is not None and slow.explains:
+        return [topology.name[link] for link, _ in slow.cables]
+    given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
+    stated = [topology.leaving[name] for name in given if name in topology.leaving]
+    # Injection is not sampled: there our own nodes count.
+    jobs = evidence.run.tables["jobs"].filter("observed").select("job")
+    nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()
+    carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)
+    used = [n for n in stated if carried[n] or carried[evidence.reverse(n)]]
+    return [topology.name[link] for link in used or stated]

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.port_names import link_names, links_by_port
 from tailback.run import Run
 
 Ints = NDArray[np.int64]
@@ -31,7 +32,8 @@ class LinkTopology:
         from_node: Injection links, shape (L,).
         to_node: Ejection links, shape (L,).
         rate_gbps: Data rate, shape (L,).
-        name: ``source[port] → destination``, length L.
+        name: ``l2[swp5] → s1``, length L.
+        leaving: The link that leaves each port, by each of its names: ``l2[swp5]``, ``l2[5]``.
         bundle: Number of the bundle each link belongs to, shape (L,); see :func:`_bundles`.
         node_switch: Switch vertex of each node, -1 if none, shape (N,).
         out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
@@ -46,6 +48,7 @@ class LinkTopology:
     to_node: Bools
     rate_gbps: Floats
     name: list[str]
+    leaving: dict[str, int]
     bundle: Ints
     node_switch: Ints
     out_start: Ints
@@ -75,10 +78,6 @@ class LinkTopology:
         nodes = tables["nodes"].sort("node")
         switch = nodes["switch"].to_numpy().astype(np.int64)
         vertices = nodes.height + tables["switches"].height
-        names = [
-            f"{a}[{port}] → {b}"
-            for a, port, b in links.select("src_name", "src_port", "dst_name").iter_rows()
-        ]
         return LinkTopology(
             src=src,
             dst=dst,
@@ -87,7 +86,8 @@ class LinkTopology:
             from_node=links["from_node"].to_numpy(),
             to_node=to_node,
             rate_gbps=links["rate_gbps"].to_numpy(),
-            name=names,
+            name=link_names(links),
+            leaving=links_by_port(links),
             bundle=_bundles(src, dst, tier, direction, to_node),
             node_switch=np.where(switch < 0, -1, switch + nodes.height),
             out_start=np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),

@@ -116,7 +116,7 @@ def build_waterfall(
         run: The run as observed.
         evaluate: Simulates a change.
         seeds: Repetitions with other random choices; deltas are taken within a repetition.
-        progress: Told the step and the share done.
+        progress: Called with the step and the share done.
         placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name.
         rules: Routing rules even spreading is chosen from, besides the one in use.
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from tailback.evidence.port_findings import port_findings, queue_windows
+from tailback.port_names import link_name
 from tailback.units import counted, percent
 
 Kind = Literal["degraded", "drops", "busy", "queues", "quiet"]
@@ -107,10 +108,9 @@ def judge(
 
 
 def port_label(row: Mapping[str, Any], peers: Peers) -> str:
-    """A port as people say it: ``l2[s1] → s1``, with the interface's name where it has one."""
-    label = f"{row['node_name']}[{row['interface'] or row['port']}]"
-    peer = peers.get((str(row["node_name"]), int(row["port"])))
-    return label if peer is None else f"{label} → {peer}"
+    """Name of the port of a row and, where it is known, of the device that it leads to."""
+    device, port = str(row["node_name"]), int(row["port"])
+    return link_name(device, port, peers.get((device, port)), row["interface"])
 
 
 def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:

@@ -7,7 +7,6 @@ in :mod:`tailback.fabric.topologies`, one file each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.available import available_memory, raise_it
 from tailback.errors import FabricError
-from tailback.fabric.model import Fabric, chosen
+from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.scenario import FatTree
 from tailback.units import format_bytes
@@ -34,7 +33,7 @@ MOST_PORTS = 65_535
 """Ports of a switch: the engine numbers them with 16 bits."""
 
 _MOST_TOLD = 10**18
-"""Counts and bytes beyond this are not told in full."""
+"""Counts and bytes beyond this are not written out in full."""
 
 _TIER_NAMES = ("leaf", "agg", "core")
 
@@ -61,7 +60,7 @@ def fat_tree(shape: FatTree, name: str = "fat-tree") -> Fabric:
 
 
 def from_arrays(
-    arrays: dict[str, Any],
+    arrays: _core.FabricArrays,
     name: str,
     switch_name: list[str],
     node_host: NDArray[np.uint32] | None = None,
@@ -78,8 +77,7 @@ def from_arrays(
         host_name: Name of each host; ``n0``, ``n1``, … if None.
         node_name: Name of each node; that of its host if None, which then has one node.
     """
-    arrays = dict(arrays)
-    n_nodes = int(arrays.pop("n_nodes"))
+    n_nodes = arrays["n_nodes"]
     if node_host is None:
         node_host = np.arange(n_nodes, dtype=np.uint32)
     if host_name is None:
@@ -92,7 +90,15 @@ def from_arrays(
         node_host=node_host,
         host_name=host_name,
         switch_name=switch_name,
-        **arrays,
+        switch_tier=arrays["switch_tier"],
+        switch_pod=arrays["switch_pod"],
+        link_src=arrays["link_src"],
+        link_dst=arrays["link_dst"],
+        link_src_port=arrays["link_src_port"],
+        link_dst_port=arrays["link_dst_port"],
+        link_gbps=arrays["link_gbps"],
+        link_delay_ps=arrays["link_delay_ps"],
+        link_reverse=arrays["link_reverse"],
     )
     fabric.check()
     return fabric
@@ -114,10 +120,18 @@ def network_of(
     nodes = None if among is None else np.ascontiguousarray(among, np.uint32)
     try:
         return _core.Network(
-            fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src,
-            fabric.link_dst, fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps,
-            fabric.link_delay_ps, fabric.link_reverse, nodes,
-        )  # fmt: skip
+            fabric.n_nodes,
+            switch_tier=fabric.switch_tier,
+            switch_pod=fabric.switch_pod,
+            link_src=fabric.link_src,
+            link_dst=fabric.link_dst,
+            link_src_port=fabric.link_src_port,
+            link_dst_port=fabric.link_dst_port,
+            link_gbps=fabric.link_gbps,
+            link_delay_ps=fabric.link_delay_ps,
+            link_reverse=fabric.link_reverse,
+            among=nodes,
+        )
     except ValueError as error:
         raise FabricError(str(error)) from None
 
@@ -236,35 +250,7 @@ def star(fabric: Fabric) -> Fabric:
     )
 
 
-def in_port_order(fabric: Fabric) -> Fabric:
-    """The same fabric with its links sorted by source vertex and port, as the engine wants them."""
-    order = np.lexsort((fabric.link_src_port, fabric.link_src))
-    if np.array_equal(order, np.arange(len(order))):
-        return fabric
-    position = np.empty(len(order), np.uint32)
-    position[order] = np.arange(len(order), dtype=np.uint32)
-    return Fabric(
-        name=fabric.name,
-        node_name=fabric.node_name,
-        node_host=fabric.node_host,
-        host_name=fabric.host_name,
-        switch_name=fabric.switch_name,
-        switch_tier=fabric.switch_tier,
-        switch_pod=fabric.switch_pod,
-        link_src=fabric.link_src[order],
-        link_dst=fabric.link_dst[order],
-        link_src_port=fabric.link_src_port[order],
-        link_dst_port=fabric.link_dst_port[order],
-        link_gbps=fabric.link_gbps[order],
-        link_delay_ps=fabric.link_delay_ps[order],
-        link_reverse=position[fabric.link_reverse[order]],
-        notes=fabric.notes,
-        link_interface=chosen(fabric.link_interface, order),
-        link_id=chosen(fabric.link_id, order),
-    )
-
-
-def _build(shape: FatTree) -> dict[str, Any]:
+def _build(shape: FatTree) -> _core.FabricArrays:
     pods = max(1, shape.pods)
     nodes = shape.hosts_per_leaf * shape.leaves * pods
     switches = (shape.leaves + shape.aggregation) * pods + shape.cores
@@ -279,13 +265,19 @@ def _build(shape: FatTree) -> dict[str, Any]:
     )  # fmt: skip
     return built_by_core(
         lambda: _core.fat_tree(
-            shape.hosts_per_leaf, shape.leaves, shape.aggregation, shape.pods, shape.cores,
-            shape.leaf_cables, shape.aggregation_uplinks,
-            [shape.host_rate, shape.leaf_rate, shape.core_rate],
-            [shape.host_delay, shape.leaf_delay, shape.core_delay],
+            hosts_per_leaf=shape.hosts_per_leaf,
+            leaves=shape.leaves,
+            aggregation=shape.aggregation,
+            pods=shape.pods,
+            cores=shape.cores,
+            leaf_cables=shape.leaf_cables,
+            aggregation_uplinks=shape.aggregation_uplinks,
+            gbps=[shape.host_rate, shape.leaf_rate, shape.core_rate],
+            delay_ps=[shape.host_delay, shape.leaf_delay, shape.core_delay],
         ),
-        place=place, page="docs/reference/scenario.md",
-    )  # fmt: skip
+        place=place,
+        page="docs/reference/scenario.md",
+    )
 
 
 def check_memory(
@@ -298,7 +290,8 @@ def check_memory(
     """
     if most_ports > MOST_PORTS:
         raise FabricError(
-            f"a switch would have {_told(most_ports)} ports; the engine's limit is {MOST_PORTS:,}",
+            f"a switch would have {_count_text(most_ports)} ports; the engine's limit is "
+            f"{MOST_PORTS:,}",
             place=place, remedy="give it fewer hosts or cables: real switches have some dozens",
         )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
@@ -308,20 +301,23 @@ def check_memory(
             f"{'over' if needed > _MOST_TOLD else 'about'} {format_bytes(min(needed, _MOST_TOLD))}"
         )
         raise FabricError(
-            f"{_told(nodes)} nodes, {_told(switches)} switches and {_told(cables)} cables take "
-            f"{taken} of memory, and there is {format_bytes(there)}",
+            f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
+            f"{_count_text(cables)} cables take {taken} of memory, and there is "
+            f"{format_bytes(there)}",
             place=place, remedy=f"make it smaller; or {raise_it(needed)}"
             if needed <= _MOST_TOLD
             else "make it smaller",
         )  # fmt: skip
 
 
-def _told(count: int) -> str:
+def _count_text(count: int) -> str:
     """A count in digits, unless there are too many of them to read, or for Python to write."""
     return f"{count:,}" if count <= _MOST_TOLD else f"over {_MOST_TOLD:,}"
 
 
-def built_by_core(make: Callable[[], dict[str, Any]], *, place: str, page: str) -> dict[str, Any]:
+def built_by_core(
+    make: Callable[[], _core.FabricArrays], *, place: str, page: str
+) -> _core.FabricArrays:
     """Call a builder of the core; its complaint becomes a FabricError that names ``page``."""
     try:
         return make()

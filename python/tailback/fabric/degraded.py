@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
+from tailback.port_names import split_port
 from tailback.scenario import Degraded
 
 LEAST_GBPS = 0.001
 """Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 _PLACE = "[[fabric.degraded]]"
-_PORT = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
@@ -92,14 +91,14 @@ def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
 
 def _link(fabric: Fabric, text: str, key: str) -> int:
     """The link that leaves a port, ``"leaf3[7]"``."""
-    match = _PORT.match(text.strip())
-    if match is None:
+    named = split_port(text)
+    if named is None:
         raise ScenarioError(
-            f"{text!r} is no port",
+            f"{text!r} is not the name of a port",
             place=f"{_PLACE} {key}",
             remedy='name a node or switch and its port, as reports do: "leaf3[7]"',
         )
-    name, port = match.group(1), int(match.group(2))
+    name, port = named
     names = [*fabric.node_name, *fabric.switch_name]
     if name not in names:
         raise ScenarioError(
@@ -108,12 +107,14 @@ def _link(fabric: Fabric, text: str, key: str) -> int:
             remedy=nearest(name, names),
         )
     mine = fabric.link_src == names.index(name)
-    found = np.flatnonzero(mine & (fabric.link_src_port == port))
-    if not len(found):
-        ports = ", ".join(str(p) for p in np.sort(fabric.link_src_port[mine])[:50])
+    leaving = sorted(np.flatnonzero(mine).tolist(), key=lambda link: fabric.link_src_port[link])
+    by_interface = {fabric.interface(link): link for link in leaving}
+    found = {str(fabric.link_src_port[link]): link for link in leaving} | by_interface
+    if port not in found:
+        ports = ", ".join([*by_interface][:50])
         raise ScenarioError(
             f"{name!r} has no cable at port {port}",
             place=f"{_PLACE} {key}",
             remedy=f"ports with a cable: {ports}",
         )
-    return int(found[0])
+    return int(found[port])

@@ -338,8 +338,8 @@ def _queues(table: Delimited) -> list[str]:
     if limits.is_empty():
         return []
     low, high = float(limits.min()), float(limits.max())  # type: ignore[arg-type]
-    told = f"{low:,.0f} B" if low == high else f"{low:,.0f} to {high:,.0f} B"
+    sizes = f"{low:,.0f} B" if low == high else f"{low:,.0f} to {high:,.0f} B"
     return [
-        f"lossy network: queues drop what is beyond {told}; the model has back-pressure instead "
+        f"lossy network: queues drop what is beyond {sizes}; the model has back-pressure instead "
         "of drops"
     ]

@@ -19,6 +19,7 @@ from enum import Enum
 
 from tailback.errors import FabricError
 from tailback.fabric.rates import data_rate_gbps
+from tailback.port_names import port_name
 
 
 class Kind(Enum):
@@ -149,7 +150,7 @@ class Cable:
 
 
 def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
-    """Join the port lines into cables, those told from both ends first.
+    """Join the port lines into cables, those described from both ends first.
 
     Args:
         found: What the file says.
@@ -165,7 +166,7 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
     odd: dict[str, list[str]] = {}
 
     def say(end: PortEnd) -> str:
-        return clip(f"{found.devices[end.key].name or end.key}[{end.port}]", 60)
+        return clip(port_name(found.devices[end.key].name or end.key, end.port), 60)
 
     for end in found.ends:
         first = end_at.setdefault((end.key, end.port), end)
@@ -218,24 +219,24 @@ def _rates(
     say: Callable[[PortEnd], str],
 ) -> list[float]:
     """Data rate of each cable in gigabits per second: the slower end's; the commonest if untold."""
-    told = []
+    rates = []
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
         if len(seen) > 1:
             odd.setdefault(_AT_ODDS, []).append(say(end))
-        told.append(min(seen) if seen else None)
-    known = Counter(gbps for gbps in told if gbps is not None)
-    if told and not known:
+        rates.append(min(seen) if seen else None)
+    known = Counter(gbps for gbps in rates if gbps is not None)
+    if rates and not known:
         raise FabricError(
             "no line states the speed of a link (like 4xEDR)",
             place=f"line {pairs[0][0].line}",
             remedy="make the file again with a current ibnetdiscover: ibnetdiscover > FILE",
         )
     usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
-    for (end, _), gbps in zip(pairs, told, strict=True):
+    for (end, _), gbps in zip(pairs, rates, strict=True):
         if gbps is None:
             odd.setdefault(f"of unknown speed, taken for {usual:g} Gb/s", []).append(say(end))
-    return [usual if gbps is None else gbps for gbps in told]
+    return [usual if gbps is None else gbps for gbps in rates]
 
 
 def tally(what: str, items: Sequence[str]) -> str:
@@ -300,7 +301,7 @@ class _BlockParser:
         shown = (name.group(1) if name else "").strip()
         self.here = self.found.device(key, _KINDS[word], shown, _guid_of(key))
         if self.here.kind is not _KINDS[word]:
-            # A free-form key met as a neighbour before its own block told what it is.
+            # A free-form key that appeared as a neighbour before its own block said what it is.
             self.here.kind = _KINDS[word]
         self.here.chassis = self.system or self.here.chassis
         self.system = None
@@ -325,11 +326,11 @@ class _BlockParser:
             )
         port, _, peer, peer_port, _, note = match.groups()
         name, gbps = "", None
-        told = _PORT_NOTE.match(note) if note else None
-        if told:
-            name = told.group(1).strip()
-            if told.group(2):
-                gbps = self.found.rate(told.group(2), told.group(3))
+        port_note = _PORT_NOTE.match(note) if note else None
+        if port_note:
+            name = port_note.group(1).strip()
+            if port_note.group(2):
+                gbps = self.found.rate(port_note.group(2), port_note.group(3))
         kind = _PREFIXES.get(peer[0], Kind.ADAPTER) if peer[1:2] == "-" else Kind.SWITCH
         self.found.device(peer, kind, name, _guid_of(peer))
         end = PortEnd(

@@ -5,7 +5,7 @@
     CA   134  1 0x7cfe9003003b4bde 4x EDR - SW  1719 10 0x7cfe9003009ce5b0 ( 'o0001' - 'ib-i1l1' )
     SW  2052 37 0x506b4b03005c2740 4x ???                                    'ib-i4l1s01'
 
-The GUID is the port's, so the two ports of one adapter are told apart by name and port number
+The GUID is the port's, so the two ports of one adapter are distinguished by name and port number
 alone. With ``-s`` the discovery's own steps (``DR path slid …``) come before the list.
 """
 
@@ -94,7 +94,7 @@ def _port(found: Discovery, text: str, line: int) -> None:
         return
     name, _, peer_name = (names or "").partition("' - '")
     if peer_name.count("' - '"):
-        found.add_note("pairs of names that cannot be told apart for sure", names)
+        found.add_note("pairs of names that are ambiguous", names)
     peer = f"{peer_word} {int(peer_guid, 16):016x}"
     found.device(key, kind, name.strip(), here)
     found.device(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")

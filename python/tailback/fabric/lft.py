@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import clip, tally
 from tailback.fabric.model import Fabric
+from tailback.port_names import port_name
 
 NO_ENTRY = 2**32 - 1
 """What stands in :attr:`FabricForwarding.link` where a table has no entry."""
@@ -212,7 +213,7 @@ def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
                 continue
             out = link_at.get((vertex, port))
             if out is None:
-                unknown.append(f"{fabric.switch_name[switch]}[{port}]")
+                unknown.append(port_name(fabric.switch_name[switch], port))
             else:
                 link[switch, node] = out
     if unknown:

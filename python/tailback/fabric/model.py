@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import FabricError
+from tailback.port_names import link_name, port_name
 
 
 @dataclass
@@ -119,14 +120,24 @@ class Fabric:
         return self.switch_name[vertex - self.n_nodes]
 
     def link_name(self, link: int) -> str:
-        """A link as people say it: ``source[port] → destination``."""
+        """Name of a directed link, ``l2[swp5] → s1``; see :mod:`tailback.port_names`."""
         src, dst = int(self.link_src[link]), int(self.link_dst[link])
-        return f"{self.vertex_name(src)}[{self.port_name(link)}] → {self.vertex_name(dst)}"
+        return link_name(
+            self.vertex_name(src), int(self.link_src_port[link]), self.vertex_name(dst),
+            self._interface(link),
+        )  # fmt: skip
 
     def port_name(self, link: int) -> str:
-        """What people call the port a link leaves from: its interface, or its number."""
-        named = self.link_interface[link] if self.link_interface is not None else ""
-        return named or str(self.link_src_port[link])
+        """Name of the port that a link leaves, ``l2[swp5]``."""
+        device = self.vertex_name(int(self.link_src[link]))
+        return port_name(device, int(self.link_src_port[link]), self._interface(link))
+
+    def interface(self, link: int) -> str:
+        """Name of the interface that a link leaves, else the number of its port."""
+        return self._interface(link) or str(self.link_src_port[link])
+
+    def _interface(self, link: int) -> str | None:
+        return None if self.link_interface is None else self.link_interface[link]
 
     def host_nodes(self) -> list[list[int]]:
         """The nodes (adapters) of each host, in node order."""
@@ -163,3 +174,31 @@ class Fabric:
 def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str] | None:
     """The names of the given links, in their order."""
     return None if names is None else [names[int(link)] for link in links]
+
+
+def in_port_order(fabric: Fabric) -> Fabric:
+    """The same fabric with its links sorted by source vertex and port, as the engine wants them."""
+    order = np.lexsort((fabric.link_src_port, fabric.link_src))
+    if np.array_equal(order, np.arange(len(order))):
+        return fabric
+    position = np.empty(len(order), np.uint32)
+    position[order] = np.arange(len(order), dtype=np.uint32)
+    return Fabric(
+        name=fabric.name,
+        node_name=fabric.node_name,
+        node_host=fabric.node_host,
+        host_name=fabric.host_name,
+        switch_name=fabric.switch_name,
+        switch_tier=fabric.switch_tier,
+        switch_pod=fabric.switch_pod,
+        link_src=fabric.link_src[order],
+        link_dst=fabric.link_dst[order],
+        link_src_port=fabric.link_src_port[order],
+        link_dst_port=fabric.link_dst_port[order],
+        link_gbps=fabric.link_gbps[order],
+        link_delay_ps=fabric.link_delay_ps[order],
+        link_reverse=position[fabric.link_reverse[order]],
+        notes=fabric.notes,
+        link_interface=chosen(fabric.link_interface, order),
+        link_id=chosen(fabric.link_id, order),
+    )

@@ -335,7 +335,7 @@ def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[s
             order = (natural(host), natural(name), device.guid, port)
             nodes.append(_Node(device, port, label if vague else host, shown, order))
     if shared:
-        notes.append(tally("names of several adapters, told apart by GUID", shared))
+        notes.append(tally("names of several adapters, distinguished by GUID", shared))
     wired = {device.key for device, _ in ends}
     idle = [
         clip(d.name or d.key, 60)
@@ -439,7 +439,7 @@ def connected_components(fabric: Fabric) -> list[NDArray[np.int64]]:
     return [part.astype(np.int64) for part in parts]
 
 
-def _told(fabric: Fabric, part: NDArray[np.int64]) -> str:
+def _described(fabric: Fabric, part: NDArray[np.int64]) -> str:
     nodes = int((part < fabric.n_nodes).sum())
     return f"{nodes} nodes and {len(part) - nodes} switches ({fabric.vertex_name(int(part[0]))!r})"
 
@@ -485,5 +485,5 @@ def largest_component(fabric: Fabric) -> Fabric:
 def _note_islands(fabric: Fabric) -> None:
     parts = connected_components(fabric)
     if len(parts) > 1:
-        islands = [_told(fabric, part) for part in parts[1:]]
+        islands = [_described(fabric, part) for part in parts[1:]]
         fabric.notes.append(tally("islands that do not hang together with the rest", islands))

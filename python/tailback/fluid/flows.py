@@ -62,10 +62,10 @@ def simulate_flows(
     with translate_core_error("the fluid model"):
         out = _core.fluid_flows(
             np.ascontiguousarray(capacity_gbps, np.float64),
-            np.ascontiguousarray(start, np.uint64),
-            np.ascontiguousarray(size_bytes, np.uint64),
-            np.ascontiguousarray(weights, np.float64),
-            paths.columns,
-            rates,
+            start_ps=np.ascontiguousarray(start, np.uint64),
+            bytes=np.ascontiguousarray(size_bytes, np.uint64),
+            weight=np.ascontiguousarray(weights, np.float64),
+            paths=paths.columns,
+            rates=rates,
         )
     return FlowTimes(out["end_ps"], out["settlements"], out["rates_set"])

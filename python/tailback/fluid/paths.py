@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,7 +87,7 @@ def paths_between(
         ScenarioError: A node that does not exist, or that would send to itself.
     """
     with translate_core_error("the fluid model"):
-        found: dict[str, Any] = _core.fluid_paths(
+        found = _core.fluid_paths(
             network,
             np.ascontiguousarray(src, np.uint32),
             np.ascontiguousarray(dst, np.uint32),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,12 +76,12 @@ class ProgramTimes:
         settlements: Times at which rates were set.
     """
 
-    messages: dict[str, NDArray[Any]]
+    messages: _core.FluidMessageColumns
     finish_ps: NDArray[np.uint64]
     compute_ps: NDArray[np.uint64]
     wait_ps: NDArray[np.uint64]
     link_bytes: NDArray[np.float64]
-    link_use: dict[str, NDArray[Any]]
+    link_use: _core.LinkUseColumns
     window_ps: int
     end_ps: int
     settlements: int

@@ -67,8 +67,8 @@ def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Pat
         },
     )  # fmt: skip
     if done.returncode != 0:
-        told = "\n".join(done.stdout.strip().splitlines()[-_SHOWN_LINES:])
-        raise LabError(f"{program[0]!r} failed with exit code {done.returncode}:\n{told}",
+        last_lines = "\n".join(done.stdout.strip().splitlines()[-_SHOWN_LINES:])
+        raise LabError(f"{program[0]!r} failed with exit code {done.returncode}:\n{last_lines}",
                        remedy="make it run outside the lab first, with: mpirun -np "
                        f"{len(setting.hosts)} {shlex.join(program)}")  # fmt: skip
     anchors = sorted((work / "trace").glob("*/*.otf2"))

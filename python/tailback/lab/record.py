@@ -63,7 +63,7 @@ def record(
         out: Folder to write.
         force: Replace the folder if Tailback wrote it.
         path_seed: Seed of ECMP; None: that of the specification.
-        step: Told what is being done.
+        step: Called with what is being done.
 
     Raises:
         LabError: A cause, the machine or the program is wrong.
@@ -129,7 +129,10 @@ def _notes(folder: Path) -> list[RankNotes]:
 
 
 def _write_clock(notes: list[RankNotes], folder: Path) -> None:
-    """UTC time of each rank's trace zero: its first MPI_Barrier, told by the program and traced."""
+    """UTC time of each rank's trace zero.
+
+    The program prints the time of its first MPI_Barrier, and the trace records the same call.
+    """
     trace = load(folder / "trace")
     barrier = [number for number, name in trace.regions.items() if name == "MPI_Barrier"]
     rows = []

@@ -8,7 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tailback.errors import TailbackError, as_toml, nearest, type_remedy
+from tailback.errors import (
+    InvalidValueError,
+    TailbackError,
+    as_toml,
+    complaint,
+    nearest,
+    type_remedy,
+)
 from tailback.units import LinkGbps, SizeBytes
 
 HOW_TO = "see docs/how-to/lab.md"
@@ -37,9 +44,9 @@ class FabricSpec(_Section):
     @model_validator(mode="after")
     def _bucket_holds_a_packet(self) -> FabricSpec:
         if self.burst < 1600 or self.queue < self.burst:
-            raise ValueError(
-                "a token bucket needs room for one packet; "
-                "set burst to 1600 B or more, and queue to no less than burst"
+            raise InvalidValueError(
+                "a token bucket needs room for one packet",
+                "set burst to 1600 B or more, and queue to no less than burst",
             )
         return self
 
@@ -63,11 +70,13 @@ class LabSpec(_Section):
         known = self.host_names()
         for host in self.job.hosts:
             if host not in known:
-                raise ValueError(f"[job] hosts: there is no host {host!r}; {nearest(host, known)}")
+                raise InvalidValueError(
+                    f"[job] hosts: there is no host {host!r}", f"{nearest(host, known)}"
+                )
             if self.job.hosts.count(host) > 1:
-                raise ValueError(
-                    f"[job] hosts: {host!r} is listed twice; "
-                    "list each host once and set ranks_per_host"
+                raise InvalidValueError(
+                    f"[job] hosts: {host!r} is listed twice",
+                    "list each host once and set ranks_per_host",
                 )
         return self
 
@@ -108,7 +117,7 @@ def parse(data: dict[str, Any], file: Path | None = None) -> LabSpec:
 def _explain(error: dict[str, Any], file: Path | None) -> LabError:
     names = [str(part) for part in error["loc"] if not isinstance(part, int)]
     place = f"[{names[0]}] {names[1]}" if len(names) > 1 else "".join(names) or None
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message, remedy = complaint(error)
     if error["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"fabric": FabricSpec, "job": JobSpec}
         model = sections[names[0]] if len(names) > 1 else LabSpec
@@ -116,8 +125,7 @@ def _explain(error: dict[str, Any], file: Path | None) -> LabError:
                         remedy=nearest(names[-1], model.model_fields))  # fmt: skip
     if error["type"] == "missing":
         return LabError("key is missing", file=file, place=place, remedy=f"add it; {HOW_TO}")
-    if "; " in message:
-        message, remedy = message.split("; ", 1)
+    if remedy is not None:
         return LabError(message, file=file, place=place, remedy=remedy)
     return LabError(
         f"{as_toml(error['input'])}: {message}", file=file, place=place,

@@ -63,10 +63,10 @@ def mpirun() -> str:
         LabError: There is none, or it is of another MPI.
     """
     path = shutil.which("mpirun.openmpi") or shutil.which("mpirun") or "mpirun"
-    told = run(Command((path, "--version")))
-    if not re.search(r"\((?:Open MPI|OpenRTE)\) 4\.", told):
+    version = run(Command((path, "--version")))
+    if not re.search(r"\((?:Open MPI|OpenRTE)\) 4\.", version):
         raise LabError(
-            f"{path} is not Open MPI 4: {told.splitlines()[0] if told else 'no version'!r}",
+            f"{path} is not Open MPI 4: {version.splitlines()[0] if version else 'no version'!r}",
             remedy="install Open MPI 4; on Debian: apt-get install openmpi-bin libopenmpi-dev",
         )
     return path

@@ -1,4 +1,4 @@
-"""Block placement: what a launcher does when it is told nothing."""
+"""Block placement: what a launcher does by default."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
     own = {host.rstrip("0123456789") for host in hosts}
     if get_close_matches(letters, own, n=1, cutoff=0.7):
         return nearest(name, hosts)
-    told = f"hosts of this fabric are called {hosts[0]!r} to {hosts[-1]!r}"
+    example_names = f"hosts of this fabric are called {hosts[0]!r} to {hosts[-1]!r}"
     if not digits or len(hosts) < 2:
         close = get_close_matches(name, hosts, n=1, cutoff=0.8)
-        return f"did you mean {close[0]!r}?" if close else told
+        return f"did you mean {close[0]!r}?" if close else example_names
     bracket = _BRACKET.match(item)
     numbers = bracket[2] if bracket else name[len(letters) :]
     plain = ",".join(
@@ -154,7 +154,7 @@ def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
             for part in numbers.split(",")
         )
         example += f" or {next(iter(own))}[{padded}]"
-    return told + example
+    return example_names + example
 
 
 def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> list[int]:

@@ -5,7 +5,7 @@ Everybody who takes differences uses it: the collector, while it collects, and t
 **The counter rose or stayed**: the difference is taken at its word, if the port can have done so
 much in 1.5 times the interval; otherwise the reading is *impossible*: flagged, without a number.
 Where speed or tick are unknown, those of the fastest link bound the rise. (A counter set back and
-past its old value since cannot be told from one that was not; its difference is then too small.)
+past its old value since looks like one that was not reset; its difference is then too small.)
 
 **It stands at its largest value**: it has *latched*. InfiniBand's counters stop at all ones
 (InfiniBand Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and nothing at all

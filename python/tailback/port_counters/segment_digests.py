@@ -64,9 +64,9 @@ def unchecked(collection: Path) -> list[str]:
     missing = tables - {path.stem for path in (collection / FOLDER).glob("*.json")}
     if not missing:
         return []
-    told = f"{len(missing)} of {counted(len(tables), 'segment')}"
+    amount = f"{len(missing)} of {counted(len(tables), 'segment')}"
     return [
-        f"{told} have no SHA-256 (an earlier version wrote them), so damage to them may "
+        f"{amount} have no SHA-256 (an earlier version wrote them), so damage to them may "
         "go unnoticed"
     ]
 

@@ -7,7 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tailback.remedy.advice import recommend
-from tailback.remedy.proof import MIN_GAIN
+from tailback.remedy.full_diagnosis import diagnose
+from tailback.remedy.proof import MIN_GAIN, congested_hops
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.remedy.search import RemedySearch, find_remedy
 
@@ -20,6 +21,8 @@ __all__ = [
     "Proposal",
     "RemedyContext",
     "RemedySearch",
+    "congested_hops",
+    "diagnose",
     "find_remedy",
     "recommend",
 ]

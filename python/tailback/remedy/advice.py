@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
+from tailback.remedy import wording
 from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
+from tailback.remedy.wording import gain
 from tailback.run import Run
-from tailback.units import percent
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern", "placement": "placement", "routing": "routing",
@@ -18,12 +19,6 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """What a user can do without the operators of the network."""
 
-_MEANT = {
-    "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested leaves)",
-}
-_AGAIN = " (recomputed with default options and the measured congestion)"
-_COMPACT = " (on allowed hosts, under few switches)"
 
 AVOIDED_LINKS_SHOWN = 8
 """Number of links to avoid that are named."""
@@ -56,13 +51,13 @@ def recommend(
     able = [
         c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
     ]
-    cure = _main(able, diagnosis.cause)
+    remedy = _main(able, diagnosis.cause)
     place = _quickest([c for c in able if c.kind == "placement"])
-    advice = _advice(diagnosis, candidates, now, helped=cure is not None)
+    advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
     if before is not None:
         advice = " ".join(filter(None, (advice, _warned(diagnosis.cause, candidates, before))))
     avoid = _avoid(diagnosis)
-    if cure is None or before is None:
+    if remedy is None or before is None:
         if not advice:
             return None
         # Against what was tried like the candidates, as where one of them helps.
@@ -73,14 +68,14 @@ def recommend(
         )  # fmt: skip
     return Remedy(
         action=_action(
-            cure, place, able, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
+            remedy, place, able, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
         ),
-        name=cure.name,
-        parts=cure.parts or (cure.name,),
+        name=remedy.name,
+        parts=remedy.parts or (remedy.name,),
         placement="" if place is None else place.name,
         before_ps=before.elapsed_ps,
-        after_ps=cure.elapsed_ps,
-        gain=_gain(cure, before),
+        after_ps=remedy.elapsed_ps,
+        gain=gain(remedy, before),
         candidates=list(candidates),
         files=dict(files or {}),
         commands=list(commands or []),
@@ -108,12 +103,8 @@ def _quickest(candidates: Sequence[Candidate]) -> Candidate | None:
     return min(candidates, key=lambda c: (c.elapsed_ps, c.name), default=None)
 
 
-def _gain(candidate: Candidate, before: Candidate) -> float:
-    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
-
-
 def _action(
-    cure: Candidate,
+    remedy: Candidate,
     place: Candidate | None,
     able: Sequence[Candidate],
     advice: str,
@@ -121,40 +112,18 @@ def _action(
     own: Kind | None,
 ) -> str:
     """The sentences of a remedy that helps."""
-    if cure.kind == "placement":
-        use = (
-            f"se placement {_named(cure, before)} instead of {before.name}: {_said(cure, before)}."
-        )
-        text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
+    if remedy.kind == "placement":
+        out = [advice, wording.use_placement(remedy, before, meanwhile=bool(advice))]
     else:
-        who = "" if cure.kind in (own, *USER_KINDS) else "For the network's operators: "
-        text = f"{who}{cure.action} This takes {_said(cure, before)}."
-        if cure.kind not in (own, "combined") and advice:
-            text = f"{advice} {text}"
-        if cure.assumes:
-            text += f" This assumes that {cure.assumes}."
-        if place is not None and cure.kind != "combined":
-            text += (
-                f" Meanwhile use placement {_named(place, before)} instead of {before.name}: "
-                f"{_said(place, before)}."
-            )
-    best = _quickest([c for c in able if c.kind not in USER_KINDS and c is not cure])
-    if best is not None and cure.kind in USER_KINDS:
-        text += f" The network's operators could use {best.name}: {_said(best, before)}."
-    return text
-
-
-def _said(candidate: Candidate, before: Candidate) -> str:
-    return f"{percent(_gain(candidate, before))} less time by re-simulation"
-
-
-def _named(candidate: Candidate, before: Candidate) -> str:
-    meant = _MEANT.get(candidate.name, "")
-    if candidate.name == f"{before.name}-again":
-        meant = _AGAIN
-    elif candidate.name.endswith("-compact"):
-        meant = _COMPACT
-    return candidate.name + meant
+        by_operators = remedy.kind not in (own, *USER_KINDS)
+        change = wording.apply_change(remedy, before, by_operators=by_operators)
+        out = [advice if remedy.kind not in (own, "combined") else "", change]
+        if place is not None and remedy.kind != "combined":
+            out.append(wording.use_placement(place, before, meanwhile=True))
+    best = _quickest([c for c in able if c.kind not in USER_KINDS and c is not remedy])
+    if best is not None and remedy.kind in USER_KINDS:
+        out.append(wording.operators_could(best, before))
+    return " ".join(filter(None, out))
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
@@ -172,12 +141,8 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
         return ""  # Placements are many; those that are worse say nothing against others.
-    worse = [
-        f"{c.name} ({percent(-_gain(c, before))} more time by re-simulation)"
-        for c in candidates
-        if c.kind == kind and c.proved and _gain(c, before) <= -MIN_GAIN
-    ]
-    return f"These make it worse: {', '.join(worse)}." if worse else ""
+    worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
+    return wording.makes_it_worse(worse, before) if worse else ""
 
 
 def _advice(
@@ -194,22 +159,11 @@ def _advice(
         tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
         if not tried:
             return own.advice if own is not None else "Try other placements of the ranks."
-        which = "The one placement" if len(tried) == 1 else f"None of the {len(tried)} placements"
-        helps_not = "gains no" if len(tried) == 1 else "gains"
-        return (
-            f"{which} tried {helps_not} more than repetitions differ by: "
-            "request nodes on fewer switches, or send less between them."
-        )
+        return wording.placements_do_not_help(len(tried))
     if cause == "slow-link" and diagnosis.slow_links:
-        named = "; ".join(diagnosis.slow_links[:AVOIDED_LINKS_SHOWN])
-        what = "cable" if len(diagnosis.slow_links) == 1 else "cables"
-        return (
-            f"Ask the operators to check the {what} {named} (speed, width, error counters); avoid "
-            f"{'it' if what == 'cable' else 'them'} until then."
-        )
+        shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
+        return wording.check_cables(shown, one=len(diagnosis.slow_links) == 1)
     if own is None:
         return ""
-    where = ""
-    if cause == "other-traffic" and own.links:
-        where = " Links to avoid: " + "; ".join(link.name for link in own.links[:3]) + "."
-    return own.advice + where
+    where = [link.name for link in own.links[:3]] if cause == "other-traffic" else []
+    return f"{own.advice} {wording.links_to_avoid(where)}" if where else own.advice

@@ -39,7 +39,7 @@ def prove(
         evaluate: Simulates a change packet by packet.
         estimates: Times by the fluid model, by name: for the record.
         seeds: Repetitions with other random choices, at least 1.
-        progress: Told the idea and the share done, 0–1.
+        progress: Called with the idea and the share done, 0–1.
 
     Raises:
         RunError: ``seeds`` is below 1.

@@ -56,7 +56,7 @@ def screen(
         always: Names that are kept whatever their estimate.
         keep: So many are kept at least.
         margin: Keep whoever takes at most this share longer than the quickest.
-        progress: Told the placement and the share done, 0–1.
+        progress: Called with the placement and the share done, 0–1.
     """
     if len(candidates) <= keep:
         return Screening(dict(candidates))

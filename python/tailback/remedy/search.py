@@ -57,7 +57,7 @@ def find_remedy(
         diagnosis: Its diagnosis.
         means: What can be tried.
         seeds: Repetitions of every proof, at least 1.
-        progress: Told what is being done and the share of that part done, 0–1.
+        progress: Called with what is being done and the share of that part done, 0–1.
         files: Files the caller writes for a recommended placement: name → what it is for.
         commands: Commands to run with them.
     """

@@ -14,12 +14,17 @@ from tailback.report.attribution import (
 )
 from tailback.report.difference import call_site_changes, change_table
 from tailback.report.export import export_figures, make_case, same_fabric
-from tailback.report.figure import FIGURES, Options, draw, figure, render
+from tailback.report.figure import FIGURES, Options, canvas, draw, figure, render, style
 from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.figures.congested_fraction import draw_congestion
 from tailback.report.html import render_report, write_comparison, write_report
+from tailback.report.scales import FAINT, INK, MUTED, colormap
 
 __all__ = [
+    "FAINT",
     "FIGURES",
+    "INK",
+    "MUTED",
     "Attribution",
     "CallSite",
     "FigureCase",
@@ -28,14 +33,18 @@ __all__ = [
     "attribute",
     "by_call_site",
     "call_site_changes",
+    "canvas",
     "change_table",
+    "colormap",
     "draw",
+    "draw_congestion",
     "export_figures",
     "figure",
     "make_case",
     "render",
     "render_report",
     "same_fabric",
+    "style",
     "to_json",
     "to_table",
     "write_comparison",

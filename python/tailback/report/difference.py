@@ -64,7 +64,7 @@ def phases_of(before: FigureData, after: FigureData) -> list[str]:
 
 
 def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
-    """The two runs of a case that can be told apart by their samples, None without a second."""
+    """The two runs of a case whose samples can be compared, None without a second."""
     after = case.after
     if after is None or not after.measured or not case.sampled_reference.measured:
         return None

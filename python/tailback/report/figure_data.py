@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
+from tailback.port_names import link_names
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.report.rank_timeline import RankTimeline
@@ -195,9 +196,8 @@ class FigureData:
         return np.where(lower >= 0, lower, np.maximum(src, dst))
 
     def link_name(self, link: int) -> str:
-        """A link as people say it: ``source[port] → destination``."""
-        row = self.links.row(link, named=True)
-        return f"{row['src_name']}[{row['src_port']}] → {row['dst_name']}"
+        """Name of a directed link, ``l2[swp5] → s1``."""
+        return link_names(self.links[link])[0]
 
     @cached_property
     def samples(self) -> pl.DataFrame:

@@ -110,7 +110,7 @@ def ranks_data(
     """Ranks against measured time, in shares of a window of 0 to 255 for each kind of time.
 
     ``expected_ps`` has, for each run of the report, the place in it of each edge of a window, null
-    where that cannot be told.
+    where that is unknown.
     """
     jobs = evidence.run.tables["jobs"].filter(pl.col("observed")).select("job").head(1)
     placed = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")

@@ -65,6 +65,8 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
             "dst": packer.add(links["dst"].to_numpy(), "u4"),
             "src_port": packer.add(links["src_port"].to_numpy(), "u2"),
             "dst_port": packer.add(links["dst_port"].to_numpy(), "u2"),
+            # None where the fabric gives numbers alone.
+            "interfaces": links["src_interface"].to_list() if any(links["src_interface"]) else None,
             "group": packer.add(np.array(group), "u1"),
             "rate_gbps": packer.add(evidence.rate_gbps, "f4"),
             "bundle": packer.add(bundles(evidence.run), "u4"),

@@ -1,19 +1,39 @@
 """From a scenario to a run: the only place where Python meets the engine."""
 
+from tailback.simulation.decode import COMPILED_DECODER, decode_published, link_hash
 from tailback.simulation.evaluate import make_evaluate
-from tailback.simulation.execute import Watch, simulate
+from tailback.simulation.execute import Watch, execute, simulate
 from tailback.simulation.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
-from tailback.simulation.prepare import PreparedScenario, prepare
-from tailback.simulation.routes import other_rules
+from tailback.simulation.prepare import PreparedScenario, load_fabric, prepare
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.routes import Routes, other_rules, routes_for
+from tailback.simulation.settings import (
+    CongestionSchemeSettings,
+    CongestionSettings,
+    EngineSettings,
+    PacingSettings,
+)
 
 __all__ = [
+    "COMPILED_DECODER",
+    "CongestionSchemeSettings",
+    "CongestionSettings",
+    "EngineSettings",
     "FluidOptions",
+    "PacingSettings",
     "PreparedScenario",
+    "ProbeSettings",
+    "Routes",
     "Watch",
+    "decode_published",
+    "execute",
+    "link_hash",
+    "load_fabric",
     "make_evaluate",
     "make_fluid_evaluate",
     "other_rules",
     "prepare",
+    "routes_for",
     "simulate",
     "simulate_fluid",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError, RunError, TailbackError
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.run import Run
@@ -25,7 +28,7 @@ from tailback.telemetry.candidates import (
 )
 from tailback.telemetry.capture import nodes_of
 from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_from_headers
-from tailback.telemetry.receiver import build_samples
+from tailback.telemetry.receiver import HashCore, build_samples
 
 MAX_PATHS = 1 << 23
 """Destinations times switches up to which deterministic routes are followed one by one; beyond it
@@ -33,6 +36,58 @@ all paths of the rule are candidates, which leaves more open."""
 
 NO_DETOUR = 0xFFFFFFFF
 """Where a packet that does not go round goes by."""
+
+
+COMPILED_DECODER: Final[HashCore] = _core
+"""Decodes hashes of links, for :func:`tailback.telemetry.count_links`."""
+
+
+def link_hash(
+    name: str,
+    packet_id: NDArray[np.uint32],
+    link: NDArray[np.uint32],
+    bits: int = 1,
+    id_bits: int = 24,
+) -> NDArray[np.uint8]:
+    """Hash of a link that a packet carries.
+
+    Args:
+        name: ``gf`` (linear over GF(2), Tailback's own) or ``published`` (Taffet and
+            Mellor-Crummey, 2019).
+        packet_id: Identity of each packet, shape (P,).
+        link: Number or word that stands for the link of each, shape (P,).
+        bits: Bits of a hash, 1–8.
+        id_bits: Bits of a packet's identity that are hashed.
+
+    Returns:
+        Hashes, shape (P,).
+
+    Raises:
+        ScenarioError: There is no such hash, or a number is out of range.
+    """
+    with translate_core_error("link_hash"):
+        return _core.link_hash(name, packet_id, link, bits, id_bits)
+
+
+def decode_published(
+    packet_id: NDArray[np.uint32],
+    hashes: NDArray[np.uint8],
+    weight: NDArray[np.uint8],
+    links: NDArray[np.uint32],
+) -> NDArray[np.int64]:
+    """Score of each link by the published one-bit hash (Taffet and Mellor-Crummey, 2019).
+
+    Args:
+        packet_id: Identity of each packet, shape (P,).
+        hashes: Hash that each carried, shape (P,).
+        weight: Weight of each sample, shape (P,).
+        links: Words that stand for the candidate links, shape (L,).
+
+    Returns:
+        Weights that agree minus weights that do not, shape (L,).
+    """
+    with translate_core_error("decode_published"):
+        return _core.decode_published(packet_id, hashes, weight, links)
 
 
 def decode_link_counts(

@@ -31,7 +31,7 @@ def make_evaluate(
     networks = NetworkCache(prepared)
 
     def evaluate(change: Change) -> Run:
-        laid = apply_change(prepared, change)
+        workload = apply_change(prepared, change)
         fabric, routes = networks.of(change)
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
@@ -47,9 +47,9 @@ def make_evaluate(
             changes["routing"] = change.routing
         if change.rates is not None:
             changes |= PACED
-            changes["pace_mbps"] = fluid_send_rates(laid, change, (fabric, routes))
+            changes["pace_mbps"] = fluid_send_rates(workload, change, (fabric, routes))
         return execute(
-            laid,
+            workload,
             routes=routes,
             fabric=fabric,
             nodes=rank_nodes(prepared, change),

@@ -16,11 +16,11 @@ from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.run import Run
-from tailback.scenario import Scenario
+from tailback.scenario import CongestionControlSection, Scenario
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
-from tailback.simulation.pacing import send_rates
-from tailback.simulation.prepare import PreparedScenario, prepare
+from tailback.simulation.pacing import SendRates, send_rates
+from tailback.simulation.prepare import PreparedScenario, Workload, prepare
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.settings import EngineSettings
 from tailback.simulation.stamping import stamping_links
@@ -85,9 +85,8 @@ def execute(
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
-    laid = prepared.lay(nodes, only_observed)
-    program, jobs = laid.program, laid.jobs
-    of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
+    workload = prepared.lay(nodes, only_observed)
+    program, jobs = workload.program, workload.jobs
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
@@ -99,37 +98,11 @@ def execute(
         lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
         measure=settings.measure,
     )  # fmt: skip
-    stated = None
-    # Where packets meet nobody there is nothing to share.
-    if pace_mbps is None and settings.contention:
-        stated = send_rates(prepared, laid, fabric, routes)
-    notes = [*prepared.notes, *routes.notes, *partly]
-    if stated is not None:
-        pace_mbps = stated.mbps
-        notes += stated.notes
-    elif pace_mbps is None and engine.pacing.kind != "off" and settings.contention:
-        file = engine.pacing.rates_file
-        remedy = "set [engine.pacing] rates or rates_file"
-        if file is not None:
-            remedy = f"{file.name} has none for what runs here"
-        notes.append(
-            f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: {remedy}"
-        )
-    control = engine.congestion_control
-    if control is not None and control.idle and settings.contention:
-        notes.append(
-            f"[engine.congestion_control] {', '.join(control.idle)}: scheme {control.scheme!r} "
-            "does not look at that"
-        )
-    traffic = PlacedProgram(
-        program,
-        node=laid.node,
-        host=np.ascontiguousarray(fabric.node_host[laid.node]),
-        start_ps=laid.start_ps,
-        label_observed=[section.observed for section in of_label],
-        label_service=[section.service for section in of_label],
-        pace_mbps=pace_mbps,
-    )
+    pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
+    notes = [*prepared.notes, *routes.notes, *partly, *notes]
+    if settings.contention:
+        notes += _idle_parameters(engine.congestion_control)
+    traffic = _placed_program(workload, fabric, pace_mbps)
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with translate_core_error(
@@ -143,7 +116,7 @@ def execute(
     if not (outcome.complete or partial):
         raise KeyboardInterrupt
     tables, summary = make_tables(
-        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome,
+        prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
         detours=settings.detour != "never",
     )  # fmt: skip
     if stated is not None:
@@ -154,11 +127,55 @@ def execute(
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"broken off at {end}: the tables are incomplete")
-    computations = None
-    if settings.record_computation:
-        computations = pl.DataFrame(dict(outcome.computations))
+    computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
+
+
+def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
+    """A note on parameters of congestion control that its scheme does not use."""
+    if control is None or not control.idle:
+        return []
+    idle = ", ".join(control.idle)
+    return [f"[engine.congestion_control] {idle}: scheme {control.scheme!r} does not use this"]
+
+
+def _placed_program(
+    workload: Workload, fabric: Fabric, pace_mbps: NDArray[np.uint32] | None
+) -> PlacedProgram:
+    """The program of all jobs as the engine takes it."""
+    of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
+    return PlacedProgram(
+        workload.program,
+        node=workload.node,
+        host=np.ascontiguousarray(fabric.node_host[workload.node]),
+        start_ps=workload.start_ps,
+        label_observed=[section.observed for section in of_label],
+        label_service=[section.service for section in of_label],
+        pace_mbps=pace_mbps,
+    )
+
+
+def _pacing(
+    prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes,
+    settings: EngineSettings, pace_mbps: NDArray[np.uint32] | None,
+) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:  # fmt: skip
+    """Rates of the sends: those given, else those that the scenario states; and notes."""
+    # Where packets meet nobody there is nothing to share.
+    if pace_mbps is not None or not settings.contention:
+        return pace_mbps, None, []
+    stated = send_rates(prepared, workload, fabric, routes)
+    if stated is not None:
+        return stated.mbps, stated, [*stated.notes]
+    pacing = prepared.scenario.engine.pacing
+    if pacing.kind == "off":
+        return None, None, []
+    file = pacing.rates_file
+    remedy = "set [engine.pacing] rates or rates_file"
+    if file is not None:
+        remedy = f"{file.name} has none for what runs here"
+    note = f"no flow has a rate, so pacing {pacing.kind!r} changes nothing: {remedy}"
+    return None, None, [note]
 
 
 def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, Any]:

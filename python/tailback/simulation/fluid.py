@@ -171,14 +171,14 @@ def fluid_send_rates(
     """
     assert change.rates is not None
     options = explicit_rate_model(FluidOptions(windows=0), change.rates)
-    laid, times = _solve(
+    workload, times = _solve(
         prepared, options, network, rank_nodes(prepared, change), not change.background,
         change.routing, change.seed_offset,
     )  # fmt: skip
     engine = prepared.scenario.engine
     log = times.messages
     latency = log["switches"].astype(np.int64) * engine.switch_delay
-    src, dst = (laid.node[log[end]].astype(np.int64) for end in ("src_rank", "dst_rank"))
+    src, dst = (workload.node[log[end]].astype(np.int64) for end in ("src_rank", "dst_rank"))
     flows = pl.DataFrame({
         "pair": src * prepared.fabric.n_nodes + dst,
         "start": log["start_ps"].astype(np.int64),
@@ -187,9 +187,9 @@ def fluid_send_rates(
     })  # fmt: skip
     rate = _busy_rate(flows)
     fits = (flows["size"].to_numpy() >= PACED_PACKETS * engine.packet) & (log["switches"] > 0)
-    out = np.zeros(len(laid.program.kind), np.uint32)
+    out = np.zeros(len(workload.program.kind), np.uint32)
     # Messages are numbered by sending rank and operation.
-    out[laid.program.sends] = np.where(fits, np.ceil(rate), 0)
+    out[workload.program.sends] = np.where(fits, np.ceil(rate), 0)
     return out
 
 
@@ -220,7 +220,7 @@ def _solve(
     """What runs, and when everything of it happens."""
     scenario = prepared.scenario
     fabric, routes = network
-    laid = prepared.lay(nodes, only_observed)
+    workload = prepared.lay(nodes, only_observed)
     paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     section = scenario.fabric
@@ -228,10 +228,10 @@ def _solve(
         "the fluid model", fabric=fabric, file=section.file, forwarding=section.forwarding
     ):
         times = simulate_program(
-            routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
-            model, routes.rule,
+            routes.network, workload.program, workload.node, fabric.node_host[workload.node],
+            workload.start_ps, model, routes.rule,
         )  # fmt: skip
-    return laid, times
+    return workload, times
 
 
 def _paths(options: FluidOptions, routing: str, fabric: Fabric, routes: Routes) -> Choice:
@@ -255,11 +255,11 @@ def _execute(
         network = (prepared.fabric, routes)
     fabric, routes = network
     began = time.perf_counter()
-    laid, times = _solve(prepared, options, network, nodes, only_observed, routing, seed_offset)
+    workload, times = _solve(prepared, options, network, nodes, only_observed, routing, seed_offset)
     seconds = time.perf_counter() - began
     outcome = _outcome(times, scenario.engine.packet)
     tables, summary = make_tables(
-        scenario, fabric, laid.jobs, laid.places, laid.job_of_label, outcome
+        scenario, fabric, workload.jobs, workload.places, workload.job_of_label, outcome
     )
     summary |= {
         "model": "fluid", "rates": options.rates,
@@ -304,7 +304,7 @@ def rank_model(
 
 def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
     """What came out; unknown columns are null."""
-    messages = dict(times.messages)
+    messages: dict[str, Any] = {**times.messages}
     switches = messages.pop("switches").astype(np.int64)
     size = messages["size_bytes"].astype(np.int64)
     packets = np.maximum(-(-size // packet_bytes), 1)

@@ -49,13 +49,13 @@ class SendRates:
 
 
 def send_rates(
-    prepared: PreparedScenario, laid: Workload, fabric: Fabric, routes: Routes
+    prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes
 ) -> SendRates | None:
     """The rates a scenario states, for what runs and where; None where no send has one.
 
     Args:
         prepared: The scenario with all its jobs.
-        laid: Those that run, with their places.
+        workload: Those that run, with their places.
         fabric: The fabric they run on.
         routes: Its routes.
 
@@ -66,13 +66,13 @@ def send_rates(
     engine = prepared.scenario.engine
     pacing = engine.pacing
     if pacing.rates_file is not None:
-        mbps = _from_file(pacing.rates_file, laid.program, _numbers(prepared, laid))
+        mbps = _from_file(pacing.rates_file, workload.program, _numbers(prepared, workload))
         if not mbps.any():
             return None
         return SendRates(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
     if pacing.rates is None:
         return None
-    return _computed(prepared.scenario, laid, fabric, routes)
+    return _computed(prepared.scenario, workload, fabric, routes)
 
 
 def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -118,23 +118,23 @@ def _waits(program: Program) -> NDArray[np.int64]:
     return np.asarray(before - before[first])
 
 
-def _computed(scenario: Scenario, laid: Workload, fabric: Fabric, routes: Routes) -> SendRates:
+def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Routes) -> SendRates:
     engine, pacing = scenario.engine, scenario.engine.pacing
     if routes.detour != "never":
         raise ScenarioError(
             f"no rates can be computed for routes that take detours ({routes.detour})",
             place="[engine.pacing] rates", remedy="choose other routes, or give rates_file",
         )  # fmt: skip
-    program, mbps = laid.program, np.zeros(len(laid.program.kind), np.uint32)
+    program, mbps = workload.program, np.zeros(len(workload.program.kind), np.uint32)
     sends = np.flatnonzero(program.sends)
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
-    src, dst = laid.node[rank], laid.node[program.peer[sends]]
+    src, dst = workload.node[rank], workload.node[program.peer[sends]]
     crosses = fabric.node_host[src] != fabric.node_host[dst]
     step = steps(program, sends)[:, crosses]
     sends, src, dst = sends[crosses], src[crosses], dst[crosses]
     if not len(sends):
         return SendRates(mbps, f"{pacing.rates} rates, {pacing.kind}")
-    job = laid.job_of_label[program.label[sends]].astype(np.int64)
+    job = workload.job_of_label[program.label[sends]].astype(np.int64)
     # A flow: all sends of one job, step, source node and destination node.
     keys = np.stack([job, *step, src.astype(np.int64), dst.astype(np.int64)])
     flows, flow = np.unique(keys, axis=1, return_inverse=True)
@@ -149,11 +149,11 @@ def _computed(scenario: Scenario, laid: Workload, fabric: Fabric, routes: Routes
     mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
     share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
     text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
-    return SendRates(mbps, text, tuple(_caveats(laid, rater.choice, engine.routing)))
+    return SendRates(mbps, text, tuple(_caveats(workload, rater.choice, engine.routing)))
 
 
-def _caveats(laid: Workload, choice: Choice, routing: str) -> Iterator[str]:
-    if len(laid.jobs) > 1:
+def _caveats(workload: Workload, choice: Choice, routing: str) -> Iterator[str]:
+    if len(workload.jobs) > 1:
         yield (
             "flows are rated job by job: links that jobs share may be given more than they carry"
         )
@@ -197,13 +197,13 @@ class _Rater:
         return self.known[key]
 
 
-def _numbers(prepared: PreparedScenario, laid: Workload) -> tuple[NDArray[np.int64], int]:
+def _numbers(prepared: PreparedScenario, workload: Workload) -> tuple[NDArray[np.int64], int]:
     """Number over all jobs of each rank that runs, and how many ranks all jobs have."""
     ends = np.cumsum([0, *(job.program.n_ranks for job in prepared.jobs)])
     spans = {
         id(job): np.arange(a, b) for job, a, b in zip(prepared.jobs, ends, ends[1:], strict=False)
     }
-    return np.concatenate([spans[id(job)] for job in laid.jobs]), int(ends[-1])
+    return np.concatenate([spans[id(job)] for job in workload.jobs]), int(ends[-1])
 
 
 def _from_file(

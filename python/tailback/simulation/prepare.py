@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
-from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
+from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
+from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.degraded import degrade, with_cable_rates
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
@@ -166,14 +166,9 @@ class PreparedScenario:
         """The same with cables that serve less: a link of each, and the rate in Gb/s."""
         if not slow:
             return self
-        fabric = self.fabric
-        ports = [
-            f"{fabric.vertex_name(int(fabric.link_src[link]))}[{int(fabric.link_src_port[link])}]"
-            for link, _ in slow
-        ]
         degraded = [
-            Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
-            for port, (_, gbps) in zip(ports, slow, strict=True)
+            Degraded(cable=self.fabric.port_name(link), rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
+            for link, gbps in slow
         ]
         known = self.scenario.fabric.degraded
         section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
@@ -299,9 +294,10 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
     largest = job.program.amount[job.program.sends].max(initial=0)
     try:
         transfer_ps(int(largest), scenario.engine.local_rate)
-    except ValueError as error:
-        message, remedy = str(error).split("; ", 1)
-        raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
+    except InvalidValueError as error:
+        raise ScenarioError(
+            error.message, place="[engine] local_rate", remedy=error.remedy
+        ) from None
 
 
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:

@@ -89,7 +89,7 @@ def _tables(path: Path, _changed: int) -> ForwardingTables:
 
 
 def _changed_ns(path: Path) -> int:
-    """When a file, or the last one of a folder, was written; 0 where that cannot be told."""
+    """When a file, or the last one of a folder, was written; 0 where that is unknown."""
     try:
         files = [path, *path.iterdir()] if path.is_dir() else [path]
         return max(file.stat().st_mtime_ns for file in files)

@@ -50,6 +50,7 @@ def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
             "dst_name": names[fabric.link_dst].tolist(),
             "src_port": fabric.link_src_port,
             "dst_port": fabric.link_dst_port,
+            "src_interface": fabric.link_interface or [""] * fabric.n_links,
             "tier": fabric.link_tier,
             "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
             "from_node": fabric.link_src < fabric.n_nodes,

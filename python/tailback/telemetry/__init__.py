@@ -1,1 +1,26 @@
 """What the samples say: estimates of traffic and congestion, with their confidence."""
+
+from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.telemetry.hashed import (
+    CandidateLinks,
+    HashedCounts,
+    HashedSamples,
+    count_links,
+    packet_ids,
+)
+from tailback.telemetry.pcap import read_pcap, write_pcap
+from tailback.telemetry.stages import fat_tree_stages
+
+__all__ = [
+    "CandidateLinks",
+    "HashedCounts",
+    "HashedSamples",
+    "Selection",
+    "count_links",
+    "fat_tree_stages",
+    "link_estimates",
+    "packet_ids",
+    "read_pcap",
+    "select",
+    "write_pcap",
+]

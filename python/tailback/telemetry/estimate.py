@@ -326,8 +326,8 @@ def packets_to_settle(
     From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold; a distance under a quarter of the
     threshold counts as that much, since no number of packets tells equal values apart. Where the
     samples are ``hashed`` the lower bound is that of :func:`fraction_lower_bound` too: the
-    variance of the
-    congested packets is that of ``fraction``, and the packets must themselves be told from none.
+    variance of the congested packets is that of ``fraction``, and the packets must themselves be
+    significantly more than none.
     """
     distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
     supposed = np.maximum(fraction, threshold) if hashed else threshold

@@ -34,6 +34,7 @@ class Decoder(Protocol):
         ids: NDArray[np.uint32],
         hashes: NDArray[np.uint8],
         weights: NDArray[np.uint8],
+        *,
         class_of_packet: NDArray[np.uint32],
         class_start: NDArray[np.uint64],
         class_links: NDArray[np.uint32],
@@ -197,9 +198,16 @@ def count_links(
     for rows, candidates in stages:
         part = samples.take(rows)
         score += decoder.decode_classes(
-            part.ids, part.hashes, part.weights, candidates.of_packet, candidates.start,
-            candidates.links, link_values, part.bits, part.field_bits,
-        )  # fmt: skip
+            part.ids,
+            part.hashes,
+            part.weights,
+            class_of_packet=candidates.of_packet,
+            class_start=candidates.start,
+            class_links=candidates.links,
+            links=link_values,
+            bits=part.bits,
+            field_bits=part.field_bits,
+        )
         l = part.weights.astype(np.float64)
         null += kappa * candidates.possible(l * l, n_links)
         # Mean length over the packets that might have been; of known hop they came with chance 1/l.

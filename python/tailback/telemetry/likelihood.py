@@ -102,22 +102,22 @@ def fit(
             f"{pairs} pairs of packet and candidate link are too many for maximum likelihood",
             remedy="take a window with fewer packets, or use the linear estimate",
         )
-    told = np.zeros(len(samples.ids))
+    stage_count = np.zeros(len(samples.ids))
     for rows, _ in stages:
-        told[rows] += 1.0
+        stage_count[rows] += 1.0
     # Stage after stage, class after class: every class's candidates are variables of their own.
     links = np.concatenate([part.links for _, part in stages])
     sizes = np.concatenate([part.sizes for _, part in stages])
     groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.ones(len(sizes)))
-    matrix = _matrix(core, samples, stages, link_values, told, len(links))
+    matrix = _matrix(core, samples, stages, link_values, stage_count, len(links))
     present = np.diff(matrix.indptr) > 0
-    if not present[told > 0].all():
-        row = int(np.flatnonzero(~present & (told > 0))[0])
+    if not present[stage_count > 0].all():
+        row = int(np.flatnonzero(~present & (stage_count > 0))[0])
         raise RunError(
             f"no candidate link of packet {int(samples.ids[row])} has the hash it carries",
             remedy="candidates, link numbers and hash must be those the switches use",
         )
-    matrix = matrix[told > 0]
+    matrix = matrix[stage_count > 0]
     transposed = matrix.T.tocsr()
 
     def objective(shares: Floats) -> tuple[float, Floats]:
@@ -144,7 +144,7 @@ def _matrix(
     samples: HashedSamples,
     stages: list[tuple[NDArray[np.intp], CandidateLinks]],
     link_values: NDArray[np.uint32],
-    told: Floats,
+    stage_count: Floats,
     variables: int,
 ) -> csr_matrix:
     """Chance of each sample's hash for each variable: 1/l where the hash agrees."""
@@ -164,7 +164,7 @@ def _matrix(
         if blocks:
             packet = np.concatenate([block[0] for block in blocks])
             column = np.concatenate([block[1] for block in blocks]) + first
-            total = total + csr_matrix((1.0 / told[packet], (packet, column)), shape=shape)
+            total = total + csr_matrix((1.0 / stage_count[packet], (packet, column)), shape=shape)
         first += len(part.links)
     return total
 

@@ -153,9 +153,12 @@ def _within(
     bad = values.is_null() | (values < low) | (values > high)
     if bad.any():
         row = int(bad.arg_true()[0])
-        told = table.rows[role][row]
+        given = table.rows[role][row]
         raise table.wrong(
-            role, int(table.rows["line"][row]), f"{str(told)[:40]!r} is not {low} to {high}", remedy
+            role,
+            int(table.rows["line"][row]),
+            f"{str(given)[:40]!r} is not {low} to {high}",
+            remedy,
         )
 
 

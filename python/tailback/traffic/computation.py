@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tailback.traffic.program import Op, Program
 
 LEAST_REPETITIONS = 3
-"""Repetitions of a computation from which its usual time can be told."""
+"""Repetitions of a computation from which its usual time is known."""
 
 
 def balanced(program: Program) -> Program:

@@ -144,6 +144,12 @@ def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> 
         _ = run.plot.waterfal
 
 
+def test_results_print_as_one_line(found: tb.DiagnosisResult) -> None:
+    assert re.fullmatch(r"<Run 'tiny <b>': [0-9.]+ .s, \d+ tables>", repr(found.run))
+    assert repr(found) == f"<Diagnosis of 'tiny <b>': {found.cause}. {found.headline}>"
+    assert set(dir(found.plot)) == set(FIGURES.names())
+
+
 @pytest.mark.usefixtures("no_figures")
 def test_a_diagnosis_is_that_of_the_command_line(
     tiny: Path, found: tb.DiagnosisResult, tmp_path: Path

@@ -75,7 +75,7 @@ def test_a_machine_is_found_again(tmp_path: Path) -> None:
     for name, truth in truths.items():
         assert told[name].low <= truth <= told[name].high, name
         assert told[name].value == pytest.approx(truth, rel=0.25 if name == "header" else 0.05)
-    assert found.not_identified == {"packet": "no benchmark told the MTU (perftest does)"}
+    assert found.not_identified == {"packet": "no benchmark reports the MTU (perftest does)"}
     assert found.frame["parameter"].to_list() == list(told)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis import diagnose, diagnose_cause
+from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import recommend
+from tailback.remedy import diagnose, recommend
 from tailback.run import Run
 from tailback.scenario import Degraded, load
 from tailback.simulation import make_evaluate, prepare, simulate

@@ -12,11 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.cli.render import diagnosis_lines
-from tailback.diagnosis import Diagnosis, diagnose, diagnose_cause
+from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.cause_finding import CODE
 from tailback.diagnosis.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import RemedyContext, find_remedy, recommend
+from tailback.remedy import RemedyContext, diagnose, find_remedy, recommend
 from tailback.run import Run
 from tests.factories.diagnosis_runs import TOTAL, endpoint_run, placement_run, routing_run
 from tests.factories.report_data import make_diagnosis, make_run

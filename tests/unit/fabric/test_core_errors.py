@@ -10,9 +10,9 @@ import pytest
 
 from tailback import _core
 from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
-from tailback.fabric.builders import fat_tree, in_port_order, network_of
+from tailback.fabric.builders import fat_tree, network_of
 from tailback.fabric.core_errors import translate_core_error
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.scenario import FatTree, parse
 from tailback.simulation import prepare, simulate
 from tailback.traffic.program import Op

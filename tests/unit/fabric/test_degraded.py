@@ -111,7 +111,7 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"cable": "leaf00", "rate": "10 Gb/s"}, "is no port"),
+        ({"cable": "leaf00", "rate": "10 Gb/s"}, "not the name of a port"),
         ({"cable": "leaf99[1]", "rate": "10 Gb/s"}, "no node or switch 'leaf99'"),
         ({"cable": "leaf00[99]", "rate": "10 Gb/s"}, "no cable at port 99"),
         ({"cable": "leaf00[9]", "rate": "200 Gb/s"}, "no degradation"),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailback.errors import FabricError
-from tailback.fabric.builders import in_port_order
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import largest_component, read_fabric
 from tests.factories.public_data import real
 

@@ -9,9 +9,9 @@ import pytest
 
 from tailback import _core
 from tailback.errors import FabricError
-from tailback.fabric.builders import forwarding_network, in_port_order, require_deadlock_free
+from tailback.fabric.builders import forwarding_network, require_deadlock_free
 from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
 from tailback.scenario import Scenario, parse

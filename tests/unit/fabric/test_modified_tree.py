@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from studies.birk_zdornov2009.trees import KaryTree, Routing, superpose
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import network_of, require_deadlock_free
 from tailback.fabric.topologies import build, parse
+from tailback.fluid import KaryTree, TreeRouting, superpose_permutations
 from tailback.run import Run
 from tailback.scenario import parse as scenario
 from tailback.simulation import simulate
@@ -89,7 +89,7 @@ def test_flows_of_the_fluid_view_take_ways_that_packets_may(margin: int) -> None
     topology = parse(TREE)
     fabric = topology.fabric()
     routing = topology.routing(network_of(fabric, []), "horizontal")
-    s = superpose(tree, Routing(margin=margin), copies=4)
+    s = superpose_permutations(tree, TreeRouting(margin=margin), copies=4)
     sideways = 0
     for flow in range(s.paths.n_flows):
         links = s.paths.link[int(s.paths.start[flow]) : int(s.paths.start[flow + 1])].tolist()

@@ -238,7 +238,7 @@ def test_rounds_are_made_where_management_requests_are_barred(tmp_path: Path) ->
     assert (summary.rounds, summary.readings, summary.failed) == (6, 18, 0)
     # Each device once, and once more as an answer may have been lost on the way.
     assert {lid: subnet.asked.count(lid) for lid in (11, 12)} == {11: 2, 12: 2}
-    said = [line for line in lines if "does not tell whether its ports are up" in line]
+    said = [line for line in lines if "does not report whether its ports are up" in line]
     assert len(said) == 2 and "--fabric" in said[0]
 
 

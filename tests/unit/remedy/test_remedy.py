@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tailback.diagnosis import diagnose, diagnose_cause
+from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.model import Candidate
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import Proposal, recommend
+from tailback.remedy import Proposal, diagnose, recommend
 from tailback.remedy.proof import prove
 from tailback.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run

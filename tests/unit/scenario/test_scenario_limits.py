@@ -154,15 +154,15 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
         ({"victims": True, "increase": 2, "green": "16 KiB"}, []),
     ],
 )  # fmt: skip
-def test_a_key_that_the_scheme_does_not_look_at_is_noted(
+def test_a_key_that_the_scheme_does_not_use_is_noted(
     control: dict[str, Any], idle: list[str]
 ) -> None:
     job = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
     engine = {"injection": "per-destination", "congestion_control": control}
     found = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
-    notes = [note for note in simulate(prepare(found)).notes if "does not look at" in note]
+    notes = [note for note in simulate(prepare(found)).notes if "does not use" in note]
     scheme = control.get("scheme", "infiniband")
-    text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not look at that"
+    text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not use this"
     assert notes == ([text] if idle else [])
 
 
@@ -238,3 +238,15 @@ def test_toml_that_python_gives_up_on(text: str, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="not valid TOML") as error:
         load(path)
     assert error.value.file == path
+
+
+def test_a_value_with_a_semicolon_is_quoted_whole() -> None:
+    data = {
+        "fabric": {"preset": "tapered"},
+        "job": [{"pattern": {"kind": "ring", "ranks": 2}}],
+        "engine": {"buffer": "128; KiB"},
+    }
+    with pytest.raises(ScenarioError) as caught:
+        parse(data)
+    assert caught.value.message == "'128; KiB' is not a size with a unit"
+    assert caught.value.remedy is not None and caught.value.remedy.startswith("units: B, kB")

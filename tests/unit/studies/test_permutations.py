@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studies.birk_zdornov2009.rounds import rounds_to_completion
-from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose
 from tailback.errors import ScenarioError
-from tailback.fluid import simulate_flows
+from tailback.fluid import (
+    KaryTree,
+    TreeRouting,
+    permutation_congestion,
+    rounds_to_completion,
+    simulate_flows,
+    superpose_permutations,
+)
 
-OBLIVIOUS = Routing(adaptive=False)
+OBLIVIOUS = TreeRouting(adaptive=False)
 
 
 def test_ports_of_the_slides_tree() -> None:
@@ -32,7 +37,7 @@ def test_the_tree_is_a_fabric() -> None:
 @pytest.mark.parametrize("margin", [1, 2])
 def test_every_path_ascends_the_order_that_rules_out_deadlock(margin: int) -> None:
     """Links are acquired in ascending rank, so no cycle of waiting links can form."""
-    s = superpose(KaryTree(6, 3, 2), Routing(margin=margin), copies=4)
+    s = superpose_permutations(KaryTree(6, 3, 2), TreeRouting(margin=margin), copies=4)
     assert len(s.paths.share) == 0
     for flow in range(s.paths.n_flows):
         links = s.paths.link[int(s.paths.start[flow]) : int(s.paths.start[flow + 1])]
@@ -41,10 +46,10 @@ def test_every_path_ascends_the_order_that_rules_out_deadlock(margin: int) -> No
 
 def test_congestion_is_the_load_of_the_worst_link() -> None:
     """The static evaluation against a count from the paths themselves."""
-    tree, routing = KaryTree(5, 3, 1), Routing()
-    found = permutations(tree, routing, runs=3, copies=2, seed=9)
+    tree, routing = KaryTree(5, 3, 1), TreeRouting()
+    found = permutation_congestion(tree, routing, runs=3, copies=2, seed=9)
     for run in range(3):
-        s = superpose(tree, routing, 2, run, seed=9)
+        s = superpose_permutations(tree, routing, 2, run, seed=9)
         load = s.paths.link_sum(np.ones(s.paths.n_flows), s.n_links)
         worst = np.maximum.reduceat(load[s.paths.link], s.paths.start[:-1].astype(np.int64))
         assert found.max[run] == worst.max()
@@ -53,10 +58,10 @@ def test_congestion_is_the_load_of_the_worst_link() -> None:
 
 def test_the_slides_figures() -> None:
     """16-ary 3-tree: width 2 about -50 % maximum, -20 % average (1,000 runs; here 60)."""
-    base = permutations(KaryTree(16, 3), OBLIVIOUS, 60)
-    plain = permutations(KaryTree(16, 3), Routing(margin=2), 60)
-    wide = permutations(KaryTree(16, 3, 2), Routing(margin=2), 60)
-    literal = permutations(KaryTree(16, 3, 2), Routing(), 60)
+    base = permutation_congestion(KaryTree(16, 3), OBLIVIOUS, 60)
+    plain = permutation_congestion(KaryTree(16, 3), TreeRouting(margin=2), 60)
+    wide = permutation_congestion(KaryTree(16, 3, 2), TreeRouting(margin=2), 60)
+    literal = permutation_congestion(KaryTree(16, 3, 2), TreeRouting(), 60)
     assert wide.max.mean() / base.max.mean() == pytest.approx(0.44, abs=0.04)
     assert wide.mean.mean() / base.mean.mean() == pytest.approx(0.79, abs=0.02)
     # Leaving the default port for one flow less reaches -33 % and -26 %.
@@ -68,10 +73,12 @@ def test_the_slides_figures() -> None:
 def test_seeds_and_first_run() -> None:
     """Run r is the same whatever is asked beside it; another seed is another permutation."""
     tree = KaryTree(4, 3, 1)
-    whole = permutations(tree, Routing(), 6)
-    part = permutations(tree, Routing(), 3, first=3)
+    whole = permutation_congestion(tree, TreeRouting(), 6)
+    part = permutation_congestion(tree, TreeRouting(), 3, first=3)
     assert np.array_equal(whole.mean[3:], part.mean)
-    assert not np.array_equal(whole.mean, permutations(tree, Routing(), 6, seed=2).mean)
+    assert not np.array_equal(
+        whole.mean, permutation_congestion(tree, TreeRouting(), 6, seed=2).mean
+    )
 
 
 def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
@@ -79,9 +86,9 @@ def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
     done = {}
     for name, tree, routing in (
         ("plain", KaryTree(16, 3), OBLIVIOUS),
-        ("adaptive", KaryTree(16, 3, 2), Routing()),
+        ("adaptive", KaryTree(16, 3, 2), TreeRouting()),
     ):
-        s = superpose(tree, routing, copies=8)
+        s = superpose_permutations(tree, routing, copies=8)
         weight = s.paths.link_sum(np.ones(s.paths.n_flows), s.n_links).max()
         free = rounds_to_completion(s.n_links, s.paths, 32).max() / 32
         paced = rounds_to_completion(s.n_links, s.paths, 32, assigned=True).max() / 32
@@ -99,11 +106,11 @@ def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
 @pytest.mark.parametrize(
     ("tree", "routing", "message"),
     [
-        (KaryTree(1, 3), Routing(), "arity of the tree is 1"),
-        (KaryTree(16, 9), Routing(), "levels of the tree is 9"),
-        (KaryTree(4, 2), Routing(margin=0), "margin of the routing rule is 0"),
+        (KaryTree(1, 3), TreeRouting(), "arity of the tree is 1"),
+        (KaryTree(16, 9), TreeRouting(), "levels of the tree is 9"),
+        (KaryTree(4, 2), TreeRouting(margin=0), "margin of the routing rule is 0"),
     ],
 )
-def test_impossible_shapes_are_named(tree: KaryTree, routing: Routing, message: str) -> None:
+def test_impossible_shapes_are_named(tree: KaryTree, routing: TreeRouting, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        permutations(tree, routing, 1)
+        permutation_congestion(tree, routing, 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studies.birk_zdornov2009.protocol import run_protocol
-from studies.birk_zdornov2009.rounds import rounds_to_completion
 from tailback.fluid import (
     FlowPaths,
+    rounds_to_completion,
+    run_protocol,
 )
 
 BYTE_PER_NS = 8.0  # Gb/s

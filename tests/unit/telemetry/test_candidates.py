@@ -8,7 +8,8 @@ from telemetry_traffic import drawn_paths, pair_plan
 
 from tailback import _core
 from tailback.errors import FabricError
-from tailback.fabric.builders import fat_tree, in_port_order, network_of
+from tailback.fabric.builders import fat_tree, network_of
+from tailback.fabric.model import in_port_order
 from tailback.fabric.topologies import build
 from tailback.scenario import FatTree
 from tailback.telemetry.candidates import (
@@ -104,7 +105,7 @@ def test_counts_and_their_variance_on_a_torus() -> None:
         ids = np.random.default_rng(seed).integers(0, 1 << 24, len(hops), dtype=np.uint32)
         found = _core.run_scheme(
             "coordinated", ids, hops, links + np.uint32(1), np.zeros_like(links, np.uint8), seed,
-            2, 1, 0.2, "gf", 24,
+            bits=2, size=1, probability=0.2, hash="gf", field_bits=24,
         )  # fmt: skip
         packet = found["packet"]
         samples = HashedSamples(

@@ -25,7 +25,8 @@ def case(name: str, bits: int, seed: int):
     ids = random.integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
     found = _core.run_scheme(
         name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1),
-        np.zeros_like(links, np.uint8), seed, bits, 3, 0.2, "gf", FIELD,
+        np.zeros_like(links, np.uint8), seed, bits=bits, size=3, probability=0.2, hash="gf",
+        field_bits=FIELD,
     )  # fmt: skip
     samples = HashedSamples(
         ids[found["packet"]], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8),

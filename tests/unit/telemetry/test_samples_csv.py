@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 from tailback.errors import TailbackError
-from tailback.fabric.builders import in_port_order
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import read_fabric
 from tailback.schema import TABLES
 from tailback.telemetry.estimate import link_estimates

@@ -42,7 +42,8 @@ def run(
     ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
     found = _core.run_scheme(
         name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1),
-        np.full_like(links, levels, np.uint8), seed, bits, size, 0.2, "gf", FIELD,
+        np.full_like(links, levels, np.uint8), seed, bits=bits, size=size, probability=0.2,
+        hash="gf", field_bits=FIELD,
     )  # fmt: skip
     return found, ids
 

@@ -34,8 +34,8 @@ def counts(
     for seed in range(RUNS):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
         found = _core.run_scheme(
-            name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1), levels, seed, 1,
-            1 if name == "full" else 3, 0.2, "gf", FIELD,
+            name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1), levels, seed, bits=1,
+            size=1 if name == "full" else 3, probability=0.2, hash="gf", field_bits=FIELD,
         )  # fmt: skip
         for congested in (False, True):
             rows = found["congested"].astype(bool) == congested

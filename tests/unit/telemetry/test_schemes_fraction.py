@@ -31,8 +31,8 @@ def fractions(
     for seed in range(runs):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, packets, dtype=np.uint32)
         found = _core.run_scheme(
-            name, ids, np.full(packets, HOPS, np.uint8), links + np.uint32(1), levels, seed, 1,
-            1 if name == "full" else 3, 0.2, "gf", FIELD,
+            name, ids, np.full(packets, HOPS, np.uint8), links + np.uint32(1), levels, seed, bits=1,
+            size=1 if name == "full" else 3, probability=0.2, hash="gf", field_bits=FIELD,
         )  # fmt: skip
         counts = []
         for congested in (False, True):

@@ -57,9 +57,9 @@ mod tests {
     fn who_waited_for_a_free_output_is_a_victim_for_a_while() {
         let mut victims = Victims::new(2);
         let (free, root, branch) = ((false, true), (true, true), (true, false));
-        let (mut stalled, mut told) = (Flags::default(), Flags::default());
+        let (mut stalled, mut marked) = (Flags::default(), Flags::default());
         stalled.set(Flags::STALLED, true);
-        told.set(Flags::VICTIMS, true);
+        marked.set(Flags::VICTIMS, true);
         let mut look =
             |switch, flags, output, now| victims.observe(switch, flags, output, now, 100);
         // A packet that waited for a congested output contributes to it; one that did not
@@ -72,6 +72,6 @@ mod tests {
         assert!(!look(0, stalled, root, 140));
         // The other switch does not know until a packet carries the information there.
         assert!(!look(1, stalled, root, 50));
-        assert!(look(1, told, root, 60));
+        assert!(look(1, marked, root, 60));
     }
 }

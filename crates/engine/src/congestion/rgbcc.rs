@@ -4,7 +4,7 @@
 //! From that description: a sender that receives a notification pauses; when the congestion in the
 //! switch "has subsided beyond a second threshold" the switch notifies the senders that may have
 //! received one, and they resume; a switch copies its id into every packet it marks, so that
-//! several hot spots can be told apart. The paper itself was not available. Choices of this
+//! several hot spots can be distinguished. The paper itself was not available. Choices of this
 //! implementation:
 //!
 //! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it
@@ -89,7 +89,7 @@ impl LightTable {
     }
 }
 
-/// The lights that an adapter knows.
+/// The lights that an adapter has learned of.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLights {
     /// By output: the last red phase that is over.

@@ -285,7 +285,7 @@ impl<P: Probe> Shard<'_, P> {
         let (arrived, requested) = (state.arrived, state.requested);
         if arrived {
             if self.model.program.synchronous {
-                // The sender goes on by an event: a chain of ranks would nest as many calls.
+                // The sender resumes by an event: a chain of ranks would nest as many calls.
                 self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
             }
         } else {

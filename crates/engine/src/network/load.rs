@@ -11,14 +11,14 @@ use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefe
 pub(crate) struct Loads {
     /// Bytes waiting for credit at each lane.
     waiting: Vec<u64>,
-    /// Compared several at a time: for each lane [`BUSY`] if packets wait there, otherwise, in
+    /// Compared several at a time: for each lane [`LANE_BUSY`] if packets wait there, otherwise, in
     /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
     compact: Vec<i32>,
     pub epoch: Epoch,
 }
 
 /// Packets wait, or the link is busy beyond the epoch.
-const BUSY: i32 = Epoch::FAR;
+const LANE_BUSY: i32 = Epoch::FAR;
 
 impl Loads {
     /// Loads of `lanes` lanes.
@@ -52,19 +52,19 @@ impl Loads {
     #[inline]
     pub fn book(&mut self, lane: u32, time: u64) {
         let compact = &mut self.compact[lane as usize];
-        *compact = if *compact == BUSY { BUSY } else { self.epoch.since(time) };
+        *compact = if *compact == LANE_BUSY { LANE_BUSY } else { self.epoch.since(time) };
     }
 
     /// Bytes waiting for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
-        if self.compact[lane as usize] == BUSY { self.waiting[lane as usize] } else { 0 }
+        if self.compact[lane as usize] == LANE_BUSY { self.waiting[lane as usize] } else { 0 }
     }
 
     /// Adds a packet of `wire` bytes to those that wait at `lane`.
     pub fn enqueue(&mut self, lane: u32, wire: u32) {
         self.waiting[lane as usize] += u64::from(wire);
-        self.compact[lane as usize] = BUSY;
+        self.compact[lane as usize] = LANE_BUSY;
     }
 
     /// Removes a packet of `wire` bytes from those that wait at `lane`, whose link is free at
@@ -83,7 +83,7 @@ impl Loads {
         for ((compact, &waiting), free_at) in
             self.compact.iter_mut().zip(&self.waiting).zip(free_at)
         {
-            *compact = if waiting > 0 { BUSY } else { epoch.since(free_at) };
+            *compact = if waiting > 0 { LANE_BUSY } else { epoch.since(free_at) };
         }
     }
 
@@ -98,7 +98,7 @@ impl Loads {
         self.compact[links.start as usize..links.end as usize].iter().map(move |&compact| {
             // Relative times are not negative.
             let ahead = (compact - now).max(0);
-            (compact != BUSY).then_some(ahead as u64)
+            (compact != LANE_BUSY).then_some(ahead as u64)
         })
     }
 

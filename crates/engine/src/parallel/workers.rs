@@ -5,10 +5,10 @@
 //! affect another shard before its end. Windows without events are skipped. A round of the loop is one
 //! window. Each shard processes its boundary groups first: groups further inside cannot affect another
 //! shard before they have affected the boundary, in a later window. So the shard publishes its handoffs
-//! and processes the rest while others catch up; a shard that is a little slower delays nobody.
+//! and processes the rest while others catch up; a slightly slower shard delays no other.
 //!
 //! Every thread runs its own shards, and then those of threads that have not started on theirs: when a
-//! core is busy with other work, nobody waits for its thread. What a shard does depends on its own events
+//! core is busy with other work, no thread waits for its thread. What a shard does depends on its own events
 //! alone, and events of a group have a fixed order, so the results are the same on any number of threads.
 
 use std::ops::ControlFlow;

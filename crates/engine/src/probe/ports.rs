@@ -68,7 +68,7 @@ struct Reported {
 }
 
 impl Port {
-    const IDLE: Self = Self {
+    const UNUSED: Self = Self {
         until: 0,
         queue_ps: 0,
         packets: 0,
@@ -261,7 +261,7 @@ impl PortProbe {
             // Nothing is sent before time 0: the first instant is later.
             next: series.after(0),
             quiet: 0,
-            ports: collect_with_huge_pages(links, (0..links).map(|_| Port::IDLE)),
+            ports: collect_with_huge_pages(links, (0..links).map(|_| Port::UNUSED)),
             inputs: collect_with_huge_pages(links, (0..links).map(|_| InputBuffer::EMPTY)),
             pasts: collect_with_huge_pages(links, (0..links).map(|_| PortHistory::default())),
             reported: collect_with_huge_pages(links, (0..links).map(|_| Reported::default())),

@@ -350,8 +350,20 @@ impl Settings {
     /// # Errors
     /// [`EngineError::Setting`] names the field, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
-        let wrong =
-            |field, value: String, valid: String| Err(EngineError::Setting { field, value, valid });
+        self.check_sizes_and_times()?;
+        self.check_switches()?;
+        self.check_adapters()?;
+        self.probes.check()?;
+        if self.windows == 0 {
+            return wrong("windows", "0".into(), "at least 1".into());
+        }
+        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
+            return wrong("rule_bytes", "0".into(), "above 0 for rule proportional".into());
+        }
+        Ok(())
+    }
+
+    fn check_sizes_and_times(&self) -> Result<(), EngineError> {
         if self.packet_bytes == 0 || self.packet_bytes > MAX_PACKET_BYTES {
             return wrong("packet", self.packet_bytes.to_string(), "1 B to 1 MiB".into());
         }
@@ -380,6 +392,10 @@ impl Settings {
                 return wrong(field, format!("{ps} ps"), format!("at most {MAX_DELAY_PS} ps"));
             }
         }
+        Ok(())
+    }
+
+    fn check_switches(&self) -> Result<(), EngineError> {
         if self.one_in == 0 {
             return wrong("one_in", "0".into(), "at least 1".into());
         }
@@ -401,6 +417,10 @@ impl Settings {
             let valid = format!("as many as services, {}, or none", self.services);
             return wrong("lane_weights", format!("{} weights", self.lane_weights.len()), valid);
         }
+        Ok(())
+    }
+
+    fn check_adapters(&self) -> Result<(), EngineError> {
         if self.pacing != Pacing::Off && self.injection != Injection::PerDestination {
             let valid = "per-destination where flows are paced".into();
             return wrong("injection", self.injection.to_string(), valid);
@@ -423,13 +443,10 @@ impl Settings {
                 return wrong("congestion_control", value, valid.into());
             }
         }
-        self.probes.check()?;
-        if self.windows == 0 {
-            return wrong("windows", "0".into(), "at least 1".into());
-        }
-        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
-            return wrong("rule_bytes", "0".into(), "above 0 for rule proportional".into());
-        }
         Ok(())
     }
+}
+
+fn wrong(field: &'static str, value: String, valid: String) -> Result<(), EngineError> {
+    Err(EngineError::Setting { field, value, valid })
 }

@@ -88,7 +88,7 @@ impl<P: Probe> Shard<'_, P> {
         if self.queue.is_paused() {
             self.queue.resume();
             self.process_events();
-            assert_eq!(self.first_handoff_ps, u64::MAX, "what is not on the border has mail");
+            assert_eq!(self.first_handoff_ps, u64::MAX, "a shard off the border has handoffs");
         }
     }
 

@@ -182,7 +182,7 @@ fn lines_by_destination_let_a_small_message_pass() {
     assert!(small(Injection::PerDestination) < 6 * WIRE);
 }
 
-/// Congestion control at an incast keeps the victim near its own rate, at some cost to nobody: the
+/// Congestion control at an incast keeps the victim near its own rate, at no cost to others: the
 /// incast itself still takes as long as its link needs.
 #[test]
 fn congestion_control_frees_the_victim_on_one_lane() {

@@ -70,7 +70,7 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     let (lights, _) = victim(Some(RGBCC));
     assert!(lights > 2.0 * none, "RGBCC: {lights}");
 
-    // Nobody else on the cable: nobody suffers, so nobody is slowed down.
+    // No other flow on the cable: there is no victim, so no flow is throttled.
     let program = burst(6, &contributors);
     let end = |scheme: Option<CongestionScheme>| {
         let outcome = case.run(&with(scheme.map(slow)), &program);

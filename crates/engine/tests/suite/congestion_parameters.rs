@@ -1,5 +1,5 @@
 //! Congestion control by its parameters, one at a time, by closed-form answers: which packets are marked,
-//! and how long a sender that is told of it waits.
+//! and how long a notified sender waits.
 
 use crate::common::fabrics::*;
 use crate::common::*;
@@ -22,7 +22,7 @@ fn with(control: CongestionControl) -> Settings {
     Settings { injection, routing, congestion_control: Some(control), ..settings() }
 }
 
-/// Marks, but nobody waits.
+/// Marks, but no sender waits.
 fn marks_only(threshold_bytes: u64) -> CongestionControl {
     CongestionControl {
         table: vec![0],
@@ -159,7 +159,7 @@ fn gap(control: CongestionControl, later: u64, to: u32) -> u64 {
 
 /// A notification raises the index by `CCTI_Increase`, each run-down of `CCTI_Timer` lowers it by one, and
 /// the pause after a packet is the table's entry at the index, in packet times, from the packet's end on.
-/// Only the flow that was told of waits.
+/// Only the marked flow waits.
 #[test]
 fn the_timer_takes_back_what_a_notification_added() {
     let timer_ps = 50 * WIRE;
@@ -169,7 +169,7 @@ fn the_timer_takes_back_what_a_notification_added() {
             let index = increase.saturating_sub(expired);
             let pause = u64::from(table[index as usize]);
             let control = CongestionControl { increase, timer_ps, table, ..marks_only(0) };
-            // The first packet is sent, and told of, before the timer first expires.
+            // The first packet is sent, and marked, before the timer first expires.
             let later = u64::from(expired) * timer_ps + 10 * WIRE;
             assert_eq!(gap(control.clone(), later, 1), WIRE * (1 + pause), "{increase} {expired}");
             assert_eq!(gap(control, later, 2), WIRE, "another destination");

@@ -278,7 +278,7 @@ fn a_step_aside_must_save_a_full_buffer() {
             let counted = carried(&case.fabric, &case.run(&settings, &program(&ranks)));
             assert!(slow.iter().all(|&link| counted[link] == 1));
             assert_eq!(counted[aside], expected, "{packets} pairs, {buffer} packets of buffer");
-            // Who does not look at queues does not step aside.
+            // A rule that ignores queues takes no detour.
             for routing in [Routing::Random, Routing::Deterministic] {
                 let settings = Settings { routing, ..settings.clone() };
                 let counted = carried(&case.fabric, &case.run(&settings, &program(&ranks)));

@@ -214,7 +214,7 @@ fn every_lane_has_credit_of_its_own() {
     assert!((two / (20 * period) as f64 - 1.0).abs() < 0.01, "two lanes: {two}");
 }
 
-/// A lane knows its cable by a number of 16 bits: as many kinds of cables as that, and no more.
+/// A lane refers to its kind of cable by a 16-bit number, which limits how many kinds there are.
 #[test]
 fn as_many_kinds_of_cables_as_there_are_numbers_for() {
     let half = 1 << 15;

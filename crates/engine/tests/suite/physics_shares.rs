@@ -97,7 +97,7 @@ fn senders_of_unequal_rate_share_max_min_in_turn() {
     senders_of_unequal_rate(Arbitration::RoundRobin);
 }
 
-/// Max-min shares over two links in a row where nobody's packets wait behind another's bottleneck:
+/// Max-min shares over two links in a row where no packets wait behind another flow's bottleneck:
 /// flow 0 shares a 50 Gb/s cable with flow 1 and then node 3's 100 Gb/s link with flow 2. Shares: flows
 /// 0 and 1 get 25 each, flow 2 the rest, 75.
 fn two_bottlenecks_in_a_row(arbitration: Arbitration) {
@@ -201,7 +201,7 @@ fn congestion_spreading_costs_a_quarter() {
 }
 
 /// The victim flow of Alali et al. (2017), Fig. 1: F1 goes by port q of switch r to the congested port p of
-/// switch s, F2 by q to port w, which nobody else uses. With n other senders to p, F1 gets
+/// switch s, F2 by q to port w, which no other flow uses. With n other senders to p, F1 gets
 /// `1 / (n + 1)` of line rate, and F2, which takes turns with it at q, the same; q, the victim port, is
 /// without credit for the rest: stall fraction `1 - 2 / (n + 1)`. For n = 2 that is the third the
 /// document quotes (8 Gb/s down to 2.67, section VI). Alone F2 has all of q.

@@ -144,7 +144,7 @@ fn probes_change_nothing() {
     }
 }
 
-/// Lights and marking rates do not depend on who looks.
+/// Lights and marking rates do not depend on the probes.
 #[test]
 fn probes_change_no_congestion_control() {
     let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };

@@ -19,7 +19,7 @@ use tailback_fabric::{
 };
 
 /// More events than any of these runs needs a hundred times over: beyond it a run counts as hung.
-const PATIENCE: u64 = 20_000_000;
+const MAX_EVENTS: u64 = 20_000_000;
 
 fn dragonflies(n: u32, plus: bool, delay_ps: [u64; 3], detour: bool) -> Case {
     let (arrangement, gbps) = (Arrangement::Palmtree, [100.0, 54.545_454, 200.0]);
@@ -229,7 +229,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     },
                     arbitration: either(4),
                     crossbar_speedup: if flag(5) && flag(6) { 1.5 } else { 0.0 },
-                    // VC routing knows no detours.
+                    // VC routing has no detours.
                     routing: if extras.routing == Routing::VirtualCircuit {
                         Routing::VirtualCircuit
                     } else {
@@ -263,7 +263,7 @@ fn mixed(mut program: Program) -> Program {
     program
 }
 
-/// Runs it; a run that goes on beyond [`PATIENCE`] comes back incomplete.
+/// Runs it; a run of more than [`MAX_EVENTS`] events is returned incomplete.
 fn run(
     case: &Case,
     settings: &Settings,
@@ -275,7 +275,11 @@ fn run(
     let label_service = (0..LABELS as u8).collect();
     let placement = Placement { label_observed, label_service, ..in_order(ranks) };
     let mut watch = |progress: tailback_engine::Progress| {
-        if progress.events > PATIENCE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if progress.events > MAX_EVENTS {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     simulate(&case.fabric, &case.plan, settings, program, &placement, work, &mut watch)
 }

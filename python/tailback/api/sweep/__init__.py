@@ -112,7 +112,7 @@ def continue_sweep(
         workers: Processes of this machine; as many as it has cores when absent.
         dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
         part: ``(i, n)`` runs every n-th point from the i-th on.
-        progress: Told how far the study is and how long the rest takes.
+        progress: Called with how far the study is and how long the rest takes.
 
     Raises:
         TailbackError: The folder holds no study, or there is no such part or cluster.
@@ -156,7 +156,7 @@ def sweep(
         model: ``packet`` or ``fluid``.
         workers: Processes of this machine; as many as it has cores when absent.
         dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
-        progress: Told how far the study is and how long the rest takes.
+        progress: Called with how far the study is and how long the rest takes.
 
     Raises:
         TailbackError: A key or value is not valid, or the folder holds something else. Runs that

@@ -33,7 +33,7 @@ _TESTS: Final = {
 }
 _MEAN: Final = re.compile(r"(?:avg )?latency ?\(us\)|bandwidth ?\(mb/s\)|mb/s")
 _ITERATIONS: Final = 1000
-"""Repetitions that the benchmarks make of large messages unless told otherwise."""
+"""Repetitions that the benchmarks make of large messages by default."""
 
 
 @dataclass

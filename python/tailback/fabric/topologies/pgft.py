@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from tailback.errors import FabricError
+from tailback.errors import FabricError, InvalidValueError
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import (
@@ -163,12 +163,12 @@ class Pgft(Tree):
             if given is None:
                 continue
             if len(given) != h:
-                raise ValueError(
-                    f"{name} has {len(given)} entries for {h} levels; give one for each level"
+                raise InvalidValueError(
+                    f"{name} has {len(given)} entries for {h} levels", "give one for each level"
                 )
             if given[0] != 1:
-                raise ValueError(
-                    f"{name} begins with {given[0]}; a node has one cable, so begin with 1"
+                raise InvalidValueError(
+                    f"{name} begins with {given[0]}", "a node has one cable, so begin with 1"
                 )
         for name, count in (("rates", len(self.rates)), ("delays", len(self.delays))):
             one_or_each(name, count, h - 1, "levels above the leaves")

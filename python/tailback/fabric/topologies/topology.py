@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tailback.errors import FabricError, nearest
+from tailback.errors import FabricError, InvalidValueError, nearest
 from tailback.fabric.builders import built_by_core, check_memory, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry, with_options
@@ -115,11 +115,11 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
         ValueError: As a validator of Pydantic does; names the option and both counts.
     """
     if given not in (1, n):
-        raise ValueError(
-            f"{name} has {given} entries for {n} {what}; give one for all or one for each"
+        raise InvalidValueError(
+            f"{name} has {given} entries for {n} {what}", "give one for all or one for each"
         )
 
 
-def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def built(make: Callable[[], core.FabricArrays]) -> core.FabricArrays:
     """Call a builder of the core; its complaint becomes a FabricError."""
     return built_by_core(make, place=PLACE, page="docs/reference/topologies.md")

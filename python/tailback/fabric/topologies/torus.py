@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from tailback.errors import InvalidValueError
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
@@ -61,9 +62,9 @@ class Grid(Topology):
     @classmethod
     def _some_rate(cls, rates: object) -> object:
         if isinstance(rates, list) and [] in rates:
-            raise ValueError(
-                f"dimension {rates.index([])} has an empty list of rates; give the rate of its "
-                "cables, or a list of one or more that is repeated"
+            raise InvalidValueError(
+                f"dimension {rates.index([])} has an empty list of rates",
+                "give the rate of its cables, or a list of one or more that is repeated",
             )
         return rates
 

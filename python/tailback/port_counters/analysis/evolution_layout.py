@@ -1,4 +1,4 @@
-"""Where the features of a congestion evolution graph stand, and the unit its time is told in."""
+"""Where the features of a congestion evolution graph stand, and the unit of its time axis."""
 
 from __future__ import annotations
 

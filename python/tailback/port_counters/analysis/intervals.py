@@ -77,11 +77,16 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         )
         .filter(pl.col("interval_ns") > 0)
     )  # fmt: skip
+    return conform(INTERVALS, _interval_columns(rows, tick, lanes).collect())
+
+
+def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.LazyFrame:
+    """Columns of ``INTERVALS`` from readings with what each counter rose by."""
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
     stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
     latched = pl.col("xmit_wait_ticks") >= pl.col("wait_limit")
-    out = rows.with_columns(stall_time=stall_ns).select(
+    return rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
         "interval_ns",
         *("round", "node_guid", "port", "node_name", "link", "direction", "interface"),
@@ -101,7 +106,6 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         flags=_row_flags(length, usual),
         source="source",
     )
-    return conform(INTERVALS, out.collect())
 
 
 def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:

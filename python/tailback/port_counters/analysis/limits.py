@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict
+from tailback.port_names import some_ports
 from tailback.units import counted, format_time, percent
 
 FULL_UTILIZATION: Final = 0.7
@@ -41,11 +42,10 @@ def roots(verdict: Verdict) -> str:
             "waiting begins at ports that were not read, in bursts within an interval, or at a "
             "cable that serves less than its rate"
         )
-    some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in full.select("node_name", "port").rows()[:3])
     return (
         f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} "
         f"{percent(FULL_UTILIZATION)} "
-        f"full or more without waiting, like {some}: the waiting may begin there"
+        f"full or more without waiting, like {some_ports(full)}: the waiting may begin there"
     )
 
 

@@ -127,7 +127,7 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
             "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
             "gbps": fabric.link_gbps,
             "tick": None,
-            "interface": [fabric.port_name(link) for link in links],
+            "interface": [fabric.interface(link) for link in links],
             "link": links,
         },
         schema=_PORTS,
@@ -195,8 +195,8 @@ def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame
         )
         ticks = found.filter(ticking)["_tick"].drop_nulls().unique()
         if len(ticks):
-            told = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
-            notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+            listed = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
+            notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick says another)")
     out = found.with_columns(_taken(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
@@ -230,10 +230,10 @@ def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
         found = found.with_columns(interface=pl.lit(None, pl.String))
     for key, own in _KEYS:
         known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
-        told = known.select(
+        stated = known.select(
             pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _TOLD[:-1]}
         )
-        found = found.join(told.lazy(), on=[own, "port"], how="left", maintain_order="left")
+        found = found.join(stated.lazy(), on=[own, "port"], how="left", maintain_order="left")
     named = pl.col("interface").is_not_null()
     by_name = (
         places.ports.filter(named)
@@ -301,8 +301,8 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
             by_speed, default=None, return_dtype=pl.Float64
         )
         out = readings.with_columns(tick_ns=pl.coalesce("tick_ns", guess))
-        told = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
-        notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+        listed = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
+        notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick says another)")
     missing = out.filter(ticking).select("node_name", "port").n_unique()
     if missing:
         notes.append(

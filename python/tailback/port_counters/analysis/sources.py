@@ -85,7 +85,7 @@ class Source:
     classes: pl.DataFrame | None = None
     path: Path | None = None
     run: Path | None = None
-    instants: Instants = "told"
+    instants: Instants = "recorded"
     files: Sequence[Path] = ()
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Source:
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def _refuse_tick(self) -> None:
-        """Refuse a tick where a stall is told as time and never in ticks."""
+        """Refuse a tick where stalls are recorded as time and never in ticks."""
         frames = (self.counters.readings, self.counters.intervals)
         if any(frame["xmit_wait_ticks"].is_not_null().any() for frame in frames):
             return
@@ -174,9 +174,9 @@ def load(
         return _open(archives[0])
     _one_run(paths, reader)
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
-        told = _collections(paths)
-        told.kinds, told.rounds = ["collection in rounds"], archive(paths[0] / "readings")
-        return told
+        collected = _collections(paths)
+        collected.kinds, collected.rounds = ["collection in rounds"], archive(paths[0] / "readings")
+        return collected
     if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
         return _collections(paths)
     parts = []
@@ -185,7 +185,7 @@ def load(
         parts.append(read_counters(path, reader, time_ns=time_ns))
     counters = merged(parts)
     notes = counters.notes
-    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "told"
+    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "recorded"
     if every_ns is not None:
         notes = [note for note in notes if _WRITTEN not in note]
         instants = "every"
@@ -205,10 +205,10 @@ def load(
 
 def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
     """Refuse a time between files where a file tells its own, or an archive (no paths) does."""
-    told = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
-    if told is not None or not paths:
+    timed = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
+    if timed is not None or not paths:
         raise CounterError(
-            "has no effect: these counters have time stamps", file=told, place="--every",
+            "has no effect: these counters have time stamps", file=timed, place="--every",
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )  # fmt: skip
 
@@ -248,8 +248,8 @@ def _collections(paths: Sequence[Path]) -> Source:
         for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
-                told = frame.select(*own, "source").unique(maintain_order=True)
-                found = told.collect(engine="streaming")
+                named = frame.select(*own, "source").unique(maintain_order=True)
+                found = named.collect(engine="streaming")
             ports = pl.concat([ports, found.select(own)]).unique(maintain_order=True)
             kinds += found["source"].drop_nulls().to_list()
             files.append(str(file.absolute()))

@@ -12,16 +12,17 @@ import polars as pl
 
 from tailback.port_counters.analysis.intervals import KEY
 from tailback.port_counters.schema import CounterError, Flag
+from tailback.port_names import some_ports
 from tailback.units import format_time
 
-Instants = Literal["told", "written", "every"]
+Instants = Literal["recorded", "written", "every"]
 """Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
 
 _REMEDY: Final = {
     "written": 'a copy has another time than its original: give --every "60 s", the time from one '
     "reading to the next, and the files in the order in which they were read",
     "every": "give the files in the order in which they were read, and --every as it was",
-    "told": "",
+    "recorded": "",
 }
 
 
@@ -37,18 +38,17 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
         CounterError: Two readings of a port are of one instant, or most ports of which something
             is known would have done more than time allows.
     """
-    if instants == "told":
+    if instants == "recorded":
         return
     if instants == "written":
         twice = readings.filter(pl.struct(*KEY, "time_ns").is_duplicated())
         if twice.height:
-            port = f"{twice['node_name'][0]}[{twice['port'][0]}]"
             raise CounterError(
-                f"two readings of {port} are in files written at the same instant",
+                f"two readings of {some_ports(twice, 1)} are in files written at the same instant",
                 remedy=_REMEDY[instants],
             )
     done = pl.max_horizontal("utilization", "stall_fraction")
-    ports = intervals.group_by("node_guid", "node_name", "port").agg(
+    ports = intervals.group_by("node_guid", "node_name", "port", "interface").agg(
         done=done.max(),
         shortest=pl.col("interval_ns").filter(_rose_too_much() | _fell_too_little()).min(),
         rose=_rose_too_much().any(), fell=_fell_too_little().any(),
@@ -57,17 +57,16 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
     if 2 * wrong.height <= ports.height:
         return
     most = wrong.row(-1, named=True)
+    example = f"{some_ports(wrong[-1])} within {format_time(1000 * most['shortest'])}"
     if most["fell"]:
         raise CounterError(
             f"{wrong.height} of {ports.height} ports that did something show less than before, and "
-            f"more than they can have done since they were set back: "
-            f"{most['node_name']}[{most['port']}] within {format_time(1000 * most['shortest'])}",
+            f"more than they can have done since they were set back: {example}",
             remedy=_REMEDY[instants],
         )
     raise CounterError(
         f"{wrong.height} of {ports.height} ports that did something sent or waited for more than "
-        f"time allows, like {most['node_name']}[{most['port']}] within "
-        f"{format_time(1000 * most['shortest'])}",
+        f"time allows, like {example}",
         remedy=_REMEDY[instants],
     )
 
@@ -82,7 +81,7 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
         intervals: What :func:`difference` makes of the readings.
         instants: Where the instants come from; of those that readings tell nothing is said.
     """
-    if instants == "told":
+    if instants == "recorded":
         return []
     fell = (pl.col("flags") & int(Flag.RESET)) != 0
     steps = intervals.group_by("time_ns").agg(fell=fell.mean())
@@ -119,7 +118,7 @@ def note_single_readings(readings: pl.DataFrame) -> list[str]:
     once = looks.filter(pl.col("n") == 1).sort("node_name", "port")
     if once.is_empty() or once.height == looks.height:
         return []
-    some = ", ".join(f"{n}[{p}]" for n, p in once.select("node_name", "port").rows()[:3])
     return [
-        f"ports with one reading only, of which nothing can be said: {once.height}, like {some}"
+        f"ports with one reading only, of which nothing can be said: {once.height}, like "
+        f"{some_ports(once)}"
     ]

@@ -14,6 +14,7 @@ import polars as pl
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.schema import Flag, lost_gbps, stands_at_top
+from tailback.port_names import some_ports
 from tailback.units import counted
 
 Kind = Literal["stalls", "quiet", "unknown"]
@@ -84,6 +85,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
     }
     top = stands_at_top()
     return piece.rows.group_by(_PORT).agg(
+        interface=pl.col("interface").first(),
         full_intervals=top.sum().cast(pl.UInt64),
         hidden=length.filter(top & stall.is_null()).sum(),
         latched_stall_ns=pl.col("latched_stall_ns").max(),
@@ -110,6 +112,7 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
         pl.col(*numbers, *FLAGS).sum(),
         pl.col("maximum", "capacity_gbps", "end_ns", "latched_stall_ns").max(),
         pl.col("start_ns").min(),
+        pl.col("interface").first(),
     )
 
 
@@ -118,6 +121,7 @@ PORT_PASS: Final = Aggregate(
     _add,
     (
         *_PORT,
+        "interface",
         "time_ns",
         "interval_ns",
         "xmit_wait_ticks",
@@ -165,7 +169,7 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
     # Nulls last: a counter that is not full has no bound, so full ones come first.
     order = [True, True, False, False, False]
     return table.sort(_WORST, descending=order, nulls_last=True).select(
-        *_PORT, "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
+        *_PORT, "interface", "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
         "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_at_least",
         "latched_stall_seconds", "full_intervals", "maximum", "utilization",
         "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
@@ -180,7 +184,7 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         engine: Where the pieces are worked on.
 
     Returns:
-        ``node_guid, node_name, port, link, direction, intervals, seconds`` (observed),
+        ``node_guid, node_name, port, link, direction, interface, intervals, seconds`` (observed),
         ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
         which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
@@ -262,6 +266,7 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             latched=pl.col("full_intervals"),
             intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
             direction=pl.lit(None, pl.String),
+            interface=pl.lit(None, pl.String),
             start_ns=pl.lit(None, pl.Int64),
             end_ns=pl.lit(None, pl.Int64),
             **{
@@ -296,7 +301,7 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
     """
     sized = pl.col("use_known_seconds")
     known = sized.sum()
-    told = looked_at.group_by("node_guid", "port").agg(
+    used = looked_at.group_by("node_guid", "port").agg(
         pl.col("seconds").sum(),
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -305,8 +310,8 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
         utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
         use_known_seconds=known,
     )
-    out = ports.drop(set(told.columns) - {"node_guid", "port"})
-    out = out.join(told, on=["node_guid", "port"], how="left", maintain_order="left")
+    out = ports.drop(set(used.columns) - {"node_guid", "port"})
+    out = out.join(used, on=["node_guid", "port"], how="left", maintain_order="left")
     return _with_lost(out).select(ports.columns)
 
 
@@ -360,21 +365,17 @@ def _stuck(ports: pl.DataFrame) -> list[str]:
     if full.height:
         notes.append(
             "ports whose stall counter is full and no longer counts: "
-            f"{full.height}, like {_some(full)}; reset it (perfquery -R, mask 0x10000) or read it "
-            "more often"
+            f"{full.height}, like {some_ports(full)}; reset it (perfquery -R, mask 0x10000) or "
+            "read it more often"
         )
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
     if wrong.height:
         notes.append(
             "ports with a counter that rose faster than possible, left out: "
-            f"{wrong.height}, like {_some(wrong)}; give --tick where the tick is unknown, or check "
-            "what else writes to the counters"
+            f"{wrong.height}, like {some_ports(wrong)}; give --tick where the tick is unknown, "
+            "or check what else writes to the counters"
         )
     return notes
-
-
-def _some(ports: pl.DataFrame) -> str:
-    return ", ".join(f"{str(n)[:30]}[{p}]" for n, p in ports.select("node_name", "port").rows()[:3])
 
 
 def sentence(verdict: Verdict) -> str:

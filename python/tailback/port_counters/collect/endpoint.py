@@ -1,4 +1,4 @@
-"""The Prometheus endpoint: one page, ``/metrics``, on the loopback unless told otherwise."""
+"""The Prometheus endpoint: one page, ``/metrics``, on the loopback interface by default."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ port outside it (Alali et al. ran one script for each of their sets of about 115
 draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if
 not; clears PortXmitWait if that was asked for; and reads. All drawers share one thread.
 
-The question is a subnet management request, which some sites bar. Where a discovery file told the
+The question is a subnet management request, which some sites bar. Where a discovery file states the
 ports, a device that does not answer it is taken at the file's word from then on: they are up.
 """
 

@@ -1,4 +1,4 @@
-"""One run of the collector: discover, read by a plan, write, until told to stop."""
+"""One run of the collector: discover, read by a plan, write, until stopped."""
 
 from __future__ import annotations
 
@@ -260,13 +260,13 @@ class CollectorSession:
             self._housekeeping()
 
     def _untold(self, target: PortTarget) -> None:
-        """Say that a device does not tell the state of its ports: the file's word counts."""
+        """Note that a device does not report the state of its ports: the file states it then."""
         name, count = target.node_name, len(self._silent)
-        self._event("state of ports not told", node=name, port=target.port)
+        self._event("state of ports not reported", node=name, port=target.port)
         if count <= _LINES_PER_SWEEP:
             self._log(
-                f"{name[:64]!r} does not tell whether its ports are up (management requests may be "
-                "barred): taken from the file of --fabric"
+                f"{name[:64]!r} does not report whether its ports are up (management requests may "
+                "be barred): taken from the file of --fabric"
             )
         elif count == _LINES_PER_SWEEP + 1:
             self._log("… and more devices that do not; all are in events/")

@@ -58,7 +58,7 @@ class Subnet:
         targets: The ports.
         problems: Name of a device, and what was odd there.
         devices: GUIDs of all devices that answered.
-        silent: Device and port number whose state was asked for and not told.
+        silent: Device and port number whose state was requested and not reported.
         blind: A device did not answer, so others may be behind it.
     """
 

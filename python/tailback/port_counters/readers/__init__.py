@@ -21,6 +21,8 @@ from tailback.port_counters.readers import (
     prometheus,
     sysfs,
 )
+from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
 from tailback.port_counters.readers.model import CounterData, Reader, merged, unreadable
 from tailback.port_counters.schema import CounterError
 from tailback.registry import Registry
@@ -106,9 +108,12 @@ def read_series(paths: Sequence[Path], format: str | None = None) -> CounterData
 
 
 __all__ = [
+    "DIRECTIONS",
+    "GEMINI_GBPS",
     "READERS",
     "CounterData",
     "Reader",
+    "from_run",
     "merged",
     "read_counters",
     "read_series",

@@ -125,7 +125,7 @@ def _values(
 
 
 def _row(values: dict[str, int]) -> dict[str, Any]:
-    """Columns of ``READINGS`` from the counters of a line; its width is told by their kind."""
+    """Columns of ``READINGS`` from the counters of a line; their kind determines the width."""
     wide = "extended" in values or any(v > U32_MAX for v in values.values())
     largest = U64_MAX if wide else U32_MAX
     row: dict[str, Any] = {}

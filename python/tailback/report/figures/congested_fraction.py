@@ -93,6 +93,28 @@ def draw_fabric(evidence: FigureData, shading: Shading, compact: bool) -> Figure
     return drawn
 
 
+def draw_congestion(
+    axes: Axes,
+    evidence: FigureData,
+    phase: str | None = None,
+    *,
+    most: float = 0.0,
+    tiers: int | None = None,
+) -> None:
+    """Draw the congested fraction of links into a panel of a figure of your own.
+
+    Args:
+        axes: The panel.
+        evidence: The run.
+        phase: The phase, None for the whole run.
+        most: Packets of the widest line, at least; for panels to be comparable.
+        tiers: Show only so many tiers of switches from below; all when None.
+    """
+    draw_links(axes, evidence, shading_of(evidence, phase, most), compact=True)
+    if tiers is not None:
+        axes.set_ylim(top=(tiers - 1) * TIER_HEIGHT * 1.15)
+
+
 def draw_links(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
     """Draw the links, hosts and switches on separate axes, without a legend."""
     layout = evidence.layout

@@ -134,7 +134,7 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
             markersize=2.4, color=colour, ecolor=colour, elinewidth=0.4, alpha=0.75, zorder=2,
             markeredgewidth=0,
         )  # fmt: skip
-    axes.set_title(_said(found), fontsize=9)
+    axes.set_title(_coverage_text(found), fontsize=9)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_aspect("equal")
@@ -143,7 +143,7 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
     axes.grid(color=FAINT)
 
 
-def _said(found: Coverage) -> str:
+def _coverage_text(found: Coverage) -> str:
     """How many intervals hold the truth, in one line."""
     if not len(found.links):
         return f"no link has {MIN_SAMPLES} samples"

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 from pydantic import Field, field_validator
 
+from tailback.errors import InvalidValueError
 from tailback.traffic.patterns.alltoall import exchange_all
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
@@ -35,14 +36,16 @@ class Fft2d(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 2 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 2 positive extents; give one number per axis")
+            raise InvalidValueError(
+                f"{value!r} is not 2 positive extents", "give one number per axis"
+            )
         return value
 
     @field_validator("planes")
     @classmethod
     def _not_too_many(cls, value: int) -> int:
         if value > MAX_RANKS:
-            raise ValueError(f"{value} planes are more than {MAX_RANKS}; give fewer")
+            raise InvalidValueError(f"{value} planes are more than {MAX_RANKS}", "give fewer")
         return value
 
     def own_ranks(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from tailback.errors import ScenarioError
+from tailback.errors import InvalidValueError, ScenarioError
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.pattern import PLACE, Pattern
 from tailback.traffic.program import Label, Program
@@ -28,9 +28,9 @@ def transfer_time_ps(size: int, gbps: float) -> int:
     """
     try:
         return transfer_ps(size, gbps)
-    except ValueError as error:
-        message, remedy = str(error).split("; ", 1)
-        raise ScenarioError(message, place=f"{PLACE} line_rate", remedy=remedy) from None
+    except InvalidValueError as error:
+        place = f"{PLACE} line_rate"
+        raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
 
 
 class Halo(Pattern):
@@ -60,16 +60,22 @@ class Halo(Pattern):
     def _extents(cls, value: list[int]) -> list[int]:
         axes = cls.N_AXES
         if len(value) != axes or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not {axes} positive extents; give one number per axis")
+            raise InvalidValueError(
+                f"{value!r} is not {axes} positive extents", "give one number per axis"
+            )
         if prod(value) > MAX_RANKS:
-            raise ValueError(f"{value!r} has more than {MAX_RANKS} ranks; make the grid smaller")
+            raise InvalidValueError(
+                f"{value!r} has more than {MAX_RANKS} ranks", "make the grid smaller"
+            )
         return value
 
     @field_validator("sizes")
     @classmethod
     def _one_size_an_axis(cls, value: list[int] | None) -> list[int] | None:
         if value is not None and len(value) != cls.N_AXES:
-            raise ValueError(f"{len(value)} sizes for {cls.N_AXES} axes; give one per axis")
+            raise InvalidValueError(
+                f"{len(value)} sizes for {cls.N_AXES} axes", "give one per axis"
+            )
         return value
 
     @field_validator("order")
@@ -78,9 +84,11 @@ class Halo(Pattern):
         valid = cls.directions()
         for direction in value:
             if direction not in valid:
-                raise ValueError(f"unknown direction {direction!r}; use {', '.join(valid)}")
+                raise InvalidValueError(
+                    f"unknown direction {direction!r}", f"use {', '.join(valid)}"
+                )
         if len(set(value)) != len(value):
-            raise ValueError(f"{value!r} names a direction twice; name each once")
+            raise InvalidValueError(f"{value!r} names a direction twice", "name each once")
         return value
 
     @classmethod

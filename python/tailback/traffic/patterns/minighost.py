@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from tailback.errors import InvalidValueError
 from tailback.traffic.collectives import CollectiveStep, schedule
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
@@ -70,9 +71,11 @@ class MiniGhost(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 3 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 3 positive extents; give one number per axis")
+            raise InvalidValueError(
+                f"{value!r} is not 3 positive extents", "give one number per axis"
+            )
         if prod(value) > MAX_RANKS:
-            raise ValueError(f"{value!r} is more than {MAX_RANKS} in all; make it smaller")
+            raise InvalidValueError(f"{value!r} is more than {MAX_RANKS} in all", "make it smaller")
         return value
 
     def own_ranks(self) -> int:

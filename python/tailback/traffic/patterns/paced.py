@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field, model_validator
 
-from tailback.errors import ScenarioError
+from tailback.errors import InvalidValueError, ScenarioError
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern
 from tailback.traffic.patterns.randomness import entity_generator
@@ -40,7 +40,9 @@ class Paced(FreeSizePattern):
     @model_validator(mode="after")
     def _reads_need_servers(self) -> Paced:
         if self.reads and not self.servers:
-            raise ValueError("reads needs servers; say how many of the last ranks serve files")
+            raise InvalidValueError(
+                "reads needs servers", "say how many of the last ranks serve files"
+            )
         return self
 
     def program(self, n_ranks: int, seed: int) -> Program:

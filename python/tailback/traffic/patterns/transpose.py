@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from tailback.errors import InvalidValueError
 from tailback.traffic.patterns.alltoall import exchange_all
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
@@ -30,9 +31,13 @@ class Transpose(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 2 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 2 positive extents; give one number per axis")
+            raise InvalidValueError(
+                f"{value!r} is not 2 positive extents", "give one number per axis"
+            )
         if prod(value) > MAX_RANKS:
-            raise ValueError(f"{value!r} has more than {MAX_RANKS} ranks; make the grid smaller")
+            raise InvalidValueError(
+                f"{value!r} has more than {MAX_RANKS} ranks", "make the grid smaller"
+            )
         return value
 
     def own_ranks(self) -> int:

@@ -121,7 +121,7 @@ def _settle_sizes(
     known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
     posts.size[partner[known]] = posts.size[known]
     sent = posts.size[partner[receive]]
-    wrong = posts.told[receive] & ~posts.collective[receive] & (posts.size[receive] != sent)
+    wrong = posts.peer_known[receive] & ~posts.collective[receive] & (posts.size[receive] != sent)
     if wrong.any():
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels[int(posts.label[row])].tag
@@ -150,19 +150,24 @@ def assemble(
         The program, without labels.
     """
     n = len(posts)
-    told = np.flatnonzero(posts.wait_position != UNKNOWN)
-    rank = np.concatenate([posts.rank, posts.rank[told], waits.rank, computes.rank])
+    completed = np.flatnonzero(posts.wait_position != UNKNOWN)
+    rank = np.concatenate([posts.rank, posts.rank[completed], waits.rank, computes.rank])
     position = np.concatenate(
-        [posts.position, posts.wait_position[told], waits.position, computes.position]
+        [posts.position, posts.wait_position[completed], waits.position, computes.position]
     )
     idle = len(computes.rank)
     step = np.concatenate(
-        [posts.step, posts.wait_step[told], np.full(len(waits.rank), LATE), np.zeros(idle, int)]
+        [
+            posts.step,
+            posts.wait_step[completed],
+            np.full(len(waits.rank), LATE),
+            np.zeros(idle, int),
+        ]
     )
-    post = np.concatenate([np.arange(n), told, waits.post, np.full(idle, -1)])
+    post = np.concatenate([np.arange(n), completed, waits.post, np.full(idle, -1)])
     kind = np.concatenate([
         np.where(posts.is_send, Op.ISEND, Op.IRECV),
-        np.full(len(told), Op.WAIT),
+        np.full(len(completed), Op.WAIT),
         np.where(waits.post < 0, Op.WAITALL, Op.WAIT),
         np.full(idle, Op.COMPUTE),
     ])  # fmt: skip

@@ -133,7 +133,7 @@ def collective_posts(
         wait_position=calls.wait_position[of],
         wait_step=flat.wait[row] + 1,
         collective=np.ones(len(of), np.bool_),
-        told=np.ones(len(of), np.bool_),
+        peer_known=np.ones(len(of), np.bool_),
     )
 
 

@@ -77,7 +77,7 @@ class Communicators:
         ranks: list[int] | None = None,
     ) -> None:  # fmt: skip
         if old is None or new is None:
-            raise ValueError("the communicator is not told")
+            raise ValueError("the communicator is not recorded")
         parent = self.key(old)
         key = (*parent, f"{self._made[parent]}", *(map(str, how)))
         self._made[parent] += 1
@@ -112,7 +112,7 @@ class Communicators:
         """Ranks of one line or plane of a grid: those whose other coordinates are alike."""
         dims = self._grids.get(self.key(old or 0), [])
         if len(dims) != len(remain):
-            raise ValueError("the grid is not told")
+            raise ValueError("the grid is not recorded")
         left = self._within(self.key(old or 0))
         coordinates = []
         for extent in reversed(dims):

@@ -126,7 +126,7 @@ def _take(rank: _Rank, call: Call, at: int) -> None:
             rank.open[_one(given["request"])] = post
         else:
             post.wait = 2 * at + 1
-            _told(post, given.get("status"))
+            _fill_from_status(post, given.get("status"))
         _add(rank, post)
     elif name in ("MPI_Sendrecv", "MPI_Sendrecv_replace"):
         _exchange(rank, call, at)
@@ -181,11 +181,11 @@ def _exchange(rank: _Rank, call: Call, at: int) -> None:
                      given[f"{side}tag"], rank.bytes_of(given[count], given[kind]), call.name,
                      2 * at + 1)  # fmt: skip
         if side == "recv":
-            _told(post, given.get("status"))
+            _fill_from_status(post, given.get("status"))
         _add(rank, post)
 
 
-def _told(post: _Post, statuses: Any, at: int = 0) -> None:
+def _fill_from_status(post: _Post, statuses: Any, at: int = 0) -> None:
     """Fill in who sent what was received from any source, where the trace says so."""
     if post.is_send or not isinstance(statuses, list) or at >= len(statuses):
         return
@@ -215,7 +215,7 @@ def _complete(rank: _Rank, call: Call, position: int) -> None:
         post = rank.open.pop(request, None)
         if post is not None:
             post.wait = position
-            _told(post, statuses, at)
+            _fill_from_status(post, statuses, at)
 
 
 def _collective(rank: _Rank, call: Call, position: int) -> _Collective | None:

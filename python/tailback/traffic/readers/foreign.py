@@ -1,4 +1,4 @@
-"""Traces of other tools, told by name: what they are, and how to get one that Tailback reads."""
+"""Traces of other tools, recognized by name, and how to get one that Tailback reads."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def compile_graph(name: str, graph: Graph, labels: list[Label], notes: list[str]
         # A separate channel for each message: the order of posts is that of the sequence.
         channel=np.minimum(at, pair[at]), size=graph.amount[at].astype(np.uint64),
         label=graph.label[at], wait_position=np.where(required, 2 * needed[at] - 1, UNKNOWN),
-        wait_step=zeros, collective=np.zeros(len(at), np.bool_), told=is_send,
+        wait_step=zeros, collective=np.zeros(len(at), np.bool_), peer_known=is_send,
     )  # fmt: skip
     busy = np.flatnonzero(graph.kind == Op.COMPUTE)
     computes = Computes(graph.rank[busy], 2 * place[busy], graph.amount[busy].astype(np.uint64))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import tailback
 import tailback._core as _core
@@ -74,7 +73,7 @@ def load(path: Path, threads: int | None = None) -> Trace:
     anchor = find_anchor(path)
     cores = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
     try:
-        raw: dict[str, Any] = _core.read_otf2(library_path(), anchor, cores)
+        raw = _core.read_otf2(library_path(), anchor, cores)
     except ValueError as error:
         if len(error.args) != 3:
             raise TraceError(str(error), file=anchor) from error

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.traffic.readers.otf2_links import across_threads, as_receives
+
+if TYPE_CHECKING:
+    from tailback import _core
 
 NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
@@ -119,17 +123,20 @@ class PathTable:
     site with a tracer that unwinds the stack, else of where the region begins.
     """
 
-    def __init__(self, definitions: dict[str, Any]) -> None:
+    def __init__(self, definitions: _core.TraceDefinitions) -> None:
         self.texts: list[str] = [""]
         self._numbers: dict[str, int] = {"": 0}
         self._regions: dict[int, str] = definitions["regions"]
         self._begins: dict[int, tuple[str, int]] = definitions["region_lines"]
         self._sites: dict[int, tuple[str, int]] = definitions["sites"]
 
-    def numbers(self, columns: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+    def numbers(self, columns: _core.CallPathColumns) -> NDArray[np.int64]:
         """Number of each path of a location, shape (P,); a caller comes before who it calls."""
         out = np.zeros(len(columns["region"]), np.int64)
-        rows = zip(*(columns[name].tolist() for name in ("parent", "region", "site")), strict=True)
+        rows = zip(
+            columns["parent"].tolist(), columns["region"].tolist(), columns["site"].tolist(),
+            strict=True,
+        )  # fmt: skip
         for row, (parent, region, site) in enumerate(rows):
             frame = self._frame(region, site)
             above = self.texts[out[parent]] if parent != NONE else ""
@@ -191,7 +198,7 @@ class Trace:
     paths: list[str]
 
     @classmethod
-    def from_core(cls, raw: dict[str, Any]) -> Trace:
+    def from_core(cls, raw: _core.TraceColumns) -> Trace:
         """Join what the core read location by location."""
         definitions = raw["definitions"]
         communicators = {
@@ -236,10 +243,13 @@ class Trace:
         )
 
 
-def _stack(locations: list[dict[str, Any]], table: str, column: str) -> NDArray[Any]:
+def _stack(
+    locations: list[_core.LocationColumns], table: Literal["calls", "messages"], column: str
+) -> NDArray[Any]:
     if not locations:
         return np.zeros(0, np.int64)
-    return np.concatenate([location[table][column] for location in locations])
+    tables = (cast("Mapping[str, NDArray[Any]]", location[table]) for location in locations)
+    return np.concatenate([columns[column] for columns in tables])
 
 
 def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -249,7 +259,7 @@ def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _join(
-    locations: list[dict[str, Any]],
+    locations: list[_core.LocationColumns],
     ranks: NDArray[np.int64],
     threaded: NDArray[np.bool_],
     paths: PathTable,
@@ -307,7 +317,7 @@ def _join(
 
 
 def _number_paths(
-    locations: list[dict[str, Any]],
+    locations: list[_core.LocationColumns],
     column: NDArray[Any],
     n_rows: NDArray[np.int64],
     paths: PathTable,
@@ -323,7 +333,7 @@ def _number_paths(
 
 
 def _positions(
-    locations: list[dict[str, Any]],
+    locations: list[_core.LocationColumns],
     ranks: NDArray[np.int64],
     owner: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     active: NDArray[np.bool_],

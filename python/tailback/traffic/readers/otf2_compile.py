@@ -182,7 +182,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         wait_position=wait,
         wait_step=np.full(n, LATE, np.int64),
         collective=np.zeros(n, np.bool_),
-        told=known,
+        peer_known=known,
     )
     return posts, rows
 

@@ -43,7 +43,7 @@ class Posts:
     wait_position: NDArray[np.int64]
     wait_step: NDArray[np.int64]
     collective: NDArray[np.bool_]
-    told: NDArray[np.bool_]
+    peer_known: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.rank)

@@ -203,7 +203,7 @@ def _point_to_point(
         rank=mine["rank"].to_numpy(), thread=zeros, position=2 * row, step=is_send.astype(np.int64),
         is_send=is_send, peer=np.where(anyone, UNKNOWN, peer), channel=tag, size=size,
         label=zeros.copy(), wait_position=wait, wait_step=np.full(len(row), LATE),
-        collective=np.zeros(len(row), np.bool_), told=~anyone & (is_send | (size > 0)),
+        collective=np.zeros(len(row), np.bool_), peer_known=~anyone & (is_send | (size > 0)),
     ).take(~nobody)  # fmt: skip
     guessed, even = guess_sources(posts, n_ranks)
     if guessed:

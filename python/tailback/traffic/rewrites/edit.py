@@ -197,7 +197,7 @@ class ProgramEdit:
 
     def wait_for(self, post: Ints, at: Ints) -> None:
         """Wait for posts of the program before operations ``at`` of their ranks, shapes (K,)."""
-        # Requests of the program itself are told from numbers by their sign.
+        # Requests of the program itself are distinguished from numbers by their sign.
         self.wait(self._rank[post], at, -1 - self.program.request[post].astype(np.int64))
 
     def build(self) -> Program:

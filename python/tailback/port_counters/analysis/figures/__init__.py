@@ -8,12 +8,28 @@ from tailback.port_counters.analysis.figures import (
     tiers,
     zero_shares,
 )
-from tailback.port_counters.analysis.figures.style import COUNTER_FIGURES, draw, render
+from tailback.port_counters.analysis.figures.style import (
+    COUNTER_FIGURES,
+    DASHES,
+    FAINT,
+    GROUPS,
+    INK,
+    MUTED,
+    canvas,
+    draw,
+    render,
+)
 
 __all__ = [
     "COUNTER_FIGURES",
+    "DASHES",
+    "FAINT",
+    "GROUPS",
+    "INK",
+    "MUTED",
     "boxes",
     "buildup",
+    "canvas",
     "distributions",
     "draw",
     "evolution",

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
-from tailback.fluid import FlowPaths
+from tailback.fluid.paths import FlowPaths
 
 
 def rounds_to_completion(

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.fabric import Fabric
+from tailback.fabric.builders import from_arrays
 from tailback.fabric.core_errors import translate_core_error
-from tailback.fabric.model import Fabric
-from tailback.fluid import FlowPaths
+from tailback.fluid.paths import FlowPaths
 
 
 @dataclass(frozen=True)
@@ -52,24 +53,20 @@ class KaryTree:
         """The tree as a fabric, levels as tiers; raises ScenarioError for an impossible shape."""
         with translate_core_error("the fluid model"):
             arrays = _core.tree_fabric(self.shape, gbps, delay_ps)
-        n_nodes = int(arrays.pop("n_nodes"))
+        n_nodes = arrays["n_nodes"]
         names = [f"n{node:0{len(str(n_nodes - 1))}d}" for node in range(n_nodes)]
         tiers = arrays["switch_tier"]
         per_level = len(tiers) // self.levels
-        fabric = Fabric(
-            name=f"{self.arity}-ary {self.levels}-tree, horizontal width {self.width}",
-            node_name=names,
-            node_host=np.arange(n_nodes, dtype=np.uint32),
-            host_name=list(names),
-            switch_name=[f"s{tier}-{s % per_level}" for s, tier in enumerate(tiers.tolist())],
-            **arrays,
+        return from_arrays(
+            arrays,
+            f"{self.arity}-ary {self.levels}-tree, horizontal width {self.width}",
+            [f"s{tier}-{s % per_level}" for s, tier in enumerate(tiers.tolist())],
+            host_name=names,
         )
-        fabric.check()
-        return fabric
 
 
 @dataclass(frozen=True)
-class Routing:
+class TreeRouting:
     """How flows are routed, all of a flow's packets alike.
 
     Attributes:
@@ -99,8 +96,14 @@ class PermutationCongestion:
     mean_links: NDArray[np.float64]
 
 
-def permutations(
-    tree: KaryTree, routing: Routing, runs: int, *, copies: int = 1, first: int = 0, seed: int = 1
+def permutation_congestion(
+    tree: KaryTree,
+    routing: TreeRouting,
+    runs: int,
+    *,
+    copies: int = 1,
+    first: int = 0,
+    seed: int = 1,
 ) -> PermutationCongestion:
     """Congestion of random permutations; run r is the same permutation on every tree.
 
@@ -117,7 +120,14 @@ def permutations(
     """
     with translate_core_error("the fluid model"):
         out = _core.tree_permutations(
-            tree.shape, routing.table, routing.adaptive, routing.margin, copies, first, runs, seed
+            tree.shape,
+            table=routing.table,
+            adaptive=routing.adaptive,
+            margin=routing.margin,
+            copies=copies,
+            first=first,
+            runs=runs,
+            seed=seed,
         )
     return PermutationCongestion(out["max"], out["mean"], out["mean_links"])
 
@@ -140,17 +150,23 @@ class SuperposedFlows:
     link_rank: NDArray[np.uint64]
 
 
-def superpose(
-    tree: KaryTree, routing: Routing, copies: int, run: int = 0, seed: int = 1
+def superpose_permutations(
+    tree: KaryTree, routing: TreeRouting, copies: int, run: int = 0, seed: int = 1
 ) -> SuperposedFlows:
-    """Route ``copies`` random permutations; the same as run ``run`` of :func:`permutations`.
+    """Route ``copies`` random permutations: run ``run`` of :func:`permutation_congestion`.
 
     Raises:
         ScenarioError: An impossible tree or a margin of 0.
     """
     with translate_core_error("the fluid model"):
         out = _core.tree_paths(
-            tree.shape, routing.table, routing.adaptive, routing.margin, copies, run, seed
+            tree.shape,
+            table=routing.table,
+            adaptive=routing.adaptive,
+            margin=routing.margin,
+            copies=copies,
+            run=run,
+            seed=seed,
         )
     paths = FlowPaths(out["start"], out["link"], out["share"])
     return SuperposedFlows(out["n_links"], out["node"], paths, out["rank"])

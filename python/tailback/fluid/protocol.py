@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
-from tailback.fluid import FlowPaths
+from tailback.fluid.paths import FlowPaths
 
 NEVER = np.uint64(2**64 - 1)
 """A time that did not come."""
@@ -77,12 +77,10 @@ def run_protocol(
     with translate_core_error("the fluid model"):
         out = _core.fluid_protocol(
             np.ascontiguousarray(capacity_gbps, np.float64),
-            np.ascontiguousarray(start_ps, np.uint64),
-            np.ascontiguousarray(size_bytes, np.uint64),
-            paths.columns,
-            hop_ps,
-            probe_ps,
+            start_ps=np.ascontiguousarray(start_ps, np.uint64),
+            bytes=np.ascontiguousarray(size_bytes, np.uint64),
+            paths=paths.columns,
+            hop_ps=hop_ps,
+            probe_ps=probe_ps,
         )
-    out["link_visits"] = tuple(out["link_visits"])
-    out["overload"] = tuple(out["overload"])
     return ProtocolRun(**out)

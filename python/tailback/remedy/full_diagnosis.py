@@ -1,0 +1,64 @@
+"""A diagnosis with its remedy, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis import Diagnosis, diagnose_cause
+from tailback.diagnosis.waterfall import Progress
+from tailback.evaluate import Evaluate
+from tailback.remedy.advice import recommend
+from tailback.remedy.proposal import RemedyContext
+from tailback.remedy.search import find_remedy
+from tailback.run import Run
+from tailback.traffic.program import Program
+
+
+def diagnose(
+    run: Run,
+    evaluate: Evaluate | None = None,
+    *,
+    placements: Mapping[str, NDArray[np.uint32]] | None = None,
+    program: Program | None = None,
+    quick: Evaluate | None = None,
+    rules: Sequence[str] = (),
+    kinds: frozenset[str] | None = None,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    files: Mapping[str, str] | None = None,
+    commands: list[str] | None = None,
+) -> Diagnosis:
+    """Say what is wrong with a run, what it costs and what to do.
+
+    Args:
+        run: The run, simulated or measured.
+        evaluate: Simulates changes: needed for the waterfall and for the remedy's proof.
+        placements: Placements to try, by name: node of each rank, shape (R,).
+        program: Traffic of the observed job, for remedies that change it.
+        quick: Simulates changes in the fluid model, for estimates before the proof.
+        rules: Routing rules that the topology has besides the one in use.
+        kinds: Kinds of remedies to try (``tailback list remedy``); None for all.
+        seeds: Repetitions of every re-simulation, at least 1.
+        progress: Called with what is being done and the share of that part done, 0–1.
+        files: Files the caller writes for the remedy: name → what it is for.
+        commands: Commands to run with them.
+
+    Raises:
+        RunError: ``seeds`` is below 1, or the run has no observed job.
+    """
+    diagnosis = diagnose_cause(
+        run, evaluate, placements=placements, rules=rules, seeds=seeds, progress=progress
+    )
+    if evaluate is None:
+        remedy = recommend(run, diagnosis, [], files=files, commands=commands)
+    else:
+        means = RemedyContext(
+            evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
+        )
+        remedy = find_remedy(
+            run, diagnosis, means, seeds=seeds, progress=progress, files=files, commands=commands
+        ).remedy
+    return diagnosis.model_copy(update={"remedy": remedy})
