@@ -17,7 +17,7 @@ from tailback.api.measured_run import another_run, measured_run, with_round_robi
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.source import ScenarioOptions, Source, SourceLike
+from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
 from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
@@ -194,7 +194,9 @@ def diagnose(
         _refuse_without_times(measured, changed, counters, jobs, samples)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
-            evidence = read_network_evidence(prepared, measured, run, counters, jobs)
+            section = next(job for job in prepared.scenario.job if job.observed)
+            beside = counters or recorded_counters(section.trace, prepared.fabric.host_name)
+            evidence = read_network_evidence(prepared, measured, run, beside, jobs)
             evidence = with_samples(evidence, samples, prepared.fabric)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
