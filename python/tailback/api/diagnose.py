@@ -25,6 +25,7 @@ from tailback.diagnosis.measured_verdict import explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
+from tailback.evidence.link_counters import JoinError
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
 from tailback.remedy.screening import Screening, screen
@@ -194,9 +195,7 @@ def diagnose(
         _refuse_without_times(measured, changed, counters, jobs, samples)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
-            section = next(job for job in prepared.scenario.job if job.observed)
-            beside = counters or recorded_counters(section.trace, prepared.fabric.host_name)
-            evidence = read_network_evidence(prepared, measured, run, beside, jobs)
+            evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
             evidence = with_samples(evidence, samples, prepared.fabric)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
@@ -221,6 +220,26 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _network_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: base.Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+    step: Progress,
+) -> NetworkEvidence:
+    """Counters as given, else those recorded with the trace where they fit the fabric."""
+    section = next(job for job in prepared.scenario.job if job.observed)
+    recorded = recorded_counters(section.trace, prepared.fabric.host_name)
+    if not counters and recorded:
+        try:
+            return read_network_evidence(prepared, measured, run, recorded, jobs)
+        except JoinError as error:
+            # Nobody asked for them: a fabric whose interfaces have other names is no mistake.
+            step(f"without the recorded counters: {error.message}", 0.0)
+    return read_network_evidence(prepared, measured, run, counters, jobs)
 
 
 def _refuse_without_times(
