@@ -17,7 +17,7 @@ from tailback.api.measured_run import another_run, measured_run, with_round_robi
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.source import ScenarioOptions, Source, SourceLike
+from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
 from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
@@ -25,6 +25,7 @@ from tailback.diagnosis.measured_verdict import explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
+from tailback.evidence.link_counters import JoinError
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
 from tailback.remedy.screening import Screening, screen
@@ -197,7 +198,7 @@ def diagnose(
         _refuse_without_times(measured, changed, counters, jobs, samples)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
-            evidence = read_network_evidence(prepared, measured, run, counters, jobs)
+            evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
             evidence = with_samples(evidence, samples, prepared.fabric)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
@@ -222,6 +223,26 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _network_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: base.Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+    step: Progress,
+) -> NetworkEvidence:
+    """Counters as given, else those recorded with the trace where they fit the fabric."""
+    section = next(job for job in prepared.scenario.job if job.observed)
+    recorded = recorded_counters(section.trace, prepared.fabric.host_name)
+    if not counters and recorded:
+        try:
+            return read_network_evidence(prepared, measured, run, recorded, jobs)
+        except JoinError as error:
+            # Nobody asked for them: a fabric whose interfaces have other names is no mistake.
+            step(f"without the recorded counters: {error.message}", 0.0)
+    return read_network_evidence(prepared, measured, run, counters, jobs)
 
 
 def _refuse_without_times(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -189,6 +189,26 @@ def is_scenario(source: Path) -> bool:
             return _JOB.search(file.read(1 << 20)) is not None
     except (OSError, ValueError):
         return False
+
+
+def _is_recording(source: Path) -> bool:
+    """Whether a folder is what ``tailback record`` wrote."""
+    return (source / "recording.json").is_file()
+
+
+def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
+    """Port counters that ``tailback record`` left beside a trace.
+
+    Args:
+        trace: The trace of a job.
+        known: Hosts of the fabric. Counters of others are of no use on it: what was recorded on a
+            laptop may be diagnosed on the fabric of a cluster.
+    """
+    if trace is None or not _is_recording(trace):
+        return []
+    if not set(rank_hosts(trace / "rank_host.csv")) <= set(known):
+        return []
+    return sorted((trace / "counters").glob("ethernet-*.csv"))
 
 
 def _is_counters(source: Path) -> bool:

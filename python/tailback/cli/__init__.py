@@ -34,6 +34,7 @@ COMMANDS = {
     "lab": "Run an MPI program across a real network with a known fault.",
     "list": "List patterns, placements, readers, rules and so on.",
     "place": "Place the ranks of a job and judge the result.",
+    "record": "Run an MPI program and record what a diagnosis needs.",
     "report": "Write the report of a run or a diagnosis.",
     "simulate": "Simulate a scenario and write its tables.",
     "sweep": "Run a scenario over many values of its keys.",

@@ -1,0 +1,85 @@
+"""Cost of ``tailback record``: CPU time of an MPI call with and without it, and with EZTrace.
+
+    python bench/record.py [--calls 300000] [--pairs 5]
+
+A rank sends messages to itself (Isend, Recv, Wait), so that nothing waits. Runs alternate; printed
+are medians as JSON, with the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from _machine import machine
+
+PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return t.tv_sec * 1e9 + t.tv_nsec;
+}
+int main(int argc, char **argv) {
+  int in, out = 0, n = atoi(argv[1]) / 3;
+  MPI_Request request;
+  MPI_Init(&argc, &argv);
+  double start = now();
+  for (int i = 0; i < n; i++) {
+    MPI_Isend(&out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+    MPI_Recv(&in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  FILE *file = fopen(argv[2], "w");
+  fprintf(file, "%f", (now() - start) / n / 3);
+  fclose(file);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=300_000)
+    parser.add_argument("--pairs", type=int, default=5)
+    options = parser.parse_args()
+    tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out"]
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        (work / "loop.c").write_text(PROGRAM)
+        subprocess.run(["mpicc", "-O2", "loop.c", "-o", "loop"], cwd=work, check=True)
+        plain = ["mpirun", "-np", "1"]
+        program = [str(work / "loop"), str(options.calls), str(work / "ns")]
+        ways = {
+            "plain": lambda turn: [*plain, *program],
+            "record": lambda turn: [*tailback, str(work / f"out{turn}"), "--", *plain, *program],
+        }
+        if shutil.which("eztrace"):
+            ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "mpi", *program]
+        found: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(options.pairs):
+            for way, command in ways.items():
+                # EZTrace 2.0 sometimes crashes in MPI_Finalize; what the loop took is known then.
+                (work / "ns").unlink(missing_ok=True)
+                subprocess.run(command(turn), cwd=work, check=way != "eztrace", env=os.environ,
+                               capture_output=True)  # fmt: skip
+                if (work / "ns").is_file():
+                    found[way].append(float((work / "ns").read_text()))
+    medians = {way: round(statistics.median(values), 1) for way, values in found.items() if values}
+    added = {way: round(ns - medians["plain"], 1) for way, ns in medians.items() if way != "plain"}
+    print(json.dumps({"machine": machine(), "ns_per_call": medians, "added_ns": added}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""``tailback record``: run an MPI program and leave all that a diagnosis needs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from tailback.cli.progress import meter
+from tailback.cli.text import printable
+from tailback.errors import TailbackError
+from tailback.folders import check_writable
+from tailback.recorder.build import build as build_recorder
+from tailback.recorder.launch import compiler_for
+from tailback.recorder.session import record as record_program
+from tailback.units import counted
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    epilog="docs/how-to/record.md says what is recorded and what it costs.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the evidence.")
+@click.option("--mpicc", metavar="PROGRAM",
+              help="C compiler of your MPI library (default: beside the launcher).")  # fmt: skip
+@click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
+@click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+def record(
+    command: tuple[str, ...], out: Path | None, mpicc: str | None, build: bool, force: bool,
+    quiet: bool,
+) -> int:  # fmt: skip
+    """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
+
+    The program needs neither recompiling nor another tracer. Written are an OTF2
+    trace, the host of each rank, adapter counters of each host and what the batch
+    system says of the job.
+
+    \b
+    tailback record --out evidence -- mpirun -np 64 ./app
+    tailback diagnose evidence --fabric fabric.txt
+    """
+    if build:
+        built = build_recorder(mpicc or compiler_for(command or ("mpirun",)))
+        click.echo(printable(f"{'compiled' if built.fresh else 'already there'}: {built.recorder}"))
+        return 0
+    if out is None or not command:
+        raise TailbackError(
+            "--out and a program are needed",
+            remedy="tailback record --out evidence -- mpirun -np 64 ./app",
+        )
+    check_writable(out, force=force)
+    # A meter would run into what the program prints.
+    with meter(True):
+        found = record_program(
+            command, out, mpicc=mpicc, force=force,
+            step=lambda what: None if quiet else click.echo(f"tailback: {what}", err=True),
+        )  # fmt: skip
+    lines = [
+        f"{out}: {counted(found.calls, 'MPI call')} of {counted(found.ranks, 'rank')} on "
+        f"{counted(len(found.hosts), 'host')}; clocks within {found.clock_residual_ns / 1000:.1f} "
+        "µs",
+        *(f"note: {note}" for note in found.notes),
+    ]
+    if found.exit_code:
+        lines.append(f"note: the program ended with exit code {found.exit_code}; the evidence is "
+                     "kept")  # fmt: skip
+    lines.append(f"tailback diagnose {shlex.quote(str(out))} --fabric FABRIC")
+    click.echo(printable("\n".join(lines), keep_newlines=True))
+    return 0

@@ -1,0 +1,310 @@
+"""From what recorded ranks left to an OTF2 archive."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from ctypes import c_int, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tailback
+from tailback.recorder import otf2_library as o
+from tailback.recorder.call_sites import Place, find_places
+from tailback.recorder.calls import regions
+from tailback.recorder.communicators import Communicator, unite
+from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
+from tailback.recorder.rank_files import RankFile, RecordError
+
+_TICKS_PER_SECOND = 10**9
+
+
+class _Maps(ctypes.Structure):
+    _fields_ = (
+        ("comms", c_void_p), ("windows", c_void_p), ("contexts", c_void_p),
+        ("site_regions", c_void_p),
+        ("n_comms", c_uint32), ("n_windows", c_uint32), ("n_sites", c_uint32),
+        ("n_regions", c_uint32),
+    )  # fmt: skip
+
+
+class _Result(ctypes.Structure):
+    _fields_ = (
+        ("events", c_uint64), ("calls", c_uint64), ("dropped", c_uint64), ("used", c_uint64),
+        ("first", c_uint64), ("last", c_uint64), ("error", c_int), ("damaged", c_int),
+    )  # fmt: skip
+
+
+@dataclass
+class _Location:
+    number: int
+    rank: RankFile
+    thread: int
+    events: int = 0
+    first: int = 0
+    last: int = 0
+
+
+def write_archive(
+    ranks: list[RankFile], folder: Path, library: Path, converter: Path, notes: list[str]
+) -> int:
+    """Write the archive ``traces.otf2`` of a recording.
+
+    Args:
+        ranks: What each rank left.
+        folder: Where to write.
+        library: The OTF2 library.
+        converter: The compiled c/convert.c.
+        notes: Gets a line for everything that is missing.
+
+    Returns:
+        Number of recorded MPI calls.
+
+    Raises:
+        RecordError: It cannot be written.
+    """
+    otf2 = Otf2Library(library)
+    return _Archive(otf2, ranks, notes).write(folder, converter)
+
+
+class _Archive:
+    """An archive that is being written."""
+
+    def __init__(self, otf2: Otf2Library, ranks: list[RankFile], notes: list[str]) -> None:
+        self.otf2 = otf2
+        self.ranks = ranks
+        self.notes = notes
+        self.comms, self.numbers, unknown = unite(ranks)
+        if unknown:
+            notes.append(f"{unknown} communicators with processes outside of this program are "
+                         "left out, with their messages")  # fmt: skip
+        self.windows: list[int] = []
+        self.places = find_places((site for one in ranks for site in one.sites.values()), notes)
+        self.regions = regions()
+        self.contexts: dict[tuple[Place, int | None], int] = {}
+        # Threads beyond the first come after all ranks.
+        self.locations = [_Location(one.rank, one, 0) for one in ranks]
+        for one in ranks:
+            for thread in sorted(one.events):
+                if thread > 0:
+                    self.locations.append(_Location(len(self.locations), one, thread))
+
+    def write(self, folder: Path, converter: Path) -> int:
+        otf2 = self.otf2
+        handle = otf2.open(folder, "traces")
+        otf2.archive("SetCreator", handle, f"Tailback {tailback.__version__}".encode())
+        otf2.archive("OpenEvtFiles", handle)
+        convert = ctypes.CDLL(str(converter)).tb_convert
+        convert.restype, convert.argtypes = None, (c_void_p,) * 4 + (c_uint64, c_void_p)
+        writers, total, dropped, cut = otf2.events(), 0, 0, 0
+        for location in self.locations:
+            result = self._convert(convert, writers, handle, location)
+            total += int(result.calls)
+            dropped += int(result.dropped)
+            cut += int(result.damaged)
+        otf2.archive("CloseEvtFiles", handle)
+        if dropped:
+            self.notes.append(f"{dropped} records are left out: their communicator or window was "
+                              "made where the recorder could not see it")  # fmt: skip
+        if cut:
+            self.notes.append(f"{cut} event files are damaged; what comes before is kept")
+        self._write_offsets(handle)
+        self._define(handle)
+        otf2.archive("Close", handle)
+        return total
+
+    def _convert(self, convert: Any, writers: Any, handle: int, location: _Location) -> _Result:
+        rank, result = location.rank, _Result()
+        writer = self.otf2.writer("GetEvtWriter", handle, location.number)
+        path = rank.events.get(location.thread)
+        if path is not None and path.stat().st_size:
+            maps, _kept = self._maps(rank)
+            with path.open("rb") as file, mmap.mmap(
+                file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+            ) as data:  # fmt: skip
+                start = (ctypes.c_char * len(data)).from_buffer(data)
+                convert(ctypes.addressof(writers), writer, ctypes.addressof(maps),
+                        ctypes.addressof(start), len(data), ctypes.addressof(result))  # fmt: skip
+                del start
+            self.otf2.check(result.error, "events")
+        location.events = result.events
+        location.first, location.last = result.first, result.last
+        self.otf2.archive("CloseEvtWriter", handle, writer)
+        return result
+
+    def _maps(self, rank: RankFile) -> tuple[_Maps, list[Any]]:
+        """Numbers of a rank to those of the archive; and what must live as long."""
+        n_regions = len(self.regions)
+        comms = [UNDEFINED] * (max(rank.comms, default=-1) + 1)
+        for number, comm in self.numbers[rank.rank].items():
+            comms[number] = comm
+        windows = [UNDEFINED] * (max(rank.windows, default=-1) + 1)
+        for number, comm in rank.windows.items():
+            if (known := self.numbers[rank.rank].get(comm)) is not None:
+                # Windows of one communicator are one to the archive.
+                if known not in self.windows:
+                    self.windows.append(known)
+                windows[number] = self.windows.index(known)
+        n_sites = max(rank.sites, default=-1) + 1
+        contexts, of_region = [UNDEFINED] * n_sites, [UNDEFINED] * n_sites
+        for number, site in rank.sites.items():
+            place = self.places[site]
+            # A caller is numbered before what it calls.
+            self.contexts.setdefault((place, None), len(self.contexts))
+            key = (place, site.region)
+            contexts[number] = self.contexts.setdefault(key, len(self.contexts))
+            of_region[number] = site.region
+        arrays = [(c_uint32 * max(len(one), 1))(*one)
+                  for one in (comms, windows, contexts, of_region)]  # fmt: skip
+        addresses = [ctypes.addressof(one) for one in arrays]
+        return _Maps(*addresses, len(comms), len(windows), n_sites, n_regions), arrays
+
+    def _write_offsets(self, handle: int) -> None:
+        self.otf2.archive("OpenDefFiles", handle)
+        for location in self.locations:
+            writer = self.otf2.writer("GetDefWriter", handle, location.number)
+            for time, offset, trip in location.rank.offsets:
+                self.otf2.clock_offset(writer, time, offset, trip / 2)
+            self.otf2.archive("CloseDefWriter", handle, writer)
+        self.otf2.archive("CloseDefFiles", handle)
+
+    def _span(self) -> tuple[int, int]:
+        """First and last event on the clock of rank 0."""
+        first, last = [], []
+        for one in self.locations:
+            if one.events:
+                first.append(one.first + _offset(one.rank, one.first))
+                last.append(one.last + _offset(one.rank, one.last))
+        # A fit of two points may be a few ticks off what OTF2 rounds.
+        return (max(min(first) - 1000, 0), max(last)) if first else (0, 0)
+
+    def _define(self, handle: int) -> None:
+        otf2 = self.otf2
+        writer = otf2.writer("GetGlobalDefWriter", handle)
+        strings = _Strings(otf2, writer)
+        begin, end = self._span()
+        utc = self.ranks[0].utc_ns + begin - self.ranks[0].monotonic_ns
+        otf2.define("ClockProperties", writer, _TICKS_PER_SECOND, begin, end - begin, utc)
+        self._define_machine(writer, strings)
+        self._define_calls(writer, strings)
+        self._define_comms(writer, strings)
+        otf2.archive("CloseGlobalDefWriter", handle, writer)
+
+    def _define_machine(self, writer: int, strings: _Strings) -> None:
+        otf2 = self.otf2
+        otf2.define("SystemTreeNode", writer, 0, strings("machine"), strings("machine"), UNDEFINED)
+        hosts: dict[str, int] = {}
+        for one in self.ranks:
+            if one.host not in hosts:
+                hosts[one.host] = len(hosts) + 1
+                otf2.define("SystemTreeNode", writer, hosts[one.host], strings(one.host),
+                            strings("node"), 0)  # fmt: skip
+        for one in self.ranks:
+            otf2.define("LocationGroup", writer, one.rank, strings(f"MPI Rank {one.rank}"),
+                        o.PROCESS, hosts[one.host], UNDEFINED)  # fmt: skip
+            otf2.define("LocationGroupProperty", writer, one.rank, strings("cores"),
+                        o.STRING_TYPE, strings(one.cores))  # fmt: skip
+        for place in self.locations:
+            name = "Master thread" if place.thread == 0 else f"MPI thread {place.thread}"
+            otf2.define("Location", writer, place.number, strings(name), o.CPU_THREAD,
+                        place.events, place.rank.rank)  # fmt: skip
+
+    def _define_calls(self, writer: int, strings: _Strings) -> None:
+        otf2, none = self.otf2, strings("")
+        for number, name in enumerate(self.regions):
+            otf2.define("Region", writer, number, strings(name), strings(name), none,
+                        _role(name), o.MPI, 0, UNDEFINED, 0, 0)  # fmt: skip
+        functions: dict[str, int] = {}
+        n_sites = 0
+        for (place, region), context in self.contexts.items():
+            if region is not None:
+                otf2.define("CallingContext", writer, context, region, UNDEFINED,
+                            self.contexts[place, None])  # fmt: skip
+                continue
+            # To readers of traces "main" is what encloses everything, and no place in the program.
+            name = "main()" if place.function == "main" else place.function
+            if name not in functions:
+                functions[name] = len(self.regions) + len(functions)
+                otf2.define("Region", writer, functions[name], strings(name), strings(name), none,
+                            o.FUNCTION, o.COMPILER, 0, UNDEFINED, 0, 0)  # fmt: skip
+            at = UNDEFINED
+            if place.line:
+                at, n_sites = n_sites, n_sites + 1
+                otf2.define("SourceCodeLocation", writer, at, strings(place.file), place.line)
+            otf2.define("CallingContext", writer, context, functions[name], at, UNDEFINED)
+
+    def _define_comms(self, writer: int, strings: _Strings) -> None:
+        otf2, n = self.otf2, len(self.ranks)
+        groups: dict[tuple[int, ...], int] = {}
+
+        def group(kind: int, members: list[int], name: str) -> int:
+            key = (kind, *members)
+            if key not in groups:
+                groups[key] = len(groups)
+                array = (c_uint64 * max(len(members), 1))(*members)
+                otf2.define("Group", writer, groups[key], strings(name), kind, o.MPI, 0,
+                            len(members), ctypes.addressof(array))  # fmt: skip
+            return groups[key]
+
+        group(o.COMM_LOCATIONS, list(range(n)), "MPI ranks")
+        for number, comm in enumerate(self.comms):
+            _define_comm(otf2, writer, strings, number, comm, group)
+        for window, comm_number in enumerate(self.windows):
+            otf2.define("RmaWin", writer, window, strings(f"window {window}"), comm_number, 0)
+
+
+def _define_comm(
+    otf2: Otf2Library, writer: int, strings: _Strings, number: int, comm: Communicator, group: Any
+) -> None:
+    name = strings(comm.label)
+    if comm.of_self:
+        otf2.define("Comm", writer, number, name, group(o.COMM_SELF, [], ""), UNDEFINED, 0)
+    elif comm.remote is None:
+        members = group(o.COMM_GROUP, comm.members, comm.label)
+        otf2.define("Comm", writer, number, name, members, UNDEFINED if number == 0 else 0, 0)
+    else:
+        a = group(o.COMM_GROUP, comm.members, comm.label)
+        b = group(o.COMM_GROUP, comm.remote, comm.label)
+        otf2.define("InterComm", writer, number, name, a, b, 0, 0)
+
+
+class _Strings:
+    """Numbers of the strings of an archive, each written once."""
+
+    def __init__(self, otf2: Otf2Library, writer: int) -> None:
+        self._otf2, self._writer = otf2, writer
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self._numbers)
+            data = text.encode("utf-8", "replace").replace(b"\0", b"")
+            self._otf2.define("String", self._writer, self._numbers[text], data)
+        return self._numbers[text]
+
+
+def _role(name: str) -> int:
+    if name == "MPI_Barrier":
+        return o.BARRIER
+    if name.startswith("MPI_Win") or name in ("MPI_Put", "MPI_Get", "MPI_Accumulate"):
+        return o.ONE_SIDED
+    if any(word in name.lower() for word in ("send", "recv", "probe", "wait", "test", "start")):
+        return o.POINT_TO_POINT
+    return o.COLLECTIVE
+
+
+def _offset(rank: RankFile, time: int) -> int:
+    """What the clock of rank 0 has more at a time of this rank's clock."""
+    if not rank.offsets:
+        return 0
+    (t0, o0, _), (t1, o1, _) = rank.offsets[0], rank.offsets[-1]
+    return o0 if t1 == t0 else o0 + round((o1 - o0) * (time - t0) / (t1 - t0))
+
+
+def residual_ns(ranks: list[RankFile]) -> int:
+    """Half the longest of the shortest round trips: how far clocks may be apart at both ends."""
+    return max((trip // 2 for one in ranks for _, _, trip in one.offsets), default=0)
+
+
+__all__ = ["RecordError", "residual_ns", "write_archive"]

@@ -1,0 +1,105 @@
+"""Compiles the recorder for the user's MPI library, once, into a cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailback.recorder.rank_files import RecordError
+from tailback.recorder.wrappers import source
+
+_SOURCES = Path(__file__).parent / "c"
+_VERSION = re.compile(
+    r"#define ((?:MPI|OMPI_\w+|MPICH|MVAPICH\d?|I_MPI)_(?:SUB)?VERSION|MPICH_NAME) (.*)"
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """The compiled recorder.
+
+    Attributes:
+        recorder: Library that is preloaded into the ranks.
+        converter: Library that converts what they leave.
+        fresh: Whether it was compiled now.
+    """
+
+    recorder: Path
+    converter: Path
+    fresh: bool
+
+
+def build(mpicc: str) -> Built:
+    """Compile the recorder, unless that was done before for this MPI library.
+
+    Args:
+        mpicc: The MPI library's compiler of C, a name or a path.
+
+    Raises:
+        RecordError: There is no such compiler, or it fails.
+    """
+    found = shutil.which(mpicc)
+    if found is None:
+        raise RecordError(
+            f"{mpicc!r} is not a program: the recorder is compiled once with the compiler of your "
+            "MPI library",
+            remedy="load the module of your MPI library, or name its compiler with --mpicc",
+        )
+    wrappers = source()
+    files = sorted(_SOURCES.iterdir())
+    key = hashlib.sha256()
+    for part in (*_told(found), wrappers, *(file.read_text() for file in files)):
+        key.update(part.encode() + b"\0")
+    place = _cache() / key.hexdigest()[:16]
+    out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
+    if out.recorder.is_file() and out.converter.is_file():
+        return out
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as work:
+        _compile(found, wrappers, Path(work))
+        place.mkdir(exist_ok=True)
+        for name in ("libconvert.so", "librecorder.so"):
+            os.replace(Path(work) / name, place / name)
+    return Built(out.recorder, out.converter, fresh=True)
+
+
+def _cache() -> Path:
+    """Folder of what is compiled: the user's cache, which the hosts of a cluster share."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tailback" / "recorder"
+
+
+def _told(mpicc: str) -> tuple[str, str]:
+    """What the compiler runs, and which MPI library it is for."""
+    shown = subprocess.run([mpicc, "-show"], capture_output=True, text=True, check=False).stdout
+    defined = _run([mpicc, "-E", "-dM", "-x", "c", "-include", "mpi.h", "/dev/null"], mpicc)
+    return shown, "\n".join(" ".join(pair) for pair in _VERSION.findall(defined))
+
+
+def _compile(mpicc: str, wrappers: str, work: Path) -> None:
+    (work / "wrappers.c").write_text(wrappers)
+    parts = ("recorder", "clock", "comms", "messages", "counters")
+    common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
+    _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
+          str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],
+         mpicc)  # fmt: skip
+    _run([mpicc, *common, "-o", str(work / "libconvert.so"), str(_SOURCES / "convert.c")], mpicc)
+
+
+def _run(command: Sequence[str], mpicc: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr]
+        raise RecordError(
+            f"{mpicc} cannot compile the recorder: {lines[0].strip()[:300]}",
+            remedy="check that it compiles other MPI programs; MPI 3 or later and a C11 compiler "
+            "are needed",
+        )
+    return done.stdout

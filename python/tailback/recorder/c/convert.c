@@ -1,0 +1,210 @@
+/* From the event file of one thread to the events of one OTF2 location.
+ *
+ * Built without MPI and called by python/tailback/recorder/archive.py, which opens the archive and
+ * writes the definitions; the OTF2 library is handed over as a table of its functions.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "records.h"
+
+#define UNDEFINED UINT32_MAX
+
+/* Functions of the OTF2 library in the order archive.py looks them up. */
+struct tb_otf2 {
+  int (*enter)(void *, void *, uint64_t, uint32_t);
+  int (*leave)(void *, void *, uint64_t, uint32_t);
+  int (*context_enter)(void *, void *, uint64_t, uint32_t, uint32_t);
+  int (*context_leave)(void *, void *, uint64_t, uint32_t);
+  int (*measurement)(void *, void *, uint64_t, uint8_t);
+  int (*send)(void *, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint64_t);
+  int (*receive)(void *, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint64_t);
+  int (*isend)(void *, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t);
+  int (*ireceive)(void *, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t);
+  int (*sent)(void *, void *, uint64_t, uint64_t);
+  int (*receiving)(void *, void *, uint64_t, uint64_t);
+  int (*cancelled)(void *, void *, uint64_t, uint64_t);
+  int (*collective_begin)(void *, void *, uint64_t);
+  int (*collective_end)(void *, void *, uint64_t, uint8_t, uint32_t, uint32_t, uint64_t, uint64_t);
+  int (*collecting)(void *, void *, uint64_t, uint64_t);
+  int (*collected)(void *, void *, uint64_t, uint8_t, uint32_t, uint32_t, uint64_t, uint64_t,
+                   uint64_t);
+  int (*rma_put)(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t, uint64_t);
+  int (*rma_get)(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t, uint64_t);
+  int (*rma_atomic)(void *, void *, uint64_t, uint32_t, uint32_t, uint8_t, uint64_t, uint64_t,
+                    uint64_t);
+};
+
+/* Numbers of the rank to those of the archive; UNDEFINED: leave its records out. */
+struct tb_maps {
+  const uint32_t *comms, *windows;
+  const uint32_t *contexts, *site_regions; /* by site: the calling context of calls of a region */
+  uint32_t n_comms, n_windows, n_sites, n_regions;
+};
+
+struct tb_result {
+  uint64_t events, calls, dropped, used; /* used: bytes of whole records */
+  uint64_t first, last;
+  int error; /* of OTF2 */
+  int damaged;
+};
+
+struct state {
+  const struct tb_otf2 *otf2;
+  void *writer;
+  const struct tb_maps *maps;
+  struct tb_result *result;
+  uint64_t enter, leave, time, matching;
+  uint64_t pause_from, pause_to; /* written when its call is closed: a Waitall may be in between */
+  uint32_t region, context;
+  int open;
+};
+
+static uint64_t not_before(struct state *s, uint64_t time) {
+  if (time < s->time) time = s->time;
+  return s->time = time;
+}
+
+static int close_call(struct state *s) {
+  if (!s->open) return 0;
+  s->open = 0;
+  s->result->events++;
+  uint64_t at = not_before(s, s->leave);
+  return s->context != UNDEFINED ? s->otf2->context_leave(s->writer, NULL, at, s->context)
+                                 : s->otf2->leave(s->writer, NULL, at, s->region);
+}
+
+static int write_pause(struct state *s) {
+  if (!s->pause_to) return 0;
+  s->result->events += 2;
+  int off = s->otf2->measurement(s->writer, NULL, not_before(s, s->pause_from), 2);
+  int on = s->otf2->measurement(s->writer, NULL, not_before(s, s->pause_to), 1);
+  s->pause_from = s->pause_to = 0;
+  return off ? off : on;
+}
+
+static int open_call(struct state *s, const struct tb_header *h, const uint64_t *word) {
+  const struct tb_maps *maps = s->maps;
+  int error = close_call(s);
+  if (!error) error = write_pause(s);
+  s->enter = word[0];
+  s->leave = word[1];
+  s->region = h->region;
+  s->context = UNDEFINED;
+  if (h->peer < maps->n_sites && maps->site_regions[h->peer] == h->region)
+    s->context = maps->contexts[h->peer];
+  s->open = 1;
+  s->result->calls++;
+  s->result->events++;
+  uint64_t at = not_before(s, s->enter);
+  if (error) return error;
+  return s->context != UNDEFINED ? s->otf2->context_enter(s->writer, NULL, at, s->context, 1)
+                                 : s->otf2->enter(s->writer, NULL, at, s->region);
+}
+
+static uint32_t mapped(const uint32_t *map, uint32_t n, uint64_t number) {
+  return number < n ? map[number] : UNDEFINED;
+}
+
+static int message(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  uint32_t comm = mapped(s->maps->comms, s->maps->n_comms, w[0] >> 32), tag = (uint32_t)w[0];
+  if (comm == UNDEFINED) {
+    s->result->dropped++;
+    return 0;
+  }
+  s->result->events++;
+  const struct tb_otf2 *o = s->otf2;
+  switch (h->kind) {
+    case TB_SEND: return o->send(s->writer, NULL, s->time, h->peer, comm, tag, w[1]);
+    case TB_ISEND: return o->isend(s->writer, NULL, s->time, h->peer, comm, tag, w[1], w[2]);
+    case TB_RECEIVE:
+      return o->receive(s->writer, NULL, not_before(s, s->leave), h->peer, comm, tag, w[1]);
+    default:
+      return o->ireceive(s->writer, NULL, not_before(s, s->leave), h->peer, comm, tag, w[1], w[2]);
+  }
+}
+
+static int collective(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  uint32_t comm = mapped(s->maps->comms, s->maps->n_comms, w[0]);
+  if (comm == UNDEFINED) {
+    s->result->dropped++;
+    return 0;
+  }
+  if (h->kind == TB_COLLECTED) {
+    s->result->events++;
+    return s->otf2->collected(s->writer, NULL, not_before(s, s->leave), h->op, comm, h->peer, w[1],
+                              w[2], w[3]);
+  }
+  s->result->events += 2;
+  int error = s->otf2->collective_begin(s->writer, NULL, s->time);
+  int end = s->otf2->collective_end(s->writer, NULL, not_before(s, s->leave), h->op, comm, h->peer,
+                                    w[1], w[2]);
+  return error ? error : end;
+}
+
+static int one_sided(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  uint32_t window = mapped(s->maps->windows, s->maps->n_windows, w[0]);
+  if (window == UNDEFINED) {
+    s->result->dropped++;
+    return 0;
+  }
+  s->result->events++;
+  const struct tb_otf2 *o = s->otf2;
+  uint64_t id = ++s->matching;
+  if (h->op == TB_PUT) return o->rma_put(s->writer, NULL, s->time, window, h->peer, w[1], id);
+  if (h->op == TB_GET) return o->rma_get(s->writer, NULL, s->time, window, h->peer, w[1], id);
+  return o->rma_atomic(s->writer, NULL, s->time, window, h->peer, 0, w[1], 0, id);
+}
+
+static int record(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  switch (h->kind) {
+    case TB_CALL: return open_call(s, h, w);
+    case TB_PAUSE:
+      if (!s->pause_to) s->pause_from = w[0];
+      s->pause_to = w[1];
+      return 0;
+    case TB_SEND:
+    case TB_RECEIVE:
+    case TB_ISEND:
+    case TB_IRECEIVE: return message(s, h, w);
+    case TB_COLLECTIVE:
+    case TB_COLLECTED: return collective(s, h, w);
+    case TB_RMA: return one_sided(s, h, w);
+    default: s->result->events++;
+  }
+  switch (h->kind) {
+    case TB_SENT: return s->otf2->sent(s->writer, NULL, not_before(s, s->leave), w[0]);
+    case TB_CANCELLED: return s->otf2->cancelled(s->writer, NULL, not_before(s, s->leave), w[0]);
+    case TB_RECEIVING: return s->otf2->receiving(s->writer, NULL, s->time, w[0]);
+    default: return s->otf2->collecting(s->writer, NULL, s->time, w[0]);
+  }
+}
+
+/* Converts whole records of data; what a killed rank cut short stays unused. */
+void tb_convert(const struct tb_otf2 *otf2, void *writer, const struct tb_maps *maps,
+                const unsigned char *data, uint64_t bytes, struct tb_result *result) {
+  struct state s = {.otf2 = otf2, .writer = writer, .maps = maps, .result = result};
+  uint64_t at = 0;
+  memset(result, 0, sizeof *result);
+  while (at + 8 <= bytes && !result->error) {
+    struct tb_header h;
+    uint64_t w[4];
+    memcpy(&h, data + at, 8);
+    if (h.kind == TB_NOTHING || h.kind >= TB_N_KINDS ||
+        (h.kind == TB_CALL && h.region >= maps->n_regions)) {
+      result->damaged = 1;
+      break;
+    }
+    uint64_t size = 8 + 8 * (uint64_t)tb_words[h.kind];
+    if (at + size > bytes) break;
+    memcpy(w, data + at + 8, size - 8);
+    at += size;
+    if (h.kind == TB_CALL && !result->first) result->first = w[0];
+    result->error = record(&s, &h, w);
+  }
+  result->used = at;
+  int error = close_call(&s);
+  if (!result->error) result->error = error;
+  result->last = s.time;
+}

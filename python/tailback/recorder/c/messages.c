@@ -1,0 +1,396 @@
+/* Messages, requests and matched probes: what the wrappers record of them after a call. */
+#include "recorder.h"
+
+#include <pthread.h>
+
+struct request {
+  uint64_t key;
+  struct request *next;
+  uint64_t id, bytes, received;
+  MPI_Comm comm;
+  int peer, tag;
+  enum tb_kind kind; /* of its completion */
+  uint8_t op, persistent, active;
+};
+
+/* Some libraries give every send that is done at once the same handle, so a key may be there many
+ * times; they are all complete, and it does not matter which of them is taken. */
+static struct request **table, *spare;
+static size_t n_buckets, n_requests;
+static uint64_t n_ids;
+
+/* Its own: communicators are looked up while it is held. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock(void) {
+  if (tb_threaded) pthread_mutex_lock(&guard);
+}
+
+static void unlock(void) {
+  if (tb_threaded) pthread_mutex_unlock(&guard);
+}
+
+static size_t bucket(uint64_t key, size_t buckets) {
+  return (size_t)((key * 0x9E3779B97F4A7C15ull) >> 32) & (buckets - 1);
+}
+
+static void grow(void) {
+  size_t more = n_buckets ? n_buckets * 2 : 1024;
+  struct request **wider = calloc(more, sizeof *wider);
+  if (!wider) abort();
+  for (size_t i = 0; i < n_buckets; i++)
+    for (struct request *one = table[i], *next; one; one = next) {
+      next = one->next;
+      struct request **at = &wider[bucket(one->key, more)];
+      one->next = *at;
+      *at = one;
+    }
+  free(table);
+  table = wider;
+  n_buckets = more;
+}
+
+static struct request *add(uint64_t key, MPI_Comm comm, int peer, int tag, enum tb_kind kind) {
+  if (n_requests >= n_buckets) grow();
+  struct request *one = spare;
+  if (one)
+    spare = one->next;
+  else if (!(one = malloc(sizeof *one)))
+    abort();
+  struct request **at = &table[bucket(key, n_buckets)];
+  *one = (struct request){.key = key, .next = *at, .comm = comm, .peer = peer, .tag = tag,
+                          .kind = kind};
+  *at = one;
+  n_requests++;
+  return one;
+}
+
+static struct request **find(uint64_t key) {
+  if (!n_buckets) grow();
+  struct request **at = &table[bucket(key, n_buckets)];
+  while (*at && (*at)->key != key) at = &(*at)->next;
+  return at;
+}
+
+static void drop(struct request **at) {
+  struct request *one = *at;
+  *at = one->next;
+  one->next = spare;
+  spare = one;
+  n_requests--;
+}
+
+static uint64_t channel(struct tb_thread *thread, MPI_Comm comm, int tag) {
+  return (uint64_t)tb_comm_of(thread, comm)->id << 32 | (uint32_t)tag;
+}
+
+void tb_send(struct tb_thread *thread, MPI_Comm comm, int dest, int tag, long long count,
+             MPI_Datatype datatype) {
+  if (dest == MPI_PROC_NULL) return;
+  uint64_t at = channel(thread, comm, tag);
+  uint64_t *word = tb_put(thread, TB_SEND, 0, 0, (uint32_t)dest);
+  word[0] = at;
+  word[1] = tb_bytes(count, datatype);
+}
+
+static uint64_t bytes_of(const MPI_Status *status) {
+  int count = 0;
+  PMPI_Get_count(status, MPI_BYTE, &count);
+  if (count >= 0) return (uint64_t)count;
+  MPI_Count large = 0;
+  PMPI_Get_elements_x(status, MPI_BYTE, &large);
+  return large > 0 ? (uint64_t)large : 0;
+}
+
+void tb_receive(struct tb_thread *thread, MPI_Comm comm, const MPI_Status *status) {
+  if (status->MPI_SOURCE == MPI_PROC_NULL || status->MPI_SOURCE < 0) return;
+  uint64_t at = channel(thread, comm, status->MPI_TAG);
+  uint64_t *word = tb_put(thread, TB_RECEIVE, 0, 0, (uint32_t)status->MPI_SOURCE);
+  word[0] = at;
+  word[1] = bytes_of(status);
+}
+
+static void put_isend(struct tb_thread *thread, const struct request *one) {
+  uint64_t at = channel(thread, one->comm, one->tag);
+  uint64_t *word = tb_put(thread, TB_ISEND, 0, 0, (uint32_t)one->peer);
+  word[0] = at;
+  word[1] = one->bytes;
+  word[2] = one->id;
+}
+
+static void begin(struct tb_thread *thread, struct request *one) {
+  one->id = ++n_ids;
+  one->active = 1;
+  if (one->kind == TB_SENT)
+    put_isend(thread, one);
+  else if (one->kind == TB_IRECEIVE)
+    *tb_put(thread, TB_RECEIVING, 0, 0, 0) = one->id;
+  else
+    *tb_put(thread, TB_COLLECTING, 0, 0, 0) = one->id;
+}
+
+void tb_post_send(struct tb_thread *thread, MPI_Request request, MPI_Comm comm, int dest, int tag,
+                  long long count, MPI_Datatype datatype) {
+  if (dest == MPI_PROC_NULL) return;
+  lock();
+  struct request *one = add(TB_KEY(request), comm, dest, tag, TB_SENT);
+  one->bytes = tb_bytes(count, datatype);
+  begin(thread, one);
+  unlock();
+}
+
+void tb_post_receive(struct tb_thread *thread, MPI_Request request, MPI_Comm comm, int source) {
+  if (source == MPI_PROC_NULL) return;
+  lock();
+  begin(thread, add(TB_KEY(request), comm, source, 0, TB_IRECEIVE));
+  unlock();
+}
+
+static void init(MPI_Request request, MPI_Comm comm, int peer, int tag, uint64_t bytes,
+                 enum tb_kind kind) {
+  if (peer == MPI_PROC_NULL) return;
+  lock();
+  struct request *one = add(TB_KEY(request), comm, peer, tag, kind);
+  one->bytes = bytes;
+  one->persistent = 1;
+  unlock();
+}
+
+void tb_init_send(MPI_Request request, MPI_Comm comm, int dest, int tag, long long count,
+                  MPI_Datatype datatype) {
+  init(request, comm, dest, tag, tb_bytes(count, datatype), TB_SENT);
+}
+
+void tb_init_receive(MPI_Request request, MPI_Comm comm, int source) {
+  init(request, comm, source, 0, 0, TB_IRECEIVE);
+}
+
+void tb_begin_request(struct tb_thread *thread, MPI_Request request) {
+  lock();
+  struct request *one = *find(TB_KEY(request));
+  if (one && one->persistent && !one->active) begin(thread, one);
+  unlock();
+}
+
+static void put_completion(struct tb_thread *thread, const struct request *one,
+                           const MPI_Status *status) {
+  int cancelled = 0;
+  if (one->kind == TB_COLLECTED) {
+    uint32_t comm = tb_comm_of(thread, one->comm)->id;
+    uint64_t *word = tb_put(thread, TB_COLLECTED, one->op, 0, (uint32_t)one->peer);
+    word[0] = comm;
+    word[1] = one->bytes;
+    word[2] = one->received;
+    word[3] = one->id;
+    return;
+  }
+  if (one->kind == TB_SENT) {
+    *tb_put(thread, TB_SENT, 0, 0, 0) = one->id;
+    return;
+  }
+  PMPI_Test_cancelled(status, &cancelled);
+  if (cancelled || status->MPI_SOURCE < 0) {
+    *tb_put(thread, TB_CANCELLED, 0, 0, 0) = one->id;
+    return;
+  }
+  uint64_t at = channel(thread, one->comm, status->MPI_TAG);
+  uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)status->MPI_SOURCE);
+  word[0] = at;
+  word[1] = bytes_of(status);
+  word[2] = one->id;
+}
+
+/* A request that a Wait or Test call found complete. */
+void tb_complete(struct tb_thread *thread, MPI_Request request, const MPI_Status *status) {
+  if (request == MPI_REQUEST_NULL) return;
+  lock();
+  struct request **at = find(TB_KEY(request)), *one = *at;
+  if (one && one->active) {
+    one->active = 0;
+    put_completion(thread, one, status);
+    if (!one->persistent) drop(at);
+  }
+  unlock();
+}
+
+/* MPI_Request_free: nobody will learn when it completes. */
+void tb_forget_request(MPI_Request request) {
+  if (request == MPI_REQUEST_NULL) return;
+  lock();
+  struct request **at = find(TB_KEY(request));
+  if (*at) drop(at);
+  unlock();
+}
+
+/* Messages that a matched probe took out of the queue, by their handle. */
+void tb_matched(MPI_Message message, MPI_Comm comm) {
+  if (message == MPI_MESSAGE_NO_PROC || message == MPI_MESSAGE_NULL) return;
+  lock();
+  add(~TB_KEY(message), comm, 0, 0, TB_RECEIVE);
+  unlock();
+}
+
+static MPI_Comm take_message(MPI_Message message) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  lock();
+  struct request **at = find(~TB_KEY(message));
+  if (*at) {
+    comm = (*at)->comm;
+    drop(at);
+  }
+  unlock();
+  return comm;
+}
+
+void tb_receive_matched(struct tb_thread *thread, MPI_Message message, const MPI_Status *status) {
+  MPI_Comm comm = take_message(message);
+  if (comm != MPI_COMM_NULL) tb_receive(thread, comm, status);
+}
+
+void tb_post_matched(struct tb_thread *thread, MPI_Request request, MPI_Message message) {
+  MPI_Comm comm = take_message(message);
+  if (comm != MPI_COMM_NULL) tb_post_receive(thread, request, comm, MPI_ANY_SOURCE);
+}
+
+void tb_rma(struct tb_thread *thread, MPI_Win window, int target, enum tb_rma_op op,
+            long long count, MPI_Datatype datatype) {
+  uint32_t id = tb_find_window(window);
+  if (target == MPI_PROC_NULL || id == UINT32_MAX) return;
+  uint64_t *word = tb_put(thread, TB_RMA, op, 0, (uint32_t)target);
+  word[0] = id;
+  word[1] = tb_bytes(count, datatype);
+}
+
+/* Collectives ---------------------------------------------------------------------------------- */
+
+/* Where Fortran keeps its MPI_IN_PLACE: a common block of Open MPI, a pointer of MPICH. */
+extern int mpi_fortran_in_place_ __attribute__((weak));
+extern void *MPIR_F_MPI_IN_PLACE __attribute__((weak));
+
+int tb_is_in_place(const void *buffer) {
+  return buffer == MPI_IN_PLACE || (&mpi_fortran_in_place_ && buffer == &mpi_fortran_in_place_) ||
+         (&MPIR_F_MPI_IN_PLACE && buffer == MPIR_F_MPI_IN_PLACE);
+}
+
+static uint64_t vector(const int *counts, const MPI_Datatype *types, MPI_Datatype type, int n) {
+  long long total = 0;
+  uint64_t bytes = 0;
+  if (!counts) return 0;
+  for (int i = 0; i < n; i++)
+    if (types)
+      bytes += tb_bytes(counts[i], types[i]);
+    else
+      total += counts[i];
+  return types ? bytes : tb_bytes(total, type);
+}
+
+/* Bytes as Score-P counts them: what a rank would move if it served every other by itself. */
+static void count(const struct tb_collective *call, const struct tb_comm *comm, uint64_t *sent,
+                  uint64_t *received) {
+  uint64_t n = (uint64_t)comm->size, rank = (uint64_t)comm->rank;
+  int root = comm->inter ? call->root == MPI_ROOT : call->root == comm->rank;
+  const struct tb_vectors *v = &call->vectors;
+  *sent = *received = 0;
+  switch (call->op) {
+    case TB_BARRIER: break;
+    case TB_BCAST: {
+      uint64_t bytes = tb_bytes(call->sends, call->send_type);
+      *sent = root ? n * bytes : 0;
+      *received = bytes;
+      break;
+    }
+    case TB_REDUCE: {
+      uint64_t bytes = tb_bytes(call->sends, call->send_type);
+      *sent = bytes;
+      *received = root ? n * bytes : 0;
+      break;
+    }
+    case TB_GATHER: {
+      uint64_t bytes = root ? tb_bytes(call->receives, call->receive_type)
+                            : tb_bytes(call->sends, call->send_type);
+      *sent = bytes;
+      *received = root ? n * bytes : 0;
+      break;
+    }
+    case TB_SCATTER: {
+      uint64_t bytes = root ? tb_bytes(call->sends, call->send_type)
+                            : tb_bytes(call->receives, call->receive_type);
+      *sent = root ? n * bytes : 0;
+      *received = bytes;
+      break;
+    }
+    case TB_GATHERV:
+      if (root) {
+        *received = vector(v->receive, NULL, call->receive_type, (int)n);
+        if (!comm->inter) *sent = tb_bytes(v->receive[rank], call->receive_type);
+      } else {
+        *sent = tb_bytes(call->sends, call->send_type);
+      }
+      break;
+    case TB_SCATTERV:
+      if (root) {
+        *sent = vector(v->send, NULL, call->send_type, (int)n);
+        if (!comm->inter) *received = tb_bytes(v->send[rank], call->send_type);
+      } else {
+        *received = tb_bytes(call->receives, call->receive_type);
+      }
+      break;
+    case TB_ALLGATHER:
+    case TB_ALLTOALL:
+      *received = n * tb_bytes(call->receives, call->receive_type);
+      *sent = *received;
+      break;
+    case TB_ALLGATHERV:
+      *received = vector(v->receive, NULL, call->receive_type, (int)n);
+      *sent = call->in_place ? tb_bytes(v->receive[rank], call->receive_type)
+                             : tb_bytes(call->sends, call->send_type);
+      break;
+    case TB_ALLTOALLV:
+    case TB_ALLTOALLW:
+      *received = vector(v->receive, v->receive_types, call->receive_type, (int)n);
+      *sent = call->in_place ? *received : vector(v->send, v->send_types, call->send_type, (int)n);
+      break;
+    case TB_ALLREDUCE:
+      *sent = *received = n * tb_bytes(call->sends, call->send_type);
+      break;
+    case TB_REDUCE_SCATTER:
+      *sent = vector(v->receive, NULL, call->send_type, (int)n);
+      *received = comm->inter ? 0 : n * tb_bytes(v->receive[rank], call->send_type);
+      break;
+    case TB_REDUCE_SCATTER_BLOCK:
+      *sent = *received = n * tb_bytes(call->sends, call->send_type);
+      break;
+    case TB_SCAN:
+      *sent = (n - rank) * tb_bytes(call->sends, call->send_type);
+      *received = (rank + 1) * tb_bytes(call->sends, call->send_type);
+      break;
+    case TB_EXSCAN:
+      *sent = (n - 1 - rank) * tb_bytes(call->sends, call->send_type);
+      *received = rank * tb_bytes(call->sends, call->send_type);
+      break;
+  }
+}
+
+void tb_collect(struct tb_thread *thread, const struct tb_collective *call) {
+  struct tb_comm *comm = tb_comm_of(thread, call->comm);
+  uint64_t sent, received;
+  count(call, comm, &sent, &received);
+  uint64_t *word = tb_put(thread, TB_COLLECTIVE, call->op, 0, (uint32_t)call->root);
+  word[0] = comm->id;
+  word[1] = sent;
+  word[2] = received;
+}
+
+void tb_post_collective(struct tb_thread *thread, MPI_Request request,
+                        const struct tb_collective *call) {
+  struct tb_comm *comm = tb_comm_of(thread, call->comm);
+  uint64_t sent, received;
+  count(call, comm, &sent, &received);
+  lock();
+  struct request *one = add(TB_KEY(request), call->comm, call->root, 0, TB_COLLECTED);
+  one->bytes = sent;
+  one->received = received;
+  one->op = (uint8_t)call->op;
+  begin(thread, one);
+  unlock();
+}

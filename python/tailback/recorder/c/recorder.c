@@ -1,0 +1,239 @@
+/* Start and end of a recording, its threads and their buffers, its text file, its call sites. */
+#define _GNU_SOURCE
+#include "recorder.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (1u << 20)
+
+int tb_recording;
+int tb_threaded;
+__thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
+struct tb_site tb_sites[TB_SITES];
+
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static struct tb_thread *threads;
+static uint32_t n_threads, n_sites;
+static int meta = -1, world_rank = -1;
+static pid_t owner;
+static const char *folder;
+
+void tb_lock(void) {
+  if (tb_threaded) pthread_mutex_lock(&guard);
+}
+
+void tb_unlock(void) {
+  if (tb_threaded) pthread_mutex_unlock(&guard);
+}
+
+int tb_world_rank(void) { return world_rank; }
+
+static int write_all(int fd, const void *data, size_t bytes) {
+  const char *at = data;
+  while (bytes) {
+    ssize_t done = write(fd, at, bytes);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return 0;
+    at += done;
+    bytes -= (size_t)done;
+  }
+  return 1;
+}
+
+void tb_meta(const char *format, ...) {
+  char text[4096];
+  va_list rest;
+  if (meta < 0) return;
+  va_start(rest, format);
+  int length = vsnprintf(text, sizeof text - 1, format, rest);
+  va_end(rest);
+  if (length < 0) return;
+  if ((size_t)length > sizeof text - 2) length = (int)sizeof text - 2;
+  text[length] = '\n';
+  pthread_mutex_lock(&writing);
+  write_all(meta, text, (size_t)length + 1);
+  pthread_mutex_unlock(&writing);
+}
+
+/* Writes the buffer between calls; the time that takes is recorded as a pause. */
+void tb_flush(struct tb_thread *thread) {
+  uint64_t from = tb_now();
+  size_t bytes = (size_t)(thread->at - thread->begin);
+  thread->at = thread->begin;
+  /* A child that fork() made has our buffer, and none of it is its own. */
+  if (getpid() != owner) {
+    tb_recording = 0;
+    return;
+  }
+  if (!write_all(thread->fd, thread->begin, bytes)) {
+    int reason = errno;
+    tb_recording = 0;
+    tb_meta("full %s", strerror(reason));
+    return;
+  }
+  uint64_t *word = tb_put(thread, TB_PAUSE, 0, 0, 0);
+  word[0] = from;
+  word[1] = tb_now();
+}
+
+struct tb_thread *tb_new_thread(void) {
+  char name[4096];
+  struct tb_thread *thread = calloc(1, sizeof *thread);
+  if (!thread) return NULL;
+  thread->begin = malloc(BUFFER_BYTES);
+  pthread_mutex_lock(&writing);
+  thread->number = n_threads++;
+  pthread_mutex_unlock(&writing);
+  snprintf(name, sizeof name, "%s/rank-%06d-%u.events", folder, world_rank, thread->number);
+  thread->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (!thread->begin || thread->fd < 0) {
+    free(thread->begin);
+    free(thread);
+    return NULL;
+  }
+  thread->at = thread->begin;
+  thread->end = thread->begin + BUFFER_BYTES;
+  pthread_mutex_lock(&writing);
+  thread->next = threads;
+  threads = thread;
+  pthread_mutex_unlock(&writing);
+  return tb_self = thread;
+}
+
+uint32_t tb_new_site(void *address, unsigned region) {
+  size_t at = (size_t)(((uintptr_t)address * 0x9E3779B97F4A7C15ull) >> 51);
+  Dl_info info;
+  uint32_t id;
+  pthread_mutex_lock(&guard);
+  for (size_t tried = 0;; tried++, at = (at + 1) % TB_SITES) {
+    if (tb_sites[at].address == address) {
+      id = tb_sites[at].id;
+      pthread_mutex_unlock(&guard);
+      return id;
+    }
+    if (!tb_sites[at].address) break;
+    if (tried == 64) { /* full: the call stays without its place */
+      pthread_mutex_unlock(&guard);
+      return 0;
+    }
+  }
+  id = ++n_sites;
+  tb_sites[at].id = id;
+  __atomic_store_n(&tb_sites[at].address, address, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&guard);
+  if (dladdr(address, &info) && info.dli_fname)
+    tb_meta("site %u %u %p %p %s %s", id, region, address, info.dli_fbase,
+            info.dli_sname ? info.dli_sname : "-", info.dli_fname);
+  else
+    tb_meta("site %u %u %p 0x0 - -", id, region, address);
+  return id;
+}
+
+static void write_cores(char *text, size_t bytes) {
+  cpu_set_t cores;
+  size_t at = 0;
+  text[0] = 0;
+  if (sched_getaffinity(0, sizeof cores, &cores)) return;
+  for (int core = 0; core < CPU_SETSIZE && at + 16 < bytes; core++) {
+    if (!CPU_ISSET(core, &cores)) continue;
+    int last = core;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &cores)) last++;
+    at += (size_t)snprintf(text + at, bytes - at, last > core ? "%s%d-%d" : "%s%d", at ? "," : "",
+                           core, last);
+    core = last;
+  }
+}
+
+/* After MPI_Init: opens the files of this rank, and records the call. */
+void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
+  char name[4096], host[256] = "", cores[2048], version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int size, length, provided;
+  struct timespec real;
+  folder = getenv("TAILBACK_RECORD");
+  if (!folder || !*folder || tb_recording) return;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &size);
+  snprintf(name, sizeof name, "%s/rank-%06d.meta", folder, world_rank);
+  meta = open(name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  int mine = meta >= 0, reason = errno, all;
+  /* One rank without its file would leave holes in every communicator. */
+  PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (!all) {
+    if (!mine)
+      fprintf(stderr, "tailback record: rank %d is not recorded: %s: %s\n", world_rank, name,
+              reason == EEXIST ? "another MPI program of this command was recorded before it"
+                               : strerror(reason));
+    if (mine) {
+      close(meta);
+      unlink(name);
+      meta = -1;
+    }
+    return;
+  }
+  owner = getpid();
+  gethostname(host, sizeof host - 1);
+  write_cores(cores, sizeof cores);
+  PMPI_Query_thread(&provided);
+  PMPI_Get_library_version(version, &length);
+  version[strcspn(version, "\n")] = 0;
+  tb_threaded = provided == MPI_THREAD_MULTIPLE;
+  uint64_t before = tb_now();
+  clock_gettime(CLOCK_REALTIME, &real);
+  uint64_t after = tb_now();
+  tb_meta("tailback-recording 1");
+  tb_meta("rank %d %d", world_rank, size);
+  tb_meta("host %s", host);
+  tb_meta("cores %s", cores);
+  tb_meta("threads %d", provided);
+  tb_meta("library %s", version);
+  tb_meta("utc %llu %llu", (unsigned long long)(before + (after - before) / 2),
+          (unsigned long long)real.tv_sec * 1000000000ull + (unsigned long long)real.tv_nsec);
+  tb_synchronise();
+  struct tb_thread *thread = tb_new_thread();
+  if (!thread) {
+    tb_meta("full %s", strerror(errno));
+    return;
+  }
+  if (tb_leads_host()) tb_sample_counters(folder);
+  tb_call(thread, region, site, enter, leave);
+  tb_recording = 1;
+}
+
+static void flush_all(void) {
+  pthread_mutex_lock(&writing);
+  struct tb_thread *first = threads;
+  pthread_mutex_unlock(&writing);
+  for (struct tb_thread *thread = first; thread; thread = thread->next)
+    if (thread->at > thread->begin && getpid() == owner) {
+      write_all(thread->fd, thread->begin, (size_t)(thread->at - thread->begin));
+      thread->at = thread->begin;
+    }
+}
+
+/* Before PMPI_Finalize, which is the last call a trace has. */
+void tb_finish(uint64_t enter, uint16_t region, void *site) {
+  if (!tb_recording) return;
+  tb_recording = 0;
+  tb_synchronise();
+  tb_stop_counters();
+  struct tb_thread *thread = tb_self ? tb_self : tb_new_thread();
+  if (thread) tb_call(thread, region, site, enter, tb_now());
+  flush_all();
+  tb_meta("end %llu", (unsigned long long)tb_now());
+}
+
+/* A program that aborts, or ends without MPI_Finalize, loses nothing either. */
+__attribute__((destructor)) void tb_give_up(void) {
+  if (!tb_recording || getpid() != owner) return;
+  tb_recording = 0;
+  tb_stop_counters();
+  flush_all();
+  tb_meta("exit %llu", (unsigned long long)tb_now());
+}

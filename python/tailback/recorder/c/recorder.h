@@ -1,0 +1,178 @@
+/* What the wrappers of MPI calls and the parts of the recorder share.
+ *
+ * A rank writes two kinds of files into the folder TAILBACK_RECORD names: rank-R.meta, lines of
+ * text for what is rare (host, communicators, call sites, clock offsets), and rank-R-T.events, the
+ * records of thread T. A record is a header of 8 bytes and as many words of 8 bytes as its kind
+ * has; python/tailback/recorder/c/convert.c reads them.
+ */
+#ifndef TAILBACK_RECORDER_H
+#define TAILBACK_RECORDER_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "records.h"
+
+struct tb_comm {
+  uint64_t key;
+  struct tb_comm *next;
+  uint32_t id;
+  int size; /* of the group this rank sends to: the remote one of an intercommunicator */
+  int rank;
+  int inter;
+};
+
+struct tb_thread {
+  unsigned char *at, *end, *begin;
+  int depth; /* inside a wrapper: MPI calls of the library itself are not recorded */
+  int fd;
+  uint32_t number;
+  uint64_t comm_epoch;
+  struct tb_comm *comm;
+  struct tb_thread *next;
+};
+
+extern int tb_recording;
+extern int tb_threaded;
+extern volatile uint64_t tb_comm_epoch;
+extern __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
+
+/* Recorder (recorder.c) */
+struct tb_thread *tb_new_thread(void);
+void tb_flush(struct tb_thread *thread);
+void tb_meta(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint32_t tb_new_site(void *address, unsigned region);
+void tb_lock(void);
+void tb_unlock(void);
+void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site);
+void tb_finish(uint64_t enter, uint16_t region, void *site);
+void tb_give_up(void);
+int tb_world_rank(void);
+/* Clocks (clock.c) */
+void tb_synchronise(void);
+int tb_leads_host(void);
+/* Communicators and windows (comms.c) */
+struct tb_comm *tb_find_comm(MPI_Comm comm);
+void tb_new_comm(MPI_Comm comm);
+void tb_forget_comm(MPI_Comm comm);
+void tb_new_window(MPI_Win window, MPI_Comm comm);
+void tb_forget_window(MPI_Win window);
+uint32_t tb_find_window(MPI_Win window);
+/* Counters of the host's adapters (counters.c) */
+void tb_sample_counters(const char *folder);
+void tb_stop_counters(void);
+
+static inline uint64_t tb_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The thread's buffer, NULL where this call is not to be recorded. */
+static inline struct tb_thread *tb_enter(void) {
+  struct tb_thread *thread = tb_self;
+  if (__builtin_expect(!tb_recording, 0)) return NULL;
+  if (__builtin_expect(!thread, 0)) thread = tb_new_thread();
+  if (!thread || thread->depth) return NULL;
+  thread->depth = 1;
+  return thread;
+}
+
+static inline uint64_t *tb_put(struct tb_thread *thread, enum tb_kind kind, unsigned op,
+                               unsigned region, uint32_t peer) {
+  size_t bytes = 8 + 8 * (size_t)tb_words[kind];
+  if (__builtin_expect(thread->at + bytes > thread->end, 0)) tb_flush(thread);
+  struct tb_header *header = (struct tb_header *)thread->at;
+  header->kind = (uint8_t)kind;
+  header->op = (uint8_t)op;
+  header->region = (uint16_t)region;
+  header->peer = peer;
+  thread->at += bytes;
+  return (uint64_t *)(header + 1);
+}
+
+struct tb_site {
+  void *address;
+  uint32_t id;
+};
+#define TB_SITES 8192
+extern struct tb_site tb_sites[TB_SITES];
+
+static inline uint32_t tb_site_of(void *address, unsigned region) {
+  size_t at = (size_t)(((uintptr_t)address * 0x9E3779B97F4A7C15ull) >> 51);
+  struct tb_site *site = &tb_sites[at];
+  /* The id is stored before the address. */
+  if (__atomic_load_n(&site->address, __ATOMIC_ACQUIRE) == address) return site->id;
+  return tb_new_site(address, region);
+}
+
+static inline void tb_call(struct tb_thread *thread, unsigned region, void *site, uint64_t enter,
+                           uint64_t leave) {
+  uint64_t *word = tb_put(thread, TB_CALL, 0, region, tb_site_of(site, region));
+  word[0] = enter;
+  word[1] = leave;
+}
+
+static inline void tb_exit(struct tb_thread *thread) { thread->depth = 0; }
+
+static inline uint64_t tb_key(const void *handle, size_t bytes) {
+  uint64_t key = 0;
+  memcpy(&key, handle, bytes < 8 ? bytes : 8);
+  return key;
+}
+#define TB_KEY(handle) tb_key(&(handle), sizeof(handle))
+
+static inline struct tb_comm *tb_comm_of(struct tb_thread *thread, MPI_Comm comm) {
+  uint64_t key = TB_KEY(comm);
+  if (thread->comm && thread->comm->key == key && thread->comm_epoch == tb_comm_epoch)
+    return thread->comm;
+  thread->comm_epoch = tb_comm_epoch;
+  return thread->comm = tb_find_comm(comm);
+}
+
+static inline uint64_t tb_bytes(long long count, MPI_Datatype datatype) {
+  int size = 0;
+  if (count <= 0 || datatype == MPI_DATATYPE_NULL) return 0;
+  PMPI_Type_size(datatype, &size);
+  return (uint64_t)count * (uint64_t)(size > 0 ? size : 0);
+}
+
+/* What happened in a call (messages.c, collectives.c): recorded after it. */
+void tb_send(struct tb_thread *, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
+void tb_receive(struct tb_thread *, MPI_Comm, const MPI_Status *);
+void tb_post_send(struct tb_thread *, MPI_Request, MPI_Comm, int dest, int tag, long long count,
+                  MPI_Datatype);
+void tb_post_receive(struct tb_thread *, MPI_Request, MPI_Comm, int source);
+void tb_init_send(MPI_Request, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
+void tb_init_receive(MPI_Request, MPI_Comm, int source);
+void tb_begin_request(struct tb_thread *, MPI_Request);
+void tb_complete(struct tb_thread *, MPI_Request, const MPI_Status *);
+void tb_forget_request(MPI_Request);
+void tb_matched(MPI_Message, MPI_Comm);
+void tb_receive_matched(struct tb_thread *, MPI_Message, const MPI_Status *);
+void tb_post_matched(struct tb_thread *, MPI_Request, MPI_Message);
+void tb_rma(struct tb_thread *, MPI_Win, int target, enum tb_rma_op, long long count, MPI_Datatype);
+
+struct tb_vectors {
+  const int *send, *receive;
+  const MPI_Datatype *send_types, *receive_types;
+};
+struct tb_collective {
+  MPI_Comm comm;
+  enum tb_collective_op op;
+  int root;
+  long long sends, receives; /* counts */
+  MPI_Datatype send_type, receive_type;
+  struct tb_vectors vectors;
+  int in_place;
+};
+void tb_collect(struct tb_thread *, const struct tb_collective *);
+void tb_post_collective(struct tb_thread *, MPI_Request, const struct tb_collective *);
+int tb_is_in_place(const void *buffer);
+
+#endif

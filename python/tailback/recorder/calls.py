@@ -1,0 +1,96 @@
+"""The MPI calls that are recorded: prototypes and what a call means, from c/calls.txt.
+
+Arguments are declared there as in the MPI standard; :mod:`tailback.recorder.wrappers` writes the C
+of both languages from them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_TABLE = Path(__file__).parent / "c" / "calls.txt"
+
+_LINE = re.compile(r"(?P<kind>[a-z_0-9]+)(?: (?P<op>[A-Z_]+))?: (?P<name>MPI_\w+)\((?P<args>.*)\)")
+_ARGUMENT = re.compile(r"(?P<type>(?:const )?\w+)\s*(?P<star>\*?)(?P<name>\w+)(?P<array>(?:\[\])?)")
+
+NON_BLOCKING = (
+    "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv",
+    "Alltoall", "Alltoallv", "Alltoallw", "Allreduce", "Reduce", "Reduce_scatter", "Scan",
+    "Exscan", "Reduce_scatter_block", "Neighbor_allgather", "Neighbor_allgatherv",
+    "Neighbor_alltoall", "Neighbor_alltoallv",
+)  # fmt: skip
+"""Collectives with a non-blocking form, which has a request as its last argument."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument: its C type without star or brackets, its name, and whether it is an array."""
+
+    type: str
+    name: str
+    pointer: bool
+    array: bool
+
+    @property
+    def declared(self) -> str:
+        """As C declares it."""
+        return f"{self.type} {'*' * self.pointer}{self.name}{'[]' * self.array}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One MPI call: ``kind`` says what it means, ``op`` which collective or one-sided it is."""
+
+    name: str
+    kind: str
+    op: str
+    arguments: tuple[Argument, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether it has an argument of this name."""
+        return any(argument.name == name for argument in self.arguments)
+
+    @property
+    def fortran(self) -> str:
+        """Name of its Fortran entry point."""
+        return self.name.lower() + "_"
+
+
+def _parse(line: str) -> Call:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ValueError(f"not a call: {line!r}")
+    arguments = []
+    for text in match["args"].split(", "):
+        one = _ARGUMENT.fullmatch(text)
+        if one is None:
+            raise ValueError(f"not an argument: {text!r}")
+        arguments.append(Argument(one["type"], one["name"], bool(one["star"]), bool(one["array"])))
+    return Call(match["name"], match["kind"], match["op"] or "", tuple(arguments))
+
+
+@cache
+def calls() -> list[Call]:
+    """Every recorded call but MPI_Init, MPI_Init_thread and MPI_Finalize."""
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    found = [_parse(line) for line in lines if not line.startswith("#")]
+    request = Argument("MPI_Request", "request", pointer=True, array=False)
+    by_name = {call.name: call for call in found}
+    for name in NON_BLOCKING:
+        call = by_name[f"MPI_{name}"]
+        kind = "icoll" if call.kind == "coll" else "time"
+        found.append(Call(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
+                          (*call.arguments, request)))  # fmt: skip
+    return found
+
+
+SPECIAL = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
+"""Calls with a wrapper of their own, numbered before the others."""
+
+
+def regions() -> list[str]:
+    """Name of each region by its number."""
+    return [*SPECIAL, *(call.name for call in calls())]

@@ -1,0 +1,80 @@
+"""One number for each communicator, from what each of its members calls it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from tailback.recorder.rank_files import RankComm, RankFile
+
+
+@dataclass
+class Communicator:
+    """A communicator of the program.
+
+    Attributes:
+        label: What the program calls it.
+        members: World ranks of its group; of an intercommunicator, of the first one.
+        remote: World ranks of the other group of an intercommunicator, else None.
+        of_self: Whether it is an MPI_COMM_SELF.
+    """
+
+    label: str
+    members: list[int]
+    remote: list[int] | None = None
+    of_self: bool = False
+
+
+def unite(ranks: list[RankFile]) -> tuple[list[Communicator], list[dict[int, int]], int]:
+    """Find out which communicators of different ranks are the same one.
+
+    Args:
+        ranks: What each rank left.
+
+    Returns:
+        The communicators, MPI_COMM_WORLD first; the number of each by rank and the rank's own
+        number, without those nobody tells the members of; how many of the latter there are.
+    """
+    world = Communicator("MPI_COMM_WORLD", list(range(len(ranks))))
+    out = [world]
+    numbers: dict[Hashable, int] = {("world",): 0}
+    keys: list[dict[int, Hashable]] = []
+    of_key: dict[Hashable, RankComm] = {}
+    for one in ranks:
+        met: Counter[Hashable] = Counter()
+        mine: dict[int, Hashable] = {}
+        for number, comm in one.comms.items():
+            key: Hashable
+            if comm.kind == "met":
+                groups = tuple(sorted(tuple(group) for group in comm.members))
+                key = ("met", groups, met[groups])
+                met[groups] += 1
+            elif comm.kind == "world":
+                key = ("world",)
+            elif comm.kind == "self":
+                key = ("self",)
+            else:
+                key = (comm.kind, comm.name)
+            mine[number] = key
+            if comm.members[0] and key not in of_key:
+                of_key[key] = comm
+        keys.append(mine)
+    unknown = 0
+    for key in dict.fromkeys(key for mine in keys for key in mine.values()):
+        if key == ("world",):
+            continue
+        told = of_key.get(key)
+        groups_told = () if told is None else (told.members[0], told.members[1])
+        if told is None or any(rank < 0 for group in groups_told for rank in group):
+            unknown += 1
+            continue
+        numbers[key] = len(out)
+        of_self = key == ("self",)
+        label = "MPI_COMM_SELF" if of_self else told.label or f"communicator {len(out)}"
+        out.append(
+            Communicator(label, told.members[0], told.members[1] if told.inter else None, of_self)
+        )
+    maps = [{number: numbers[key] for number, key in mine.items() if key in numbers}
+            for mine in keys]  # fmt: skip
+    return out, maps, unknown

@@ -1,0 +1,134 @@
+"""The functions of the OTF2 library that write an archive, with the types of OTF2 3.x."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_char_p, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from tailback.recorder.rank_files import RecordError
+
+UNDEFINED = 0xFFFFFFFF
+UNDEFINED_LOCATION = 0xFFFFFFFFFFFFFFFF
+WRITE, POSIX, NO_COMPRESSION, FLUSH = 0, 1, 1, 1
+CPU_THREAD, PROCESS = 1, 1
+COMM_LOCATIONS, COMM_GROUP, COMM_SELF = 4, 5, 6
+USER, COMPILER, MPI = 1, 2, 4
+FUNCTION, BARRIER, POINT_TO_POINT, COLLECTIVE, ONE_SIDED = 1, 15, 28, 26, 29
+STRING_TYPE = 11
+
+EVENTS = (
+    "Enter", "Leave", "CallingContextEnter", "CallingContextLeave", "MeasurementOnOff", "MpiSend",
+    "MpiRecv", "MpiIsend", "MpiIrecv", "MpiIsendComplete", "MpiIrecvRequest",
+    "MpiRequestCancelled", "MpiCollectiveBegin", "MpiCollectiveEnd", "NonBlockingCollectiveRequest",
+    "NonBlockingCollectiveComplete", "RmaPut", "RmaGet", "RmaAtomic",
+)  # fmt: skip
+"""Writers of events in the order of ``struct tb_otf2`` in c/convert.c."""
+
+_PRE = ctypes.CFUNCTYPE(c_uint8, c_void_p, c_uint8, c_uint64, c_void_p, ctypes.c_bool)
+_POST = ctypes.CFUNCTYPE(c_uint64, c_void_p, c_uint8, c_uint64)
+
+_ARCHIVE = {
+    "SetCreator": (c_char_p,),
+    "SetDescription": (c_char_p,),
+    "SetFlushCallbacks": (c_void_p, c_void_p),
+    "SetSerialCollectiveCallbacks": (),
+    "OpenEvtFiles": (), "CloseEvtFiles": (), "OpenDefFiles": (), "CloseDefFiles": (),
+    "CloseEvtWriter": (c_void_p,), "CloseDefWriter": (c_void_p,),
+    "CloseGlobalDefWriter": (c_void_p,), "Close": (),
+}  # fmt: skip
+_WRITERS = {"GetEvtWriter": (c_uint64,), "GetDefWriter": (c_uint64,), "GetGlobalDefWriter": ()}
+_DEFINITIONS: dict[str, tuple[Any, ...]] = {
+    "ClockProperties": (c_uint64, c_uint64, c_uint64, c_uint64),
+    "String": (c_uint32, c_char_p),
+    "SystemTreeNode": (c_uint32, c_uint32, c_uint32, c_uint32),
+    "LocationGroup": (c_uint32, c_uint32, c_uint8, c_uint32, c_uint32),
+    "LocationGroupProperty": (c_uint32, c_uint32, c_uint8, c_uint64),
+    "Location": (c_uint64, c_uint32, c_uint8, c_uint64, c_uint32),
+    "Region": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint8, c_uint8, c_uint32, c_uint32,
+               c_uint32, c_uint32),
+    "SourceCodeLocation": (c_uint32, c_uint32, c_uint32),
+    "CallingContext": (c_uint32, c_uint32, c_uint32, c_uint32),
+    "Group": (c_uint32, c_uint32, c_uint8, c_uint8, c_uint32, c_uint32, c_void_p),
+    "Comm": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint32),
+    "InterComm": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint32, c_uint32),
+    "RmaWin": (c_uint32, c_uint32, c_uint32, c_uint32),
+}  # fmt: skip
+
+
+class Otf2Library:
+    """The loaded library; every call that fails raises RecordError.
+
+    Args:
+        path: The shared library.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self._describe = self._library.OTF2_Error_GetDescription
+        self._describe.restype, self._describe.argtypes = c_char_p, (c_int,)
+        self._open = self._library.OTF2_Archive_Open
+        self._open.restype = c_void_p
+        self._open.argtypes = (c_char_p, c_char_p, c_uint8, c_uint64, c_uint64, c_uint8, c_uint8)
+        # The library keeps pointers to them.
+        self._callbacks = (c_void_p * 2)()
+        self._keep = (_PRE(lambda *_: FLUSH), _POST(lambda *_: 0))
+        for at, function in enumerate(self._keep):
+            self._callbacks[at] = ctypes.cast(function, c_void_p).value
+
+    def open(self, folder: Path, name: str) -> int:
+        """Open an archive to write; its handle."""
+        handle = self._open(str(folder).encode(), name.encode(), WRITE, 1 << 20, 4 << 20, POSIX,
+                            NO_COMPRESSION)  # fmt: skip
+        if not handle:
+            raise RecordError("the trace cannot be written", file=folder,
+                              remedy="check the folder and the free space on its disk")  # fmt: skip
+        self.archive("SetFlushCallbacks", handle, ctypes.addressof(self._callbacks), None)
+        self.archive("SetSerialCollectiveCallbacks", handle)
+        return int(handle)
+
+    def archive(self, name: str, handle: int, *arguments: Any) -> None:
+        """Call ``OTF2_Archive_NAME`` of an archive."""
+        function = self._function(f"OTF2_Archive_{name}", (c_void_p, *_ARCHIVE[name]), c_int)
+        self.check(function(handle, *arguments), name)
+
+    def writer(self, name: str, handle: int, *arguments: Any) -> int:
+        """Call ``OTF2_Archive_NAME``, which gives a writer."""
+        function = self._function(f"OTF2_Archive_{name}", (c_void_p, *_WRITERS[name]), c_void_p)
+        writer = function(handle, *arguments)
+        if not writer:
+            raise RecordError(f"the OTF2 library refuses {name}",
+                              remedy="check the free space on the disk of --out")  # fmt: skip
+        return int(writer)
+
+    def define(self, name: str, writer: int, *arguments: Any) -> None:
+        """Write a global definition."""
+        full = f"OTF2_GlobalDefWriter_Write{name}"
+        function = self._function(full, (c_void_p, *_DEFINITIONS[name]), c_int)
+        self.check(function(writer, *arguments), name)
+
+    def clock_offset(self, writer: int, time: int, offset: int, deviation: float) -> None:
+        """Write a clock offset into the definitions of a location."""
+        types = (c_void_p, c_uint64, c_int64, c_double)
+        function = self._function("OTF2_DefWriter_WriteClockOffset", types, c_int)
+        self.check(function(writer, time, offset, deviation), "ClockOffset")
+
+    def events(self) -> Any:
+        """Addresses of the writers of events, as the converter takes them."""
+        addresses = [ctypes.cast(getattr(self._library, f"OTF2_EvtWriter_{name}"), c_void_p).value
+                     for name in EVENTS]  # fmt: skip
+        return (c_void_p * len(EVENTS))(*addresses)
+
+    def check(self, code: int, what: str) -> None:
+        """Raise RecordError for a code that is not success."""
+        if code:
+            told = (self._describe(code) or b"").decode(errors="replace")
+            raise RecordError(f"the OTF2 library fails to write {what}: {told}",
+                              remedy="check the free space on the disk of --out")  # fmt: skip
+
+    def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:
+        function: Any = getattr(self._library, name)
+        function.argtypes, function.restype = types, result
+        return function  # type: ignore[no-any-return]

@@ -1,0 +1,160 @@
+"""The text files that recorded ranks leave: who, where, communicators, call sites, clocks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailback.errors import TailbackError
+
+_NAME = re.compile(r"rank-(\d{6,})\.meta")
+_EVENTS = re.compile(r"rank-(\d{6,})-(\d+)\.events")
+
+
+class RecordError(TailbackError):
+    """A program that could not be recorded, or a recording that cannot be read."""
+
+
+@dataclass
+class RankComm:
+    """A communicator as one rank knows it.
+
+    Attributes:
+        kind: ``world``, ``self``, ``named`` (by its first rank) or ``met`` (made out of sight).
+        name: What its first rank named it by.
+        inter: Whether it joins two groups.
+        label: What the program calls it, "" where it does not.
+        members: World ranks of the own and of the remote group, empty where this rank does not
+            tell.
+    """
+
+    kind: str
+    name: int
+    inter: bool
+    label: str
+    members: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+
+
+@dataclass(frozen=True)
+class RankSite:
+    """Where a call returns to: its region, address, start of its module, nearest symbol, file."""
+
+    region: int
+    address: int
+    base: int
+    symbol: str
+    module: str
+
+
+@dataclass
+class RankFile:
+    """What one rank left.
+
+    Attributes:
+        rank: World rank.
+        size: Ranks of the world.
+        host: Its host.
+        cores: Cores it may use, like ``0-3,8``.
+        library: What the MPI library calls itself.
+        monotonic_ns: A time of its clock …
+        utc_ns: … and the nanoseconds since 1970 at that time.
+        offsets: (own time, what rank 0's clock has more, shortest round trip), each in ns.
+        comms: Communicators by the rank's own number.
+        windows: Communicator of each one-sided window by the rank's own number.
+        sites: Call sites by the rank's own number.
+        end: How it ended: ``end`` (MPI_Finalize), ``exit`` or "" (killed).
+        full: Why it stopped to write, "" where it did not.
+        events: Event file of each thread.
+    """
+
+    rank: int
+    size: int = 0
+    host: str = ""
+    cores: str = ""
+    library: str = ""
+    monotonic_ns: int = 0
+    utc_ns: int = 0
+    offsets: list[tuple[int, int, int]] = field(default_factory=list)
+    comms: dict[int, RankComm] = field(default_factory=dict)
+    windows: dict[int, int] = field(default_factory=dict)
+    sites: dict[int, RankSite] = field(default_factory=dict)
+    end: str = ""
+    full: str = ""
+    events: dict[int, Path] = field(default_factory=dict)
+
+
+def read_rank_files(folder: Path) -> list[RankFile]:
+    """What all ranks left in a folder, in order of rank; empty where no rank left anything.
+
+    Raises:
+        RecordError: A file is damaged, or ranks are missing.
+    """
+    found: dict[int, RankFile] = {}
+    for path in sorted(folder.iterdir()):
+        if match := _NAME.fullmatch(path.name):
+            found[int(match[1])] = _read(path, int(match[1]))
+    for path in sorted(folder.iterdir()):
+        match = _EVENTS.fullmatch(path.name)
+        if match and int(match[1]) in found:
+            found[int(match[1])].events[int(match[2])] = path
+    if not found:
+        return []
+    size = max(one.size for one in found.values())
+    missing = [rank for rank in range(size) if rank not in found]
+    if missing:
+        raise RecordError(
+            f"{len(missing)} of {size} ranks left no file here, rank {missing[0]} among them",
+            file=folder,
+            remedy="choose an --out on a file system that all hosts of the job share",
+        )
+    return [found[rank] for rank in range(size)]
+
+
+def _read(path: Path, rank: int) -> RankFile:
+    out = RankFile(rank)
+    # A rank that was killed may have left half a line.
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    for number, line in enumerate(lines, 1):
+        try:
+            _take(out, line)
+        except (ValueError, IndexError, KeyError):
+            raise RecordError(
+                f"is not a line of a recording: {line[:80]!r}", file=path, place=f"line {number}",
+                remedy="record the program again",
+            ) from None  # fmt: skip
+    return out
+
+
+def _take(out: RankFile, line: str) -> None:
+    word, _, rest = line.partition(" ")
+    if word == "rank":
+        rank, size = map(int, rest.split())
+        if rank != out.rank or not 0 <= rank < size:
+            raise ValueError
+        out.size = size
+    elif word == "utc":
+        out.monotonic_ns, out.utc_ns = map(int, rest.split())
+    elif word == "offset":
+        time, offset, trip = map(int, rest.split())
+        out.offsets.append((time, offset, trip))
+    elif word == "comm":
+        own, kind, name, inter, label = rest.split(" ", 4)
+        out.comms[int(own)] = RankComm(kind, int(name), inter == "1", label)
+    elif word == "members":
+        number, side, _, *ranks = map(int, rest.split())
+        out.comms[number].members[side].extend(ranks)
+    elif word == "window":
+        number, comm = map(int, rest.split())
+        out.windows[number] = comm
+    elif word == "site":
+        own, region, address, base, symbol, module = rest.split(" ", 5)
+        # The C library prints a null pointer in its own way.
+        start = int(base, 16) if base.startswith("0x") else 0
+        out.sites[int(own)] = RankSite(int(region), int(address, 16), start, symbol, module)
+    elif word in ("host", "cores", "library", "full"):
+        setattr(out, word, rest)
+    elif word in ("end", "exit"):
+        out.end = word
+    elif word not in ("tailback-recording", "threads"):
+        raise ValueError

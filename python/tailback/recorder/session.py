@@ -1,0 +1,171 @@
+"""Runs a program with the recorder in its ranks, and writes the folder a diagnosis starts from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tailback.folders import AtomicDirectory
+from tailback.recorder.archive import residual_ns, write_archive
+from tailback.recorder.build import build
+from tailback.recorder.launch import compiler_for, with_variables
+from tailback.recorder.rank_files import RankFile, RecordError, read_rank_files
+from tailback.traffic.readers.otf2 import library_path
+from tailback.units import counted
+
+_JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OAR_", "COBALT_", "SGE_", "FLUX_")
+_SECRET = ("JWT", "TOKEN", "KEY", "SECRET", "PASS", "COOKIE", "CRED")
+_RAW = ("*.meta", "*.events")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded.
+
+    Attributes:
+        command: The program and its launcher, as given.
+        exit_code: Theirs; negative: the signal that ended the launcher.
+        ranks: Number of ranks.
+        hosts: Ranks on each host.
+        library: The MPI library.
+        calls: Recorded MPI calls.
+        clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
+        unfinished: Ranks that did not get to MPI_Finalize.
+        notes: What is missing.
+    """
+
+    command: list[str]
+    exit_code: int
+    ranks: int
+    hosts: dict[str, int]
+    library: str
+    calls: int
+    clock_residual_ns: int
+    unfinished: int
+    notes: list[str]
+
+
+def record(
+    command: Sequence[str], out: Path, *, mpicc: str | None = None, force: bool = False,
+    step: Callable[[str], None] = lambda _: None,
+) -> Recording:  # fmt: skip
+    """Run a program and record it.
+
+    Args:
+        command: Launcher, its arguments, program, its arguments.
+        out: Folder to write; on a file system that all hosts share.
+        mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
+        force: Replace the folder if Tailback wrote it.
+        step: Told what is being done.
+
+    Raises:
+        RecordError: The program cannot be started, or no rank was recorded.
+        RunError: The folder cannot be written.
+    """
+    problem: RecordError | None = None
+    with AtomicDirectory(out, force=force) as folder:
+        # Before anything is compiled.
+        with_variables(command, {})
+        built = build(mpicc or compiler_for(command))
+        if built.fresh:
+            step("compiled the recorder for this MPI library (once)")
+        inside = folder.resolve()
+        code = _run(command, built.recorder, inside)
+        step("writing the trace")
+        ranks = read_rank_files(inside)
+        if not ranks:
+            raise RecordError(
+                f"no rank loaded the recorder: {command[0]} ended with exit code {code}",
+                remedy=_why_nothing(code),
+            )
+        try:
+            recording = _finish(command, code, ranks, inside, built.converter)
+        except RecordError as error:
+            # What ranks left is worth more than a clean folder.
+            problem = error
+    if problem is not None:
+        problem.remedy = f"{problem.remedy}; what the ranks left is kept in {out}"
+        raise problem
+    return recording
+
+
+def _why_nothing(code: int) -> str:
+    return (
+        "see what the launcher says above" if code else
+        "check that the program calls MPI_Init, that it is linked to the shared library of the MPI "
+        "that mpicc belongs to (--mpicc), not statically, and that --out is on a file system all "
+        "hosts share"
+    )  # fmt: skip
+
+
+def _run(command: Sequence[str], recorder: Path, folder: Path) -> int:
+    preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
+    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder)}
+    words, inherited = with_variables(command, variables)
+    environment = {**os.environ, **variables} if inherited else None
+    process = subprocess.Popen(words, env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The launcher has got it too and ends its ranks; a batch system tells only us.
+            process.send_signal(signal.SIGTERM)
+
+
+def _finish(
+    command: Sequence[str], code: int, ranks: list[RankFile], folder: Path, converter: Path
+) -> Recording:
+    notes: list[str] = []
+    calls = write_archive(ranks, folder, library_path(), converter, notes)
+    full = next((one for one in ranks if one.full), None)
+    if full is not None:
+        notes.append(f"rank {full.rank} stopped to record: {full.full}")
+    unfinished = sum(one.end != "end" for one in ranks)
+    if unfinished:
+        notes.append(f"{counted(unfinished, 'rank')} did not get to MPI_Finalize: of those that "
+                     "were killed the last calls are missing")  # fmt: skip
+    _write_hosts(ranks, folder)
+    _write_job(os.environ, folder)
+    recording = Recording(
+        list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
+        ranks[0].library, calls, residual_ns(ranks), unfinished, notes,
+    )  # fmt: skip
+    text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
+    (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
+    counters = sorted(folder.glob("ethernet-*.csv")) + sorted(folder.glob("infiniband-*.csv"))
+    if counters:
+        (folder / "counters").mkdir()
+        for file in counters:
+            file.rename(folder / "counters" / file.name)
+    for pattern in _RAW:
+        for file in folder.glob(pattern):
+            file.unlink()
+    return recording
+
+
+def _write_hosts(ranks: list[RankFile], folder: Path) -> None:
+    with (folder / "rank_host.csv").open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("rank", "host", "cores"))
+        writer.writerows((one.rank, one.host, one.cores) for one in ranks)
+
+
+def _write_job(environment: Mapping[str, str], folder: Path) -> None:
+    """What the batch system says of the job; nothing outside of one."""
+    told = {
+        key: value for key, value in sorted(environment.items())
+        if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
+    }  # fmt: skip
+    if not told:
+        return
+    (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in told.items()))
+    nodes = environment.get("PBS_NODEFILE")
+    if nodes and os.path.isfile(nodes):
+        (folder / "nodefile").write_bytes(Path(nodes).read_bytes())

@@ -1,0 +1,155 @@
+"""Programs recorded by ``tailback record``: what the trace says of them."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tailback.recorder import launch
+from tailback.recorder.calls import calls
+from tailback.recorder.communicators import unite
+from tailback.recorder.rank_files import RankComm, RankFile, RecordError, read_rank_files
+from tailback.recorder.session import record
+from tailback.recorder.wrappers import source
+from tailback.traffic.readers.otf2 import load
+
+PROGRAM = r"""
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void exchange(int rank, MPI_Comm comm) {
+  int a[4] = {0}, b[4];
+  MPI_Request r[2];
+  MPI_Isend(a, 4, MPI_INT, rank ^ 1, 3, comm, &r[0]);
+  MPI_Irecv(b, 4, MPI_INT, MPI_ANY_SOURCE, 3, comm, &r[1]);
+  MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+}
+int main(int argc, char **argv) {
+  int rank, a[4] = {0}, b[4];
+  MPI_Comm dup;
+  MPI_Request r[2];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+  for (int i = 0; i < 5; i++) exchange(rank, dup);
+  MPI_Sendrecv(a, 2, MPI_INT, rank ^ 1, 1, b, 2, MPI_INT, rank ^ 1, 1, dup, MPI_STATUS_IGNORE);
+  MPI_Send(a, 1, MPI_INT, MPI_PROC_NULL, 0, dup);
+  MPI_Send_init(a, 1, MPI_INT, rank ^ 1, 2, dup, &r[0]);
+  MPI_Recv_init(b, 1, MPI_INT, rank ^ 1, 2, dup, &r[1]);
+  for (int i = 0; i < 3; i++) {
+    MPI_Startall(2, r);
+    MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+  }
+  MPI_Allreduce(a, b, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Iallreduce(a, b, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r[0]);
+  MPI_Wait(&r[0], MPI_STATUS_IGNORE);
+  if (argc > 1) {
+    for (int i = 0; i < 60000; i++) MPI_Test(&r[0], a, MPI_STATUS_IGNORE);
+    if (rank == 0) kill(getpid(), SIGKILL);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    if not shutil.which("mpicc") or not shutil.which("mpirun"):
+        pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
+    folder = tmp_path_factory.mktemp("program")
+    patch = pytest.MonkeyPatch()
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        patch.setenv(name, "1")
+    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (folder / "app.c").write_text(PROGRAM)
+    subprocess.run(["mpicc", "-g", "app.c", "-o", "app"], cwd=folder, check=True)
+    yield ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
+    patch.undo()
+
+
+@pytest.mark.tools
+def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path) -> None:
+    found = record(program, tmp_path / "evidence")
+    trace = load(tmp_path / "evidence")
+    kinds = Counter(trace.messages.kind.tolist())
+    # By rank: a Sendrecv; 5 + 3 non-blocking exchanges; a blocking and a non-blocking collective.
+    assert {kind: kinds[kind] for kind in (0, 1, 2, 3, 4, 5, 8, 9, 10)} == {
+        0: 2, 1: 16, 2: 16, 3: 16, 4: 2, 5: 16, 8: 2, 9: 2, 10: 2
+    }  # fmt: skip
+    assert found.calls == len(trace.calls.rank)
+    assert found.exit_code == 0 and found.unfinished == 0
+    assert any(path.startswith("exchange (app.c:") for path in trace.paths)
+    host = os.uname().nodename
+    assert [path[0] for path in trace.system] == [(host, "node")] * 2
+    assert (
+        (tmp_path / "evidence" / "rank_host.csv")
+        .read_text()
+        .startswith(f"rank,host,cores\n0,{host},")
+    )
+    assert json.loads((tmp_path / "evidence" / "recording.json").read_text())["ranks"] == 2
+
+
+@pytest.mark.tools
+def test_a_killed_rank_loses_no_more_than_its_last_buffer(program, tmp_path) -> None:
+    found = record([*program, "kill"], tmp_path / "evidence")
+    assert found.exit_code != 0
+    assert found.unfinished >= 1
+    calls_of_killed = (load(tmp_path / "evidence").calls.rank == 0).sum()
+    # 60,000 calls of 24 bytes were made, and the buffer has 1 MiB.
+    assert calls_of_killed > 60_000 - (1 << 20) // 24
+
+
+@pytest.mark.tools
+def test_a_program_without_mpi_is_told(program, tmp_path) -> None:
+    with pytest.raises(RecordError, match="no rank loaded the recorder"):
+        record([*program[:-1], "true"], tmp_path / "evidence")
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_a_missing_compiler_and_launcher_are_told(tmp_path) -> None:
+    with pytest.raises(RecordError, match="'no-such-mpirun' is not a program"):
+        record(["no-such-mpirun"], tmp_path / "evidence")
+    with pytest.raises(RecordError, match="'no-such-mpicc' is not a program"):
+        record(["true"], tmp_path / "evidence", mpicc="no-such-mpicc")
+
+
+def test_every_call_has_a_wrapper_for_c_and_fortran() -> None:
+    text = source()
+    for call in calls():
+        assert text.count(f"\nint {call.name}(") == 1
+        assert text.count(f"\nvoid {call.fortran}(") == 1
+
+
+def test_variables_go_through_srun_beside_those_of_the_user() -> None:
+    variables = {"A": "1", "B": "2"}
+    assert launch._srun(["srun", "app"], variables) == ["srun", "--export=ALL,A=1,B=2", "app"]
+    assert launch._srun(["srun", "--export=X", "app"], variables)[1] == "--export=X,A=1,B=2"
+
+
+def test_communicators_with_the_same_members_stay_apart() -> None:
+    ranks = [RankFile(rank, size=2) for rank in range(2)]
+    for one in ranks:
+        one.comms[0] = RankComm("world", 0, False, "MPI_COMM_WORLD", ([0, 1], []))
+    for name in (5, 6):
+        ranks[0].comms[name] = RankComm("named", name, False, "", ([0, 1], []))
+        ranks[1].comms[11 - name] = RankComm("named", name, False, "")
+    comms, numbers, unknown = unite(ranks)
+    assert len(comms) == 3 and unknown == 0
+    assert numbers[0][5] == numbers[1][6] != numbers[0][6] == numbers[1][5]
+
+
+def test_missing_ranks_and_damaged_lines_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "rank-000000.meta"
+    file.write_text("tailback-recording 1\nrank 0 2\n")
+    with pytest.raises(RecordError, match="1 of 2 ranks left no file here, rank 1"):
+        read_rank_files(tmp_path)
+    file.write_text("rank 0 1\ncomm x\n")
+    with pytest.raises(RecordError, match="is not a line of a recording: 'comm x'"):
+        read_rank_files(tmp_path)
