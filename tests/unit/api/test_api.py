@@ -144,7 +144,6 @@ def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> 
         _ = run.plot.waterfal
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_diagnosis_is_that_of_the_command_line(
     tiny: Path, found: tb.DiagnosisResult, tmp_path: Path
 ) -> None:
@@ -174,7 +173,6 @@ def test_placements_are_those_of_the_command_line(
     }
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_comparison_is_that_of_the_command_line(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
