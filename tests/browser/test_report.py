@@ -496,7 +496,7 @@ def test_the_search_box_finds_what_has_a_name(browser: webdriver.Browser, plain:
     browser.open(plain)
     browser.press("body", "/")
     assert browser.run("return document.activeElement.id") == "find"
-    for query, kind, link in (("node0003", "host", None), ("leaf000[17]", "link", None)):
+    for query, kind in (("node0003", "host"), ("leaf000[17]", "link")):
         found = browser.run(
             "const box = document.getElementById('find'); box.value = arguments[0];"
             "box.dispatchEvent(new Event('input'));"
