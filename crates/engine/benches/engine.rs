@@ -9,13 +9,11 @@ use tailback_engine::events::queue::{Event, EventKind, EventQueue};
 use tailback_engine::{Arbitration, Routing, Settings};
 use tailback_fabric::{RouteState, Routes, RoutingRule, fat_tree};
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/suite/common/mod.rs"]
 mod common;
-#[path = "../tests/common/fabrics.rs"]
-mod fabrics;
 
 use common::burst;
-use fabrics::{CABLE, Case, every_topology, up_down, wired};
+use common::fabrics::{CABLE, Case, every_topology, up_down, wired};
 
 /// The hold model (Jones, 1986): a queue of constant size; the first event is taken and one put back
 /// a random time later.

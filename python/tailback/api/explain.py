@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls
+from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls, SendTimes
 from tailback.diagnosis.hidden_cables import CableSearch, Comparison, search_cables
+from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
 from tailback.diagnosis.topology import LinkTopology
@@ -18,10 +19,11 @@ from tailback.diagnosis.traffic_bursts import BurstFit, fit_bursts
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
-from tailback.evidence.call_profile import call_profile
+from tailback.evidence.call_profile import CallProfile, call_profile, step_times
 from tailback.evidence.measured_routes import Capacities, limited_by_routes
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.port_verdict import rate_of_rate
+from tailback.evidence.send_times import send_profile
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
@@ -100,10 +102,12 @@ def add_evidence(
     words = _Statements()
     _name_sources(words, measured, evidence)
     others = _Others.of(prepared, evidence, run)
-    comparisons = _comparisons(prepared, measured, evidence, run)
-    case = _Case(others, comparisons, measured, evidence, progress, threads)
+    profile = call_profile(measured.tables, prepared.observed.program)
+    comparisons = _comparisons(prepared, measured, evidence, run, profile)
+    case = _Case(others, profile, comparisons, measured, evidence, progress, threads)
     attempt = case.best(prepared, fifo)
-    slow, search, fit = attempt.slow, attempt.search, attempt.fit
+    search, fit, unsteady = attempt.search, attempt.fit, attempt.intermittent
+    slow = attempt.slow
     if attempt.prepared is fifo:
         words.sources.append(
             "adapters send messages one after the other: so the model agrees with what was measured"
@@ -115,17 +119,21 @@ def add_evidence(
         for trial in _candidates(search) for link, rate in trial
     )  # fmt: skip
     _ask_for_more(words, measured, evidence, bool(candidates))
+    whose, shown = others.whose, others.shown
+    if unsteady is not None:
+        whose, shown = _unsteady_said(unsteady, search, fabric)
     found = EvidenceSummary(
         slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
         slow_shown_by=attempt.slow_shown,
-        others=others.whose,
-        others_shown_by=others.shown,
+        others=whose,
+        others_shown_by=shown,
+        intermittent=unsteady,
         others_range=_range(fit),
         lossy=_is_lossy(evidence, fabric),
         fifo=attempt.prepared is fifo,
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
-            "other-traffic": ("counters", "model"),
+            "other-traffic": ("counters" if evidence.counters else "trace", "model"),
         },
         candidates=candidates,
         sources=tuple(words.sources),
@@ -146,6 +154,7 @@ class _Attempt:
         search: What came of the search for them.
         gap: Measured time that is missing in the simulation with all of it, as a share.
         misfits: Misfit to each kind of evidence, None where it cannot be compared.
+        intermittent: Missing time that comes and goes, where no counters tell of other traffic.
     """
 
     prepared: PreparedScenario
@@ -155,6 +164,7 @@ class _Attempt:
     search: CableSearch
     gap: float
     misfits: tuple[float | None, ...]
+    intermittent: Intermittent | None = None
 
     @property
     def explains(self) -> bool:
@@ -176,6 +186,7 @@ class _Case:
     """One measured run, of which several explanations are tried."""
 
     others: _Others
+    profile: CallProfile
     comparisons: Sequence[Comparison]
     measured: MeasuredRun
     evidence: NetworkEvidence
@@ -212,6 +223,9 @@ class _Case:
             )
             if found.found is not None:
                 slow, shown = found.found.cables, _search_said(found, evidence)
+        unsteady = self._intermittent(prepared, found) if search else None
+        if unsteady is not None:
+            slow, shown = (), ""
         if slow:
             fit = self._fit(prepared, slow)
         run = self._simulated(
@@ -220,8 +234,31 @@ class _Case:
         inside = modelled_part_ps(measured)
         misfits = tuple(compare(run) for compare in self.comparisons)
         return _Attempt(
-            prepared, fit, slow, shown, found, (inside - run.elapsed_ps) / inside, misfits
+            prepared, fit, slow, shown, found, (inside - run.elapsed_ps) / inside, misfits, unsteady
         )
+
+    def _intermittent(self, prepared: PreparedScenario, search: CableSearch) -> Intermittent | None:
+        """Missing time that comes and goes, as no slow cable explains it.
+
+        Counters tell of other traffic themselves. Where queues drop packets, retransmission makes
+        steps of healthy runs differ as much.
+        """
+        if self.evidence.counters is not None or _is_lossy(self.evidence, prepared.fabric):
+            return None
+        run = self._simulated(prepared, ())
+        inside = modelled_part_ps(self.measured)
+        missing = inside - run.elapsed_ps
+        if missing < MIN_MISSING_SHARE * inside:
+            return None
+        profile, program = self.profile, prepared.observed.program
+        alone = step_times(profile, run, program)
+        if alone is None:
+            return None
+        best = search.found or search.best
+        slow = (
+            step_times(profile, self._simulated(prepared, best.cables), program) if best else None
+        )
+        return find_intermittent(alone, slow, missing)
 
     def _fit(self, prepared: PreparedScenario, slow: Slow) -> BurstFit | None:
         """How traffic of others came; None where there is none."""
@@ -351,6 +388,17 @@ def _others_said(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
     )
 
 
+def _unsteady_said(unsteady: Intermittent, search: CableSearch, fabric: Fabric) -> tuple[str, str]:
+    """Whose traffic may be behind time that comes and goes, and what shows it."""
+    near = ""
+    if search.best is not None and search.best.misfit < MAX_MISFIT_OF_OTHERS:
+        near = f", on links near {fabric.link_name(search.best.cables[0][0])}"
+    return f"unknown senders{near}", (
+        f"{unsteady.longer} of {unsteady.steps} equal steps of the program take half as long again "
+        "as the quickest tenth of them; a slow link would cost every step the same"
+    )
+
+
 def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
     """Links that counters of queues show to serve less than their rate."""
     counters = evidence.counters
@@ -382,12 +430,19 @@ def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
 
 
 def _comparisons(
-    prepared: PreparedScenario, measured: MeasuredRun, evidence: NetworkEvidence, run: Run
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    run: Run,
+    profile: CallProfile,
 ) -> list[Comparison]:
     """Kinds of evidence that a simulation can be compared with."""
     program = prepared.observed.program
     topology = LinkTopology.of(run.tables)
-    out: list[Comparison] = [CallTimes(call_profile(measured.tables, program), program)]
+    out: list[Comparison] = [CallTimes(profile, program)]
+    sends = send_profile(measured.tables, run)
+    if sends is not None:
+        out.append(SendTimes(sends))
     counters = evidence.counters
     if counters is not None and not counters.lossy:
         elapsed = modelled_part_ps(measured)
@@ -420,7 +475,7 @@ def _search(
     fabric = prepared.fabric
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
-        measured_ps=inside, expected_ps=run.elapsed_ps, budget=budget, measure=len(comparisons) > 1,
+        measured_ps=inside, expected_ps=run.elapsed_ps, budget=budget, measure=True,
         progress=progress,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
+from tailback.evidence.send_times import SendProfile
 from tailback.run import Run
 from tailback.traffic.program import Program
 
@@ -42,15 +43,34 @@ class CallTimes:
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
         simulated = self.profile.of_run(run, self.program)
-        if simulated is None or not len(simulated):
-            return None
-        weight, seen = self.profile.count, self.profile.mean_ps
-        whole = float((weight * seen**2).sum())
-        norm = float((weight * simulated**2).sum())
-        if whole <= 0 or norm <= 0:
-            return None
-        scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
-        return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
+        return _misfit(self.profile.count, self.profile.mean_ps, simulated)
+
+
+@dataclass(frozen=True)
+class SendTimes:
+    """Time of sends, by sender and partners: tells ranks apart that wait for one another.
+
+    Attributes:
+        profile: What was measured.
+    """
+
+    profile: SendProfile
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none."""
+        return _misfit(self.profile.count, self.profile.mean_ps, self.profile.of_run(run))
+
+
+def _misfit(weight: Floats, seen: Floats, simulated: Floats | None) -> float | None:
+    """Squared difference over squared measured times, after the best scale."""
+    if simulated is None or not len(simulated):
+        return None
+    whole = float((weight * seen**2).sum())
+    norm = float((weight * simulated**2).sum())
+    if whole <= 0 or norm <= 0:
+        return None
+    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
+    return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
 
 
 @dataclass(frozen=True)

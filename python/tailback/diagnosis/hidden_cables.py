@@ -30,6 +30,9 @@ FIRST_SHARES = (0.25, 0.6)
 missing, the second where next to nothing is. A rate that is far too low makes all ranks wait, for
 whichever cable."""
 
+MAX_SHARE = 0.95
+"""Share of its nominal rate from which a cable is not slow."""
+
 MIN_MISFIT_REDUCTION = 0.6
 """Share of the misfit to the evidence that a cable must take away. Every cable takes some of it
 away by making ranks wait: in the healthy run of the real-packet lab the best takes 0.48, in the run
@@ -159,8 +162,15 @@ class _Search:
         missing = max(self.measured_ps - self.expected_ps, 1)
         least, most = FIRST_SHARES
         share = max(most - (most - least) * 1.5 * missing / self.measured_ps, least)
-        trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
-        return None if trial.elapsed_ps - self.expected_ps < 0.02 * missing else trial
+        nominal = float(self.nominal[link])
+        trial = self.attempt((*before, (link, share * nominal)))
+        if trial.elapsed_ps - self.expected_ps < 0.02 * missing:
+            return None
+        too_slow = trial.elapsed_ps / self.measured_ps
+        if too_slow > MAX_TIME_RATIO and share * too_slow < MAX_SHARE:
+            # All ranks wait longer than they did, which hides which cable it is.
+            trial = self.attempt((*before, (link, share * too_slow * nominal)))
+        return trial
 
     def best_rate(self, first: Trial) -> Trial | None:
         """The rate of the last cable at which the run takes about as long as it did.
@@ -180,7 +190,7 @@ class _Search:
                 break
             change = trial.elapsed_ps / self.measured_ps
             share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
-            if not 0.02 < share < 0.95 or self.tried >= self.budget:
+            if not 0.02 < share < MAX_SHARE or self.tried >= self.budget:
                 break
             trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
         return best

@@ -12,6 +12,15 @@ from dataclasses import dataclass, field
 
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.intermittent import Intermittent
+from tailback.diagnosis.measured_confidence import (
+    AMBIGUOUS,
+    COUNTED,
+    TRACED,
+    UNSTEADY,
+    Judged,
+    confidence,
+)
 from tailback.diagnosis.model import Cause, Diagnosis, Remedy
 from tailback.evidence.model import Measured
 from tailback.units import format_time, percent
@@ -58,6 +67,8 @@ class EvidenceSummary:
         slow_shown_by: What shows them.
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
+        intermittent: Time that comes and goes, which the expected run does not have: it comes on
+            top of it.
         lossy: The network drops packets where queues are full.
         fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
@@ -72,12 +83,18 @@ class EvidenceSummary:
     others: str = ""
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
+    intermittent: Intermittent | None = None
     lossy: bool = False
     fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def intermittent_ps(self) -> int:
+        """Time that comes and goes, 0 for none."""
+        return 0 if self.intermittent is None else self.intermittent.ps
 
 
 @dataclass(frozen=True)
@@ -118,14 +135,14 @@ def explain(
     """
     outside = sum(measured.part(name) for name in PARTS_OUTSIDE_MODEL)
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.intermittent_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
     scale = min(max(inside / max(expected, 1), MIN_SCALE), most)
     costs = _costs(diagnosis, measured, found, further, scale)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
-        parts=_parts(diagnosis, measured, outside, further),
+        parts=_parts(diagnosis, measured, outside, further, found),
         costs=costs,
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
@@ -136,7 +153,7 @@ def explain(
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause, found), default=None)
     unknown = (inside - scale * expected) / inside
     # What passes for the model's error may hide a fault all the same.
-    doubt = max(unknown, (inside - expected) / inside / 2) if main is None else unknown
+    doubt = (inside - expected) / inside if main is None and not found.lossy else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
     if _is_open(unknown, main):
         cause = "undetermined"
@@ -150,7 +167,7 @@ def explain(
             "cause": cause,
             "headline": headline,
             "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
-            "confidence": confidence(cause, costs, doubt, found),
+            "confidence": _confidence(cause, costs, doubt, found),
             "explanation": explanation,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
@@ -162,11 +179,22 @@ def explain(
 
 
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
-    """The remedy of the expected run; without one, and without a cause, what evidence to get."""
+    """The remedy of the expected run; where that has none, what evidence to get first."""
     remedy = diagnosis.remedy
-    if remedy is None or remedy.name or cause != "undetermined" or not found.missing:
+    unknown = cause == "undetermined" or (
+        cause == "other-traffic" and found.intermittent is not None
+    )
+    if not unknown or not found.missing or (remedy is not None and remedy.name):
         return remedy
-    return remedy.model_copy(update={"action": f"First find the cause: {found.missing[0]}."})
+    what = "the cause" if cause == "undetermined" else "whose traffic it is"
+    action = f"First find {what}: {found.missing[0]}."
+    if remedy is not None:
+        return remedy.model_copy(update={"action": action})
+    elapsed = diagnosis.modelled_ps
+    return Remedy(
+        action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
+        files={}, commands=[],
+    )  # fmt: skip
 
 
 def _sentence(text: str) -> str:
@@ -203,30 +231,31 @@ def _usual_share(cause: str, found: EvidenceSummary) -> float:
     return usual if cause == "pattern" else 0.0
 
 
-def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: EvidenceSummary) -> float:
-    """Chance that the cause is right, from the room that others have to be it.
+def _confidence(
+    cause: Cause, costs: Sequence[Cost], unknown: float, found: EvidenceSummary
+) -> float:
+    """Chance that the cause is right, from an ensemble of runs that the evidence allows."""
+    names = {cost.cause for cost in costs} | {"slow-link"}
+    return confidence(
+        Judged(
+            cause, costs, {name: _fault_share(name, found) for name in names},
+            {name: _usual_share(name, found) for name in names}, abs(unknown), found.lossy,
+            _identified(cause, costs, found),
+        )
+    )  # fmt: skip
 
-    What is unexplained could all be one other cause, and so could what the second one costs at
-    most. A healthy run must not hide a fault: what is unexplained beyond the model's usual error
-    counts against it.
-    """
-    if cause == "undetermined":
-        return 0.0
-    if cause == "healthy":
-        most = max((c.high_ps / max(c.ps, 1) * c.share for c in costs if c.cause != "pattern"),
-                   default=0.0)  # fmt: skip
-        room = max(most / MIN_FAULT_SHARE - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
-        return round(min(max(0.95 - room, 0.3), 0.95), 3)
-    mine = next(cost for cost in costs if cost.cause == cause)
-    excess = {c.cause: c.share - _usual_share(c.cause, found) for c in costs}
-    others = [excess[c.cause] for c in costs
-              if c.cause != cause and c.share >= _fault_share(c.cause, found) / 2]  # fmt: skip
-    against = max([*others, max(unknown, 0.0)], default=0.0)
-    margin = (excess[cause] - against) / max(excess[cause], 1e-9)
-    direct = 0.95 if "counters" in mine.rests_on or cause in ("imbalance", "noise") else 0.85
-    if found.candidates:
-        direct = min(direct, 0.6)
-    return round(max(direct * (0.5 + 0.5 * max(margin, 0.0)), 0.05), 3)
+
+def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> float:
+    """Chance that the evidence for a cause was read rightly."""
+    mine = next((cost for cost in costs if cost.cause == cause), None)
+    if mine is None:
+        return COUNTED
+    if cause == "slow-link" and found.candidates:
+        return AMBIGUOUS
+    if cause == "other-traffic" and found.intermittent is not None:
+        return UNSTEADY
+    sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
+    return COUNTED if sure else TRACED
 
 
 def _costs(
@@ -266,6 +295,10 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
                     f"parallel links carried {percent(further.uneven)} more or less than others",
                     ("counters", "model")))  # fmt: skip
+    if found.intermittent is not None:
+        extra = found.intermittent
+        out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
+                    *_described("other-traffic", found)))  # fmt: skip
     turns = _taken_turns(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 "all ranks compute for the same time, but one after another", ("trace", "model"))
@@ -322,7 +355,11 @@ def _computation(cause: str, measured: Measured) -> tuple[str, str]:
 
 
 def _parts(
-    diagnosis: Diagnosis, measured: Measured, outside: int, further: FurtherCosts
+    diagnosis: Diagnosis,
+    measured: Measured,
+    outside: int,
+    further: FurtherCosts,
+    found: EvidenceSummary,
 ) -> dict[str, int]:
     """What the measured time is made of; it adds up."""
     parts = {"set-up, end and calls without data": outside}
@@ -337,6 +374,7 @@ def _parts(
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
+    parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps
     parts = {name: ps for name, ps in parts.items() if ps}
     parts["not explained"] = measured.elapsed_ps - sum(parts.values())
     return parts

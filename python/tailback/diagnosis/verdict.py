@@ -158,7 +158,7 @@ def _reconcile(
         return by_rules, []
     heaviest = max(cost, key=lambda cause: cost[cause])
     warnings = [
-        f"{f.code} found congestion, but according to re-simulation {f.cause} costs only "
+        f"{f.code} found congestion in the simulation, where {f.cause} costs only "
         f"{percent(cost[f.cause], 1)} of the time."
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING

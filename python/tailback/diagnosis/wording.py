@@ -43,8 +43,8 @@ def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
 def measured_confidence(confidence: float) -> str:
     """The sentence on how likely the verdict on a measured run is right."""
     return (
-        f"{percent(confidence, 0)} sure of the verdict, by the room that other causes and what is "
-        "not explained leave."
+        f"{percent(confidence, 0)} sure of the verdict: it holds in that share of the runs that "
+        "the evidence allows."
     )
 
 

@@ -113,6 +113,59 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class StepTimes:
+    """Time in MPI by step of a program that repeats itself, summed over ranks.
+
+    Attributes:
+        measured_ps: As measured, shape (N,).
+        simulated_ps: As simulated, shape (N,).
+    """
+
+    measured_ps: Floats
+    simulated_ps: Floats
+
+
+def step_times(profile: CallProfile, run: Run, program: Program) -> StepTimes | None:
+    """Compare a measured run with a simulated one, step by step.
+
+    A step is the n-th repetition of the sites that are repeated as often as each other and take
+    most of the time.
+
+    Args:
+        profile: The measured run.
+        run: A simulation of the program that recorded its computations.
+        program: The program.
+
+    Returns:
+        None where the two cannot be compared.
+    """
+    simulated = stretches_of_run(run, program)
+    if simulated is None:
+        return None
+    durations, counts = simulated
+    if not np.array_equal(counts[profile.complete], profile.stretches[profile.complete]):
+        return None
+    seen = np.repeat(profile.complete, profile.stretches)
+    known = profile.site_of[seen] >= 0
+    site = profile.site_of[seen][known]
+    took = profile.duration_ps[seen][known]
+    expected = durations[np.repeat(profile.complete, counts)][known]
+    if not len(site):
+        return None
+    repetitions = np.bincount(site, minlength=len(profile.rank))
+    steps = int(np.argmax(np.bincount(repetitions[site], took)))
+    first = np.cumsum(repetitions) - repetitions
+    step = np.empty(len(site), np.int64)
+    order = np.argsort(site, kind="stable")
+    step[order] = np.arange(len(site)) - first[site[order]]
+    mine = repetitions[site] == steps
+    by_step = (
+        np.bincount(step[mine], ps[mine], steps).astype(np.float64) for ps in (took, expected)
+    )
+    return StepTimes(*by_step)
+
+
 def _ends(hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """Stretches without calls before a rank's first and behind its last computation.
 

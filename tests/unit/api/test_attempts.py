@@ -32,7 +32,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, told: bool, **gaps: tuple[float, flo
 
     monkeypatch.setattr(_Case, "attempt", attempt)
     monkeypatch.setattr(explain, "_is_lossy", lambda *_: False)
-    case = _Case(_Others(), (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    case = _Case(_Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     return case.best(TURN, None if told else QUEUE).slow_shown
 
 

@@ -1,11 +1,7 @@
 //! Congestion control beyond the specification's: dynamic marking rates and lights.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Routing, Settings,
 };

@@ -1,11 +1,7 @@
 //! Closed-form answers: which of several ways packets take, by each rule of choice.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{Arbitration, Detour, Outcome, Parallelism, Routing, Settings};
 use tailback_fabric::rules::{AllToAll, Horizontal};
 use tailback_fabric::{Fabric, Routes, RoutingRule, fat_tree, hyperx, modified_tree};

@@ -1,11 +1,9 @@
 //! The same tables on any number of threads, on every topology and by every routing.
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
     Progress, Routing, Settings, simulate,

@@ -1,11 +1,9 @@
 //! Who is next: shares under first come first served and under round-robin, virtual lanes and their
 //! weights, the speed of the crossbar, lines by destination, congestion control.
 
-mod common;
-
 use std::ops::ControlFlow;
 
-use common::*;
+use crate::common::*;
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, PacingOffset,
     Parallelism, Placement, Routing, Settings, simulate,

@@ -1,15 +1,11 @@
 //! What must hold on random fabrics of every kind, by random routes, with random traffic and
 //! settings: every packet arrives once, a run ends, and threads do not show.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use proptest::prelude::*;
 use tailback_engine::probe::{PortCounters, Probes};
 use tailback_engine::{

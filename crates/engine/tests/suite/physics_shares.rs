@@ -5,12 +5,8 @@
 //! arrival, a served packet makes room for one more of the same input, so inputs with full buffers
 //! come round in turn.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::probe::TruthTable;
 use tailback_engine::{Arbitration, Injection, Outcome, Program, Settings};
 

@@ -1,8 +1,6 @@
 //! What must hold for every fabric, setting and program.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use tailback_engine::{
     Buffering, Injection, MarkingPoint, MarkingRule, Outcome, Routing, Settings, Switching,

@@ -1,12 +1,8 @@
 //! Congestion control by its parameters, one at a time, by closed-form answers: which packets are marked,
 //! and how long a sender that is told of it waits.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, Routing, Settings,
 };

@@ -1,13 +1,9 @@
 //! Closed-form answers: what a link carries when nothing else limits it, and when its credit does.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
 use std::collections::BTreeSet;
 
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{Outcome, Parallelism, Routing, Settings};
 use tailback_fabric::{Fabric, Plan};
 

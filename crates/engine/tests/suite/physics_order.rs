@@ -1,13 +1,9 @@
 //! Packets of a flow stay in order wherever a flow has one path and one lane.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
 use std::collections::HashMap;
 
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{Arbitration, Buffering, Outcome, Routing, Settings, Switching};
 
 /// Everybody sends `count` one-packet messages to each of five others, near and far: links are full

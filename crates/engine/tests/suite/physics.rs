@@ -1,8 +1,6 @@
 //! Closed-form answers the engine must give.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tailback_engine::{
     Buffering, EngineError, MarkingPoint, MarkingRule, Parallelism, ProgramError, Settings,
     Switching,

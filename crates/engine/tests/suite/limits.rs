@@ -1,10 +1,8 @@
 //! What is too much for the engine is refused, and what is unusual is right.
 
-mod common;
-
 use std::ops::ControlFlow;
 
-use common::*;
+use crate::common::*;
 use tailback_engine::{
     Detour, EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate,
 };

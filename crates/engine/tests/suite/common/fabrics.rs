@@ -1,5 +1,4 @@
 //! One small fabric of every topology with its own routes, and what it takes to run on them.
-#![allow(dead_code)]
 
 use std::ops::ControlFlow;
 

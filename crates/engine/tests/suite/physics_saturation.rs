@@ -1,11 +1,7 @@
 //! Closed-form answers: how long packets wait below saturation, and where saturation lies.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{Arbitration, Outcome, Program, Routing, Settings};
 use tailback_fabric::fat_tree;
 

@@ -1,13 +1,9 @@
 //! Closed-form answers: when a send is complete, and so when the next message can be posted.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
 use std::ops::ControlFlow;
 
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{EngineError, Parallelism, Placement, Settings, simulate};
 use tailback_fabric::fat_tree::build;
 use tailback_fabric::{Plan, Routes, RoutingRule};

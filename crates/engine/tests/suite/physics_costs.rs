@@ -1,12 +1,8 @@
 //! Closed-form answers: what headers, handshakes and software cost, when buffer space comes back, and who
 //! shares an adapter or an input of the crossbar.
 
-mod common;
-#[path = "common/fabrics.rs"]
-mod fabrics;
-
-use common::*;
-use fabrics::*;
+use crate::common::fabrics::*;
+use crate::common::*;
 use tailback_engine::{
     Arbitration, Buffering, Injection, MarkingRule, Outcome, Parallelism, Placement, Routing,
     Settings, simulate,

@@ -1,11 +1,9 @@
 //! Probes: what they show is exact, the same on any number of threads, and costs the run nothing.
 
-mod common;
-
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use common::*;
+use crate::common::*;
 use tailback_engine::probe::{
     HeaderScheme, HeaderSettings, PortCounters, ProbeTables, Probes, QueueLengths, Reading, Rows,
     TruthTable,

@@ -1,0 +1,86 @@
+"""How sure a verdict on a measured run is: the share of an ensemble in which its cause holds.
+
+A member of the ensemble is a run that the evidence allows as well. What each cause costs is off by
+the error of the model and by the interval it was simulated with; measured over expected time is off
+by what the model does not know of a machine. The verdict is taken again for each member. What no
+simulation can vary is the chance that the evidence was read rightly: which link is slow, whose
+traffic it was, and whether a search that found nothing has missed something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailback.diagnosis.explanation import Cost
+
+DRAWS, SEED = 2000, 20
+
+COST_ERROR, RELATIVE_COST_ERROR = 0.03, 0.15
+"""Standard error of what a cause costs, in shares of the measured time and of the cost: blind cases
+of the building split are off by 0.01 to 0.06."""
+
+SCALE_ERROR, LOSSY_SCALE_ERROR = 0.05, 0.12
+"""Standard error of measured over expected time, on lossless networks and where queues drop."""
+
+MISSED = 0.35
+"""Chance that time which nothing explains is a fault all the same, after a search for it."""
+
+COUNTED, TRACED, UNSTEADY, AMBIGUOUS = 0.95, 0.9, 0.8, 0.6
+"""Chance that a cause is what it is said to be: shown by counters or by recorded computation (or
+none is there), by message times, by time that comes and goes, or by links that explain the evidence
+as well as each other."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a verdict rests on.
+
+    Attributes:
+        cause: The verdict.
+        costs: What causes cost.
+        fault: Share of the time from which each cause is one, by cause.
+        usual: Share that each cause costs programs without a fault, by cause.
+        unknown: Share of the measured time that nothing explains, or that is expected too much.
+        lossy: Queues drop packets.
+        identified: Chance that the cause is what it is said to be.
+    """
+
+    cause: str
+    costs: Sequence[Cost]
+    fault: Mapping[str, float]
+    usual: Mapping[str, float]
+    unknown: float
+    lossy: bool
+    identified: float
+
+
+def confidence(judged: Judged) -> float:
+    """Chance that the verdict is right, 0–1; 0 for none."""
+    if judged.cause == "undetermined":
+        return 0.0
+    rng = np.random.default_rng(SEED)
+    costs = judged.costs
+    excess = np.full((DRAWS, len(costs) + 1), -np.inf)
+    for column, cost in enumerate(costs):
+        total = cost.ps / max(cost.share, 1e-12)
+        spread = (cost.high_ps - cost.low_ps) / (2 * 1.96 * total)
+        error = np.sqrt(COST_ERROR**2 + (RELATIVE_COST_ERROR * cost.share) ** 2 + spread**2)
+        share = cost.share + error * rng.standard_normal(DRAWS)
+        is_fault = share >= judged.fault.get(cost.cause, 0.0)
+        excess[is_fault, column] = share[is_fault] - judged.usual.get(cost.cause, 0.0)
+    error = LOSSY_SCALE_ERROR if judged.lossy else SCALE_ERROR
+    hidden = judged.unknown + error * rng.standard_normal(DRAWS)
+    # Something hidden is a fault only if the search for it has missed it.
+    missed = (rng.random(DRAWS) < MISSED) & (hidden >= min(judged.fault.values(), default=0.06))
+    excess[missed, -1] = hidden[missed]
+    largest = excess.argmax(axis=1)
+    none = np.isinf(excess.max(axis=1))
+    if judged.cause == "healthy":
+        holds = none
+    else:
+        mine = next(k for k, cost in enumerate(costs) if cost.cause == judged.cause)
+        holds = ~none & (largest == mine)
+    return round(float(holds.mean()) * judged.identified, 3)

@@ -1,0 +1,134 @@
+"""How long sends took, by sender and partners: measured, and as simulated.
+
+Ranks that wait for one another are all in MPI for as long, whichever of them is slow. The sends
+tell them apart: those over a slow link take long, the others do not. A call that completes sends
+ends when the last message is there that it waits for; it is compared with the same messages of a
+simulation, each by the clock of the rank that sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.run import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SendProfile:
+    """Sends of all ranks, by sender and partners.
+
+    Attributes:
+        count: Repetitions of each, shape (K,).
+        mean_ps: Mean time from the first of the sends to their completion, shape (K,).
+    """
+
+    count: Floats
+    mean_ps: Floats
+    _messages: pl.DataFrame
+    """One row for each message that a call waits for: ``src``, ``dst``, ``nth`` of that pair,
+    ``call`` that waits for it, ``sent`` if by the caller, ``site``."""
+
+    def of_run(self, run: Run) -> Floats | None:
+        """Mean time of the same sends in a simulation, shape (K,); None where they differ."""
+        sent = _simulated(run)
+        rows = self._messages.join(sent, on=("src", "dst", "nth"), how="left")
+        if rows["arrival_ps"].null_count():
+            return None
+        calls = rows.group_by("call").agg(
+            pl.col("site").first(),
+            took=pl.col("arrival_ps").max() - pl.col("post_ps").filter("sent").min(),
+        )
+        took = calls["took"].to_numpy().astype(np.float64)
+        total = np.bincount(calls["site"].to_numpy(), np.maximum(took, 0.0), len(self.count))
+        return np.asarray(total / self.count, np.float64)
+
+
+def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | None:
+    """The sends of a measured run.
+
+    Args:
+        tables: Tables ``transfers`` and ``calls`` of it.
+        run: A simulation of the same program with its table of messages.
+
+    Returns:
+        None where the simulation has other messages than were measured.
+    """
+    transfers = tables["transfers"].filter(
+        pl.col("send_done_call").is_not_null() & (pl.col("src_rank") != pl.col("dst_rank"))
+    )
+    if not transfers.height:
+        return None
+    numbered = _numbered(
+        tables["transfers"].select(
+            "send_done_call", "recv_done_call", "send_enter_ps",
+            src="src_rank", dst="dst_rank", at="send_enter_ps",
+        )
+    )  # fmt: skip
+    same = numbered.group_by("src", "dst").len().join(
+        _simulated(run).group_by("src", "dst").len(), on=("src", "dst"), how="left",
+        suffix="_simulated",
+    )  # fmt: skip
+    if not same["len"].eq_missing(same["len_simulated"]).all():
+        return None
+    own = numbered.filter(pl.col("send_done_call").is_not_null()).with_columns(
+        call="send_done_call", sent=True
+    )
+    received = numbered.filter(
+        pl.col("recv_done_call").is_in(own["call"].unique().implode())
+    ).with_columns(call="recv_done_call", sent=False)
+    rows = pl.concat([own, received])
+    ends = tables["calls"].select("call", "rank", "leave_ps")
+    partners = pl.col("dst").filter("sent").sort().cast(pl.String).str.join(",")
+    calls = (
+        rows.group_by("call").agg(
+            partners=partners, sources=pl.col("src").filter(~pl.col("sent")).sort().cast(pl.String)
+            .str.join(","), began=pl.col("send_enter_ps").filter("sent").min(),
+        )
+        .join(ends, on="call")
+        .with_columns(took=(pl.col("leave_ps") - pl.col("began")).clip(0).cast(pl.Float64))
+        .with_columns(
+            site=pl.struct("rank", "partners", "sources").rank("dense").cast(pl.Int64) - 1
+        )
+    )  # fmt: skip
+    sites = calls.group_by("site").agg(pl.len(), pl.col("took").mean()).sort("site")
+    return SendProfile(
+        sites["len"].to_numpy().astype(np.float64), sites["took"].to_numpy(),
+        rows.join(calls.select("call", "site"), on="call").select(
+            "src", "dst", "nth", "call", "sent", "site"
+        ),
+    )  # fmt: skip
+
+
+def _simulated(run: Run) -> pl.DataFrame:
+    """Point-to-point messages of the observed job: ``src``, ``dst``, ``nth``, post and arrival."""
+    observed = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(observed, on="job", how="semi").select("rank", "job_rank")
+    alone = run.tables["labels"].filter(pl.col("call").str.contains(_POINT_TO_POINT))
+    found = (
+        run.tables["messages"]
+        .join(alone.select("label"), on="label", how="semi")
+        .join(ranks.rename({"rank": "src_rank", "job_rank": "src"}), on="src_rank")
+        .join(ranks.rename({"rank": "dst_rank", "job_rank": "dst"}), on="dst_rank")
+        .select(
+            "src", "dst", pl.col("post_ps", "arrival_ps").cast(pl.Int64),
+            at=pl.col("post_ps").cast(pl.Int64),
+        )
+    )  # fmt: skip
+    return _numbered(found).drop("at")
+
+
+_POINT_TO_POINT = r"(?i)^MPI_(I?[bsr]?send|Sendrecv(_replace)?|Start(all)?|I?Recv)"
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Messages of each pair in the order of their sends, as ``nth``."""
+    return rows.sort("src", "dst", "at", maintain_order=True).with_columns(
+        nth=pl.int_range(pl.len()).over("src", "dst")
+    )

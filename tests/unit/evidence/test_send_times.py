@@ -1,0 +1,117 @@
+"""Times of sends, traced and simulated: they tell apart ranks that wait for one another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.diagnosis.comparisons import CallTimes, SendTimes
+from tailback.evaluate import Change, Evaluate
+from tailback.evidence import MeasuredRun, measure
+from tailback.evidence.call_profile import call_profile, step_times
+from tailback.evidence.send_times import send_profile
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import PreparedScenario, make_evaluate, prepare
+from tests.factories.otf2_traces import writing
+from tests.factories.simulated_traces import RESOLUTION, scripts_of
+
+PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "rounds": 10, "post": "all",
+           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+TREE = {"hosts_per_leaf": 2, "leaves": 4, "aggregation": 2}
+CHANGE = Change(computations=True, measure=True)
+
+
+def world(job: dict[str, Any]) -> tuple[PreparedScenario, Evaluate]:
+    prepared = prepare(parse({"fabric": {"fat_tree": TREE}, "job": [job]}))
+    return prepared, make_evaluate(prepared)
+
+
+def slow_host(prepared: PreparedScenario, node: int) -> tuple[int, float]:
+    """The cable of a host, at a quarter of its rate."""
+    fabric = prepared.fabric
+    link = int(np.flatnonzero(fabric.link_src == node)[0])
+    return link, 0.25 * float(fabric.link_gbps[link])
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[MeasuredRun, Path]:
+    """A run in which the cable of host 5 is slow, and its trace."""
+    prepared, evaluate = world({"pattern": PATTERN})
+    run = evaluate(replace(CHANGE, slow=(slow_host(prepared, 5),)))
+    write = writing(tmp_path_factory.mktemp("traces"))
+    path = write(scripts_of(prepared.observed.program, run), resolution=RESOLUTION)
+    return measure(path, environment={}), path
+
+
+@pytest.fixture(scope="module")
+def simulated(traced: tuple[MeasuredRun, Path]) -> tuple[PreparedScenario, Evaluate, Run]:
+    prepared, evaluate = world({"trace": str(traced[1])})
+    return prepared, evaluate, evaluate(CHANGE)
+
+
+def sends_of(run: Run) -> dict[str, pl.DataFrame]:
+    """A measured run in which each message is sent by a call that waits until it is there."""
+    rows = run.tables["messages"].with_row_index("send_call").select(
+        "send_call", "src_rank", "dst_rank", send_done_call="send_call",
+        recv_done_call=pl.lit(None, pl.UInt32), send_enter_ps=pl.col("post_ps").cast(pl.Int64),
+        leave_ps=pl.col("arrival_ps").cast(pl.Int64),
+    )  # fmt: skip
+    return {
+        "transfers": rows.drop("leave_ps"),
+        "calls": rows.select(call="send_call", rank="src_rank", leave_ps="leave_ps"),
+    }
+
+
+def test_sends_single_out_the_slow_cable_among_ranks_that_wait_for_each_other() -> None:
+    prepared, evaluate = world({"pattern": {**PATTERN, "post": "sequence"}})
+    runs = [evaluate(replace(CHANGE, slow=(slow_host(prepared, node),))) for node in range(8)]
+    alone = evaluate(CHANGE)
+    profile = send_profile(sends_of(runs[5]), alone)
+    assert profile is not None and profile.count.sum() == alone.tables["messages"].height
+    misfit = [SendTimes(profile)(run) for run in (alone, *runs)]
+    assert misfit[6] == pytest.approx(0.0, abs=1e-9)
+    others = misfit[:6] + misfit[7:]
+    assert all(other is not None and other > 0.02 for other in others)
+
+
+def test_a_simulation_without_its_messages_is_not_compared(
+    traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
+) -> None:
+    alone = simulated[2]
+    fewer = replace(alone, tables={**alone.tables, "messages": alone.tables["messages"][:-1]})
+    assert send_profile(traced[0].tables, fewer) is None
+    profile = send_profile(traced[0].tables, alone)
+    assert profile is not None and SendTimes(profile)(fewer) is None
+
+
+def test_a_trace_without_completions_of_sends_has_no_profile(
+    traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
+) -> None:
+    tables = dict(traced[0].tables)
+    tables["transfers"] = tables["transfers"].with_columns(send_done_call=pl.lit(None, pl.UInt32))
+    assert send_profile(tables, simulated[2]) is None
+
+
+def test_steps_of_a_program_are_compared_one_by_one(
+    traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
+) -> None:
+    prepared, evaluate, alone = simulated
+    program = prepared.observed.program
+    profile = call_profile(traced[0].tables, program)
+    steps = step_times(profile, alone, program)
+    assert steps is not None and len(steps.measured_ps) == 10
+    # The cable is slow all the time; ranks wait for it from the second step on.
+    excess = (steps.measured_ps - steps.simulated_ps)[2:]
+    assert excess.min() > 0.7 * excess.mean() > 0
+    right = evaluate(replace(CHANGE, slow=(slow_host(prepared, 5),)))
+    same = step_times(profile, right, program)
+    assert same is not None
+    np.testing.assert_allclose(same.simulated_ps, same.measured_ps, rtol=0.02)
+    assert CallTimes(profile, program)(right) == pytest.approx(0.0, abs=1e-3)
+    assert step_times(profile, replace(alone, computations=None), program) is None
