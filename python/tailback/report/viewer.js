@@ -1,5 +1,5 @@
 /*! Includes parts of d3 (d3-scale, d3-array, d3-color, d3-format, d3-interpolate, d3-time,
-d3-time-format) and internmap, Copyright 2010-2023 Mike Bostock.
+d3-time-format) and internmap, Copyright 2010-2026 Mike Bostock.
 Permission to use, copy, modify, and/or distribute this software for any purpose
 with or without fee is hereby granted, provided that the above copyright notice
 and this permission notice appear in all copies.
