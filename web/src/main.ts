@@ -63,7 +63,9 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   if (payload.grids) {
     out.push([payload.grids.kind, new Grids(model, payload.grids.grids, store, canvas("grids"))]);
   }
-  if (payload.points) out.push(["how_sure", new Points(canvas("points"), model, payload.points, store)]);
+  if (payload.points && document.getElementById("points")) {
+    out.push(["how_sure", new Points(canvas("points"), model, payload.points, store)]);
+  }
   for (const [name, meta] of Object.entries(payload.bars)) {
     if (document.getElementById(name)) {
       out.push([name, new Bars(canvas(name), meta, name.startsWith("change_"))]);

@@ -3,7 +3,7 @@
 import type { BlockMeta, Model, Numbers } from "./data";
 import { linkFacts } from "./detail";
 import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED } from "./pen";
+import { fitted, INK, MUTED, SELECTED } from "./pen";
 import type { Legend, Rect } from "./scale";
 import {
   BOTH_WAYS, CHANGES, dot, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES, TITLES,
@@ -116,7 +116,7 @@ export class Raster implements Drawing {
     const value = this.lens.values(quantity);
     const doubt = quantity === "congestion" ? this.lens.doubts() : () => 0;
     let band = "";
-    for (const [y, text] of this.folded) pen.text(text, LEFT, y, { size: 11, colour: MUTED });
+    for (const [y, text] of this.folded) pen.text(fitted(text, 11, width - LEFT), LEFT, y, { size: 11, colour: MUTED });
     for (const place of this.places) {
       this.drawBlock(pen, place, colours, value, doubt);
       if (place.block.band !== band) {

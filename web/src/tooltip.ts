@@ -11,6 +11,7 @@ export class Tip {
   constructor(private readonly canvas: HTMLCanvasElement, facts: Facts) {
     this.box = document.createElement("div");
     this.box.className = "tip";
+    this.box.id = `${canvas.id}-tip`;
     this.box.hidden = true;
     canvas.parentElement?.append(this.box);
     let waiting: [number, number] | null = null;
