@@ -167,8 +167,7 @@ def test_narrow_and_printed(browser: webdriver.Browser, measured: Path) -> None:
         assert wide <= view
     finally:
         browser.command("Emulation.clearDeviceMetricsOverride")
-    shown = "return document.getElementById('figure-rank_timeline').getBoundingClientRect().height"
-    assert browser.run(shown) == 0
+    shown = "return document.getElementById('ranks').getBoundingClientRect().height"
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
         assert browser.run(shown) > 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_times_below_a_narrow_raster_do_not_overlap(
         axis = max(y for text, _, y in texts if text == "20")
         times = sorted((x, text) for text, x, y in texts if y == axis)
         assert len(times) >= 3 and times[0][1] == "0"
-        pitch = min(b - a for (a, _), (b, _) in zip(times, times[1:], strict=False))
+        pitch = min(b - a for (a, _), (b, _) in pairwise(times))
         assert pitch > 20
 
 
