@@ -57,15 +57,6 @@ _ROOT = _own_home()
 _FAILED = pytest.StashKey[bool]()
 
 
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages come without their still pictures, which take seconds to draw.
-
-    For tests that run a whole command and look at anything but those pictures.
-    """
-    monkeypatch.setattr("tailback.report.html._static_figures", lambda _case: {})
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remember whether files of failed tests are worth a look."""
     session.config.stash[_FAILED] = exitstatus not in (

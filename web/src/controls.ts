@@ -1,5 +1,6 @@
 // Buttons and selectors of the page.
 
+import { timeText } from "./axis";
 import type { Model, Quantity } from "./data";
 import type { Store } from "./state";
 
@@ -9,22 +10,14 @@ export function byId<T extends HTMLElement>(id: string): T {
   return found as T;
 }
 
-/** Offer a text as a file. */
-export function save(name: string, text: string, type: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** Offer something as a file. */
+export function save(name: string, content: string | Blob, type: string): void {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
-
-/** Downloads of the printed figures: the image is the file. */
-export function connectDownloads(): void {
-  for (const button of document.querySelectorAll<HTMLAnchorElement>("a[data-figure]")) {
-    const image = document.getElementById(`figure-${button.dataset["figure"] ?? ""}`);
-    if (image instanceof HTMLImageElement) button.href = image.src;
-  }
 }
 
 export function connectCopyButtons(): void {
@@ -116,15 +109,6 @@ export function spanText(model: Model, store: Store): string {
   }
   const [from, to] = time.map((frame) => edges[frame] ?? 0) as [number, number];
   return `Time ${timeText(from)} – ${timeText(to)}`;
-}
-
-const UNITS: [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3]];
-
-/** Picoseconds as people write them. */
-export function timeText(ps: number): string {
-  if (ps === 0) return "0";
-  const [unit, size] = UNITS.find(([, s]) => ps >= s) ?? ["ps", 1];
-  return `${Number((ps / size).toPrecision(3))} ${unit}`;
 }
 
 /** Join the tables of links and lines with the plots. */

@@ -1,8 +1,9 @@
 // Links against time: phases as a strip on top, below it the worst link of each row in each frame.
 
 import type { CourseMeta, Model, Numbers } from "./data";
-import { share } from "./data";
-import { timeText } from "./controls";
+import { frameAt, share } from "./data";
+import { estimate } from "./detail";
+import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Pen } from "./pen";
 import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
 import type { Legend, Rect } from "./scale";
@@ -11,16 +12,17 @@ import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 import { Lens } from "./values";
 
 const LEFT = 150;
 const RIGHT = 14;
 const STRIP = 14;
 const GAP = 10;
-const AXIS = 42;
 const LABEL = 26;
-const TICKS = [[0, 0.25, 0.5, 0.75, 1], [0, 0.5, 1], [0, 1]];
 const GREYS = 16;
+/** Height of the text in place of a band without samples. */
+const FOLDED = 12;
 
 interface Cell {
   row: number;
@@ -30,6 +32,8 @@ interface Cell {
 export class CoursePlot implements Drawing {
   readonly surface: Surface;
   private readonly lens: Lens;
+  private readonly empty = new Map<number, boolean>();
+  private unpacked: { dataset: number; cells: number[] } | null = null;
   private cursor: Cell | null = null;
   private width = 0;
 
@@ -40,6 +44,7 @@ export class CoursePlot implements Drawing {
   ) {
     this.lens = new Lens(model, store);
     this.surface = new Surface(canvas, this);
+    new Tip(canvas, (x, y) => this.facts(this.hit(x, y)));
     this.connect();
     store.listen((choice, changed) => {
       if (choice.link < 0 && choice.time === null) this.cursor = null;
@@ -54,14 +59,20 @@ export class CoursePlot implements Drawing {
     return this.model.run(this.model.runsOf(this.store.now.dataset)[0] ?? 0).course;
   }
 
+  /** Rows with a height. */
+  private get shownRows(): number {
+    return this.course.bands.reduce((sum, band, b) => sum + (this.folded(b) ? 0 : band.rows), 0);
+  }
+
   private get rows(): number {
     return this.course.bands.reduce((sum, band) => sum + band.rows, 0);
   }
 
   private rowHeight(): number {
-    const most = Math.min(Math.max(Math.round(330 / Math.max(this.rows, 1)), 3), 12);
+    const most = Math.min(Math.max(Math.round(330 / Math.max(this.shownRows, 1)), 3), 12);
     // The name and the number of links of a band stand beside it, one above the other.
-    const fewest = Math.min(...this.course.bands.map((band) => band.rows));
+    const drawn = this.course.bands.filter((_, b) => !this.folded(b));
+    const fewest = Math.min(...drawn.map((band) => band.rows), 48);
     return Math.max(most, (LABEL - GAP) / Math.max(fewest, 1));
   }
 
@@ -70,7 +81,7 @@ export class CoursePlot implements Drawing {
   }
 
   height(width: number): number {
-    return this.bottom() + AXIS + 14 + legendHeight(this.words(), width - LEFT - RIGHT);
+    return this.bottom() + AXIS_HEIGHT + 14 + legendHeight(this.words(), width - LEFT - RIGHT);
   }
 
   /** Lower end of the rows with the gap under them. */
@@ -99,16 +110,36 @@ export class CoursePlot implements Drawing {
   private y(row: number): number {
     let first = 0;
     let y = this.top();
-    for (const band of this.course.bands) {
-      if (row < first + band.rows) return y + (row - first) * this.rowHeight();
+    for (const [b, band] of this.course.bands.entries()) {
+      const tall = this.folded(b) ? 0 : this.rowHeight();
+      if (row < first + band.rows) return y + (row - first) * tall;
       first += band.rows;
-      y += band.rows * this.rowHeight() + GAP;
+      y += (tall ? band.rows * tall : FOLDED) + GAP;
     }
     return y;
   }
 
+  /** Whether no run has a value anywhere in a band: a line of text then stands for it. */
+  private folded(band: number): boolean {
+    let known = this.empty.get(band);
+    if (known === undefined) {
+      known = this.model.payload.datasets.every(({ course }) => {
+        const cells = course.bands[band]?.cells;
+        return !cells || this.model.arrays.get(cells).every((_, i, all) => Number.isNaN(share(all as Numbers, i)));
+      });
+      this.empty.set(band, known);
+    }
+    return known;
+  }
+
   /** Values of all cells, row after row: −1 to 1 for a difference, NaN for no data. */
   private cells(): number[] {
+    const { dataset } = this.store.now;
+    if (this.unpacked?.dataset !== dataset) this.unpacked = { dataset, cells: this.unpack() };
+    return this.unpacked.cells;
+  }
+
+  private unpack(): number[] {
     const change = this.lens.change ? this.model.payload.change : null;
     const refs = change?.cells ?? this.course.bands.map((band) => band.cells);
     return refs.flatMap((ref) => {
@@ -127,7 +158,9 @@ export class CoursePlot implements Drawing {
     const rowHeight = this.rowHeight();
     const edges = Array.from({ length: frames + 1 }, (_, frame) => this.x(frame));
     const tops = Array.from({ length: this.rows }, (_, row) => this.y(row));
+    const flat = this.course.bands.flatMap((band, b) => Array<boolean>(band.rows).fill(this.folded(b)));
     this.cells().forEach((value, i) => {
+      if (flat[Math.floor(i / frames)]) return;
       const x = edges[i % frames] ?? 0;
       const wide = (edges[(i % frames) + 1] ?? 0) - x;
       const box: Rect = [x, tops[Math.floor(i / frames)] ?? 0, wide, rowHeight];
@@ -143,9 +176,15 @@ export class CoursePlot implements Drawing {
 
   private drawFrame(pen: Pen): void {
     let row = 0;
-    for (const band of this.course.bands) {
+    for (const [b, band] of this.course.bands.entries()) {
       const y = this.y(row);
       const tall = band.rows * this.rowHeight();
+      if (this.folded(b)) {
+        const text = `${band.name}: too few samples in any window, ${band.links} links`;
+        pen.text(fitted(text, 11, this.width - LEFT), LEFT, y + FOLDED / 2, { size: 11, colour: MUTED });
+        row += band.rows;
+        continue;
+      }
       pen.frame(LEFT - 0.5, y - 0.5, this.x(this.course.frames) - LEFT + 1, tall + 1, "#c3cad1", 1);
       pen.text(band.name, LEFT - 10, y + tall / 2 - 6, { size: 11.5, align: "end", colour: MUTED });
       const count = `${band.links} links`;
@@ -154,34 +193,22 @@ export class CoursePlot implements Drawing {
     }
     this.drawAxis(pen);
     const colours = this.lens.colours("congestion");
-    const [y, room] = [this.bottom() + AXIS + 10, this.width - LEFT - RIGHT];
+    const [y, room] = [this.bottom() + AXIS_HEIGHT + 10, this.width - LEFT - RIGHT];
     legend(pen, colours, LEFT, y, room, this.words(), this.lens.change ? BOTH_WAYS : undefined);
   }
 
-  /** Times below the rows, as many as stand side by side. */
   private drawAxis(pen: Pen): void {
     const { edges_ps: edges, frames } = this.course;
-    const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
-    const room = this.width - LEFT - RIGHT;
-    const text = (part: number): string =>
-      this.lens.change ? `${100 * part} % of each run` : timeText(start + part * (end - start));
-    const fits = (parts: number[]): boolean => {
-      const widest = Math.max(...parts.map((part) => textWidth(text(part), 11)));
-      return (parts.length - 1) * (widest + 12) <= room;
-    };
-    for (const part of TICKS.find(fits) ?? [0, 1]) {
-      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
-      const x = LEFT + part * room;
-      pen.text(text(part), x, this.bottom() + 6, { size: 11, align, colour: MUTED });
-    }
-    const title = fitted(this.axisTitle(), 11.5, room);
-    pen.text(title, LEFT + room / 2, this.bottom() + 22, { size: 11.5, align: "middle" });
+    const [start, end] = this.lens.change ? [0, 100] : [edges[0] ?? 0, edges[frames] ?? 1];
+    const scale = linear([start, end], [LEFT, this.width - RIGHT]);
+    const [word, size] = this.lens.change ? ["% of each run", 1] as const : timeUnit(end);
+    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, `${this.axisTitle()}, ${word}`);
   }
 
   /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
   private axisTitle(): string {
     const by = "arrival of the packets";
-    if (this.lens.change) return `share of each run's time: ${by}`;
+    if (this.lens.change) return `share of time: ${by}`;
     return `${this.model.payload.ranks ? "expected time" : "time"}: ${by}`;
   }
 
@@ -247,17 +274,52 @@ export class CoursePlot implements Drawing {
     const height = this.rowHeight();
     for (let row = 0; row < this.rows; row++) {
       const y = this.y(row);
-      if (py >= y && py < y + height && px >= LEFT && frame !== null) return { row, frame };
+      if (py >= y && py < y + height && !this.flat(row) && px >= LEFT && frame !== null) return { row, frame };
     }
     return null;
   }
 
+  /** Whether a row is of a band that is folded. */
+  private flat(row: number): boolean {
+    let first = 0;
+    for (const [b, band] of this.course.bands.entries()) {
+      if (row < (first += band.rows)) return this.folded(b);
+    }
+    return false;
+  }
+
   private frameAt(px: number): number | null {
     if (px < LEFT - 6 || px > this.width) return null;
-    const { frames } = this.course;
-    let frame = 0;
-    while (frame < frames - 1 && this.x(frame + 1) <= px) frame++;
-    return frame;
+    const { edges_ps: edges, frames } = this.course;
+    const part = Math.min(Math.max((px - LEFT) / (this.width - LEFT - RIGHT), 0), 1);
+    if (this.lens.change) return Math.min(Math.floor(part * frames), frames - 1);
+    const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
+    return frameAt(this.course, start + part * (end - start));
+  }
+
+  /** A cell in words: its time, its worst link, and what is known of that. */
+  private facts(cell: Cell | null): string[] | null {
+    if (!cell) return null;
+    const { edges_ps: edges, frames, bands } = this.course;
+    const [from, to] = [cell.frame, cell.frame + 1];
+    const span = this.lens.change
+      ? `${((100 * from) / frames).toFixed(0)} – ${((100 * to) / frames).toFixed(0)} % of each run`
+      : `arrived ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
+    const value = this.cellAt(cell);
+    let first = 0;
+    const band = bands.find((one) => cell.row < (first += one.rows));
+    const head = [`${band?.name ?? ""}, ${span}`];
+    if (Number.isNaN(value)) return [...head, "too few samples"];
+    const best = this.worst(cell);
+    const views = this.model.runsOf(this.store.now.dataset).map((run) => this.model.view(run, null, [from, to]));
+    const samples = views.map((view) => view?.samples[best] ?? 0).join(" → ");
+    const shown = `${this.lens.change ? "change" : "highest in the cell"}: ${(100 * value).toFixed(1)} %`;
+    return best < 0 ? [...head, shown] : [...head, shown, `most congested packets: ${this.model.linkName(best)}`,
+      `${views.map((view) => estimate(view, best)).join(" → ")}, ${samples} samples`];
+  }
+
+  private cellAt({ row, frame }: Cell): number {
+    return this.cells()[row * this.course.frames + frame] ?? NaN;
   }
 
   /** The link of a row that met most congestion in a frame, of a difference in either run. */

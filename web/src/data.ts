@@ -1,6 +1,8 @@
 // What the report carries, and how its packed arrays are read.
 
-import { interval } from "./interval";
+import { bisector } from "d3-array";
+import type { Estimates, Grouping } from "./shrinkage";
+import { grouping, shrink } from "./shrinkage";
 
 /** Place of an array in the packed data: offset in bytes, number of elements, element type. */
 export interface Ref {
@@ -22,10 +24,75 @@ export interface SelectionMeta {
   phase: string | null;
   samples: Ref;
   weight: Ref;
+  variance: Ref;
   congested: Ref;
+  congested_variance: Ref;
+  utilization: Ref;
+}
+
+/** A tier and direction over time; NaN for no estimate. */
+export interface TierMeta {
+  name: string;
+  tier: number;
+  direction: string;
+  samples: Ref;
+  value: Ref;
   low: Ref;
   high: Ref;
-  utilization: Ref;
+}
+
+export interface Bar {
+  name: string;
+  from: number;
+  to: number;
+  low: number | null;
+  high: number | null;
+  text: string;
+  colour: string;
+  strong: boolean;
+}
+
+export interface BarsMeta {
+  rows: Bar[];
+  unit: "ps" | "";
+  axis: string;
+  note: string;
+  /** Where a line stands over all rows. */
+  line: number | null;
+}
+
+export interface ColumnsMeta {
+  labels: string[];
+  series: { name: string; colour: string; values: number[] }[];
+  curve: { name: string; values: number[] } | null;
+  stacked: boolean;
+  unit: string;
+  title: string;
+  x: string;
+  y: string;
+}
+
+export interface PointsMeta {
+  title: string;
+  short: boolean;
+  link: number[];
+  x: number[];
+  y: number[];
+  low: number[];
+  high: number[];
+  colours: string[];
+}
+
+/** Cells in rows and columns; each shows the worst of its links. */
+export interface GridMeta {
+  name: string;
+  rows: number;
+  columns: number;
+  x: string;
+  y: string;
+  cell: Ref;
+  link: Ref;
+  wide: boolean;
 }
 
 /** Links against time; rows are groups of neighbouring links, numbered through all bands. */
@@ -45,6 +112,7 @@ export interface CourseMeta {
   congested_variance: Ref;
   bytes: Ref;
   left_out: number;
+  sums: { tiers: TierMeta[]; bytes: Ref };
 }
 
 /** Ranks in order of their hosts, and a level for every pair: 0 for none, 1 to 255. */
@@ -139,6 +207,11 @@ export interface Payload {
   change: { of: [number, number]; cells: Ref[]; matrix: MatrixMeta | null } | null;
   flames: Flames | null;
   ranks: RanksMeta | null;
+  bars: Record<string, BarsMeta>;
+  columns: Record<string, ColumnsMeta>;
+  points: PointsMeta | null;
+  grids: { kind: string; grids: GridMeta[] } | null;
+  scenario: string;
 }
 
 export type Quantity = "congestion" | "utilization" | "stall";
@@ -198,14 +271,36 @@ export class Arrays {
 }
 
 /** Numbers of all links in one run and one selection; of a time they are summed here. */
-export interface View {
-  samples: ArrayLike<number>;
-  weight: ArrayLike<number>;
-  congested: ArrayLike<number>;
-  /** 95 % interval of the congested fraction, and share of the line rate; NaN for no data. */
-  low: ArrayLike<number>;
-  high: ArrayLike<number>;
-  utilization: ArrayLike<number>;
+export class View {
+  private found: Estimates | null = null;
+
+  constructor(
+    readonly samples: ArrayLike<number>,
+    readonly weight: ArrayLike<number>,
+    readonly variance: ArrayLike<number>,
+    readonly congested: ArrayLike<number>,
+    readonly congestedVariance: ArrayLike<number>,
+    private readonly busy: (link: number) => number,
+    private readonly groups: Grouping,
+    readonly hashed: boolean,
+  ) {}
+
+  /** Share of the line rate that our packets took; NaN for no data. */
+  utilization(link: number): number {
+    return (this.weight[link] ?? 0) > 0 ? this.busy(link) : NaN;
+  }
+
+  /** Congested fractions with the evidence of the links' bundles. */
+  get estimates(): Estimates {
+    return (this.found ??= shrink(this, this.groups));
+  }
+}
+
+/** Sums of one run and phase over a span of frames, moved with the span. */
+interface Sums {
+  from: number;
+  to: number;
+  columns: Float64Array[];
 }
 
 export type Span = readonly [number, number] | null;
@@ -222,7 +317,10 @@ export class Model {
   readonly ejection: Numbers;
   readonly count: number;
   readonly nodeCount: number;
+  private readonly groups: Grouping;
   private readonly known = new Map<string, View | null>();
+  private readonly sums = new Map<string, Sums>();
+  private readonly spans = new Map<string, { from: number; to: number; view: View }>();
 
   constructor(
     readonly payload: Payload,
@@ -236,6 +334,7 @@ export class Model {
     this.group = arrays.get(links.group);
     this.rate = arrays.get(links.rate_gbps);
     this.bundle = arrays.get(links.bundle);
+    this.groups = grouping(this.bundle, this.group);
     this.ejection = arrays.get(payload.layout.ejection);
     this.count = this.src.length;
     this.nodeCount = payload.node_names.length;
@@ -285,64 +384,86 @@ export class Model {
 
   /** One phase of a run, or null for all of it, in a span of time; null without that phase. */
   view(run: number, phase: string | null, time: Span): View | null {
-    const key = JSON.stringify([run, phase, time]);
+    const key = JSON.stringify([run, phase]);
+    if (time) return this.within(key, run, phase, time);
     let found = this.known.get(key);
-    if (found === undefined) {
-      found = time ? this.within(run, phase, time) : this.whole(run, phase);
-      if (this.known.size > 40) this.known.clear();
-      this.known.set(key, found);
-    }
+    if (found === undefined) this.known.set(key, (found = this.whole(run, phase)));
     return found;
   }
 
   private whole(run: number, phase: string | null): View | null {
-    const meta = this.run(run).selections.find((selection) => selection.phase === phase);
+    const { selections, hashed } = this.run(run);
+    const meta = selections.find((selection) => selection.phase === phase);
     if (!meta) return null;
-    const shares = (ref: Ref): Float64Array =>
-      Float64Array.from(this.arrays.get(ref), (_, link) => share(this.arrays.get(ref), link));
-    return {
-      samples: this.arrays.get(meta.samples),
-      weight: this.arrays.get(meta.weight),
-      congested: this.arrays.get(meta.congested),
-      low: shares(meta.low),
-      high: shares(meta.high),
-      utilization: shares(meta.utilization),
-    };
+    const get = (ref: Ref): Numbers => this.arrays.get(ref);
+    const busy = get(meta.utilization);
+    return new View(
+      get(meta.samples), get(meta.weight), get(meta.variance), get(meta.congested),
+      get(meta.congested_variance), (link) => share(busy, link), this.groups, hashed,
+    );
   }
 
   /** The samples of some frames of time, summed. */
-  private within(run: number, phase: string | null, [from, to]: readonly [number, number]): View | null {
+  private within(
+    key: string, run: number, phase: string | null, [from, to]: readonly [number, number],
+  ): View | null {
+    const last = this.spans.get(key);
+    if (last?.from === from && last.to === to) return last.view;
     const { course, hashed, selections } = this.run(run);
     const slot = selections.findIndex((selection) => selection.phase === phase) - 1;
     if (phase !== null && slot < 0) return null;
-    const get = (ref: Ref): Numbers => this.arrays.get(ref);
-    const index = get(course.index);
-    const link = this.arrays.running(course.step);
-    const columns = [course.samples, course.weight, course.congested, course.variance,
-      course.congested_variance, course.bytes].map(get);
-    const sums = columns.map(() => new Float64Array(this.count));
-    const slots = (index.length - 1) / course.frames;
-    for (let p = phase === null ? 0 : slot; p < (phase === null ? slots : slot + 1); p++) {
-      const first = index[p * course.frames + from] ?? 0;
-      const last = index[p * course.frames + to] ?? first;
-      for (let i = first; i < last; i++) {
-        const at = link[i] ?? 0;
-        columns.forEach((column, c) => (sums[c]![at]! += column[i] ?? 0));
-      }
-    }
-    const [samples, weight, congested, variance, met, bytes] = sums as
+    const slots = (course.index.n - 1) / course.frames;
+    const chosen = phase === null ? [0, slots] as const : [slot, slot + 1] as const;
+    const columns = this.summed(key, course, chosen, from, to);
+    const [samples, weight, congested, variance, met, bytes] = columns as
       [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
     const seconds = ((course.edges_ps[to] ?? 0) - (course.edges_ps[from] ?? 0)) / 1e12;
-    const [low, high] = [new Float64Array(this.count), new Float64Array(this.count)];
-    weight.forEach((n, i) => {
-      const sums = { weight: n, variance: variance[i] ?? 0, congested: congested[i] ?? 0,
-        congestedVariance: met[i] ?? 0 };
-      [low[i], high[i]] = interval(sums, hashed);
+    const busy = (link: number): number =>
+      Math.min((bytes[link]! * 8e-9) / (seconds * (this.rate[link] ?? 0)), 1);
+    const view = new View(samples, weight, variance, congested, met, busy, this.groups, hashed);
+    this.spans.set(key, { from, to, view });
+    return view;
+  }
+
+  /** Sums of the frames from … to; frames that the last span had are not added again. */
+  private summed(
+    key: string, course: CourseMeta, slots: readonly [number, number], from: number, to: number,
+  ): Float64Array[] {
+    const last = this.sums.get(key);
+    const moved = last ? Math.abs(last.from - from) + Math.abs(last.to - to) : Infinity;
+    const fresh = !last || moved >= to - from;
+    const sums: Sums = fresh
+      ? { from, to: from, columns: last?.columns ?? COLUMNS.map(() => new Float64Array(this.count)) }
+      : last;
+    if (fresh) for (const column of sums.columns) column.fill(0);
+    const add = (first: number, end: number, sign: 1 | -1): void => {
+      if (end > first) this.add(sums.columns, course, slots, first, end, sign);
+    };
+    add(sums.from, Math.min(from, sums.to), -1);
+    add(Math.max(to, sums.from), sums.to, -1);
+    add(from, Math.min(sums.from, to), 1);
+    add(Math.max(sums.to, from), to, 1);
+    [sums.from, sums.to] = [from, to];
+    this.sums.set(key, sums);
+    return sums.columns;
+  }
+
+  private add(
+    sums: Float64Array[], course: CourseMeta, [first, end]: readonly [number, number],
+    from: number, to: number, sign: 1 | -1,
+  ): void {
+    const index = this.arrays.get(course.index);
+    const link = this.arrays.running(course.step);
+    COLUMNS.forEach((name, c) => {
+      const column = this.arrays.get(course[name]);
+      const sum = sums[c]!;
+      for (let p = first; p < end; p++) {
+        const last = index[p * course.frames + to]!;
+        for (let i = index[p * course.frames + from]!; i < last; i++) {
+          sum[link[i]!]! += sign * column[i]!;
+        }
+      }
     });
-    const utilization = bytes.map((size, i) =>
-      (weight[i] ?? 0) > 0 ? Math.min((size * 8e-9) / (seconds * (this.rate[i] ?? 0)), 1) : NaN,
-    );
-    return { samples, weight, congested, low, high, utilization };
   }
 
   /** Hosts whose messages may cross an inner link: those of its leaf, or of its pod. */
@@ -363,11 +484,20 @@ export class Model {
   }
 }
 
-/** Congested fraction of a link, 0–1, or NaN where it was never sampled. */
+/** What a frame holds of each link, in the order of a view's sums. */
+const COLUMNS = ["samples", "weight", "congested", "variance", "congested_variance", "bytes"] as const;
+
+/** Congested fraction of a link, 0–1, or NaN where nothing can be said. */
 export function fraction(view: View, link: number): number {
-  const weight = view.weight[link] ?? 0;
-  return weight > 0 ? Math.min((view.congested[link] ?? 0) / weight, 1) : NaN;
+  return view.estimates.value[link] ?? NaN;
 }
+
+/** Frame of a course at a place in time. */
+export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): number {
+  return Math.min(Math.max(ascending.right(edges, ps) - 1, 0), frames - 1);
+}
+
+const ascending = bisector((edge: number) => edge);
 
 /** A packed share as a number, NaN where there is no data. */
 export function share(values: Numbers, link: number): number {

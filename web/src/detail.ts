@@ -3,7 +3,7 @@
 import type { Model, View } from "./data";
 import { fraction, share } from "./data";
 import type { Estimate } from "./interval";
-import { ofDifference } from "./interval";
+import { interval, ofDifference } from "./interval";
 import type { Store } from "./state";
 import { Lens } from "./values";
 
@@ -19,9 +19,10 @@ export function facts(model: Model, store: Store, link: number): [string, string
     ["Kind", `${model.groupName(link)}, ${model.rate[link] ?? 0} Gb/s`],
     ["Ports", `${model.srcPort[link] ?? 0} → ${model.dstPort[link] ?? 0}`],
     ["Congested fraction", views.map((view) => estimate(view, link)).join(" → ")],
+    ["By its own samples alone", views.map((view) => alone(view, link)).join(" → ")],
   ];
   if (lens.change) out.push(["Change", changed(lens.value(link), views, link)]);
-  const busy = views.map((view) => percent(view?.utilization[link] ?? NaN)).join(" → ");
+  const busy = views.map((view) => percent(view?.utilization(link) ?? NaN)).join(" → ");
   const samples = views.map((view) => number.format(view?.samples[link] ?? 0)).join(" → ");
   out.push(["Utilization by our packets", busy], ["Hop samples", samples]);
   const truths = model.runsOf(store.now.dataset).flatMap((run) => {
@@ -32,25 +33,49 @@ export function facts(model: Model, store: Store, link: number): [string, string
     return [`busy ${load}, stalled ${stall}`];
   });
   if (truths.length) out.push(["Whole run, all traffic (truth)", truths.join(" → ")]);
+  const rarely = model.runsOf(store.now.dataset).every((run) => {
+    const { truth } = model.run(run);
+    return truth !== null && share(model.arrays.get(truth.stall), link) < 0.01;
+  });
+  if (rarely && views.some((view) => view && fraction(view, link) >= 0.1)) {
+    out.push(["Congested, yet not stalled", "its packets queued for the link, which itself kept " +
+      "sending: stalled is the share of time with data but no credit from the next switch"]);
+  }
   return out;
 }
 
-function estimate(view: View | null, link: number): string {
-  const value = view ? fraction(view, link) : NaN;
-  if (!view || Number.isNaN(value)) return "no data";
-  const high = percent(view.high[link] ?? NaN);
-  if (value === 0) return `≤ ${high} (95 %): none of ${number.format(view.samples[link] ?? 0)} samples`;
-  return `${percent(value)} (95 %: ${points(view.low[link] ?? NaN)} to ${high})`;
+/** An estimate with the evidence of the bundle; below the least that can be told, a bound. */
+export function estimate(view: View | null, link: number): string {
+  if (!view || !((view.weight[link] ?? 0) > 0)) return "no data";
+  const { value, low, high, impossible } = view.estimates;
+  if (impossible[link]) return "unknown: more congested packets than packets, beyond chance";
+  const at = value[link] ?? NaN;
+  if (Number.isNaN(at)) return "too few samples";
+  if (at === 0) return `≤ ${percent(high[link] ?? NaN)} (95 %)`;
+  return `${percent(at)} (95 %: ${points(low[link] ?? NaN)} to ${percent(high[link] ?? NaN)})`;
+}
+
+/** What the samples of a link say without its neighbours. */
+export function alone(view: View | null, link: number): string {
+  const weight = view?.weight[link] ?? 0;
+  if (!view || !(weight > 0)) return "no data";
+  const congested = view.congested[link] ?? 0;
+  const samples = number.format(view.samples[link] ?? 0);
+  const [low, high] = interval({ weight, congested, variance: view.variance[link] ?? 0,
+    congestedVariance: view.congestedVariance[link] ?? 0 }, view.hashed);
+  if (congested === 0) return `≤ ${percent(high)} (95 %): none of ${samples} samples`;
+  if (view.estimates.impossible[link]) return `${percent(congested / weight)} of ${samples} samples: impossible`;
+  return `${percent(Math.min(congested / weight, 1))} (95 %: ${points(low)} to ${percent(high)}), ${samples} samples`;
 }
 
 const points = (value: number): string => (100 * value).toFixed(1);
 const signed = (value: number): string => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
 
-/** A link without a sample in one of two runs has no congestion there: nobody used it. */
+/** A link that one of two runs has left has no congestion there. */
 function orNothing(view: View | null, link: number): Estimate {
   const value = view ? fraction(view, link) : NaN;
   if (!view || Number.isNaN(value)) return [0, 0, 0];
-  return [value, view.low[link] ?? 0, view.high[link] ?? 1];
+  return [value, view.estimates.low[link] ?? 0, view.estimates.high[link] ?? 1];
 }
 
 /** A change with its interval: the samples of two runs are independent. */
@@ -60,6 +85,13 @@ function changed(value: number, views: (View | null)[], link: number): string {
   const [low, high] = ofDifference(before ?? [0, 0, 0], after ?? [0, 0, 0]);
   const sure = low > 0 || high < 0 ? "" : ", within the noise";
   return `${signed(value)} percentage points (95 %: ${signed(low)} to ${signed(high)})${sure}`;
+}
+
+/** The same in few lines, for the pointer; null for no link. */
+export function linkFacts(model: Model, store: Store, link: number): string[] | null {
+  if (link < 0) return null;
+  const [name, , , ...rest] = facts(model, store, link);
+  return [name?.[1] ?? "", ...rest.slice(0, 5).map(([what, value]) => `${what}: ${value}`)];
 }
 
 /** Show the facts of a link in a panel; text only, never markup. */

@@ -1,18 +1,20 @@
 // The congested-fraction plot: tiers in rows, pods in columns, hosts under their leaf.
 
 import type { Model, Numbers } from "./data";
+import { linkFacts } from "./detail";
 import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED } from "./pen";
+import { INK, MUTED, SELECTED, textWidth } from "./pen";
 import type { Legend } from "./scale";
-import { BOTH_WAYS, legend, legendHeight, SHADES } from "./scale";
+import { BOTH_WAYS, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 import { Lens } from "./values";
 
 const LEFT = 100;
-const TOP = 16;
+const TOP = 24;
 const RIGHT = 12;
 const ABOVE_LEGEND = 14;
 const HOST_GAP = 14;
@@ -59,6 +61,7 @@ export class FabricPlot implements Drawing {
       for (const link of this.halves) this.most = Math.max(this.most, whole[link] ?? 0);
     });
     this.surface = new Surface(canvas, this);
+    new Tip(canvas, (x, y) => linkFacts(model, store, this.hit(x, y)));
     this.connect();
     store.listen((_, changed) => {
       if (onlyMarks(changed)) this.surface.refresh();
@@ -85,7 +88,8 @@ export class FabricPlot implements Drawing {
       title: this.lens.change
         ? "change of the congested fraction (−1 to 1); dashed: less than before"
         : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
-      noData: "no packet sampled: no data, not zero (cables: not drawn)",
+      noData: "no packet sampled, or too few: no data, not zero (cables: not drawn)",
+      doubt: DOUBT_WORDS,
       note: "Upper half of an edge: up link. Lower half: down link. Width: packets (square " +
         "root). Box: the host's ejection link.",
     };
@@ -125,6 +129,7 @@ export class FabricPlot implements Drawing {
     }
     const pitch = this.x(1) - this.x(0);
     pen.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
+    this.drawNames(pen, pitch);
     const below = this.y(0) + (this.hostsHeight() - 12) * this.zoom;
     for (const [pod, left, right] of this.model.payload.layout.pods) {
       const room = this.x(right) - this.x(left);
@@ -134,6 +139,18 @@ export class FabricPlot implements Drawing {
     }
     pen.unclip();
     this.drawLabels(pen, height);
+  }
+
+  /** Names of the switches, where there is room between them. */
+  private drawNames(pen: Pen, pitch: number): void {
+    const names = this.model.payload.switch_names;
+    names.forEach((name, s) => {
+      const [x, y] = [this.x(this.switchX[s] ?? 0), this.y(this.switchY[s] ?? 0)];
+      if (x < LEFT || x > this.width || textWidth(name, 10) + 6 > pitch) return;
+      const wide = textWidth(name, 10) + 4;
+      pen.rects([x - wide / 2, y - 18, wide, 12], "rgba(255,255,255,0.8)");
+      pen.text(name, x, y - 12, { size: 10, align: "middle" });
+    });
   }
 
   private drawLabels(pen: Pen, height: number): void {
@@ -155,13 +172,15 @@ export class FabricPlot implements Drawing {
   private drawCables(pen: Pen): void {
     const value = this.lens.values("congestion");
     const weight = this.lens.weights();
+    const doubt = this.lens.doubts();
     const bins = new Map<number, number[]>();
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
       const at = value(link);
       if (Number.isNaN(at)) continue;
       const wide = Math.sqrt(Math.min(weight(link) / this.most, 1));
-      const key = this.lens.shade(at) * 100 + Math.max(1, Math.round(wide * WIDTHS));
+      const pale = doubt(link) > DOUBTFUL ? 50 : 0;
+      const key = this.lens.shade(at) * 100 + pale + Math.max(1, Math.round(wide * WIDTHS));
       let bin = bins.get(key);
       if (!bin) bins.set(key, (bin = []));
       bin.push(...this.line(h));
@@ -173,8 +192,9 @@ export class FabricPlot implements Drawing {
     const strength = (key: number): number => Math.abs(Math.floor(key / 100) - middle);
     for (const key of [...bins.keys()].sort((a, b) => strength(a) - strength(b) || a - b)) {
       const shade = Math.floor(key / 100);
-      const width = (0.25 + ((key % 100) / WIDTHS) * 2.4) * grow;
-      pen.lines(bins.get(key) ?? [], colours[shade] ?? INK, width, shade < middle - 1 ? LESS : []);
+      const width = (0.25 + ((key % 50) / WIDTHS) * 2.4) * grow;
+      const colour = `${colours[shade] ?? INK}${key % 100 >= 50 ? "59" : ""}`;
+      pen.lines(bins.get(key) ?? [], colour, width, shade < middle - 1 ? LESS : []);
     }
   }
 
@@ -193,15 +213,20 @@ export class FabricPlot implements Drawing {
     const colours = this.lens.colours("congestion");
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
+    const unsure: number[] = [];
+    const doubt = this.lens.doubts();
     for (let node = 0; node < this.nodeX.length; node++) {
       if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
       const link = this.ejection[node] ?? -1;
       const at = link < 0 ? NaN : value(link);
       const target = Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank);
-      target.push(...this.hostBox(node));
+      const box = this.hostBox(node);
+      target.push(...box);
+      if (link >= 0 && target !== blank && doubt(link) > DOUBTFUL) unsure.push(...box);
     }
     pen.rects(blank, "hatch");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    pen.rects(unsure, "doubt");
   }
 
   overlay(pen: Pen): void {

@@ -1,5 +1,6 @@
 // The back-pressure flame graph: saturated links at the bottom, above them what waits for them.
 
+import { timeUnit } from "./axis";
 import type { Flames, Frame, Model } from "./data";
 import type { Pen } from "./pen";
 import { fitted, INK, SELECTED } from "./pen";
@@ -7,6 +8,7 @@ import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 
 const ROW = 22;
 const NARROWEST = 26;
@@ -18,8 +20,6 @@ interface Box {
   row: number;
   w: number;
 }
-
-const UNITS: [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3]];
 
 export class Flame implements Drawing {
   readonly surface: Surface;
@@ -41,6 +41,7 @@ export class Flame implements Drawing {
     this.colours = shades(model, "stall");
     this.changes = shades(model, "change");
     this.surface = new Surface(canvas, this);
+    new Tip(canvas, (_, y) => (this.at && y > 0 ? this.facts(this.at) : null));
     canvas.addEventListener("pointermove", (event) => this.point(event));
     canvas.addEventListener("click", (event) => this.enter(this.hit(event)));
     canvas.addEventListener("keydown", (event) => this.key(event));
@@ -149,7 +150,7 @@ export class Flame implements Drawing {
 
   private amount(value: number): string {
     if (this.flames.unit === "packets") return `${value} congested packets`;
-    const [unit, size] = UNITS.find(([, s]) => Math.abs(value) >= s) ?? ["ps", 1];
+    const [unit, size] = timeUnit(value);
     return `${(value / size).toPrecision(3)} ${unit}`;
   }
 
@@ -193,18 +194,19 @@ export class Flame implements Drawing {
   private choose(box: Box | null): void {
     this.at = box;
     this.surface.refresh();
-    const found = this.flames.trees[this.tree];
-    if (!this.panel || !box || !found) return;
-    const share = (100 * box.frame[2]) / Math.max(found.top[2], 1);
-    const amount = this.amount(box.frame[2]);
+    if (this.panel && box) this.panel.textContent = this.facts(box).join(": ");
+  }
+
+  /** A box in words: its name, how much it is, and of what. */
+  private facts({ frame }: Box): string[] {
+    const all = this.flames.trees[this.tree]?.top[2] ?? 1;
     if (this.change) {
-      const [, , sum, , , change] = box.frame;
+      const [, , sum, , , change] = frame;
       const [before, after] = [(sum - change) / 2, (sum + change) / 2];
-      this.panel.textContent =
-        `${this.name(box.frame)}: before ${this.amount(before)}, after ${this.amount(after)}`;
-      return;
+      return [this.name(frame), `before ${this.amount(before)}, after ${this.amount(after)}`];
     }
-    this.panel.textContent = `${this.name(box.frame)}: ${amount}, ${share.toFixed(1)} % of all`;
+    const share = (100 * frame[2]) / Math.max(all, 1);
+    return [this.name(frame), `${this.amount(frame[2])}, ${share.toFixed(1)} % of all`];
   }
 
   /** Zoom into a box; the bottom one leads back out. */

@@ -1,6 +1,6 @@
 // 95 % intervals of a congested fraction: the same as in the tables (tailback.telemetry.estimate).
 
-const Z95 = 1.959963984540054;
+export const Z95 = 1.959963984540054;
 
 export interface Sums {
   /** Estimated packets, and their variance. */

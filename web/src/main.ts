@@ -1,22 +1,86 @@
 // Viewer of a Tailback report. Everything it shows is in the page; it never asks the network.
 
 import { connectAddress } from "./address";
-import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable, save }
-  from "./controls";
+import { Bars } from "./bars";
+import { Columns } from "./columns";
+import { connectCommand } from "./command";
+import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
 import { CoursePlot } from "./course";
 import type { Payload } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
 import { FabricPlot } from "./fabric";
 import { Flame } from "./flame";
+import { connectGlossary } from "./glossary";
+import { Grids } from "./grids";
 import { Matrix } from "./matrix";
+import { Points } from "./points";
 import { RankTimeline } from "./ranks";
 import { Raster } from "./raster";
+import { connectSaving } from "./saving";
+import { connectSearch } from "./search";
 import { Store } from "./state";
+import type { Surface } from "./surface";
+import { connectTables } from "./tables";
+import { TimeCourse } from "./timecourse";
+
+const canvas = (id: string): HTMLCanvasElement => byId<HTMLCanvasElement>(id);
+
+/** Every plot of the page with the name of its file. */
+function plots(model: Model, store: Store): [string, { surface: Surface }][] {
+  const { payload } = model;
+  const panel = byId("detail");
+  const fabric = new FabricPlot(model, store, canvas("fabric"));
+  for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
+    button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
+  }
+  const raster = new Raster(model, store, canvas("raster"), (hovered) => {
+    show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
+  });
+  const out: [string, { surface: Surface }][] = [["congested_fraction", fabric], ["fabric_raster", raster]];
+  if (payload.flames) {
+    const flame = new Flame(model, payload.flames, store, canvas("flame"));
+    const count = (): void => {
+      flame.surface.canvas.dataset["marked"] = String(flame.marked);
+    };
+    store.listen(() => requestAnimationFrame(count));
+    flame.connectSelector(byId<HTMLSelectElement>("flame-tree"), byId("flame-detail"));
+    out.push(["back_pressure", flame]);
+  }
+  if (payload.ranks) {
+    const ranks = new RankTimeline(model, payload.ranks, store, canvas("ranks"));
+    ranks.connectText(byId("rank-detail"));
+    ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
+    out.push(["rank_timeline", ranks]);
+  }
+  if (model.run(0).course.frames > 1) {
+    out.push(["time_course", new TimeCourse(model, store, canvas("time_course"))]);
+    out.push(["link_time", new CoursePlot(model, store, canvas("course"))]);
+  }
+  if (model.run(0).matrix) {
+    out.push(["rank_matrix", new Matrix(model, store, canvas("matrix"), byId("pair"))]);
+  }
+  if (payload.grids) {
+    out.push([payload.grids.kind, new Grids(model, payload.grids.grids, store, canvas("grids"))]);
+  }
+  if (payload.points && document.getElementById("points")) {
+    out.push(["how_sure", new Points(canvas("points"), model, payload.points, store)]);
+  }
+  for (const [name, meta] of Object.entries(payload.bars)) {
+    if (document.getElementById(name)) {
+      out.push([name, new Bars(canvas(name), meta, name.startsWith("change_"))]);
+    }
+  }
+  for (const [name, meta] of Object.entries(payload.columns)) {
+    if (document.getElementById(name)) out.push([name, new Columns(canvas(name), meta)]);
+  }
+  return out;
+}
 
 async function start(): Promise<void> {
-  connectDownloads();
   connectCopyButtons();
+  connectTables();
+  connectGlossary();
   document.documentElement.classList.add("js");
   const payload = JSON.parse(byId("report-data").textContent ?? "") as Payload;
   const bytes = await inflate(byId("report-arrays").textContent ?? "");
@@ -26,51 +90,21 @@ async function start(): Promise<void> {
 
   const panel = byId("detail");
   show(panel, model, store, -1);
-  const fabric = new FabricPlot(model, store, byId<HTMLCanvasElement>("fabric"));
-  const raster = new Raster(model, store, byId<HTMLCanvasElement>("raster"), (hovered) => {
-    show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
-  });
+  const drawn = plots(model, store);
   store.listen((choice) => show(panel, model, store, choice.link));
-  const saved = (id: string, name: string, plot: { surface: { svg(): string } }): void => {
-    byId(id).addEventListener("click", () => save(name, plot.surface.svg(), "image/svg+xml"));
-  };
-  if (payload.flames) {
-    const flame = new Flame(model, payload.flames, store, byId<HTMLCanvasElement>("flame"));
-    const count = (): void => {
-      flame.surface.canvas.dataset["marked"] = String(flame.marked);
-    };
-    store.listen(() => requestAnimationFrame(count));
-    flame.connectSelector(byId<HTMLSelectElement>("flame-tree"), byId("flame-detail"));
-    saved("save-flame", "back_pressure.svg", flame);
-  }
-  if (payload.ranks) {
-    const ranks = new RankTimeline(model, payload.ranks, store, byId<HTMLCanvasElement>("ranks"));
-    ranks.connectTexts(byId("rank-detail"), byId("rank-tip"));
-    ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
-    saved("save-ranks", "rank_timeline.svg", ranks);
-  }
-  if (model.run(0).course.frames > 1) {
-    const course = new CoursePlot(model, store, byId<HTMLCanvasElement>("course"));
-    saved("save-course", "link_time.svg", course);
-  }
-  if (model.run(0).matrix) {
-    const matrix = new Matrix(model, store, byId<HTMLCanvasElement>("matrix"), byId("pair"));
-    saved("save-matrix", "rank_matrix.svg", matrix);
-  }
+  for (const [file, plot] of drawn) connectSaving(plot.surface, file);
   connectSelectors(model, store);
   connectTable(model, store);
-
-  saved("save-fabric", "congested_fraction.svg", fabric);
-  saved("save-raster", "fabric_raster.svg", raster);
-  for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
-    button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
-  }
+  connectSearch(model, store);
+  connectCommand(model, store);
   connectAddress(model, store);
+  const redraw = (): void => drawn.forEach(([, plot]) => plot.surface.now());
+  window.addEventListener("beforeprint", redraw);
   document.documentElement.dataset["ready"] = "true";
 }
 
 start().catch((problem: unknown) => {
-  // The verdict, the tables and the printed figures are there without the viewer.
+  // The verdict, the remedy and the tables are there without the viewer.
   document.documentElement.classList.remove("interactive");
   console.error("viewer:", problem);
 });

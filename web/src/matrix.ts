@@ -9,6 +9,7 @@ import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 
 const LEFT = 62;
 const TOP = 8;
@@ -156,19 +157,24 @@ export class Matrix implements Drawing {
     const inside = (at: number): number => Math.min(Math.max(at, 0), meta.size - 1);
     const [r, c] = [inside(row), inside(column)];
     const node = this.get(meta.node);
-    const rank = this.get(meta.rank);
-    const [from, to] = [r * meta.width, c * meta.width];
-    this.store.chooseNodes(this.model, [node[from] ?? 0, node[to] ?? 0]);
+    this.store.chooseNodes(this.model, [node[r * meta.width] ?? 0, node[c * meta.width] ?? 0]);
     this.cursor = [r, c];
     this.surface.refresh();
+    this.panel.textContent = this.facts(meta, r, c).join(": ");
+  }
+
+  /** A cell in words: its ranks with their hosts, and what is between them. */
+  private facts(meta: MatrixMeta, r: number, c: number): string[] {
+    const node = this.get(meta.node);
+    const rank = this.get(meta.rank);
+    const [from, to] = [r * meta.width, c * meta.width];
     const span = (at: number): string => {
       const last = Math.min(at + meta.width, rank.length) - 1;
       return last > at ? `ranks ${rank[at]} … ${rank[last]}` : `rank ${rank[at]}`;
     };
     const hosts = [from, to].map((at) => this.model.vertexName(node[at] ?? 0));
     const level = this.get(meta.cells)[r * meta.size + c] ?? 0;
-    this.panel.textContent =
-      `${span(from)} on ${hosts[0]} → ${span(to)} on ${hosts[1]}: ${this.amount(meta, level)}`;
+    return [`${span(from)} on ${hosts[0]} → ${span(to)} on ${hosts[1]}`, this.amount(meta, level)];
   }
 
   private amount(meta: MatrixMeta, level: number): string {
@@ -183,12 +189,18 @@ export class Matrix implements Drawing {
 
   private connect(): void {
     const { canvas } = this;
-    canvas.addEventListener("click", (event) => {
-      const [px, py] = pointer(event, canvas);
+    const hit = (px: number, py: number): [number, number] | null => {
       const size = this.meta?.size ?? 1;
-      const [column, row] = [px - LEFT, py - TOP].map((at) => Math.floor((at / this.side) * size));
-      if (column! < 0 || row! < 0 || column! >= size || row! >= size) return;
-      this.choose(row!, column!);
+      const [column = -1, row = -1] = [px - LEFT, py - TOP].map((at) => Math.floor((at / this.side) * size));
+      return column < 0 || row < 0 || column >= size || row >= size ? null : [row, column];
+    };
+    new Tip(canvas, (x, y) => {
+      const [meta, at] = [this.meta, hit(x, y)];
+      return meta && at && this.facts(meta, ...at);
+    });
+    canvas.addEventListener("click", (event) => {
+      const at = hit(...pointer(event, canvas));
+      if (at) this.choose(...at);
     });
     canvas.addEventListener("keydown", (event) => {
       const steps: Record<string, [number, number]> = {

@@ -1,6 +1,7 @@
 // One drawing, two papers: the screen's canvas and an SVG file to keep.
 
-export type Fill = string | "hatch";
+/** A colour; hatched for no data; stripes over what is uncertain. */
+export type Fill = string | "hatch" | "doubt";
 
 export interface TextStyle {
   size?: number;
@@ -26,6 +27,7 @@ export const MUTED = "#5d6875";
 export const SELECTED = "#0b57d0";
 const NO_DATA = "#eef0f2";
 const HATCH = "#b4bcc5";
+const DOUBT = "rgba(255,255,255,0.85)";
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 let measure: CanvasRenderingContext2D | null = null;
@@ -58,26 +60,37 @@ export function fitted(text: string, size: number, room: number): string {
   return `${letters.join("")}…`;
 }
 
+/** A small tile of diagonal strokes, repeated. */
+function stripes(
+  ctx: CanvasRenderingContext2D, stroke: string, paper: string | null,
+): CanvasPattern | string {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const on = tile.getContext("2d");
+  if (on) {
+    if (paper) {
+      on.fillStyle = paper;
+      on.fillRect(0, 0, 6, 6);
+    }
+    on.strokeStyle = stroke;
+    on.lineWidth = 1;
+    on.beginPath();
+    for (const shift of [-6, 0, 6]) {
+      on.moveTo(shift, 6);
+      on.lineTo(shift + 6, 0);
+    }
+    on.stroke();
+  }
+  return ctx.createPattern(tile, "repeat") ?? paper ?? "transparent";
+}
+
 export class CanvasPen implements Pen {
   private readonly hatch: CanvasPattern | string;
+  private readonly doubt: CanvasPattern | string;
 
   constructor(private readonly ctx: CanvasRenderingContext2D) {
-    const tile = document.createElement("canvas");
-    tile.width = tile.height = 6;
-    const on = tile.getContext("2d");
-    if (on) {
-      on.fillStyle = NO_DATA;
-      on.fillRect(0, 0, 6, 6);
-      on.strokeStyle = HATCH;
-      on.lineWidth = 1;
-      on.beginPath();
-      for (const shift of [-6, 0, 6]) {
-        on.moveTo(shift, 6);
-        on.lineTo(shift + 6, 0);
-      }
-      on.stroke();
-    }
-    this.hatch = ctx.createPattern(tile, "repeat") ?? NO_DATA;
+    this.hatch = stripes(ctx, HATCH, NO_DATA);
+    this.doubt = stripes(ctx, DOUBT, null);
   }
 
   lines(coordinates: number[], colour: string, width: number, dash: number[] = []): void {
@@ -96,7 +109,7 @@ export class CanvasPen implements Pen {
 
   rects(coordinates: number[], fill: Fill): void {
     const { ctx } = this;
-    ctx.fillStyle = fill === "hatch" ? this.hatch : fill;
+    ctx.fillStyle = fill === "hatch" ? this.hatch : fill === "doubt" ? this.doubt : fill;
     for (let i = 0; i + 3 < coordinates.length; i += 4) {
       ctx.fillRect(
         coordinates[i]!,
@@ -176,7 +189,7 @@ export class SvgPen implements Pen {
       const [x, y, w, h] = coordinates.slice(i, i + 4).map(round);
       d.push(`M${x} ${y}h${w}v${h}h-${w}z`);
     }
-    const paint = fill === "hatch" ? "url(#no-data)" : fill;
+    const paint = fill === "hatch" ? "url(#no-data)" : fill === "doubt" ? "url(#doubt)" : fill;
     if (d.length) this.parts.push(`<path d="${d.join("")}" fill="${paint}"/>`);
   }
 
@@ -219,7 +232,9 @@ export class SvgPen implements Pen {
     const pattern =
       '<defs><pattern id="no-data" width="6" height="6" patternUnits="userSpaceOnUse">' +
       `<rect width="6" height="6" fill="${NO_DATA}"/>` +
-      `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="${HATCH}"/></pattern></defs>`;
+      `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="${HATCH}"/></pattern>` +
+      '<pattern id="doubt" width="6" height="6" patternUnits="userSpaceOnUse">' +
+      `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="#fff" stroke-opacity="0.85"/></pattern></defs>`;
     return (
       `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} font-family="${FONT}">` +
       `${pattern}<rect width="100%" height="100%" fill="#fff"/>${this.parts.join("\n")}</svg>\n`

@@ -1,18 +1,19 @@
 // Ranks against measured time: what each rank did in each window, waits by their kind.
 
-import { timeText } from "./controls";
+import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Model, Numbers, RanksMeta } from "./data";
+import { frameAt } from "./data";
 import type { Pen } from "./pen";
 import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 
 // As in the plot of links below, so that the two stand one above the other.
 const LEFT = 150;
 const RIGHT = 14;
 const TOP = 8;
-const AXIS = 38;
 const LINE = 18;
 const SWATCH = 12;
 const TALL = 360;
@@ -71,7 +72,7 @@ export class RankTimeline implements Drawing {
   }
 
   height(width: number): number {
-    return this.bottom + AXIS + LINE * this.legendLines(width).length + 6;
+    return this.bottom + AXIS_HEIGHT + LINE * this.legendLines(width).length + 6;
   }
 
   private x(window: number): number {
@@ -154,14 +155,10 @@ export class RankTimeline implements Drawing {
 
   private drawAxis(pen: Pen): void {
     const end = this.meta.edges_ps[this.windows] ?? 0;
-    const room = this.width - LEFT - RIGHT;
-    const parts = room > 420 ? [0, 0.25, 0.5, 0.75, 1] : [0, 0.5, 1];
-    for (const part of parts) {
-      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
-      pen.text(timeText(part * end), LEFT + part * room, this.bottom + 10, { size: 11, align, colour: MUTED });
-    }
-    const title = fitted("measured time since the first rank began", 11.5, room);
-    pen.text(title, LEFT + room / 2, this.bottom + 26, { size: 11.5, align: "middle" });
+    const time = linear([0, end], [LEFT, this.width - RIGHT]);
+    const [word, size] = timeUnit(end);
+    const title = `measured time since the first rank began, ${word}`;
+    bottomAxis(pen, time, ticksOf(time, size), this.bottom, title);
   }
 
   /** Names of the kinds of time in lines that fit. */
@@ -182,7 +179,7 @@ export class RankTimeline implements Drawing {
 
   private drawLegend(pen: Pen): void {
     this.legendLines(this.width).forEach((line, i) => {
-      const y = this.bottom + AXIS + LINE * i + 9;
+      const y = this.bottom + AXIS_HEIGHT + LINE * i + 9;
       for (const { kind, x } of line) {
         pen.rects([x, y - 6, SWATCH, SWATCH], this.fill(kind));
         pen.frame(x, y - 6, SWATCH, SWATCH, "#c3cad1", 0.7);
@@ -251,17 +248,8 @@ export class RankTimeline implements Drawing {
   /** Frames of the links below in which the messages of some windows are posted. */
   private framesOf(places: number[], from: number, to: number): [number, number] {
     const run = this.model.runsOf(this.store.now.dataset)[0] ?? 0;
-    const { edges_ps: edges, frames } = this.model.run(run).course;
-    const frame = (ps: number): number => {
-      let low = 0;
-      let high = frames - 1;
-      while (low < high) {
-        const middle = Math.ceil((low + high) / 2);
-        if ((edges[middle] ?? 0) <= ps) low = middle;
-        else high = middle - 1;
-      }
-      return low;
-    };
+    const { course } = this.model.run(run);
+    const frame = (ps: number): number => frameAt(course, ps);
     return [frame(places[from] ?? 0), frame(places[to] ?? 0) + 1];
   }
 
@@ -307,22 +295,16 @@ export class RankTimeline implements Drawing {
     });
   }
 
-  connectTexts(panel: HTMLElement, tip: HTMLElement): void {
+  connectText(panel: HTMLElement): void {
     this.describe = (cell) => {
       const [who, ...facts] = this.facts(cell);
       panel.textContent =
         `${who}: ${facts.join("; ")}. Whole run: waited ${timeText(this.waited(cell.row))}.`;
     };
-    this.canvas.addEventListener("pointermove", (event) => {
-      tip.hidden = !this.hovered;
-      if (!this.hovered) return;
-      tip.textContent = this.facts(this.hovered).join("\n");
-      const [x, y] = pointer(event, this.canvas);
-      // To the left of the pointer where there is no room to its right.
-      const left = x + tip.offsetWidth + 14 > this.width ? x - tip.offsetWidth - 10 : x + 14;
-      tip.style.translate = `${Math.max(left, 0)}px ${y + 14}px`;
+    new Tip(this.canvas, (x, y) => {
+      const cell = this.hit(x, y);
+      return cell && this.facts(cell);
     });
-    this.canvas.addEventListener("pointerleave", () => (tip.hidden = true));
   }
 
   private describe: (cell: Cell) => void = () => undefined;

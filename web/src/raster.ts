@@ -1,14 +1,18 @@
 // The fabric raster: one cell for every directed link, nothing overdrawn.
 
 import type { BlockMeta, Model, Numbers } from "./data";
+import { linkFacts } from "./detail";
 import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED } from "./pen";
+import { fitted, INK, MUTED, SELECTED } from "./pen";
 import type { Legend, Rect } from "./scale";
-import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES, TITLES } from "./scale";
+import {
+  BOTH_WAYS, CHANGES, dot, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES, TITLES,
+} from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Tip } from "./tooltip";
 import { Lens } from "./values";
 
 const LEFT = 100;
@@ -29,6 +33,8 @@ interface Place {
 export class Raster implements Drawing {
   readonly surface: Surface;
   private places: Place[] = [];
+  /** Bands on which no packet was ever sampled: a line of text each, at a height. */
+  private folded: [number, string][] = [];
   private readonly lens: Lens;
   private readonly where = new Map<number, [number, number]>();
 
@@ -49,6 +55,7 @@ export class Raster implements Drawing {
       }
     }
     this.surface = new Surface(canvas, this);
+    new Tip(canvas, (x, y) => linkFacts(model, store, this.hit(x, y)));
     this.connect();
     store.listen((_, changed) => {
       if (onlyMarks(changed)) this.surface.refresh();
@@ -58,7 +65,7 @@ export class Raster implements Drawing {
 
   /** Put the blocks side by side, band under band; wide bands wrap. */
   private arrange(width: number): number {
-    const bands = this.model.payload.blocks;
+    const bands = this.model.payload.blocks.filter((band) => this.sampled(band));
     const rows = bands.reduce((sum, b) => sum + Math.max(...b.map((c) => c.switches.length)), 0);
     const ch = Math.min(Math.max(Math.round(480 / Math.max(rows, 1)), 3), 14);
     this.places = [];
@@ -79,7 +86,22 @@ export class Raster implements Drawing {
         y += HEAD + Math.max(...line.map((block) => block.switches.length)) * ch + 10;
       }
     }
+    this.folded = this.model.payload.blocks.filter((band) => !this.sampled(band)).map((band) => {
+      const links = band.reduce(
+        (sum, { cells }) => sum + this.model.arrays.get(cells).filter((link) => link >= 0).length, 0);
+      y += HEAD;
+      return [y - 4, `${band[0]?.band ?? ""}: no packet was sampled on any of its ${links} links`];
+    });
     return y;
+  }
+
+  /** Whether any run has a sample of some link of a band. */
+  private sampled(band: BlockMeta[]): boolean {
+    return this.model.payload.datasets.some((_, run) => {
+      const weight = this.model.view(run, null, null)?.weight ?? [];
+      return band.some(({ cells }) =>
+        this.model.arrays.get(cells).some((link) => link >= 0 && (weight[link] ?? 0) > 0));
+    });
   }
 
   height(width: number): number {
@@ -92,9 +114,11 @@ export class Raster implements Drawing {
     const { quantity } = this.store.now;
     const colours = this.lens.colours(quantity);
     const value = this.lens.values(quantity);
+    const doubt = quantity === "congestion" ? this.lens.doubts() : () => 0;
     let band = "";
+    for (const [y, text] of this.folded) pen.text(fitted(text, 11, width - LEFT), LEFT, y, { size: 11, colour: MUTED });
     for (const place of this.places) {
-      this.drawBlock(pen, place, colours, value);
+      this.drawBlock(pen, place, colours, value, doubt);
       if (place.block.band !== band) {
         band = place.block.band;
         const at = place.y + (place.block.switches.length * place.ch) / 2;
@@ -110,7 +134,8 @@ export class Raster implements Drawing {
     const { quantity } = this.store.now;
     return {
       title: this.lens.change ? CHANGES[quantity] : TITLES[quantity],
-      noData: quantity === "stall" ? "no data" : "no packet sampled: no data, not zero",
+      noData: quantity === "stall" ? "no data" : "no packet sampled, or too few: no data, not zero",
+      ...(quantity === "congestion" ? { doubt: DOUBT_WORDS } : {}),
     };
   }
 
@@ -119,11 +144,13 @@ export class Raster implements Drawing {
     place: Place,
     colours: string[],
     value: (link: number) => number,
+    doubt: (link: number) => number,
   ): void {
     const { block, cells, x, y, cw, ch } = place;
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const less: number[] = [];
+    const unsure: number[] = [];
     const inset = cw >= 5 && ch >= 5 ? 0.5 : 0;
     cells.forEach((link, i) => {
       if (link < 0) return;
@@ -137,9 +164,11 @@ export class Raster implements Drawing {
       const at = value(link);
       (Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank)).push(...box);
       if (this.lens.change) less.push(...dot(box, at));
+      if (doubt(link) > DOUBTFUL && !Number.isNaN(at)) unsure.push(...box);
     });
     pen.rects(blank, "hatch");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    pen.rects(unsure, "doubt");
     pen.rects(less, "#fff");
     const w = block.ports * cw;
     const h = block.switches.length * ch;

@@ -49,14 +49,17 @@ const MARK = 24;
 export interface Legend {
   title: string;
   noData?: string;
+  /** What stripes over a colour mean. */
+  doubt?: string;
   note?: string;
 }
 
 /** Lines of a legend in a width: the words stand beside the scale where there is room for them. */
-function arranged({ title, noData = "", note = "" }: Legend, room: number): {
+function arranged({ title, noData = "", doubt = "", note = "" }: Legend, room: number): {
   beside: boolean;
   titles: string[];
   blanks: string[];
+  doubts: string[];
   notes: string[];
 } {
   const widest = Math.max(textWidth(title, 12), noData ? MARK + textWidth(noData, 11) : 0);
@@ -65,14 +68,15 @@ function arranged({ title, noData = "", note = "" }: Legend, room: number): {
     beside,
     titles: beside ? [title] : wrapped(title, 12, room),
     blanks: noData ? (beside ? [noData] : wrapped(noData, 11, room - MARK)) : [],
+    doubts: doubt ? wrapped(doubt, 11, room - MARK) : [],
     notes: note ? wrapped(note, 12, room) : [],
   };
 }
 
 /** Height of a legend in a width, both in CSS pixels. */
 export function legendHeight(words: Legend, room: number): number {
-  const { beside, titles, blanks, notes } = arranged(words, room);
-  return 32 + LINE * (notes.length + (beside ? 0 : titles.length + blanks.length));
+  const { beside, titles, blanks, doubts, notes } = arranged(words, room);
+  return 36 + LINE * (notes.length + doubts.length + (beside ? 0 : titles.length + blanks.length));
 }
 
 /** Draw a legend in a width: the scale with its unit, and what the plot's marks mean. */
@@ -85,7 +89,7 @@ export function legend(
   words: Legend,
   ticks: readonly (number | string)[] = [0, 0.5, 1],
 ): void {
-  const { beside, titles, blanks, notes } = arranged(words, room);
+  const { beside, titles, blanks, doubts, notes } = arranged(words, room);
   const width = Math.min(BAR, room);
   const step = width / colours.length;
   colours.forEach((colour, i) => pen.rects([x + i * step, y, step + 0.5, 10], colour));
@@ -106,12 +110,24 @@ export function legend(
     pen.text(line, left + MARK, at, { size: 11, colour: MUTED });
     at += LINE;
   }
-  if (beside) at = y + 40;
+  if (beside) at = y + 42;
+  if (doubts.length) {
+    pen.rects([x, at - 5, 18, 10], colours[Math.floor(0.6 * colours.length)] ?? "#888");
+    pen.rects([x, at - 5, 18, 10], "doubt");
+  }
+  for (const line of doubts) {
+    pen.text(line, x + MARK, at, { size: 11, colour: MUTED });
+    at += LINE;
+  }
   for (const line of notes) {
     pen.text(line, x, at, { size: 12 });
     at += LINE;
   }
 }
+
+/** Half of a 95 % interval above which a value is drawn as uncertain. */
+export const DOUBTFUL = 0.2;
+export const DOUBT_WORDS = "striped or pale: 95 % interval wider than ±20 points";
 
 /** Ends of the scale of differences. */
 export const BOTH_WAYS = [-1, 0, 1] as const;

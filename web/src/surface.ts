@@ -39,11 +39,33 @@ export class Surface {
     });
   }
 
+  /** Draw at once: a page that is printed waits for no frame. */
+  now(): void {
+    this.base = null;
+    this.paint();
+  }
+
   svg(): string {
     const pen = new SvgPen(this.width, this.heightPx);
     this.drawing.draw(pen, this.width, this.heightPx);
     this.drawing.overlay(pen);
     return pen.toString();
+  }
+
+  /** The picture on a canvas of its own, some times as large as it is shown. */
+  raster(density: number): HTMLCanvasElement {
+    const out = document.createElement("canvas");
+    out.width = this.width * density;
+    out.height = this.heightPx * density;
+    const on = out.getContext("2d");
+    if (!on) return out;
+    on.scale(density, density);
+    on.fillStyle = "#fff";
+    on.fillRect(0, 0, this.width, this.heightPx);
+    const pen = new CanvasPen(on);
+    this.drawing.draw(pen, this.width, this.heightPx);
+    this.drawing.overlay(pen);
+    return out;
   }
 
   private paint(): void {

@@ -25,37 +25,56 @@ export class Lens {
 
   /** Value of a link, 0–1, or of a difference −1 to 1; NaN for no data. */
   value(link: number, quantity: Quantity = "congestion"): number {
-    const found = this.one(quantity).map((of) => of(link));
-    return found.length === 1 ? (found[0] ?? NaN) : difference(found[0] ?? NaN, found[1] ?? NaN);
+    return this.values(quantity)(link);
   }
 
   /** A function of the same, quicker for many links. */
   values(quantity: Quantity): (link: number) => number {
-    const [before, after] = this.one(quantity);
-    if (!before) return () => NaN;
-    return after ? (link) => difference(before(link), after(link)) : before;
-  }
-
-  private one(quantity: Quantity): ((link: number) => number)[] {
     if (quantity === "stall") {
-      return this.model.runsOf(this.store.now.dataset).map((run) => {
-        const { truth } = this.model.run(run);
-        const stall = truth ? this.model.arrays.get(truth.stall) : null;
-        return (link) => (stall ? share(stall, link) : NaN);
-      });
+      const [before, after] = this.stalls();
+      if (!before) return () => NaN;
+      return after ? (link) => after(link) - before(link) : before;
     }
     const pick = quantity === "congestion" ? fraction : utilization;
-    return this.views().map((view) => (link) => (view ? pick(view, link) : NaN));
+    const views = this.views();
+    const [first = null, second = null] = views;
+    if (views.length === 1) return first ? (link) => pick(first, link) : () => NaN;
+    const one = (view: View | null, other: View | null, link: number): number => {
+      const value = view ? pick(view, link) : NaN;
+      return Number.isNaN(value) && left(view, other, link) ? 0 : value;
+    };
+    return (link) => one(second, first, link) - one(first, second, link);
+  }
+
+  /** Half the length of a link's 95 % interval, 0–1; 0 where there is no estimate. */
+  doubts(): (link: number) => number {
+    const views = this.views();
+    return (link) => {
+      let most = 0;
+      for (const view of views) {
+        const error = view?.estimates.error[link] ?? NaN;
+        if (error > most) most = error;
+      }
+      return 1.96 * most;
+    };
+  }
+
+  private stalls(): ((link: number) => number)[] {
+    return this.model.runsOf(this.store.now.dataset).flatMap((run) => {
+      const { truth } = this.model.run(run);
+      const stall = truth ? this.model.arrays.get(truth.stall) : null;
+      return stall ? [(link: number) => share(stall, link)] : [];
+    });
   }
 
   /** Packets through a link, of a difference in the run with more. */
-  weight(link: number): number {
-    return Math.max(...this.views().map((view) => view?.weight[link] ?? 0));
-  }
-
   weights(): (link: number) => number {
     const views = this.views();
-    return (link) => Math.max(...views.map((view) => view?.weight[link] ?? 0));
+    return (link) => {
+      let most = 0;
+      for (const view of views) most = Math.max(most, view?.weight[link] ?? 0);
+      return most;
+    };
   }
 
   colours(quantity: Quantity): string[] {
@@ -69,10 +88,13 @@ export class Lens {
   }
 }
 
-export const utilization = (view: View, link: number): number => view.utilization[link] ?? NaN;
+export const utilization = (view: View, link: number): number => view.utilization(link);
 
-/** After minus before; a run that has no data for a link had nothing there. */
-export function difference(before: number, after: number): number {
-  if (Number.isNaN(before) && Number.isNaN(after)) return NaN;
-  return (Number.isNaN(after) ? 0 : after) - (Number.isNaN(before) ? 0 : before);
+/** Share of the other run's packets below which a link counts as left by its traffic. */
+const LEFT = 0.05;
+
+/** Whether a run has left a link that the other uses: then there is no congestion of it there. */
+export function left(view: View | null, other: View | null, link: number): boolean {
+  const theirs = other?.weight[link] ?? 0;
+  return theirs > 0 && (view?.weight[link] ?? 0) <= LEFT * theirs;
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tailback.api.result_folder import FolderResult
@@ -20,7 +21,6 @@ from tailback.api.runs import (
     with_samples,
 )
 from tailback.api.source import read_base_run
-from tailback.port_names import link_names
 from tailback.report import (
     FigureData,
     attribute,
@@ -30,7 +30,7 @@ from tailback.report import (
     same_fabric,
     write_comparison,
 )
-from tailback.report.difference import phases_of
+from tailback.report.difference import link_change, phases_of
 from tailback.run import Run
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
@@ -131,7 +131,8 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
         ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
         ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
         by tier and direction; ``phases``: by phase; ``links``: those whose congested fraction
-        changed most; ``lines``: stall by line of the program, in ``line_unit``. All of these only
+        surely changed most, with ``least_change``, the end of its 95 % interval nearer to none;
+        ``lines``: stall by line of the program, in ``line_unit``. All of these only
         where both models know them, links and lines only when both runs are of one fabric and
         have samples. A fraction is null where a run has no samples of the tier, phase or link.
     """
@@ -154,7 +155,7 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     both = FigureData(before), FigureData(after)
     facts["phases"] = _phases(*both)
     if same_fabric(*both) and all(evidence.measured for evidence in both):
-        facts["links"] = _links(before, after)
+        facts["links"] = _links(*both)
         facts |= _hot_lines(before, after)
     return facts
 
@@ -204,23 +205,28 @@ def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
-    """Links whose congested fraction changed most; one without samples counts as 0, as in --out."""
-    columns_kept = ["link", "src_name", "src_port", "dst_name", "src_interface", "fraction"]
-    joined = (
-        _estimates(before)
-        .select(columns_kept)
-        .join(_estimates(after).select("link", after="fraction"), on="link")
-    )
-    joined = joined.with_columns(
-        change=pl.col("after").fill_null(0.0) - pl.col("fraction").fill_null(0.0)
-    )
-    joined = joined.filter(pl.col("change").abs() > 0)
-    joined = joined.sort(pl.col("change").abs(), "link", descending=[True, False]).head(most)
-    numbers = joined.select("link", "fraction", "after").iter_rows()
+def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[str, Any]]:
+    """Links whose congested fraction surely changed most: by the least it may be at 95 %.
+
+    Fractions have the evidence of the links' bundles, as in ``changes.parquet``; a run that has
+    left a link has no congestion there, and null is said of its fraction.
+    """
+    found = link_change(before, after)
+    least = np.abs(np.nan_to_num(found.surely))
+    size = np.abs(np.nan_to_num(found.value))
+    order = np.lexsort((np.arange(len(size)), -size, -least))
+    fractions = [load.fraction for load in (found.before, found.after)]
     return [
-        {"link": link, "name": name, "congested_fraction": [one, other]}
-        for name, (link, one, other) in zip(link_names(joined), numbers, strict=True)
+        {
+            "link": link,
+            "name": before.link_name(link),
+            "congested_fraction": [
+                None if np.isnan(of[link]) else float(of[link]) for of in fractions
+            ],
+            "least_change": float(found.surely[link]),
+        }
+        for link in order[:most].tolist()
+        if size[link] > 0
     ]
 
 

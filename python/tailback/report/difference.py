@@ -1,7 +1,8 @@
 """Two runs of one fabric, each view as a difference: after minus before.
 
 A link that only one of the runs was sampled on has no congestion in the other, as no packet of it
-met any there: it counts as 0. A link that neither was sampled on is no data.
+met any there: it counts as 0, and so does one with too few samples to tell and under a twentieth
+of the other run's packets. A link that neither was sampled on is no data.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tailback.report.attribution import Attribution, by_call_site
 from tailback.report.figure_data import FigureCase, FigureData, Floats, LinkLoad
 from tailback.report.flame import Frame
 from tailback.schema import conform
+from tailback.telemetry.estimate import Z95
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,7 @@ class LinkChange:
     @property
     def value(self) -> Floats:
         """Change of the congested fraction, -1 to 1; NaN where neither run was sampled."""
-        return difference_of(self.before.fraction, self.after.fraction)
+        return difference_of(_or_left(self.before, self.after), _or_left(self.after, self.before))
 
     @property
     def error(self) -> Floats:
@@ -42,15 +44,30 @@ class LinkChange:
         return np.asarray(np.where(np.isnan(self.value), np.nan, np.sqrt(sum(squares))))
 
     @property
+    def surely(self) -> Floats:
+        """The least the change is at 95 %: 0 where it may be none; NaN like the value."""
+        least = np.maximum(np.abs(self.value) - Z95 * self.error, 0.0)
+        return np.asarray(np.sign(self.value) * least, np.float64)
+
+    @property
     def weight(self) -> Floats:
         """Packets of the run in which there were more."""
         return np.maximum(self.before.weight, self.after.weight)
 
 
+LEFT = 0.05
+"""Share of the other run's packets below which a link counts as left by its traffic."""
+
+
+def _or_left(load: LinkLoad, other: LinkLoad) -> Floats:
+    """Congested fractions; 0 where a run has left a link that the other used."""
+    left = (load.weight <= LEFT * other.weight) & (other.weight > 0)
+    return np.where(np.isnan(load.fraction) & left, 0.0, load.fraction)
+
+
 def difference_of(before: Floats, after: Floats) -> Floats:
-    """``after - before``, where one of them is NaN it counts as 0; NaN where both are."""
-    nothing = np.isnan(before) & np.isnan(after)
-    return np.asarray(np.where(nothing, np.nan, np.nan_to_num(after) - np.nan_to_num(before)))
+    """``after - before``, NaN where one of them is unknown."""
+    return np.asarray(after - before, np.float64)
 
 
 def link_change(before: FigureData, after: FigureData, phase: str | None = None) -> LinkChange:
@@ -78,7 +95,7 @@ def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:
     rate = before.rate_gbps
     for phase in (None, *phases_of(before, after)):
         found = link_change(before, after, phase)
-        links = np.flatnonzero(~np.isnan(found.value))
+        links = np.flatnonzero(found.weight > 0)
         columns: dict[str, object] = {
             "link": links,
             "name": [names[link] for link in links.tolist()],

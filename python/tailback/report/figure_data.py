@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.topology import LinkTopology
 from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
 from tailback.port_names import link_names
@@ -28,8 +29,12 @@ from tailback.telemetry.estimate import (
     fraction_lower_bound,
     hop_excess,
 )
+from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.shrinkage import MIN_SAMPLES as FEWEST
+from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
@@ -55,6 +60,9 @@ class LinkLoad:
         congested_weight: Estimated packets that met congestion there.
         congested_variance: Estimated variance of ``congested_weight``.
         duration_ps: Time the selection spans, picoseconds.
+        bundle: Bundle of each link, with which its estimate is made; None where the rows are no
+            links, but windows of several together.
+        kind: Tier and direction of each link as a number.
     """
 
     samples: Floats
@@ -65,6 +73,18 @@ class LinkLoad:
     congested_weight: Floats
     congested_variance: Floats
     duration_ps: float
+    bundle: Ints | None = None
+    kind: Ints | None = None
+
+    @cached_property
+    def shrunk(self) -> Shrunk | None:
+        """Estimates of links with the evidence of their bundles; None where rows are no links."""
+        if self.bundle is None or self.kind is None:
+            return None
+        return shrink(
+            self.congested_weight, self.congested_variance, self.weight, self.variance,
+            self.samples, self.bundle, self.kind,
+        )  # fmt: skip
 
     @cached_property
     def raw_fraction(self) -> Floats:
@@ -75,23 +95,35 @@ class LinkLoad:
 
     @cached_property
     def fraction(self) -> Floats:
-        """Congested fraction clipped to 0–1 for drawing, NaN where there is no data."""
-        return np.asarray(np.clip(self.raw_fraction, 0.0, 1.0), np.float64)
+        """Congested fraction as it is shown, 0–1, of links with the evidence of their bundles.
+
+        NaN without data, with fewer than ten samples, and where the samples contradict every
+        fraction up to 1.
+        """
+        if self.shrunk is not None:
+            return np.where(self.samples > 0, self.shrunk.value, np.nan)
+        excess = hop_excess(self.weight, self.variance)
+        met = congested_excess(self.congested_weight, self.congested_variance, excess)
+        unknown = beyond_one(self.congested_weight, self.weight, met, excess)
+        few = self.samples < FEWEST
+        return np.asarray(np.where(unknown | few, np.nan, np.minimum(self.raw_fraction, 1.0)))
 
     @cached_property
     def error(self) -> Floats:
-        """Standard error of the congested fraction, NaN where there is no data.
+        """Standard error of :attr:`fraction`, NaN where there is no data.
 
-        The two reservoirs are sampled independently, so the variance of the quotient is
+        Of windows: the two reservoirs are sampled independently, so the variance of the quotient is
         ``(Var[W] + F² Var[N]) / N²`` to first order (Taffet, 2019, section 3.3).
         """
+        if self.shrunk is not None:
+            return np.where(self.samples > 0, self.shrunk.error, np.nan)
         out = np.full(self.weight.shape, np.nan)
         spread = self.congested_variance + np.square(self.raw_fraction) * self.variance
         np.divide(np.sqrt(spread), self.weight, out=out, where=self.weight > 0)
         return out
 
     def interval(self, *, hashed: bool = False) -> tuple[Floats, Floats]:
-        """95 % interval of the congested fraction, as in the tables (``link_estimates``).
+        """95 % interval of :attr:`raw_fraction`, as in the tables (``link_estimates``).
 
         Args:
             hashed: Whether the samples were hashes.
@@ -117,12 +149,15 @@ class LinkLoad:
         return np.asarray(np.clip(out, 0.0, 1.0), np.float64)
 
 
-def _load(columns: list[Floats], duration_ps: float) -> LinkLoad:
+def load_of(
+    columns: list[Floats], duration_ps: float, bundle: Ints | None = None, kind: Ints | None = None
+) -> LinkLoad:
     """A load from its sums in the order of SUMS."""
     samples, weight, variance, size, met_samples, met_weight, met_variance = columns
     return LinkLoad(
-        samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps
-    )
+        samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps,
+        bundle, kind,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +215,23 @@ class FigureData:
     def direction(self) -> NDArray[np.str_]:
         """``up``, ``down`` or ``flat`` of each link, shape (L,)."""
         return np.array(self.links["direction"].to_list(), dtype=np.str_)
+
+    @cached_property
+    def bundle(self) -> Ints:
+        """Bundle of each link: those among which routing spreads one traffic, shape (L,)."""
+        return np.asarray(LinkTopology.of(self.run.tables).bundle, np.int64)
+
+    @cached_property
+    def kind(self) -> Ints:
+        """Tier and direction of each link as a number, shape (L,)."""
+        return np.asarray(
+            self.tier * 3 + np.unique(self.direction, return_inverse=True)[1], np.int64
+        )
+
+    @property
+    def hashed(self) -> bool:
+        """Whether the samples were hashes."""
+        return self.run.scenario.telemetry.scheme in HASHED
 
     @cached_property
     def layout(self) -> FabricLayout:
@@ -262,7 +314,7 @@ class FigureData:
             columns.append(dense)
         used = self.windows.join(chosen.select("window").unique(), on="window", how="semi")
         duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
-        return _load(columns, duration)
+        return load_of(columns, duration, self.bundle, self.kind)
 
     def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
         """Loads of the links together in each window, shape (W,)."""
@@ -274,7 +326,7 @@ class FigureData:
             dense = np.zeros(self.windows.height)
             dense[index] = total[name].to_numpy()
             columns.append(dense)
-        return _load(columns, float(self.windows["length_ps"].sum()))
+        return load_of(columns, float(self.windows["length_ps"].sum()))
 
     @cached_property
     def truth(self) -> LinkTruth | None:

@@ -1,35 +1,33 @@
 """The self-contained HTML report: one file, answer first, nothing fetched.
 
-Everything a reader needs without JavaScript is plain HTML and SVG images; the viewer adds selection
-and inspection. Names come from files and are hostile until shown as text: the template escapes them
-all, data stand in JSON that cannot hold markup, and the page's policy forbids the network and every
-script and style but its own.
+Verdict, remedy and tables are plain HTML; the viewer draws every figure from the payload. Names
+come from files and are hostile until shown as text: the template escapes them all, data stand in
+JSON that cannot hold markup, and the page's policy forbids the network and every script and style
+but its own.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import jinja2
 import polars as pl
 from markupsafe import Markup
 
 import tailback
-from tailback.diagnosis.model import Diagnosis, Finding
+from tailback.diagnosis.model import Diagnosis, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
 from tailback.report.export import make_case
-from tailback.report.figure import FIGURES, Options, draw, render
 from tailback.report.figure_data import FigureCase
 from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
@@ -52,13 +50,7 @@ CAUSES = {
     "undetermined": "Undetermined",
 }
 
-_STATIC_DPI = 110
-
 LINES_SHOWN = 12
-
-LARGE = ("change_congested_fraction", "change_fabric_raster")
-"""Large figures that only a comparison prints: a report has both runs' own. They are exported, and
-the viewer draws them."""
 
 
 def write_report(
@@ -114,6 +106,9 @@ def render_report(
         **_shared(case),
         run=run,
         shares=_shares(diagnosis.findings),
+        costless=_costless(diagnosis),
+        root_links=_root_links(diagnosis),
+        symptoms=_symptoms(diagnosis),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
@@ -146,8 +141,10 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "change": names["change"],
         "ranks": names["ranks"],
         "has_stall": any(dataset["truth"] for dataset in names["datasets"]),
-        "figures": _static_figures(case),
-        "captions": {entry.name: entry.summary for entry in FIGURES},
+        "bar_plots": names["bars"],
+        "column_plots": names["columns"],
+        "points": names["points"],
+        "grids": names["grids"],
         "attribution": case.attribution,
         "lines": _lines(case),
         "phases_left_out": len(case.observed.phases) - len(phases_carried(case.observed)),
@@ -214,27 +211,6 @@ def _template(name: str) -> jinja2.Template:
     )
 
 
-def _static_figures(case: FigureCase) -> dict[str, str]:
-    """Every figure that has something to show, as ``data:`` addresses of SVG images."""
-    out = {}
-    for entry in FIGURES:
-        if entry.name in LARGE and case.diagnosis is not None:
-            continue
-        for after in (False, True):
-            if after and entry.name != "congested_fraction":
-                continue
-            if after and (case.after is None or not case.after.measured):
-                continue
-            drawn = draw(entry.name, case, Options(after=after, compact=True))
-            if drawn is None:
-                continue
-            text = render(drawn, "svg", _STATIC_DPI).decode("utf-8")
-            key = f"{entry.name}-after" if after else entry.name
-            # Spaces and quotation marks that cannot end the attribute stay as they are: smaller.
-            out[key] = "data:image/svg+xml," + quote(text, safe=" ='/:;,()+@!*~$?[]{}|")
-    return out
-
-
 def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
     """``(cause, start, share)`` of the congested packets, largest first; they sum to 1 at most."""
     total: dict[str, float] = {}
@@ -247,6 +223,43 @@ def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
             out.append((cause, start, share * scale))
             start += share * scale
     return out
+
+
+_STEP_OF = {
+    "routing": "routing", "placement": "placement", "pattern": "pattern",
+    "injection": "injection", "slow-link": "slow links", "other-traffic": "other traffic",
+}  # fmt: skip
+"""Step of the waterfall that says what each cause costs in time."""
+
+COSTLESS = 0.005
+"""Share of the time below which a step of the waterfall costs nothing worth a remedy."""
+
+
+def _costless(diagnosis: Diagnosis) -> list[str]:
+    """Causes of congested packets that cost no time by re-simulation."""
+    delta = {bar.name: max(bar.delta_ps, bar.high_ps) for bar in diagnosis.waterfall}
+    least = COSTLESS * diagnosis.modelled_ps
+    shares = {cause: share for cause, _, share in _shares(diagnosis.findings)}
+    return [
+        cause for cause, share in shares.items()
+        if share >= 0.05 and delta.get(_STEP_OF.get(cause, ""), least + 1) <= least
+    ]  # fmt: skip
+
+
+def _surest(links: Iterable[LinkEvidence]) -> list[LinkEvidence]:
+    return sorted(links, key=lambda link: (-link.congested_fraction.low, link.link))
+
+
+def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
+    """Roots of congestion trees that the findings name, the surely most congested first."""
+    return _surest({link.link: link for finding in diagnosis.findings
+                    for link in finding.links}.values())  # fmt: skip
+
+
+def _symptoms(diagnosis: Diagnosis) -> list[LinkEvidence]:
+    """Links that hold most congested packets and are no roots."""
+    roots = {link.link for link in _root_links(diagnosis)}
+    return _surest(link for link in diagnosis.top_links if link.link not in roots)
 
 
 def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:

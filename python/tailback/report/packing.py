@@ -38,7 +38,9 @@ class Packer:
 
     def count(self, values: NDArray[Any]) -> dict[str, int | str]:
         """Store counts as whole numbers, or as floats where they do not fit 32 bits."""
-        return self.add(values, "u4" if values.max(initial=0) < 2**32 else "f4")
+        if values.max(initial=0) >= 2**32:
+            return self.add(values, "f4")
+        return self.add(np.round(values), "u4")
 
     def base64(self) -> str:
         """Everything stored, deflated (zlib), as base64."""

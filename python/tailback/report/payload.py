@@ -12,6 +12,13 @@ from tailback.report import scales
 from tailback.report.attribution import bundles
 from tailback.report.difference import compared, flame_change
 from tailback.report.figure_data import FigureCase, FigureData, LinkLoad
+from tailback.report.figure_specs import (
+    bar_figures,
+    column_figures,
+    course_sums,
+    grids,
+    truth_points,
+)
 from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
 from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
@@ -19,7 +26,6 @@ from tailback.report.layout import tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
 from tailback.report.timeline import Timeline, timeline_within_budget
-from tailback.telemetry.header_counts import HASHED
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -79,6 +85,11 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
                      for entry, course in zip(datasets, courses, strict=True)],
         "change": None if both is None else _change(packer, courses, both),
         "flames": _flames(case),
+        "bars": bar_figures(case),
+        "columns": column_figures(case),
+        "points": truth_points(evidence),
+        "grids": grids(packer, evidence),
+        "scenario": evidence.run.scenario.name,
         "ranks": None if case.ranks is None else ranks_data(
             packer, case.ranks, evidence, [entry.evidence.run for entry in datasets]
         ),
@@ -200,34 +211,30 @@ def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
     phases = phases_carried(evidence)
     selections: list[str | None] = [None, *phases]
     truth = evidence.truth
-    hashed = evidence.run.scenario.telemetry.scheme in HASHED
     return {
         "id": entry.id,
         "label": entry.label,
-        "hashed": hashed,
+        "hashed": evidence.hashed,
         "selections": [
             {"phase": phase,
-             **_selection(packer, evidence.load(phase), evidence.rate_gbps, hashed)}
+             **_selection(packer, evidence.load(phase), evidence.rate_gbps)}
             for phase in selections
         ],
         "truth": None if truth is None else {
             "utilization": packer.add(shares(truth.utilization), "u2"),
             "stall": packer.add(shares(truth.stall), "u2"),
         },
-        "course": course_data(packer, course, phases),
+        "course": course_data(packer, course, phases) | {"sums": course_sums(packer, course)},
         "matrix": matrix_data(packer, evidence),
     }  # fmt: skip
 
 
-def _selection(
-    packer: Packer, load: LinkLoad, rate: NDArray[np.float64], hashed: bool
-) -> dict[str, Any]:
-    low, high = load.interval(hashed=hashed)
+def _selection(packer: Packer, load: LinkLoad, rate: NDArray[np.float64]) -> dict[str, Any]:
     return {
         "samples": packer.count(load.samples),
         "weight": packer.count(load.weight),
+        "variance": packer.count(load.variance),
         "congested": packer.count(load.congested_weight),
-        "low": packer.add(shares(low), "u2"),
-        "high": packer.add(shares(high), "u2"),
+        "congested_variance": packer.count(load.congested_variance),
         "utilization": packer.add(shares(load.utilization(rate)), "u2"),
     }

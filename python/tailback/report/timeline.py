@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.figure_data import MIN_SAMPLES, SUMS, FigureData
+from tailback.report.figure_data import SUMS, FigureData, LinkLoad, load_of
+from tailback.telemetry.shrinkage import MIN_SAMPLES, shrink
 
 FRAMES = 200
 """Frames at most."""
@@ -26,7 +27,7 @@ MIN_FRAMES = 12
 
 BINS_A_BAND = 48
 PHASES_SHOWN = 8
-CELL_SAMPLES = MIN_SAMPLES // 2
+CELL_SAMPLES = MIN_SAMPLES
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,36 @@ class Timeline:
             .sort("frame", "phase", "link")
         )
 
+    @cached_property
+    def _links(self) -> pl.DataFrame:
+        """Samples by frame and link, with the congested ``fraction``; NaN where unknown."""
+        evidence = self.evidence
+        sums = self.samples.group_by("frame", "link").agg(pl.col(name).sum() for name in SUMS)
+        sums = sums.sort("frame", "link")
+        link = sums["link"].to_numpy().astype(np.int64)
+        bundles = int(evidence.bundle.max(initial=0)) + 1
+        each = {name: sums[name].cast(pl.Float64).to_numpy() for name in SUMS}
+        # A bundle in a frame stands for itself.
+        _, bundle = np.unique(
+            sums["frame"].to_numpy() * bundles + evidence.bundle[link], return_inverse=True
+        )
+        found = shrink(
+            each["congested_weight"], each["congested_variance"], each["hop_weight"],
+            each["hop_variance"], each["hop_samples"], bundle, evidence.kind[link],
+        )  # fmt: skip
+        return sums.with_columns(fraction=pl.Series(found.value))
+
+    def sums(self, links: NDArray[np.bool_]) -> LinkLoad:
+        """Loads of some links together in each frame, shape (F,)."""
+        chosen = self._links.filter(pl.Series(links[self._links["link"].to_numpy()]))
+        total = chosen.group_by("frame").agg(pl.col(name).sum() for name in SUMS)
+        columns = []
+        for name in SUMS:
+            dense = np.zeros(self.frames)
+            dense[total["frame"].to_numpy()] = total[name].to_numpy()
+            columns.append(dense)
+        return load_of(columns, float(self.edges_ps[-1] - self.edges_ps[0]) if self.frames else 0.0)
+
     def phase_shares(self) -> tuple[list[str], NDArray[np.float64]]:
         """Share of each frame's samples that each of the heaviest phases has, shape (P, F)."""
         evidence = self.evidence
@@ -110,8 +141,8 @@ class Timeline:
         """Highest congested fraction of each group of neighbouring links in each frame.
 
         Means hide hot links, so a cell keeps the maximum; a fraction of a few samples is mostly
-        noise and would always win. So a link counts alone only with enough samples in the frame,
-        and the links of one switch count together: frames are short, samples of one link few.
+        noise and would always win. So each link counts with the evidence of its bundle, and the
+        links of one switch count together: frames are short, samples of one link few.
         """
         evidence = self.evidence
         links = np.flatnonzero((evidence.tier == tier) & (evidence.direction == direction))
@@ -121,16 +152,17 @@ class Timeline:
         row = (order * bins // max(int(order.max(initial=0)) + 1, 1)).astype(np.int64)
         cells = np.full((bins, self.frames), np.nan)
         owner = pl.DataFrame({"link": links.astype(np.uint32), "switch": switch, "row": row})
-        chosen = self.samples.join(owner, on="link", how="inner")
-        for key in ("link", "switch"):
-            sums = (
-                chosen.group_by("frame", "row", key)
-                .agg(pl.col("hop_samples", "hop_weight", "congested_weight").sum())
-                .filter((pl.col("hop_samples") >= CELL_SAMPLES) & (pl.col("hop_weight") > 0))
-            )
-            met, through = sums["congested_weight"].to_numpy(), sums["hop_weight"].to_numpy()
-            place = (sums["row"].to_numpy(), sums["frame"].to_numpy())
-            np.fmax.at(cells, place, np.clip(met / through, 0, 1))
+        chosen = self._links.join(owner, on="link", how="inner")
+        place = (chosen["row"].to_numpy(), chosen["frame"].to_numpy())
+        np.fmax.at(cells, place, chosen["fraction"].to_numpy())
+        sums = (
+            chosen.group_by("frame", "row", "switch")
+            .agg(pl.col("hop_samples", "hop_weight", "congested_weight").sum())
+            .filter((pl.col("hop_samples") >= CELL_SAMPLES) & (pl.col("hop_weight") > 0))
+        )
+        met, through = sums["congested_weight"].to_numpy(), sums["hop_weight"].to_numpy()
+        place = (sums["row"].to_numpy(), sums["frame"].to_numpy())
+        np.fmax.at(cells, place, np.clip(met / through, 0, 1))
         used = np.zeros(cells.shape, np.bool_)
         used[chosen["row"].to_numpy(), chosen["frame"].to_numpy()] = True
         return TimelineBand(tier, direction, cells, links, row, used)

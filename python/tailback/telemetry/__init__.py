@@ -6,8 +6,8 @@ from tailback.telemetry.hashed import (
     HashedCounts,
     HashedSamples,
     count_links,
-    packet_ids,
 )
+from tailback.telemetry.packet_ids import packet_ids
 from tailback.telemetry.pcap import read_pcap, write_pcap
 from tailback.telemetry.stages import fat_tree_stages
 

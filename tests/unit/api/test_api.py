@@ -150,7 +150,6 @@ def test_results_print_as_one_line(found: tb.DiagnosisResult) -> None:
     assert set(dir(found.plot)) == set(FIGURES.names())
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_diagnosis_is_that_of_the_command_line(
     tiny: Path, found: tb.DiagnosisResult, tmp_path: Path
 ) -> None:
@@ -180,7 +179,6 @@ def test_placements_are_those_of_the_command_line(
     }
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_comparison_is_that_of_the_command_line(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

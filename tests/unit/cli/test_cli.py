@@ -85,7 +85,6 @@ def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> N
     assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +101,6 @@ def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     assert "has a name that a rank file cannot hold" in screen
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_json_is_the_diagnosis(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +339,6 @@ def test_a_trace_without_a_fabric(capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, ["diagnose", DEMO / "trace"], "needs a network", "--fabric", "tapered")
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_truncated_and_a_corrupted_trace(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -437,7 +434,6 @@ def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Pa
     assert 0 < messages["arrival_ps"].null_count() < messages.height
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_hostile_names_reach_the_terminal_as_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -451,7 +447,6 @@ def test_hostile_names_reach_the_terminal_as_text(
 
 
 @pytest.mark.data
-@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     "trace", ["tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64", "eztrace-stencil64"]
 )

@@ -21,8 +21,6 @@ from tests.factories.evidence_traces import late_sender
 from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
 
-pytestmark = pytest.mark.usefixtures("no_figures")
-
 QUICK = {"seeds": 1, "methods": ("block",), "remedies": ("placement",)}
 
 

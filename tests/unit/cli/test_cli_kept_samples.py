@@ -16,8 +16,6 @@ from tests.factories.cli import refused, simulated
 from tests.factories.older_runs import without_sha256
 from tests.factories.repository import ROOT
 
-pytestmark = pytest.mark.usefixtures("no_figures")
-
 PROBES = ROOT / "examples" / "probes" / "probes.toml"
 
 

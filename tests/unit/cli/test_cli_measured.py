@@ -17,8 +17,6 @@ from tests.factories.evidence_traces import Script, collective, receive, send, s
 from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
 
-pytestmark = pytest.mark.usefixtures("no_figures")
-
 FABRIC = """
 name = "small"
 seed = 1

@@ -79,7 +79,6 @@ def test_every_command_is_where_the_table_says() -> None:
     assert {"lists" if name == "list" else name for name in COMMANDS} >= written
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_run_in_the_current_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

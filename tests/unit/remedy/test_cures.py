@@ -35,8 +35,6 @@ from tailback.simulation import (
 from tailback.traffic.program import Op
 from tests.factories.diagnosis_runs import endpoint_run, other_run, placement_run
 
-pytestmark = pytest.mark.usefixtures("no_figures")
-
 TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 8}
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.report import export
 from tailback.report.figure import Options
 from tailback.report.figure_data import FigureData
-from tailback.report.figures.how_sure import coverage, how_sure
+from tailback.report.figures.how_sure import (
+    coverage,
+    coverage_sentence,
+    how_sure,
+    shown_coverage,
+)
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
@@ -60,8 +67,9 @@ def test_the_view_states_what_the_verdict_rests_on() -> None:
     figure = how_sure(export.make_case(rare(1), None), Options())
     assert figure is not None
     said = figure.axes[1].get_title()
-    assert 92.0 <= float(said.split(" %")[0]) <= 99.0, said
-    assert "congested links" in said
+    found = re.search(r"([\d.]+) % of (\d+) of the links' own samples", said)
+    assert found is not None and 92.0 <= float(found[1]) <= 99.0, said
+    assert int(found[2]) > 300
 
 
 def test_links_without_congestion_are_always_held_and_not_counted() -> None:
@@ -98,3 +106,34 @@ def test_a_measured_run_has_nothing_to_compare_with() -> None:
     run = rare(1)
     without = Run(run.scenario, {**run.tables, "truth": run.tables["truth"].clear()}, run.summary)
     assert coverage(FigureData(without)) is None
+
+
+def test_estimates_with_their_bundle_are_nearer_to_the_truth() -> None:
+    """Of the links drawn from few samples, what differs is mostly chance: here two thirds of it."""
+    evidence = FigureData(rare(1))
+    load, truth = evidence.load(), evidence.truth
+    assert truth is not None
+    up = (evidence.tier == 1) & (evidence.direction == "up") & (truth.observed_packets > 0)
+    real = truth.observed_congested[up] / truth.observed_packets[up]
+    own, shown = load.raw_fraction[up], load.fraction[up]
+    assert np.std(own) > 2 * np.std(real)
+    assert np.std(shown) < 1.5 * np.std(real)
+    assert np.sqrt(np.mean((shown - real) ** 2)) < 0.5 * np.sqrt(np.mean((own - real) ** 2))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_intervals_with_the_bundle_hold_the_truth(seed: int) -> None:
+    evidence = FigureData(ran(STENCIL, TREE, seed))
+    found = shown_coverage(evidence)
+    assert found is not None and found.congested.sum() > 300
+    assert 0.92 <= found.inside[found.congested].mean() <= 0.99
+    assert not coverage_sentence(evidence)[1]
+
+
+def test_coverage_below_its_promise_is_told() -> None:
+    """A truth that no sample saw: intervals then hold it less often than promised."""
+    run = ran(STENCIL, TREE, 1)
+    doubled = run.tables["truth"].with_columns(pl.col("observed_packets") * 2)
+    evidence = FigureData(Run(run.scenario, {**run.tables, "truth": doubled}, run.summary))
+    said, short = coverage_sentence(evidence)
+    assert short and "hold the truth" in said

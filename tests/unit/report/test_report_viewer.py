@@ -17,6 +17,7 @@ from tailback.telemetry.estimate import (
     fraction_lower_bound,
     hop_excess,
 )
+from tailback.telemetry.shrinkage import shrink
 from tests.factories.repository import ROOT
 
 WEB, BUILT = ROOT / "web", ROOT / "python" / "tailback" / "report"
@@ -97,6 +98,48 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None
         assert np.allclose(ends, np.stack([lowest, high], axis=1)[seen], rtol=1e-9, atol=1e-12)
     # 0.25 less the root of 0.125² + 0.25², and more by that of 0.5² + 0.125².
     assert change == pytest.approx([0.25 - np.hypot(0.125, 0.25), 0.25 + np.hypot(0.5, 0.125)])
+
+
+def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None:
+    """Links in bundles, alone, unused, without congestion, and with more of it than packets."""
+    node = _node_folder()
+    if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
+        pytest.skip("needs Node and the viewer's tools: run 'npm ci' in web/")
+    draw = np.random.default_rng(7)
+    bundle = np.repeat(np.arange(40), draw.integers(1, 9, 40)).astype(np.int64)
+    kind = bundle % 3
+    samples = np.round(draw.uniform(0, 60, len(bundle)) * (draw.uniform(size=len(bundle)) > 0.1))
+    weight = samples * 4.0
+    fraction = draw.beta(0.7, 2, 40)[bundle] * (bundle % 5 > 0)
+    congested = np.round(weight * np.clip(fraction + draw.normal(0, 0.1, len(bundle)), 0, 1))
+    congested[(bundle % 5 == 0)] = 0.0
+    congested[3], weight[3], samples[3] = 400.0, 12.0, 3.0
+    columns = (congested, 3 * congested, weight, 3 * weight, samples)
+    found = shrink(*columns, bundle, kind)
+    assert found.impossible.sum() >= 1 and np.isnan(found.value).sum() >= 5
+    names = ("congested", "congestedVariance", "weight", "variance", "samples")
+    counts = {name: column.tolist() for name, column in zip(names, columns, strict=True)}
+    path = os.pathsep.join([node, os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path}
+    built = tmp_path / "shrinkage.mjs"
+    subprocess.run(
+        [WEB / "node_modules" / ".bin" / "esbuild", WEB / "src" / "shrinkage.ts", "--bundle",
+         "--format=esm", f"--outfile={built}", "--log-level=warning"],
+        env=environment, check=True, timeout=60,
+    )  # fmt: skip
+    script = (
+        f"import {{ shrink, grouping }} from {json.dumps(str(built))};"
+        f"const found = shrink({json.dumps(counts)}, grouping({bundle.tolist()}, {kind.tolist()}));"
+        "console.log(JSON.stringify(['value', 'error', 'low', 'high']"
+        ".map((name) => [...found[name]])));"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", script], env=environment, check=True,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    said = np.array(json.loads(done.stdout), np.float64)
+    told = np.stack([found.value, found.error, found.low, found.high])
+    assert np.allclose(said, told, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def test_lock_file_names_no_registry() -> None:

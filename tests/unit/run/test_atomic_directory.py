@@ -88,7 +88,6 @@ def test_a_result_does_not_replace_what_it_is_made_from(
     assert mine.is_file() and Run.read(run).complete
 
 
-@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("name", ["a/../../precious", "a\\u0000b"])
 def test_the_name_of_a_scenario_leads_nowhere(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

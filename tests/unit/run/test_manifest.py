@@ -90,7 +90,6 @@ def test_a_table_of_probes_that_is_gone_is_missed(whole: Path, tmp_path: Path) -
         Run.read(run)
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_diagnosis_and_its_rank_files_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

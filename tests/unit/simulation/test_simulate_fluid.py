@@ -178,7 +178,6 @@ size = "64 KiB"
 """
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_the_commands_tell_the_models_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

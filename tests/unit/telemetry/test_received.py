@@ -195,7 +195,6 @@ THESIS = {
 """The three cases of the thesis in small: stencil, reduction, and a ring among other traffic."""
 
 
-@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("cause", THESIS)
 def test_six_bits_lead_to_the_verdict_of_whole_links(
     cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

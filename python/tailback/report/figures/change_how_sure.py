@@ -32,7 +32,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 65)
     axes.hist(score, edges.tolist(), color="#9fb3c8", linewidth=0)
     middle = (edges[1:] + edges[:-1]) / 2
-    axes.plot(middle, len(score) * _normal(middle) * (edges[1] - edges[0]), color=INK,
+    axes.plot(middle, len(score) * normal(middle) * (edges[1] - edges[0]), color=INK,
               linewidth=1.2, label="if nothing had changed")  # fmt: skip
     for edge in (-1.96, 1.96):
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
@@ -60,5 +60,6 @@ def _without(number: int) -> str:
     return f";\nleft out: {counted(number, 'link', ',')} without a congested sample in either run"
 
 
-def _normal(score: NDArray[np.float64]) -> NDArray[np.float64]:
+def normal(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Density of the standard normal distribution."""
     return np.asarray(np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi), np.float64)

@@ -20,7 +20,9 @@ from tailback.units import percent
 
 POINTS = 400
 ROUNDING = 1e-12
-_TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
+PROMISE = 0.95
+RED = "#b3261e"
+TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 
 
 @figure("how_sure")
@@ -49,7 +51,7 @@ def _histogram(axes: Axes, evidence: FigureData) -> None:
     for tier in sorted(set(evidence.tier.tolist())):
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
         axes.bar(np.arange(top) + 0.5, counts, 0.94, bottom=bottom, linewidth=0,
-                 color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
+                 color=TIER_COLOURS[tier % len(TIER_COLOURS)],
                  label=tier_direction_name(tier, "up").replace("→", "–"))  # fmt: skip
         bottom += counts
     axes.axvline(np.log2(MIN_SAMPLES), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -117,15 +119,27 @@ def coverage(evidence: FigureData) -> Coverage | None:
     return Coverage(links, real, estimate, low, high)
 
 
+def shown_coverage(evidence: FigureData) -> Coverage | None:
+    """The same of the estimates that are drawn, with the evidence of their bundles."""
+    if evidence.truth is None:
+        return None
+    truth, load = evidence.truth, evidence.load()
+    found = load.shrunk
+    assert found is not None  # a load of links
+    links = np.flatnonzero(~np.isnan(load.fraction) & (truth.observed_packets > 0))
+    real = truth.observed_congested[links] / truth.observed_packets[links]
+    return Coverage(links, real, found.value[links], found.low[links], found.high[links])
+
+
 def _scatter(axes: Axes, evidence: FigureData) -> None:
-    found = coverage(evidence)
+    found = shown_coverage(evidence)
     assert found is not None  # the caller saw the truth
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, zorder=1)
     order = np.argsort(found.truth, kind="stable")
     shown = order[:: max(1, -(-len(order) // POINTS))]
     for tier in sorted(set(evidence.tier[found.links].tolist())):
         mine = shown[evidence.tier[found.links[shown]] == tier]
-        colour = _TIER_COLOURS[tier % len(_TIER_COLOURS)]
+        colour = TIER_COLOURS[tier % len(TIER_COLOURS)]
         at = found.estimate[mine]
         # Noise of hashed samples may put the estimate outside its interval, which is within 0-1.
         arms = np.maximum([at - found.low[mine], found.high[mine] - at], 0.0)
@@ -134,7 +148,8 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
             markersize=2.4, color=colour, ecolor=colour, elinewidth=0.4, alpha=0.75, zorder=2,
             markeredgewidth=0,
         )  # fmt: skip
-    axes.set_title(_coverage_text(found), fontsize=9)
+    said, short = coverage_sentence(evidence)
+    axes.set_title(said, fontsize=7.5, color=RED if short else INK)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_aspect("equal")
@@ -143,12 +158,25 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
     axes.grid(color=FAINT)
 
 
-def _coverage_text(found: Coverage) -> str:
-    """How many intervals hold the truth, in one line."""
-    if not len(found.links):
-        return f"no link has {MIN_SAMPLES} samples"
-    met = found.congested
-    if not met.any():
-        return f"no packet met congestion on the {len(met)} links sampled enough"
-    share = percent(float(found.inside[met].mean()), 1)
-    return f"{share} of {int(met.sum())} congested links: truth within the interval"
+def coverage_sentence(evidence: FigureData) -> tuple[str, bool]:
+    """How many intervals hold the truth, against the 95 % they promise, and whether too few do.
+
+    Too few are more than chance explains: below 95 % by two standard deviations of a share.
+    """
+    parts, short = [], False
+    counted = (
+        ("of the links' own samples", coverage(evidence)),
+        ("with the bundle's", shown_coverage(evidence)),
+    )
+    for what, found in counted:
+        assert found is not None  # the caller saw the truth
+        met = found.congested
+        if not met.any():
+            continue
+        share = float(found.inside[met].mean())
+        chance = 2.0 * (PROMISE * (1 - PROMISE) / int(met.sum())) ** 0.5
+        short = short or share < PROMISE - chance
+        parts.append(f"{percent(share, 1)} of {int(met.sum()):,} {what}")
+    if not parts:
+        return "no link that met congestion has enough samples", False
+    return f"95 % intervals that hold the truth: {'; '.join(parts)}", short

@@ -76,13 +76,24 @@ def dims_of(evidence: FigureData) -> list[int] | None:
 def rings(
     evidence: FigureData, value: NDArray[np.float64], dims: list[int], dimension: int, step: int
 ) -> NDArray[np.float64]:
-    """Value of the links one step along a dimension, NaN for none.
-
-    Parallel cables show the worst of them; where a ring has two switches, their one cable is +1
-    from the first and -1 from the second.
+    """Value of the links one step along a dimension, the worst of parallel cables; NaN for none.
 
     Returns:
-        Shape (rings, positions): a ring's number is that of its switch at position 0 among those.
+        Shape (rings, positions).
+    """
+    link, ring, position = ring_of(evidence, dims, dimension, step)
+    out = np.full((prod(dims) // dims[dimension], dims[dimension]), np.nan)
+    np.fmax.at(out, (ring, position), value[link])
+    return out
+
+
+def ring_of(
+    evidence: FigureData, dims: list[int], dimension: int, step: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Links one step along a dimension, the ring of each, and its position along it.
+
+    Where a ring has two switches, their one cable is +1 from the first and -1 from the second. A
+    ring's number is that of its switch at position 0 among those.
     """
     n_nodes = evidence.run.tables["nodes"].height
     src = evidence.links["src"].to_numpy().astype(np.int64) - n_nodes
@@ -94,12 +105,9 @@ def rings(
     same = a - at * stride == b - to * stride
     onward = to - at == step if size == 2 else (to - at - step) % size == 0
     hit = same & onward
-    chosen, position = between[hit], at[hit]
+    position = at[hit]
     first = a[hit] - position * stride
-    ring = first % stride + first // (stride * size) * stride
-    out = np.full((prod(dims) // size, size), np.nan)
-    np.fmax.at(out, (ring, position), value[chosen])
-    return out
+    return between[hit], first % stride + first // (stride * size) * stride, position
 
 
 def _worst_slices(

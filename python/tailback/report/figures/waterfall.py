@@ -16,7 +16,7 @@ TOTAL_BARS = ("ideal", "observed")
 MIN_SHARE = 0.0005
 """Share of the observed time from which a step is drawn."""
 
-_COLOURS = {
+STEP_COLOURS = {
     "ideal": "#7b8794",
     "paths": "#aab2bb",
     "injection": CAUSE_COLOURS["injection"],
@@ -36,7 +36,7 @@ def waterfall(case: FigureCase, options: Options) -> Figure | None:
     if not every or case.diagnosis is None:
         return None
     times = case.diagnosis.times
-    bars = [bar for bar in every if bar.name in TOTAL_BARS or _adds(bar, every[-1].elapsed_ps)]
+    bars = [bar for bar in every if bar.name in TOTAL_BARS or adds(bar, every[-1].elapsed_ps)]
     drawn = canvas(7.6, 0.62 + 0.42 * len(bars))
     axes = drawn.add_subplot()
     unit, scale = time_unit(max(bar.elapsed_ps for bar in bars))
@@ -46,7 +46,7 @@ def waterfall(case: FigureCase, options: Options) -> Figure | None:
         whole = row == 0 or bar.name == "observed"
         left = 0 if whole else min(bar.elapsed_ps - bar.delta_ps, bar.elapsed_ps)
         width = bar.elapsed_ps if whole else abs(bar.delta_ps)
-        colour = _COLOURS.get(bar.name, MUTED)
+        colour = STEP_COLOURS.get(bar.name, MUTED)
         axes.barh(row, width / scale, left=left / scale, height=0.62, color=colour, linewidth=0)
         right = (left + width) / scale
         if not whole:
@@ -61,7 +61,7 @@ def waterfall(case: FigureCase, options: Options) -> Figure | None:
         if row + 1 < len(bars):
             axes.plot([bar.elapsed_ps / scale] * 2, [row + 0.31, row + 0.69], color=MUTED, lw=0.7)
         axes.text(
-            right + 0.012 * end / scale, row, _amount(bar, whole, observed, times), va="center",
+            right + 0.012 * end / scale, row, amount(bar, whole, observed, times), va="center",
             fontsize=8.8, fontweight="bold" if whole else "normal",
             color=INK if whole or bar.delta_ps else MUTED,
         )  # fmt: skip
@@ -77,7 +77,7 @@ def waterfall(case: FigureCase, options: Options) -> Figure | None:
     return drawn
 
 
-def _adds(bar: WaterfallBar, observed: int) -> bool:
+def adds(bar: WaterfallBar, observed: int) -> bool:
     """Whether a step adds anything worth a bar, in any repetition."""
     return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= MIN_SHARE * observed
 
@@ -91,10 +91,16 @@ def time_unit(largest: float) -> tuple[str, float]:
 
 
 def _name(bar: WaterfallBar, row: int, times: Times) -> str:
-    return bar_name(bar, times) if row == 0 or bar.name == "observed" else f"+ {bar.name}"
+    return bar_name(bar, times) if row == 0 or bar.name == "observed" else step_name(bar)
 
 
-def _amount(bar: WaterfallBar, whole: bool, observed: int, times: Times) -> str:
+def step_name(bar: WaterfallBar) -> str:
+    """What a step is called beside its bar."""
+    return f"+ {bar.name}"
+
+
+def amount(bar: WaterfallBar, whole: bool, observed: int, times: Times) -> str:
+    """What stands beside a bar: its time, or what it adds and its share of the whole."""
     if whole:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"

@@ -1,0 +1,330 @@
+"""What the viewer draws beside the links: bars, columns, points and lines, as plain values.
+
+The figures of ``tailback report --figures`` and these read the same numbers from the same
+functions; only the drawing differs.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.waterfall import displayed_bars
+from tailback.diagnosis.wording import bar_name
+from tailback.fabric.topologies import parse
+from tailback.fabric.topologies.dragonfly import Grouped
+from tailback.report.difference import (
+    beyond_noise,
+    call_site_changes,
+    compared,
+    link_change,
+    pair_changes,
+)
+from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData
+from tailback.report.figures.change_back_pressure import LINES
+from tailback.report.figures.change_how_sure import MAX_DEVIATION, normal
+from tailback.report.figures.change_rank_matrix import distances
+from tailback.report.figures.distance_histogram import shares as distance_shares
+from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
+from tailback.report.figures.torus_rings import AXES, dims_of, ring_of
+from tailback.report.figures.waterfall import STEP_COLOURS, TOTAL_BARS, adds, amount, step_name
+from tailback.report.layout import tier_direction_name
+from tailback.report.packing import Packer
+from tailback.report.scales import INK, MUTED
+from tailback.report.timeline import Timeline
+from tailback.units import format_time, percent
+
+BEST, OTHER = "#1f7a4d", "#b4bcc6"
+LESS, MORE = "#3f74b5", "#b5662b"
+SLICES = 12
+
+
+def bar_figures(case: FigureCase) -> dict[str, Any]:
+    """``waterfall``, ``before_after`` and ``change_back_pressure``, those that have rows.
+
+    A row is ``name``, ``from`` and ``to`` on the axis, the interval ``low`` to ``high`` (null for
+    none), the ``text`` beside it, its ``colour`` and whether it is ``strong``.
+    """
+    found = {
+        "waterfall": _waterfall(case),
+        "before_after": _before_after(case),
+        "change_back_pressure": _changed_lines(case),
+    }
+    return {name: figure for name, figure in found.items() if figure}
+
+
+def _row(
+    name: str, start: float, end: float, text: str, colour: str, *,
+    interval: tuple[float, float] | None = None, strong: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    low, high = interval or (None, None)
+    return {"name": name, "from": start, "to": end, "low": low, "high": high, "text": text,
+            "colour": colour, "strong": strong}  # fmt: skip
+
+
+def _waterfall(case: FigureCase) -> dict[str, Any] | None:
+    every = displayed_bars(case.diagnosis.waterfall) if case.diagnosis else []
+    if case.diagnosis is None or not every:
+        return None
+    times, observed = case.diagnosis.times, every[-1].elapsed_ps
+    rows = []
+    for bar in every:
+        whole = bar.name in TOTAL_BARS
+        if not whole and not adds(bar, observed):
+            continue
+        start = 0 if whole else bar.elapsed_ps - bar.delta_ps
+        rows.append(_row(
+            bar_name(bar, times) if whole else step_name(bar), start, bar.elapsed_ps,
+            amount(bar, whole, observed, times), STEP_COLOURS.get(bar.name, MUTED),
+            interval=None if whole else (start + bar.low_ps, start + bar.high_ps), strong=whole,
+        ))  # fmt: skip
+    left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not adds(bar, observed)]
+    note = f"adds nothing: {', '.join(left)}" if left else ""
+    return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
+
+
+def _before_after(case: FigureCase) -> dict[str, Any] | None:
+    remedy = case.diagnosis.remedy if case.diagnosis else None
+    if remedy is None or not remedy.before_ps:
+        return None
+    tried = [candidate for candidate in remedy.candidates if candidate.proved]
+    if not tried:
+        return None
+    rows = [_row("as it is", 0, remedy.before_ps, format_time(remedy.before_ps), INK, strong=True)]
+    for candidate in tried:
+        change = candidate.elapsed_ps / remedy.before_ps - 1
+        low, high = candidate.low_ps or candidate.elapsed_ps, candidate.high_ps
+        best = candidate.name == remedy.name
+        said = percent(change, sign="+").replace("-", "−")
+        rows.append(_row(
+            candidate.name, 0, candidate.elapsed_ps,
+            f"{format_time(candidate.elapsed_ps)} ({said})",
+            BEST if best else OTHER, interval=(low, high or candidate.elapsed_ps), strong=best,
+        ))  # fmt: skip
+    return {"rows": rows, "unit": "ps", "axis": "time of the job, re-simulated", "note": "",
+            "line": remedy.before_ps}  # fmt: skip
+
+
+def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
+    before, after = case.attribution, case.after_attribution
+    if compared(case) is None or before is None or after is None:
+        return None
+    rows = []
+    for line in call_site_changes(before, after)[:LINES]:
+        said = percent(line.after / line.before - 1, sign="+") if line.before > 0 else "new"
+        rows.append(_row(line.line, line.before, line.after, said.replace("-", "−"),
+                         LESS if line.after < line.before else MORE))  # fmt: skip
+    what = "stall" if before.unit == "ps" else "congested packets"
+    axis = f"{what}: from {case.names[0]} (tick) to {case.names[1]} (dot)"
+    unit = "ps" if before.unit == "ps" else ""
+    if not rows:
+        return None
+    return {"rows": rows, "unit": unit, "axis": axis, "note": "", "line": None}
+
+
+def column_figures(case: FigureCase) -> dict[str, Any]:
+    """``samples``, ``distance_histogram``, ``change_distance`` and ``change_how_sure``.
+
+    Columns at ``labels``, one value for each series, side by side or ``stacked``.
+    """
+    found = {
+        "samples": _samples(case.observed),
+        "distance_histogram": _distances(case),
+        "change_distance": _distance_change(case),
+        "change_how_sure": _deviations(case),
+    }
+    return {name: figure for name, figure in found.items() if figure}
+
+
+def _samples(evidence: FigureData) -> dict[str, Any] | None:
+    if not evidence.measured:
+        return None
+    samples = evidence.load().samples
+    top = max(int(np.ceil(np.log2(max(samples.max(), 2)))), 1)
+    edges = 2.0 ** np.arange(top + 1)
+    edges[-1] += 1  # the highest count itself
+    series = []
+    for tier in sorted(set(evidence.tier.tolist())):
+        counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
+        name = tier_direction_name(tier, "up").replace("→", "–")
+        series.append({"name": name, "colour": TIER_COLOURS[tier % len(TIER_COLOURS)],
+                       "values": counts.tolist()})  # fmt: skip
+    unseen = int((samples == 0).sum())
+    return {
+        "labels": [f"{int(a)}–{int(b) - 1}" if b - a > 1 else f"{int(a)}"
+                   for a, b in zip(edges, [*edges[1:-1], 2.0**top + 1], strict=False)],
+        "series": series, "stacked": True, "curve": None, "unit": "links",
+        "title": f"{len(samples) - unseen:,} links sampled, {unseen:,} never",
+        "x": "hop samples of a link, whole run", "y": "links",
+    }  # fmt: skip
+
+
+def _distances(case: FigureCase) -> dict[str, Any] | None:
+    runs = [(case.names[0], case.reference, INK)]
+    if case.after is not None:
+        runs.append((case.names[1], case.after, BEST))
+    known = [(name, colour, part) for name, evidence, colour in runs
+             if (part := distance_shares(evidence)) is not None]  # fmt: skip
+    if not known:
+        return None
+    every = sorted({int(hops) for _, _, part in known for hops in part[0]})
+    series = []
+    for name, colour, (hops, share, mean) in known:
+        at = dict(zip(hops.tolist(), (100 * share).tolist(), strict=True))
+        series.append({"name": f"{name}: {mean:.2f} switches on average", "colour": colour,
+                       "values": [at.get(hop, 0.0) for hop in every]})  # fmt: skip
+    return {"labels": [str(hop) for hop in every], "series": series, "stacked": False,
+            "curve": None, "unit": "% of bytes", "title": "How far the bytes travel",
+            "x": "switches visited (0: within a host)", "y": "share of bytes, %"}  # fmt: skip
+
+
+def _distance_change(case: FigureCase) -> dict[str, Any] | None:
+    both = compared(case)
+    pairs = pair_changes(*both) if both else None
+    if pairs is None or pairs.height == 0:
+        return None
+    hops, change = distances(pairs)
+    return {"labels": [str(hop) for hop in hops], "stacked": False, "curve": None,
+            "series": [{"name": "change", "colour": MUTED, "values": (100 * change).tolist()}],
+            "unit": "percentage points", "title": "Bytes by distance, change",
+            "x": "switches visited", "y": "change of the share of bytes, points"}  # fmt: skip
+
+
+def _deviations(case: FigureCase) -> dict[str, Any] | None:
+    both = compared(case)
+    if both is None:
+        return None
+    found = link_change(*both)
+    sampled = (found.before.samples >= MIN_SAMPLES) & (found.after.samples >= MIN_SAMPLES)
+    chosen = sampled & (found.error > 0)
+    if not chosen.any():
+        return None
+    score = np.clip(found.value[chosen] / found.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
+    edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 33)
+    counts, _ = np.histogram(score, edges)
+    middle = (edges[1:] + edges[:-1]) / 2
+    share = percent(float(beyond_noise(found)[chosen].mean()))
+    return {
+        "labels": [f"{at:.2f}".rstrip("0").rstrip(".").replace("-", "−") for at in middle],
+        "series": [{"name": "links", "colour": "#7f96b0", "values": counts.tolist()}],
+        "curve": {"name": "if nothing had changed",
+                  "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist()},
+        "stacked": False, "unit": "links",
+        "title": f"{share} of {len(score):,} links changed beyond noise (5 % would by chance)",
+        "x": "change in standard errors (ends: and beyond)", "y": "links",
+    }  # fmt: skip
+
+
+def truth_points(evidence: FigureData) -> dict[str, Any] | None:
+    """Estimates against the truth, at most POINTS links, and how many intervals hold it."""
+    found = shown_coverage(evidence)
+    if found is None:
+        return None
+    order = np.argsort(found.truth, kind="stable")
+    shown = order[:: max(1, -(-len(order) // POINTS))]
+    said, short = coverage_sentence(evidence)
+    return {
+        "title": said, "short": short,
+        "link": found.links[shown].tolist(),
+        "x": np.round(found.truth[shown], 4).tolist(),
+        "y": np.round(found.estimate[shown], 4).tolist(),
+        "low": np.round(found.low[shown], 4).tolist(),
+        "high": np.round(found.high[shown], 4).tolist(),
+        "colours": list(TIER_COLOURS),
+    }  # fmt: skip
+
+
+def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
+    """What arrived in each frame, and by tier and direction what met congestion."""
+    evidence = course.evidence
+    tiers = []
+    for tier, direction in evidence.tier_directions:
+        chosen = (evidence.tier == tier) & (evidence.direction == direction)
+        sums = course.sums(chosen)
+        if not sums.samples.any():
+            continue
+        low, high = sums.interval(hashed=evidence.hashed)
+        tiers.append({
+            "name": tier_direction_name(tier, direction), "tier": tier, "direction": direction,
+            "samples": packer.count(sums.samples),
+            "value": packer.add(sums.raw_fraction, "f4"),
+            "low": packer.add(low, "f4"), "high": packer.add(high, "f4"),
+        })  # fmt: skip
+    delivered = course.sums(evidence.links["to_node"].to_numpy()).bytes
+    return {"tiers": tiers, "bytes": packer.add(delivered, "f4")}
+
+
+def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
+    """Tori as rings and slices, dragonflies as groups: cells, each with its links.
+
+    ``cell`` and ``link`` are pairs: a cell shows the worst of its links.
+    """
+    dims = dims_of(evidence)
+    if dims is not None:
+        return {"kind": "torus", "grids": [*_rings(packer, evidence, dims),
+                                           *_slices(packer, evidence, dims)]}  # fmt: skip
+    section = evidence.run.scenario.fabric.topology
+    if section is None or not isinstance(parse(section), Grouped):
+        return None
+    src, dst = _switches(evidence)
+    inner = np.flatnonzero((src >= 0) & (dst >= 0))
+    group = evidence.run.tables["switches"]["pod"].to_numpy().astype(np.int64)
+    count = int(group.max(initial=0)) + 1
+    cell = group[src[inner]] * count + group[dst[inner]]
+    name = "worst link between two groups; diagonal: within the group"
+    return {"kind": "dragonfly",
+            "grids": [_grid(packer, name, (count, count), ("to group", "from group"),
+                            cell, inner, wide=False)]}  # fmt: skip
+
+
+def _grid(
+    packer: Packer, name: str, shape: tuple[int, int], axes: tuple[str, str],
+    cell: NDArray[np.int64], link: NDArray[np.int64], *, wide: bool,
+) -> dict[str, Any]:  # fmt: skip
+    return {"name": name, "rows": shape[0], "columns": shape[1],
+            "x": axes[0], "y": axes[1], "cell": packer.add(cell, "u4"),
+            "link": packer.add(link, "u4"), "wide": wide}  # fmt: skip
+
+
+def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[str, Any]]:
+    out = []
+    for dimension, size in enumerate(dims):
+        name = AXES[dimension]
+        for step, sign in ((1, "+"), (-1, "−")):
+            link, ring, position = ring_of(evidence, dims, dimension, step)
+            count = prod(dims) // size
+            out.append(_grid(packer, f"{sign}{name}: {count} rings", (count, size),
+                             (f"position along {name}", "ring"), ring * size + position, link,
+                             wide=True))  # fmt: skip
+    return out
+
+
+def _slices(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[str, Any]]:
+    if len(dims) < 2:
+        return []
+    src, _ = _switches(evidence)
+    inner = np.flatnonzero((src >= 0) & ~evidence.links["to_node"].to_numpy())
+    plane = dims[0] * dims[1]
+    number = src[inner] // plane
+    met = np.bincount(number, evidence.load().congested_weight[inner], prod(dims) // plane)
+    out = []
+    for chosen in sorted(np.argsort(-met, kind="stable")[:SLICES].tolist()):
+        mine = number == chosen
+        at, parts = chosen, []
+        for axis, size in zip(AXES[2:], dims[2:], strict=False):
+            parts.append(f"{axis}={at % size}")
+            at //= size
+        name = f"slice {', '.join(parts)}" if parts else "all: worst link that leaves a switch"
+        out.append(_grid(packer, name, (dims[1], dims[0]), ("x", "y"),
+                         src[inner][mine] % plane, inner[mine], wide=False))  # fmt: skip
+    return out
+
+
+def _switches(evidence: FigureData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Switches at both ends of each link, negative for a node."""
+    n_nodes = evidence.run.tables["nodes"].height
+    return (evidence.links["src"].to_numpy().astype(np.int64) - n_nodes,
+            evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Estimates of links that share their neighbours' evidence: empirical Bayes within a bundle.
+
+A network has thousands of links with a few dozen samples each. Drawn as they are, most of what
+differs between neighbouring links is chance, and the links with the highest estimates are the ones
+that chance favoured most. Routing spreads one and the same traffic over the links of a *bundle*
+(:mod:`tailback.diagnosis.topology`), so what they share is known far better than any one of them.
+
+For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, xᵢ = Mᵢ/Wᵢ:
+
+- the bundle's fraction μ = ΣM/ΣW, and the variance of xᵢ if it were that of the bundle,
+  sᵢ² = [μ (g−1) + μ² (l−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`;
+- the variance of true fractions within the bundle, by moments (DerSimonian and Laird, 1986):
+  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/sᵢ², x̄ weighted by 1/sᵢ², Sₙ = Σ sᵢ⁻²ⁿ. A
+  bundle of two or three links says little about τ², so it is not taken below that of all bundles
+  of its kind together;
+- the shrunk estimate μ + Bᵢ (xᵢ − μ), B = τ² / (τ² + s²), and its variance
+  B s² + (1−B)² Var μ + 2/(k−1) · (1−B)² (xᵢ − μ)², whose last term is for τ² not being known
+  (Morris, 1983).
+
+A link that stands out stays out: it makes τ² of its bundle large. A link alone is left as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.telemetry.estimate import (
+    Z95,
+    Floats,
+    congested_excess,
+    fraction_interval,
+    hop_excess,
+)
+
+Ints = NDArray[np.int64]
+
+MIN_SAMPLES = 10
+"""Hop samples of a link, with its bundle, below which its congested fraction is not shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    """Congested fractions of links, each with the evidence of its bundle; arrays of shape (L,).
+
+    Attributes:
+        value: Congested fraction, 0–1; NaN without data and where :attr:`impossible`.
+        error: Its standard error; NaN like the value.
+        low: Lower end of its 95 % interval, 0–1.
+        high: Upper end.
+        impossible: Whether the samples contradict every fraction up to 1.
+    """
+
+    value: Floats
+    error: Floats
+    low: Floats
+    high: Floats
+    impossible: NDArray[np.bool_]
+
+
+def beyond_one(congested: Floats, packets: Floats, g: Floats, b: Floats) -> NDArray[np.bool_]:
+    """Links whose estimates reject even a fraction of 1: too many packets met congestion.
+
+    Args:
+        congested: Estimated congested packets M.
+        packets: Estimated packets W.
+        g: g−1 of the congested packets (:func:`.congested_excess`).
+        b: l−1 of the packets (:func:`.hop_excess`).
+    """
+    spread = Z95 * np.sqrt(np.maximum(packets, 0.0) * (g + b))
+    return np.asarray(congested - packets > spread, np.bool_)
+
+
+def shrink(
+    congested: Floats,
+    congested_variance: Floats,
+    packets: Floats,
+    packets_variance: Floats,
+    samples: Floats,
+    bundle: Ints,
+    kind: Ints,
+) -> Shrunk:
+    """Shrink the congested fractions of links toward those of their bundles.
+
+    Args:
+        congested: Estimated congested packets of each link, shape (L,).
+        congested_variance: Their estimated variances.
+        packets: Estimated packets.
+        packets_variance: Their estimated variances.
+        samples: Hop samples.
+        bundle: Number of each link's bundle.
+        kind: Number of each link's kind (tier and direction), the same for all links of a bundle.
+
+    Returns:
+        Estimates; the same arithmetic as ``web/src/shrinkage.ts``.
+    """
+    b = hop_excess(packets, packets_variance)
+    g = congested_excess(congested, congested_variance, b)
+    impossible = (packets > 0) & beyond_one(congested, packets, g, b)
+    seen = (packets > 0) & ~impossible
+    n = int(bundle.max(initial=-1)) + 1
+
+    def total(values: Floats, of: Ints, size: int) -> Floats:
+        return np.bincount(of[seen], values[seen], size).astype(np.float64)
+
+    def ratio(one: Floats, other: Floats) -> Floats:
+        return np.divide(one, other, out=np.zeros_like(one), where=other > 0)
+
+    through, met = total(packets, bundle, n), total(congested, bundle, n)
+    mean = np.minimum(ratio(met, through), 1.0)
+    excess = ratio(total(packets * b, bundle, n), through)
+    met_excess = ratio(total(congested * g, bundle, n), met)
+    each = mean * met_excess + mean**2 * excess
+    x, mu = ratio(congested, packets), mean[bundle]
+    variance = ratio(each[bundle], packets)
+    tau = _between(x, variance, seen, bundle, kind)
+    keep = np.divide(tau, tau + variance, out=np.ones_like(tau), where=tau + variance > 0)
+    size = np.bincount(bundle[seen], minlength=n)[bundle]
+    alone = size < 2
+    keep = np.where(alone, 1.0, keep)
+    value = mu + keep * (x - mu)
+    # Of a link alone the variance at its own fraction; of the others that of the shrunk one.
+    at = np.clip(value, 0.0, 1.0)
+    own = ratio(at * np.where(alone, g, met_excess[bundle])
+                + at**2 * np.where(alone, b, excess[bundle]), packets)  # fmt: skip
+    unknown_tau = 2.0 / np.maximum(size - 1, 1) * (1 - keep) ** 2 * (x - mu) ** 2
+    error = np.sqrt(keep * own + (1 - keep) ** 2 * ratio(each, through)[bundle] + unknown_tau)
+    low, high = fraction_interval(congested, packets, g, b)
+    # A bundle without a congested sample: what its packets together allow, for each link.
+    together = _bundle_bound(met, through, met_excess, excess)
+    none = met[bundle] <= 0
+    low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
+    high = np.where(alone, high, np.where(none, np.maximum(high * keep, together[bundle]),
+                                          np.clip(value + Z95 * error, 0.0, 1.0)))  # fmt: skip
+    enough = seen & (np.bincount(bundle[seen], samples[seen], n)[bundle] >= MIN_SAMPLES)
+    at, error, low, high = (np.where(enough, one, np.nan) for one in (at, error, low, high))
+    return Shrunk(at, error, low, high, impossible)
+
+
+def _bundle_bound(met: Floats, through: Floats, g: Floats, b: Floats) -> Floats:
+    """Upper ends of the score intervals of whole bundles."""
+    length = b + 1.0
+    smoothed = (met * g + length * b) / (met + length)
+    return fraction_interval(met, through, smoothed, b)[1]
+
+
+def _between(
+    x: Floats, variance: Floats, seen: NDArray[np.bool_], bundle: Ints, kind: Ints
+) -> Floats:
+    """τ² of each link's bundle, not below that of its kind, shape (L,)."""
+    used = seen & (variance > 0)
+    weight = np.divide(1.0, variance, out=np.zeros_like(variance), where=used)
+    n = int(bundle.max(initial=-1)) + 1
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(bundle[used], values[used], n).astype(np.float64)
+
+    first, second = total(weight), total(weight**2)
+    centre = np.divide(total(weight * x), first, out=np.zeros(n), where=first > 0)
+    beyond = total(weight * (x - centre[bundle]) ** 2) - (total(np.ones_like(x)) - 1)
+    scale = first - np.divide(second, first, out=np.zeros(n), where=first > 0)
+    # Bundles whose links are all alike in weight have a positive scale; one link has none.
+    many = scale > 1e-9 * np.maximum(first, 1e-300)
+    tau = np.divide(np.maximum(beyond, 0.0), scale, out=np.zeros(n), where=many)
+    kinds = int(kind.max(initial=-1)) + 1
+    kind_of = np.zeros(n, np.int64)
+    kind_of[bundle] = kind
+    over = np.bincount(kind_of[many], beyond[many], kinds).astype(np.float64)
+    under = np.bincount(kind_of[many], scale[many], kinds).astype(np.float64)
+    pooled = np.maximum(np.divide(over, under, out=np.zeros(kinds), where=under > 0), 0.0)
+    return np.asarray(np.maximum(tau, pooled[kind_of])[bundle], np.float64)

@@ -1,0 +1,87 @@
+// Axes: scales and ticks are d3's, drawn with the pen that draws the rest.
+
+import { scaleLinear } from "d3-scale";
+import type { ScaleLinear } from "d3-scale";
+import type { Pen } from "./pen";
+import { fitted, MUTED, textWidth } from "./pen";
+
+export type Scale = ScaleLinear<number, number>;
+export const TICK_SIZE = 11;
+const GRID = "#e3e7ec";
+
+const TIMES: readonly [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3], ["ps", 1]];
+
+/** Unit in which a time of this many picoseconds is read best. */
+export function timeUnit(ps: number): readonly [string, number] {
+  return TIMES.find(([, size]) => Math.abs(ps) >= size) ?? ["ps", 1];
+}
+
+/** Picoseconds as people write them. */
+export function timeText(ps: number): string {
+  if (ps === 0) return "0";
+  const [unit, size] = timeUnit(ps);
+  return `${Number((ps / size).toPrecision(3))} ${unit}`;
+}
+
+const plain = (text: string): string => text.replace("-", "−");
+
+/** A scale in the data's own unit; its ticks are whole numbers of the unit shown. */
+export function linear(domain: [number, number], range: [number, number]): Scale {
+  const [from, to] = domain;
+  return scaleLinear().domain(from === to ? [from, from + 1] : domain).range(range);
+}
+
+export interface Ticks {
+  at: number[];
+  texts: string[];
+}
+
+/** Ticks that stand side by side, in a unit of ``size``; the longest texts decide how many. */
+export function ticksOf(scale: Scale, size = 1, suffix = ""): Ticks {
+  const [from = 0, to = 1] = scale.domain();
+  const [left = 0, right = 1] = scale.range();
+  const shown = scaleLinear().domain([from / size, to / size]);
+  for (let wanted = 8; wanted > 1; wanted--) {
+    const values = shown.ticks(wanted);
+    const format = shown.tickFormat(wanted);
+    const texts = values.map((value) => plain(format(value)) + suffix);
+    const widest = Math.max(0, ...texts.map((text) => textWidth(text, TICK_SIZE)));
+    const pitch = Math.abs(right - left) / Math.max(values.length - 1, 1);
+    if (widest + 10 <= pitch) return { at: values.map((value) => value * size), texts };
+  }
+  return { at: [from, to], texts: [from, to].map((v) => plain(String(Number((v / size).toPrecision(3))))) };
+}
+
+/** An axis below a plot: ticks with texts, and a title under them that is cut where it must be. */
+export function bottomAxis(
+  pen: Pen, scale: Scale, ticks: Ticks, y: number, title: string, grid?: number,
+): void {
+  const [left = 0, right = 1] = scale.range();
+  const marks = ticks.at.flatMap((at) => [scale(at), y, scale(at), y + 4]);
+  if (grid !== undefined) pen.lines(ticks.at.flatMap((at) => [scale(at), grid, scale(at), y]), GRID, 1);
+  pen.lines([left, y, right, y, ...marks], MUTED, 0.8);
+  ticks.at.forEach((at, i) => {
+    const text = ticks.texts[i] ?? "";
+    // The first and the last stay inside the plot.
+    const half = textWidth(text, TICK_SIZE) / 2;
+    const align = scale(at) + half > right + 12 ? "end" : "middle";
+    pen.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
+  });
+  const room = right - left;
+  if (title) pen.text(fitted(title, 11.5, room), left + room / 2, y + 28, { size: 11.5, align: "middle" });
+}
+
+/** An axis at the left of a plot, with lines across it. */
+export function leftAxis(pen: Pen, scale: Scale, x: number, right: number, title: string, count = 4): void {
+  const values = scale.ticks(count);
+  const format = scale.tickFormat(count);
+  pen.lines(values.flatMap((at) => [x, scale(at), right, scale(at)]), GRID, 1);
+  for (const at of values) {
+    pen.text(plain(format(at)), x - 6, scale(at), { size: TICK_SIZE, align: "end", colour: MUTED });
+  }
+  const top = Math.min(...scale.range());
+  if (title) pen.text(title, 0, top - 14, { size: 11.5 });
+}
+
+/** Height of the ticks and the title below a plot. */
+export const AXIS_HEIGHT = 38;

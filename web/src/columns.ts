@@ -1,0 +1,108 @@
+// Columns over classes: histograms, stacked or side by side, with a curve of what chance gives.
+
+import { AXIS_HEIGHT, leftAxis, linear, TICK_SIZE } from "./axis";
+import type { ColumnsMeta } from "./data";
+import type { Item } from "./items";
+import { ItemPlot } from "./items";
+import type { Pen } from "./pen";
+import { fitted, INK, MUTED, textWidth, wrapped } from "./pen";
+
+const LEFT = 52;
+const RIGHT = 8;
+const TALL = 210;
+const LINE = 16;
+
+export class Columns extends ItemPlot {
+  constructor(canvas: HTMLCanvasElement, private readonly meta: ColumnsMeta) {
+    super(canvas);
+  }
+
+  private head(width: number): string[] {
+    return wrapped(this.meta.title, 12, width);
+  }
+
+  /** Names of the series and of the curve, one below the other. */
+  private get names(): { name: string; colour: string }[] {
+    const { series, curve } = this.meta;
+    const shown = series.length > 1 || curve ? series : [];
+    return [...shown, ...(curve ? [{ name: curve.name, colour: INK }] : [])];
+  }
+
+  private top(width: number): number {
+    return LINE * (this.head(width).length + this.names.length) + 24;
+  }
+
+  height(width: number): number {
+    return this.top(width) + TALL + AXIS_HEIGHT;
+  }
+
+  protected paint(pen: Pen, width: number): Item[] {
+    const { labels, series, curve, stacked } = this.meta;
+    this.head(width).forEach((text, i) => pen.text(text, 0, 8 + LINE * i));
+    const first = LINE * this.head(width).length;
+    this.names.forEach(({ name, colour }, i) => {
+      pen.rects([0, first + LINE * i + 3, 11, 11], colour);
+      pen.text(fitted(name, 11, width - 20), 17, first + LINE * i + 8, { size: 11 });
+    });
+    const top = this.top(width);
+    const sums = labels.map((_, c) => stacked
+      ? [series.reduce((sum, { values }) => sum + (values[c] ?? 0), 0)]
+      : series.map(({ values }) => values[c] ?? 0));
+    const values = [...sums.flat(), ...(curve?.values ?? [])];
+    const y = linear([Math.min(0, ...values), Math.max(1e-9, ...values)], [top + TALL, top]).nice(4);
+    leftAxis(pen, y, LEFT, width - RIGHT, this.meta.y);
+    const pitch = (width - LEFT - RIGHT) / labels.length;
+    const items = labels.map((label, c) => this.column(pen, label, c, LEFT + c * pitch, pitch, y));
+    if (curve) {
+      const x = (c: number): number => LEFT + (c + 0.5) * pitch;
+      const line = curve.values.slice(1).flatMap((value, c) => [
+        x(c), y(curve.values[c] ?? 0), x(c + 1), y(value),
+      ]);
+      pen.lines(line, INK, 1.4);
+    }
+    pen.lines([LEFT, y(0), width - RIGHT, y(0)], MUTED, 1);
+    this.labels(pen, width, pitch, top + TALL);
+    return items;
+  }
+
+  private column(
+    pen: Pen, label: string, c: number, x: number, pitch: number, y: (value: number) => number,
+  ): Item {
+    const { series, stacked, unit } = this.meta;
+    const wide = Math.max(pitch * 0.84, 1);
+    const each = stacked ? wide : wide / series.length;
+    let below = 0;
+    let highest = y(0);
+    let lowest = y(0);
+    series.forEach(({ values, colour }, s) => {
+      const value = values[c] ?? 0;
+      const [from, to] = stacked ? [below, below + value] : [0, value];
+      const [up, down] = [Math.min(y(from), y(to)), Math.max(y(from), y(to))];
+      const left = x + (pitch - wide) / 2 + (stacked ? 0 : s * each);
+      if (down > up) pen.rects([left, up, each * (stacked ? 1 : 0.94), down - up], colour);
+      [highest, lowest] = [Math.min(highest, up), Math.max(lowest, down)];
+      below += value;
+    });
+    const say = (value: number): string => `${Number(value.toPrecision(4)).toLocaleString("en-GB")} ${unit}`;
+    const facts = series.map(({ name, values }) =>
+      series.length > 1 ? `${name}: ${say(values[c] ?? 0)}` : say(values[c] ?? 0));
+    const box: [number, number, number, number] = [
+      x + (pitch - wide) / 2, highest, wide, Math.max(lowest - highest, 1),
+    ];
+    return { box, facts: [`${this.meta.x}: ${label}`, ...facts] };
+  }
+
+  /** Names of the classes, as many as stand side by side. */
+  private labels(pen: Pen, width: number, pitch: number, bottom: number): void {
+    const { labels, x } = this.meta;
+    const widest = Math.max(...labels.map((label) => textWidth(label, TICK_SIZE))) + 8;
+    const step = Math.max(1, Math.ceil(widest / pitch));
+    const shift = Math.floor(((labels.length - 1) % step) / 2);
+    for (let c = shift; c < labels.length; c += step) {
+      const at = LEFT + (c + 0.5) * pitch;
+      pen.text(labels[c] ?? "", at, bottom + 12, { size: TICK_SIZE, align: "middle", colour: MUTED });
+    }
+    const room = width - LEFT - RIGHT;
+    pen.text(fitted(x, 11.5, room), LEFT + room / 2, bottom + 28, { size: 11.5, align: "middle" });
+  }
+}
