@@ -10,7 +10,7 @@ import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls, SendTimes
-from tailback.diagnosis.hidden_cables import CableSearch, Comparison, search_cables
+from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Comparison, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
@@ -172,13 +172,13 @@ class _Attempt:
         return abs(self.gap) < MIN_MISSING_SHARE
 
     def agrees_better(self, other: _Attempt) -> bool:
-        """Whether calls and stalls agree better than with other adapters."""
+        """Whether calls, sends and stalls agree better than with other adapters, or as well."""
         ratios = [
-            mine / max(its, 1e-6)
+            max(mine, MIN_MISFIT) / max(its, MIN_MISFIT)
             for mine, its in zip(self.misfits, other.misfits, strict=True)
             if mine is not None and its is not None
         ]
-        return bool(ratios) and sum(ratios) / len(ratios) < 1.0
+        return bool(ratios) and sum(ratios) / len(ratios) <= 1.0
 
 
 @dataclass(frozen=True)

@@ -59,3 +59,15 @@ def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
     gaps = {"turn": (0.3, 0.1), "queue": (0.2, 0.1), "turn_searched": (0.01, 0.02),
             "queue_searched": (0.01, 0.01)}  # fmt: skip
     assert chosen(monkeypatch, False, **gaps) == "turn_searched"
+
+
+def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> None:
+    def attempt(*misfits: float | None) -> _Attempt:
+        return _Attempt(TURN, None, (), "", CableSearch(), 0.0, misfits)  # type: ignore[arg-type]
+
+    # Times of calls agree to a thousandth with both; the times of sends do not.
+    assert not attempt(1e-6, 0.074).agrees_better(attempt(1e-5, 0.052))
+    assert attempt(0.0116, 0.0019).agrees_better(attempt(0.0425, 0.0006))
+    # What agrees as well and explains the time is as good.
+    assert attempt(0.0015, 0.002).agrees_better(attempt(0.0009, 0.0009))
+    assert not attempt(None, 0.01).agrees_better(attempt(0.02, None))
