@@ -7,6 +7,9 @@ BIN := .venv/bin
 PYTEST_ARGS ?=
 BENCH ?=
 
+# Cargo has jobs of its own; make's are not handed to it.
+CARGO := env -u MAKEFLAGS cargo
+
 # pyo3 is built for the Python of the environment, whatever `python3` is.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Where rustup puts cargo; only login shells have it on the PATH.
@@ -51,7 +54,7 @@ rust-lint: setup ## rustfmt and clippy
 	@scripts/rust-components.sh
 	@! cargo fmt --version >/dev/null 2>&1 || { set -x; cargo fmt --all --check; }
 	@! cargo clippy --version >/dev/null 2>&1 || \
-	  { set -x; cargo clippy --workspace --all-targets --locked --quiet -- -D warnings; }
+	  { set -x; $(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings; }
 
 py-lint: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check
@@ -60,7 +63,7 @@ py-lint: setup ## ruff, mypy, import-linter
 	scripts/import-rules.sh
 
 rust-test: setup ## unit and property tests of the Rust crates
-	cargo test --workspace --locked --quiet
+	$(CARGO) test --workspace --locked --quiet
 
 # Whole files to a process: tests of a file share runs, pages and browsers.
 py-test: setup ## all Python tests, documentation examples and browser tests

@@ -9,6 +9,7 @@ use tailback_engine::events::queue::{Event, EventKind, EventQueue};
 use tailback_engine::{Arbitration, Routing, Settings};
 use tailback_fabric::{RouteState, Routes, RoutingRule, fat_tree};
 
+#[allow(dead_code)] // what only the tests use
 #[path = "../tests/suite/common/mod.rs"]
 mod common;
 
