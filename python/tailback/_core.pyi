@@ -116,6 +116,8 @@ class PacketColumns(TypedDict):
     size_bytes: NDArray[uint64]
     hops: NDArray[uint64]
     header: NDArray[uint64]
+    sequence: NDArray[uint64]
+    queue_pair: NDArray[uint64]
 
 class FluidMessageColumns(TypedDict):
     """Messages of the fluid model in the order in which they were posted."""

@@ -195,7 +195,7 @@ def test_generic_and_shared_names_are_told_apart_by_guid(tmp_path: Path) -> None
     fabric = read(tmp_path, text)
     assert fabric.n_hosts == 3
     assert "node HCA-1 0x00000000000000b1" in fabric.host_name
-    assert any("told apart by GUID: 1" in note for note in fabric.notes)
+    assert any("distinguished by GUID: 1" in note for note in fabric.notes)
     assert read(tmp_path, SMALL.replace('"top"', '"leaf"')).switch_name == [
         "leaf 0x00000000000000a1", "leaf 0x00000000000000a2"
     ]  # fmt: skip
