@@ -15,11 +15,12 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = ROOT / "docs" / "tutorial"
@@ -71,7 +72,9 @@ def main() -> None:
             if write:
                 page.write_text(text, encoding="utf-8")
                 for picture in PICTURE.findall(text):
-                    shutil.copy(folder / picture, TUTORIALS / "images" / picture)
+                    # A palette is a third of the bytes.
+                    small = Image.open(folder / picture).convert("RGB").quantize(128)
+                    small.save(TUTORIALS / "images" / picture, optimize=True)
             elif text != page.read_text(encoding="utf-8"):
                 stale.append(page.name)
     if stale:

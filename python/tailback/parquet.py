@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from tailback.units import format_bytes
 _MAGIC: Final = b"PAR1"
 _MOST_FOOTER_BYTES: Final = 64 << 20
 _NESTED: Final = 32
+_MOST_HEADER_BYTES: Final = 64 << 10
 _VALUE_BYTES: Final = (1, 4, 8, 12, 4, 8, 16, 16)
 """Memory of a value of each physical type; text and bytes are views of 16 bytes into a buffer."""
 _COPIES: Final = 2
@@ -191,10 +192,51 @@ def footer(path: Path) -> Footer:
             raise ValueError(f"its footer has {length:,} bytes")
         file.seek(size - 8 - length)
         data = file.read(length)
-    try:
-        return _footer(_Thrift(data).struct())
-    except (IndexError, KeyError, TypeError, AttributeError, OverflowError):
-        raise ValueError("its footer cannot be decoded") from None
+        try:
+            meta = _Thrift(data).struct()
+            found = _footer(meta)
+            for group in meta[4]:
+                for chunk in group[1]:
+                    _check_pages(file, chunk[3], size - 8 - length)
+        except (IndexError, KeyError, TypeError, AttributeError, OverflowError):
+            raise ValueError("its footer cannot be decoded") from None
+    return found
+
+
+def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> None:
+    """Check the page headers of a column chunk.
+
+    Polars asks for the memory that they state, and ends the process where there is none: a flipped
+    bit is enough for that.
+
+    Args:
+        file: The file.
+        column: ``ColumnMetaData``: 5 num_values, 6 total_uncompressed_size, 7
+            total_compressed_size, 9 data_page_offset, 11 dictionary_page_offset.
+        end_of_data: Where the footer begins.
+
+    Raises:
+        ValueError: A header states what cannot be.
+    """
+    values, whole = int(column[5]), int(column[6])
+    at = int(column[9])
+    if 0 < int(column.get(11, 0)) < at:
+        at = int(column[11])
+    end = at + int(column[7])
+    if not len(_MAGIC) <= at <= end <= end_of_data:
+        raise ValueError("a column lies outside of it")
+    while at < end:
+        file.seek(at)
+        decoder = _Thrift(file.read(min(_MOST_HEADER_BYTES, end - at)))
+        header = decoder.struct()
+        # PageHeader: 2 uncompressed_page_size, 3 compressed_page_size, and one of 5 data page,
+        # 7 dictionary page, 8 data page of version 2, each with 1 num_values.
+        page = header.get(5) or header.get(7) or header.get(8)
+        unpacked, packed = int(header[2]), int(header[3])
+        at += decoder.at + packed
+        fits = page and 0 <= int(page[1]) <= values and 0 <= unpacked <= whole
+        if not fits or packed < 0 or at > end:
+            raise ValueError("a page header is damaged")
 
 
 def _footer(meta: dict[int, Any]) -> Footer:

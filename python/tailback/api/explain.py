@@ -105,8 +105,13 @@ def add_evidence(
     profile = call_profile(measured.tables, prepared.observed.program)
     comparisons = _comparisons(prepared, measured, evidence, run, profile)
     case = _Case(others, profile, comparisons, measured, evidence, progress, threads)
+    if not case.recorded_on(prepared):
+        words.missing.append(
+            "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded "
+            "times say nothing about the links of this fabric"
+        )
     attempt = case.best(prepared, fifo)
-    search, fit, unsteady = attempt.search, attempt.fit, attempt.intermittent
+    search, fit, intermittent = attempt.search, attempt.fit, attempt.intermittent
     slow = attempt.slow
     if attempt.prepared is fifo:
         words.sources.append(
@@ -120,14 +125,14 @@ def add_evidence(
     )  # fmt: skip
     _ask_for_more(words, measured, evidence, bool(candidates))
     whose, shown = others.whose, others.shown
-    if unsteady is not None:
-        whose, shown = _unsteady_said(unsteady, search, fabric)
+    if intermittent is not None:
+        whose, shown = _intermittent_text(intermittent, search, fabric)
     found = EvidenceSummary(
         slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
-        intermittent=unsteady,
+        intermittent=intermittent,
         others_range=_range(fit),
         lossy=_is_lossy(evidence, fabric),
         fifo=attempt.prepared is fifo,
@@ -193,6 +198,18 @@ class _Case:
     progress: Progress
     threads: int | None
 
+    def recorded_on(self, prepared: PreparedScenario) -> bool:
+        """Whether the run was recorded on this fabric, so that its times speak about the links.
+
+        A trace that does not say where its ranks ran may come from any machine, often from a
+        single one with all ranks on it. Counters are of the machine that the run was on.
+        """
+        if self.evidence.counters is not None or self.evidence.congested is not None:
+            return True
+        hosts = self.measured.measured.hosts
+        used = prepared.fabric.node_host[prepared.observed.node]
+        return hosts is not None and hosts.hosts == len(np.unique(used))
+
     def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> _Attempt:
         """What explains the run: the simplest first, and adapters as they usually are first."""
         usual = self.attempt(round_robin, search=False)
@@ -211,6 +228,7 @@ class _Case:
     def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:
         """What is found with adapters of one kind; ``search``: also look for slow cables."""
         evidence, measured = self.evidence, self.measured
+        search = search and self.recorded_on(prepared)
         fit = self._fit(prepared, ())
         slow, shown = _counted_slow(evidence, prepared.fabric)
         found = CableSearch()
@@ -223,8 +241,8 @@ class _Case:
             )
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
-        unsteady = self._intermittent(prepared, found) if search else None
-        if unsteady is not None:
+        intermittent = self._intermittent(prepared, found) if search else None
+        if intermittent is not None:
             slow, shown = (), ""
         if slow:
             fit = self._fit(prepared, slow)
@@ -233,9 +251,8 @@ class _Case:
         )
         inside = modelled_part_ps(measured)
         misfits = tuple(compare(run) for compare in self.comparisons)
-        return _Attempt(
-            prepared, fit, slow, shown, found, (inside - run.elapsed_ps) / inside, misfits, unsteady
-        )
+        gap = (inside - run.elapsed_ps) / inside
+        return _Attempt(prepared, fit, slow, shown, found, gap, misfits, intermittent)
 
     def _intermittent(self, prepared: PreparedScenario, search: CableSearch) -> Intermittent | None:
         """Missing time that comes and goes, as no slow cable explains it.
@@ -388,14 +405,16 @@ def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
     )
 
 
-def _unsteady_said(unsteady: Intermittent, search: CableSearch, fabric: Fabric) -> tuple[str, str]:
+def _intermittent_text(
+    intermittent: Intermittent, search: CableSearch, fabric: Fabric
+) -> tuple[str, str]:
     """Whose traffic may be behind time that comes and goes, and what shows it."""
     near = ""
     if search.best is not None and search.best.misfit < MAX_MISFIT_OF_OTHERS:
         near = f", on links near {fabric.link_name(search.best.cables[0][0])}"
     return f"unknown senders{near}", (
-        f"{unsteady.longer} of {unsteady.steps} equal steps of the program take half as long again "
-        "as the quickest tenth of them; a slow link would cost every step the same"
+        f"{intermittent.longer} of {intermittent.steps} equal steps of the program take half as "
+        "long again as the quickest tenth of them; a slow link would cost every step the same"
     )
 
 

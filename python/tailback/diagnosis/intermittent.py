@@ -25,8 +25,8 @@ QUIET = 0.1
 """Share of the steps that are taken to be free of it: what they take longer has other reasons."""
 
 DECILES_PER_DEVIATION = 2.563
-"""Distance of the outer deciles of a normal distribution over its standard deviation: deciles do
-not heed single long steps."""
+"""Distance of the outer deciles of a normal distribution over its standard deviation: single
+long steps do not move deciles."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from tailback.diagnosis.intermittent import Intermittent
 from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
     COUNTED,
+    INTERMITTENT,
     TRACED,
-    UNSTEADY,
     Judged,
     confidence,
 )
@@ -253,7 +253,7 @@ def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> 
     if cause == "slow-link" and found.candidates:
         return AMBIGUOUS
     if cause == "other-traffic" and found.intermittent is not None:
-        return UNSTEADY
+        return INTERMITTENT
     sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
     return COUNTED if sure else TRACED
 

@@ -48,6 +48,18 @@ class CallProfile:
 
     def of_run(self, run: Run, program: Program) -> Floats | None:
         """Mean time of each site in a simulation that recorded its computations, shape (K,)."""
+        both = self.beside(run, program)
+        if both is None:
+            return None
+        site, _, simulated = both
+        total = np.bincount(site, simulated, len(self.rank))
+        return np.asarray(total / np.maximum(self.count, 1.0), np.float64)
+
+    def beside(self, run: Run, program: Program) -> tuple[Ints, Floats, Floats] | None:
+        """Each stretch beside that of a simulation: its site, measured and simulated time.
+
+        None where the simulation has other stretches.
+        """
         simulated = stretches_of_run(run, program)
         if simulated is None:
             return None
@@ -56,11 +68,9 @@ class CallProfile:
             return None
         # Both are rank after rank, and the ranks that are compared have as many.
         seen = np.repeat(self.complete, self.stretches)
-        site = self.site_of[seen]
-        durations = durations[np.repeat(self.complete, counts)]
-        known = site >= 0
-        total = np.bincount(site[known], durations[known], len(self.rank))
-        return np.asarray(total / np.maximum(self.count, 1.0), np.float64)
+        known = self.site_of[seen] >= 0
+        expected = durations[np.repeat(self.complete, counts)]
+        return self.site_of[seen][known], self.duration_ps[seen][known], expected[known]
 
 
 def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallProfile:
@@ -140,19 +150,10 @@ def step_times(profile: CallProfile, run: Run, program: Program) -> StepTimes | 
     Returns:
         None where the two cannot be compared.
     """
-    simulated = stretches_of_run(run, program)
-    if simulated is None:
+    both = profile.beside(run, program)
+    if both is None or not len(both[0]):
         return None
-    durations, counts = simulated
-    if not np.array_equal(counts[profile.complete], profile.stretches[profile.complete]):
-        return None
-    seen = np.repeat(profile.complete, profile.stretches)
-    known = profile.site_of[seen] >= 0
-    site = profile.site_of[seen][known]
-    took = profile.duration_ps[seen][known]
-    expected = durations[np.repeat(profile.complete, counts)][known]
-    if not len(site):
-        return None
+    site, took, expected = both
     repetitions = np.bincount(site, minlength=len(profile.rank))
     steps = int(np.argmax(np.bincount(repetitions[site], took)))
     first = np.cumsum(repetitions) - repetitions

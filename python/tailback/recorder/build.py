@@ -55,7 +55,7 @@ def build(mpicc: str) -> Built:
     wrappers = source()
     files = sorted(_SOURCES.iterdir())
     key = hashlib.sha256()
-    for part in (*_told(found), wrappers, *(file.read_text() for file in files)):
+    for part in (*_identity(found), wrappers, *(file.read_text() for file in files)):
         key.update(part.encode() + b"\0")
     place = _cache() / key.hexdigest()[:16]
     out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
@@ -76,8 +76,8 @@ def _cache() -> Path:
     return Path(base) / "tailback" / "recorder"
 
 
-def _told(mpicc: str) -> tuple[str, str]:
-    """What the compiler runs, and which MPI library it is for."""
+def _identity(mpicc: str) -> tuple[str, str]:
+    """The command that the compiler runs, and the versions of its MPI library."""
     shown = subprocess.run([mpicc, "-show"], capture_output=True, text=True, check=False).stdout
     defined = _run([mpicc, "-E", "-dM", "-x", "c", "-include", "mpi.h", "/dev/null"], mpicc)
     return shown, "\n".join(" ".join(pair) for pair in _VERSION.findall(defined))

@@ -64,17 +64,15 @@ def unite(ranks: list[RankFile]) -> tuple[list[Communicator], list[dict[int, int
     for key in dict.fromkeys(key for mine in keys for key in mine.values()):
         if key == ("world",):
             continue
-        told = of_key.get(key)
-        groups_told = () if told is None else (told.members[0], told.members[1])
-        if told is None or any(rank < 0 for group in groups_told for rank in group):
+        first = of_key.get(key)
+        if first is None or any(rank < 0 for group in first.members for rank in group):
             unknown += 1
             continue
         numbers[key] = len(out)
         of_self = key == ("self",)
-        label = "MPI_COMM_SELF" if of_self else told.label or f"communicator {len(out)}"
-        out.append(
-            Communicator(label, told.members[0], told.members[1] if told.inter else None, of_self)
-        )
+        label = "MPI_COMM_SELF" if of_self else first.label or f"communicator {len(out)}"
+        own, remote = first.members
+        out.append(Communicator(label, own, remote if first.inter else None, of_self))
     maps = [{number: numbers[key] for number, key in mine.items() if key in numbers}
             for mine in keys]  # fmt: skip
     return out, maps, unknown

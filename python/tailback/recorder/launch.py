@@ -16,7 +16,7 @@ _MPIRUN = ("mpirun", "mpiexec", "orterun", "prterun")
 def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tuple[list[str], bool]:
     """The command with which every rank has the variables.
 
-    The launcher itself does not get them where it can be told, so that only ranks load the
+    Where the launcher has an option for that, it does not get them itself: only ranks load the
     recorder.
 
     Args:
@@ -42,12 +42,12 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
         return given, True
     kind = _kind(found)
     if kind == "Open MPI":
-        told = [part for key, value in variables.items() for part in ("-x", f"{key}={value}")]
+        options = [part for key, value in variables.items() for part in ("-x", f"{key}={value}")]
     elif kind == "Hydra":
-        told = [part for key, value in variables.items() for part in ("-genv", key, value)]
+        options = [part for key, value in variables.items() for part in ("-genv", key, value)]
     else:
         return given, True
-    return [given[0], *told, *given[1:]], False
+    return [given[0], *options, *given[1:]], False
 
 
 def _srun(command: list[str], variables: Mapping[str, str]) -> list[str]:
@@ -61,8 +61,8 @@ def _srun(command: list[str], variables: Mapping[str, str]) -> list[str]:
 
 
 def _kind(launcher: str) -> str:
-    told = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
-    text = (told.stdout + told.stderr).lower()
+    shown = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    text = (shown.stdout + shown.stderr).lower()
     if "open mpi" in text or "open-mpi" in text or "openrte" in text or "prrte" in text:
         return "Open MPI"
     return "Hydra" if "hydra" in text else ""

@@ -124,8 +124,8 @@ class Otf2Library:
     def check(self, code: int, what: str) -> None:
         """Raise RecordError for a code that is not success."""
         if code:
-            told = (self._describe(code) or b"").decode(errors="replace")
-            raise RecordError(f"the OTF2 library fails to write {what}: {told}",
+            reason = (self._describe(code) or b"").decode(errors="replace")
+            raise RecordError(f"the OTF2 library fails to write {what}: {reason}",
                               remedy="check the free space on the disk of --out")  # fmt: skip
 
     def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The text files that recorded ranks leave: who, where, communicators, call sites, clocks."""
+"""Text files that recorded ranks write: host, cores, communicators, call sites, clocks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class RankComm:
         name: What its first rank named it by.
         inter: Whether it joins two groups.
         label: What the program calls it, "" where it does not.
-        members: World ranks of the own and of the remote group, empty where this rank does not
-            tell.
+        members: World ranks of the own and of the remote group, empty where this rank did not
+            write them.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class RankFile:
         size: Ranks of the world.
         host: Its host.
         cores: Cores it may use, like ``0-3,8``.
-        library: What the MPI library calls itself.
+        mpi_library: The MPI library, as it names itself.
         monotonic_ns: A time of its clock …
         utc_ns: … and the nanoseconds since 1970 at that time.
         offsets: (own time, what rank 0's clock has more, shortest round trip), each in ns.
@@ -64,7 +64,7 @@ class RankFile:
         windows: Communicator of each one-sided window by the rank's own number.
         sites: Call sites by the rank's own number.
         end: How it ended: ``end`` (MPI_Finalize), ``exit`` or "" (killed).
-        full: Why it stopped to write, "" where it did not.
+        full: Why it stopped writing, "" where it did not.
         events: Event file of each thread.
     """
 
@@ -72,7 +72,7 @@ class RankFile:
     size: int = 0
     host: str = ""
     cores: str = ""
-    library: str = ""
+    mpi_library: str = ""
     monotonic_ns: int = 0
     utc_ns: int = 0
     offsets: list[tuple[int, int, int]] = field(default_factory=list)
@@ -152,7 +152,7 @@ def _take(out: RankFile, line: str) -> None:
         # The C library prints a null pointer in its own way.
         start = int(base, 16) if base.startswith("0x") else 0
         out.sites[int(own)] = RankSite(int(region), int(address, 16), start, symbol, module)
-    elif word in ("host", "cores", "library", "full"):
+    elif word in ("host", "cores", "mpi_library", "full"):
         setattr(out, word, rest)
     elif word in ("end", "exit"):
         out.end = word

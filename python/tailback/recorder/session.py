@@ -34,7 +34,7 @@ class Recording:
         exit_code: Theirs; negative: the signal that ended the launcher.
         ranks: Number of ranks.
         hosts: Ranks on each host.
-        library: The MPI library.
+        mpi_library: The MPI library, as it names itself.
         calls: Recorded MPI calls.
         clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
         unfinished: Ranks that did not get to MPI_Finalize.
@@ -45,7 +45,7 @@ class Recording:
     exit_code: int
     ranks: int
     hosts: dict[str, int]
-    library: str
+    mpi_library: str
     calls: int
     clock_residual_ns: int
     unfinished: int
@@ -63,7 +63,7 @@ def record(
         out: Folder to write; on a file system that all hosts share.
         mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
         force: Replace the folder if Tailback wrote it.
-        step: Told what is being done.
+        step: Called with what is being done.
 
     Raises:
         RecordError: The program cannot be started, or no rank was recorded.
@@ -115,7 +115,7 @@ def _run(command: Sequence[str], recorder: Path, folder: Path) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # The launcher has got it too and ends its ranks; a batch system tells only us.
+            # The launcher gets the signal too and ends its ranks; a batch system signals only us.
             process.send_signal(signal.SIGTERM)
 
 
@@ -126,7 +126,7 @@ def _finish(
     calls = write_archive(ranks, folder, library_path(), converter, notes)
     full = next((one for one in ranks if one.full), None)
     if full is not None:
-        notes.append(f"rank {full.rank} stopped to record: {full.full}")
+        notes.append(f"rank {full.rank} stopped recording: {full.full}")
     unfinished = sum(one.end != "end" for one in ranks)
     if unfinished:
         notes.append(f"{counted(unfinished, 'rank')} did not get to MPI_Finalize: of those that "
@@ -135,7 +135,7 @@ def _finish(
     _write_job(os.environ, folder)
     recording = Recording(
         list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
-        ranks[0].library, calls, residual_ns(ranks), unfinished, notes,
+        ranks[0].mpi_library, calls, residual_ns(ranks), unfinished, notes,
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
@@ -159,13 +159,13 @@ def _write_hosts(ranks: list[RankFile], folder: Path) -> None:
 
 def _write_job(environment: Mapping[str, str], folder: Path) -> None:
     """What the batch system says of the job; nothing outside of one."""
-    told = {
+    variables = {
         key: value for key, value in sorted(environment.items())
         if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
     }  # fmt: skip
-    if not told:
+    if not variables:
         return
-    (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in told.items()))
+    (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
     nodes = environment.get("PBS_NODEFILE")
     if nodes and os.path.isfile(nodes):
         (folder / "nodefile").write_bytes(Path(nodes).read_bytes())

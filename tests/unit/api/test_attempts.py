@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tailback.api import explain
@@ -71,3 +73,19 @@ def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> 
     # What agrees as well and explains the time is as good.
     assert attempt(0.0015, 0.002).agrees_better(attempt(0.0009, 0.0009))
     assert not attempt(None, 0.01).agrees_better(attempt(0.02, None))
+
+
+def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
+    def recorded_on(hosts: int | None, evidence: NetworkEvidence = NetworkEvidence()) -> bool:
+        report = None if hosts is None else SimpleNamespace(hosts=hosts)
+        measured = SimpleNamespace(measured=SimpleNamespace(hosts=report))
+        case = _Case(_Others(), None, (), measured, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
+        fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]))
+        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]))
+        return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
+
+    assert recorded_on(2)
+    # All ranks of the recording ran on one host; nobody says where they ran.
+    assert not recorded_on(1) and not recorded_on(None)
+    # Counters are of the fabric.
+    assert recorded_on(None, NetworkEvidence(congested=np.zeros(1)))

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.intermittent import Intermittent
-from tailback.diagnosis.measured_confidence import COUNTED, UNSTEADY
+from tailback.diagnosis.measured_confidence import COUNTED, INTERMITTENT
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
     MIN_PLACEMENT_SHARE,
@@ -272,10 +272,10 @@ def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
 
 
 def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
-    unsteady = Intermittent(ps=30 * MS, low_ps=20 * MS, high_ps=38 * MS, steps=20, longer=7)
+    intermittent = Intermittent(ps=30 * MS, low_ps=20 * MS, high_ps=38 * MS, steps=20, longer=7)
     found = EvidenceSummary(
         others="unknown senders", others_shown_by="7 of 20 equal steps take longer",
-        intermittent=unsteady, rests_on={"other-traffic": ("trace", "model")},
+        intermittent=intermittent, rests_on={"other-traffic": ("trace", "model")},
         missing=("port counters",),
     )  # fmt: skip
     alone = expected(100).model_copy(update={"remedy": None})
@@ -289,4 +289,4 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
     assert cost is not None and cost.rests_on == ("trace", "model")
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
-    assert whole.not_explained_ps == 10 * MS and said.confidence <= UNSTEADY
+    assert whole.not_explained_ps == 10 * MS and said.confidence <= INTERMITTENT

@@ -192,7 +192,7 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   tb_meta("host %s", host);
   tb_meta("cores %s", cores);
   tb_meta("threads %d", provided);
-  tb_meta("library %s", version);
+  tb_meta("mpi_library %s", version);
   tb_meta("utc %llu %llu", (unsigned long long)(before + (after - before) / 2),
           (unsigned long long)real.tv_sec * 1000000000ull + (unsigned long long)real.tv_nsec);
   tb_synchronise();
