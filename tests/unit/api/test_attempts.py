@@ -76,10 +76,10 @@ def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> 
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
-    def recorded_on(hosts: int | None, evidence: NetworkEvidence = NetworkEvidence()) -> bool:
+    def recorded_on(hosts: int | None, **evidence: Any) -> bool:
         report = None if hosts is None else SimpleNamespace(hosts=hosts)
         measured = SimpleNamespace(measured=SimpleNamespace(hosts=report))
-        case = _Case(_Others(), None, (), measured, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
+        case = _Case(_Others(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1)  # type: ignore[arg-type]
         fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]))
         observed = SimpleNamespace(node=np.array([0, 1, 2, 3]))
         return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
@@ -88,4 +88,4 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     # All ranks of the recording ran on one host; nobody says where they ran.
     assert not recorded_on(1) and not recorded_on(None)
     # Counters are of the fabric.
-    assert recorded_on(None, NetworkEvidence(congested=np.zeros(1)))
+    assert recorded_on(None, congested=np.zeros(1))
