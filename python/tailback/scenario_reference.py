@@ -72,7 +72,7 @@ def _default(value: object) -> str:
 def _values(field: FieldInfo) -> str:
     """The kind of value, or the choices."""
     if "list[" in str(field.annotation):
-        return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"
+        return _list_values(str(field.annotation), get_args(field.annotation))
     parsers = {parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate"}
     for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
         if isinstance(part, BeforeValidator) and part.func in parsers:
@@ -89,6 +89,17 @@ def _values(field: FieldInfo) -> str:
         if kind in str(field.annotation):
             return {"dict": "table", "Path": "path", "str": "text"}[kind]
     return names.get(text, text)
+
+
+def _list_values(annotation: str, parts: tuple[object, ...]) -> str:
+    """The kind of a list's items, behind the words that may stand for a list."""
+    items = (
+        "sizes" if "_bytes" in annotation else "names" if "list[str]" in annotation else "numbers"
+    )
+    words = [
+        f"`{word}`" for part in parts if get_origin(part) is Literal for word in get_args(part)
+    ]
+    return ", ".join([*words, f"list of {items}"])
 
 
 _INTRODUCTION = """A scenario is one TOML file that says everything a run depends on.

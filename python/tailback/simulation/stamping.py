@@ -40,7 +40,7 @@ def stamping_mask(fabric: Fabric, stamping: str | list[str]) -> NDArray[np.bool_
 
 
 def stamping_links(fabric: Fabric, stamping: str | list[str]) -> tuple[tuple[bool, ...], list[str]]:
-    """What the engine is told, empty where all links are stamped; and a note where some are not.
+    """The mask as the engine takes it, empty where all links are stamped, and a note on the others.
 
     Raises:
         ScenarioError: As :func:`stamping_mask`.
@@ -51,7 +51,7 @@ def stamping_links(fabric: Fabric, stamping: str | list[str]) -> tuple[tuple[boo
     inner = fabric.link_src >= fabric.n_nodes
     silent = int((inner & ~mask).sum())
     note = (
-        f"packets got no samples at {silent} of {int(inner.sum())} links, whose switches put none "
-        "in: nothing is known of these links"
+        f"packets get no samples at {silent} of {int(inner.sum())} links, whose switches do not "
+        "stamp: there are no estimates of these links"
     )
     return tuple(mask.tolist()), [note] if silent else []
