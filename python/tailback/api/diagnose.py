@@ -216,7 +216,7 @@ def diagnose(
         diagnosis = with_measured(diagnosis, measured.measured, changed)
         if world is not None:
             evaluate = make_evaluate(prepared, watch, threads=threads)
-            cost = further_costs(prepared, evidence, evaluate, seeds)
+            cost = further_costs(prepared, evidence, run, evaluate, seeds)
             diagnosis = explain(diagnosis, measured.measured, world.found, cost)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
