@@ -8,7 +8,7 @@ real MPI sends, so that each message exists in the network and carries the label
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -206,6 +206,13 @@ class Program:
                 f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
                 f"of a program with {self.n_ranks} ranks"
             )
+
+
+def without_bytes(program: Program) -> Program:
+    """The same program with messages of no bytes: only who waits for whom is left."""
+    posts = np.isin(program.kind, POSTS)
+    amount = np.where(posts, np.uint64(0), program.amount)
+    return replace(program, amount=amount, recompile=None)
 
 
 @dataclass(frozen=True)
