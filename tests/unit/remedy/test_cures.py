@@ -282,8 +282,8 @@ def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> 
     assert not worth_proving(1000, 900)
 
 
-def test_every_kind_of_cure_is_registered() -> None:
-    assert REMEDIES.names() == ["pattern", "placement", "rate-control", "routing"]
+def test_every_kind_of_remedy_is_registered() -> None:
+    assert REMEDIES.names() == ["collectives", "pattern", "placement", "rate-control", "routing"]
 
 
 def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
