@@ -162,7 +162,15 @@ def _all(*changes: Callable[[Scenario], None]) -> Callable[[Scenario], None]:
     return apply
 
 
+def _adaptive(**rules: object) -> Callable[[Scenario], None]:
+    def apply(given: Scenario) -> None:
+        given.engine.adaptive = given.engine.adaptive.model_copy(update=rules)
+
+    return apply
+
+
 _LINE_RATE = _engine(injection_rate=None)
+_PLAIN = {"load": "queue", "ties": "random"}
 
 CHANGES = [
     Change("row-major", "adapters at line rate", _LINE_RATE),

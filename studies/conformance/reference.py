@@ -218,6 +218,7 @@ class Reference:
         self.created = 0
         self.packets_made = 0
         self.finished = 0
+        self.chosen: dict[tuple[int, int], tuple[int, int]] = {}
         workload = prepared.lay()
         self.program: Program = workload.program
         self.node = workload.node.tolist()
@@ -512,15 +513,12 @@ class Reference:
         """A packet is ready to leave a switch: it takes an output and joins its queue."""
         switch = self.links[packet.came_by].dst
         node = packet.message.dst_node
-        links = self.routes.candidates(switch, node)
         if self.settings.routing == "deterministic":
             number = self.routes.fixed(switch, node)
         elif self.settings.routing == "random":
-            number = self.random.choice(links)
+            number = self.random.choice(self.routes.candidates(switch, node))
         else:
-            first = self.random.randrange(len(links))
-            turned = links[first:] + links[:first]
-            number = min(turned, key=lambda k: self.links[k].load(now))
+            number = self.adaptive(switch, packet.message, now)
         link = self.links[number]
         if link.queued + packet.wire > link.credit:
             link.congested += 1
@@ -537,6 +535,28 @@ class Reference:
             )
         else:
             self.join(packet, number, now)
+
+    def adaptive(self, switch: int, message: Message, now: int) -> int:
+        """The port a packet takes: its message's earlier choice where that holds, or a new one."""
+        rule = self.settings.adaptive
+        held = message.then is None and rule.per != "packet"
+        last = self.chosen.get((switch, message.number)) if held else None
+        if last is not None and (rule.per == "message" or now - last[1] < rule.gap):
+            number = last[0]
+        else:
+            links = self.routes.candidates(switch, message.dst_node)
+            first = self.random.randrange(len(links)) if rule.ties == "random" else 0
+            number = min(
+                links[first:] + links[:first],
+                key=lambda k: (
+                    self.links[k].load(now)
+                    if rule.load == "queue"
+                    else self.links[k].queued + self.settings.buffer - self.links[k].credit
+                ),
+            )
+        if held:
+            self.chosen[switch, message.number] = (number, now)
+        return number
 
     def join(self, packet: Packet, number: int, now: int) -> None:
         """A packet joins the queue of an output."""
