@@ -169,8 +169,8 @@ def _adaptive(**rules: object) -> Callable[[Scenario], None]:
     return apply
 
 
+_AS_PUBLISHED = _adaptive(load="queue-and-credit", ties="lowest")
 _LINE_RATE = _engine(injection_rate=None)
-_PLAIN = {"load": "queue", "ties": "random"}
 
 CHANGES = [
     Change("row-major", "adapters at line rate", _LINE_RATE),
@@ -179,6 +179,9 @@ CHANGES = [
     Change("rcm", "adapters at line rate", _LINE_RATE),
     Change("random", "adapters at line rate", _LINE_RATE),
     Change("random", "packets of 128 B", _engine(packet=128)),
+    Change("random", "ports compared by queue and credit", _adaptive(load="queue-and-credit")),
+    Change("random", "lowest of equal ports", _adaptive(ties="lowest")),
+    Change("random", "both, as the simulator", _AS_PUBLISHED),
     Change("ring", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),
     Change("background", "adapters at line rate", _LINE_RATE),
     Change("background", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),
