@@ -313,6 +313,29 @@ def _a_turn(weight: int) -> int:
     return weight
 
 
+class AdaptiveSection(Section):
+    """How adaptive routing compares ports, and how often; needs routing adaptive."""
+
+    load: Literal["queue", "queue-and-credit"] = Field(
+        default="queue", description="load of a port: time that what is booked and waiting there "
+        "needs; or bytes that wait and bytes whose credit has not come back (CODES)",
+    )  # fmt: skip
+    ties: Literal["random", "lowest"] = Field(
+        default="random", description="of equal ports the first from a random one on, or the lowest"
+    )
+    per: Literal["packet", "message", "flowlet"] = Field(
+        default="packet", description="what a choice holds for: one packet, a message, or its "
+        "packets until it pauses for longer than gap (Sinha et al., 2004)",
+    )  # fmt: skip
+    gap: TimePs = Field(default=500_000, description="that pause, for per flowlet")
+
+    @model_validator(mode="after")
+    def _gap(self) -> AdaptiveSection:
+        if self.per != "flowlet" and "gap" in self.model_fields_set:
+            raise InvalidValueError(f"gap has no meaning per {self.per}", 'set per = "flowlet"')
+        return self
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -327,6 +350,7 @@ class EngineSection(Section):
     switching: Literal["cut-through", "store-and-forward"] = "cut-through"
     switch_delay: TimePs = 60_000
     routing: Literal["adaptive", "random", "deterministic", "vc"] = "adaptive"
+    adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
     vc_entries: int = Field(
         default=64, ge=0, le=65536, description="entries of a switch, of routing vc: one a message"
     )
@@ -358,6 +382,15 @@ class EngineSection(Section):
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
     local_rate: RateGbps = Field(default=400.0, description="between ranks of one host")
     local_delay: TimePs = 500_000
+
+    @model_validator(mode="after")
+    def _adaptive(self) -> EngineSection:
+        if self.routing != "adaptive" and self.adaptive != AdaptiveSection():
+            raise InvalidValueError(
+                f"routing is {self.routing}, and [engine.adaptive] is a rule of routing adaptive",
+                'set routing = "adaptive", or leave [engine.adaptive] out',
+            )
+        return self
 
 
 RESERVED_BITS = 6
@@ -618,6 +651,7 @@ def _model_at(names: list[str]) -> type[BaseModel]:
         "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
         "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
         "congestion_control": CongestionControlSection, "pacing": PacingSection,
+        "adaptive": AdaptiveSection,
     }  # fmt: skip
     for name in names:
         model = children.get(name, model)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from tailback.scenario import (
+    AdaptiveSection,
     CongestionControlSection,
     Degraded,
     EngineSection,
@@ -30,6 +31,7 @@ def markdown() -> str:
         ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
         ("[[fabric.degraded]]", Degraded),
         ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
+        ("[engine.adaptive]", AdaptiveSection),
         ("[engine.congestion_control]", CongestionControlSection),
         ("[engine.pacing]", PacingSection),
         ("[telemetry]", TelemetrySection),

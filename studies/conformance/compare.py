@@ -162,6 +162,14 @@ def _all(*changes: Callable[[Scenario], None]) -> Callable[[Scenario], None]:
     return apply
 
 
+def _adaptive(**rules: object) -> Callable[[Scenario], None]:
+    def apply(given: Scenario) -> None:
+        given.engine.adaptive = given.engine.adaptive.model_copy(update=rules)
+
+    return apply
+
+
+_AS_PUBLISHED = _adaptive(load="queue-and-credit", ties="lowest")
 _LINE_RATE = _engine(injection_rate=None)
 
 CHANGES = [
@@ -171,6 +179,9 @@ CHANGES = [
     Change("rcm", "adapters at line rate", _LINE_RATE),
     Change("random", "adapters at line rate", _LINE_RATE),
     Change("random", "packets of 128 B", _engine(packet=128)),
+    Change("random", "ports compared by queue and credit", _adaptive(load="queue-and-credit")),
+    Change("random", "lowest of equal ports", _adaptive(ties="lowest")),
+    Change("random", "both, as the simulator", _AS_PUBLISHED),
     Change("ring", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),
     Change("background", "adapters at line rate", _LINE_RATE),
     Change("background", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),

@@ -29,8 +29,9 @@ pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
 pub use progress::{Progress, Watch};
 pub use settings::{
-    Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES,
-    MarkingPoint, MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
+    AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
+    CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES, MarkingPoint,
+    MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
 };
 pub use simulation::{Parallelism, simulate};
 pub use tailback_program::{Placement, Program, ProgramError};

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tailback.scenario import CongestionControlSection, PacingSection, Scenario
+from tailback.scenario import AdaptiveSection, CongestionControlSection, PacingSection, Scenario
 from tailback.simulation.probes import ProbeSettings, probes_of
 
 
@@ -34,6 +34,29 @@ class PacingSettings:
             depth_bytes=section.depth if section.kind == "leaky-bucket" else None,
             percent=section.percent if section.kind == "elastic" else None,
         )
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings:
+    """How adaptive routing compares ports.
+
+    Attributes:
+        load: ``queue`` or ``queue-and-credit``.
+        ties: ``random`` or ``lowest``.
+        per: ``packet``, ``message`` or ``flowlet``.
+        gap_ps: Pause after which a message chooses anew (flowlet).
+    """
+
+    load: str = "queue"
+    ties: str = "random"
+    per: str = "packet"
+    gap_ps: int = 0
+
+    @classmethod
+    def of(cls, section: AdaptiveSection) -> AdaptiveSettings:
+        """The settings of a scenario's ``[engine.adaptive]``."""
+        gap = section.gap if section.per == "flowlet" else 0
+        return cls(section.load, section.ties, section.per, gap)
 
 
 @dataclass(frozen=True)
@@ -101,6 +124,7 @@ class EngineSettings:
     switching: str
     switch_delay_ps: int
     routing: str
+    adaptive: AdaptiveSettings = AdaptiveSettings()
     vc_entries: int
     pacing: PacingSettings
     pacing_offset: str
@@ -143,6 +167,7 @@ class EngineSettings:
             switching=engine.switching,
             switch_delay_ps=engine.switch_delay,
             routing=engine.routing,
+            adaptive=AdaptiveSettings.of(engine.adaptive),
             vc_entries=engine.vc_entries,
             pacing=PacingSettings.of(engine.pacing),
             pacing_offset=engine.pacing.offset,

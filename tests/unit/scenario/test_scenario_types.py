@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.scenario import (
+    AdaptiveSection,
     CongestionControlSection,
     Degraded,
     EngineSection,
@@ -30,7 +31,8 @@ from tailback.traffic.patterns import PATTERNS
 from tailback.units import BYTES, GBPS, parse_bytes, parse_gbps, parse_time_ps, transfer_ps
 
 MODELS: list[type[BaseModel]] = [
-    Scenario, FatTree, Degraded, JobSection, CongestionControlSection, PacingSection,
+    Scenario, FatTree, Degraded, JobSection, AdaptiveSection, CongestionControlSection,
+    PacingSection,
     EngineSection, TelemetrySection, ProbesSection,
     *(entry.part for entry in TOPOLOGIES), *(entry.part for entry in PATTERNS),
 ]  # fmt: skip

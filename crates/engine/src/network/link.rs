@@ -359,6 +359,15 @@ impl Links {
         self.free_at(link).saturating_sub(now) + line
     }
 
+    /// Bytes that wait at a lane with `buffer` bytes at its far end, and those whose credit has
+    /// not come back at `now`.
+    pub fn unreturned(&self, lane: u32, buffer: u32, now: u64) -> u64 {
+        let (state, brief) = (self.lane(lane), self.present(now));
+        let notes = state.note_bytes.iter().zip(&state.note_times);
+        let back: u32 = notes.map(|(&b, &time)| u32::from(b) * u32::from(time <= brief)).sum();
+        self.loads.waiting(lane) + u64::from(buffer - state.credit - back)
+    }
+
     /// Transmission time of `bytes` on a lane's link.
     #[inline(never)]
     fn drain_ps(&self, lane: u32, bytes: u64) -> u64 {

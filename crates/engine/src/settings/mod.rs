@@ -1,9 +1,11 @@
 //! Settings of a run: how switches, cables, adapters and the MPI library behave.
 
+mod adaptive;
 mod congestion;
 mod pacing;
 mod probes;
 
+pub use adaptive::{AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit};
 pub use congestion::{CongestionControl, CongestionScheme};
 pub use pacing::{Pacing, PacingOffset};
 pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
@@ -155,6 +157,9 @@ pub struct Settings {
     pub switch_delay_ps: u64,
     /// See [`Routing`].
     pub routing: Routing,
+    /// See [`AdaptiveRule`]; of routing `adaptive`.
+    #[serde(default)]
+    pub adaptive: AdaptiveRule,
     /// Table entries of a switch, for routing `vc`.
     #[serde(default)]
     pub vc_entries: u32,
@@ -243,6 +248,7 @@ impl Default for Settings {
             switching: Switching::CutThrough,
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
+            adaptive: AdaptiveRule::default(),
             vc_entries: 0,
             pacing: Pacing::Off,
             pacing_offset: PacingOffset::None,
@@ -386,6 +392,7 @@ impl Settings {
             ("local_delay", self.local_delay_ps),
             ("send_delay", self.send_delay_ps),
             ("switch_delay", self.switch_delay_ps),
+            ("adaptive gap", self.adaptive.gap_ps),
             ("congestion_control", timer_ps),
         ] {
             if ps > MAX_DELAY_PS {

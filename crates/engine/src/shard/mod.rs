@@ -16,6 +16,7 @@ use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, PacketPool};
 use crate::parallel::exchange::{Exchange, Handoff};
 use crate::probe::Probe;
+use crate::switch::adaptive::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
 
@@ -35,15 +36,18 @@ pub(crate) struct Shard<'a, P> {
     pub arbiter: Arbiter,
     /// Outputs are arbitrated one packet at a time.
     pub arbitrated: bool,
-    /// Adaptive routing with one lane per link: load alone selects among consecutive
+    /// Adaptive routing by the default rule with one lane per link: load alone selects among consecutive
     /// candidates.
     pub adaptive_single_lane: bool,
+    /// Adaptive routing by another rule than the default.
+    pub adaptive_by_rule: bool,
     /// See [`crate::Settings::marks_on_grant`].
     pub marks_on_grant: bool,
     /// Congestion control is on.
     pub has_congestion_control: bool,
     pub congestion: CongestionState,
     pub virtual_circuits: VirtualCircuits,
+    pub adaptive_choices: AdaptiveChoices,
     pub adapters: Vec<Adapter>,
     pub sends: Vec<SendState>,
     pub receives: Vec<ReceiveState>,

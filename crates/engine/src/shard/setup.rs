@@ -13,7 +13,8 @@ use crate::model::{EndpointIndex, Model, packets_of};
 use crate::network::cable::Cable;
 use crate::network::link::{Link, Links};
 use crate::network::packet::PacketPool;
-use crate::settings::Routing;
+use crate::settings::{AdaptiveRule, Routing};
+use crate::switch::adaptive::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
 
@@ -70,7 +71,10 @@ impl Model<'_> {
             boundary: self.partition.boundary[usize::from(number)],
             arbitrated,
             marks_on_grant: settings.marks_on_grant(),
-            adaptive_single_lane: settings.routing == Routing::Adaptive && self.lanes() == 1,
+            adaptive_single_lane: settings.routing == Routing::Adaptive
+                && settings.adaptive == AdaptiveRule::default()
+                && self.lanes() == 1,
+            adaptive_by_rule: settings.adaptive != AdaptiveRule::default(),
             has_congestion_control: control.is_some(),
             arbiter: if arbitrated {
                 let back = |link: &Link| self.fabric.link_reverse[link.global as usize] as usize;
@@ -84,6 +88,7 @@ impl Model<'_> {
             } else {
                 VirtualCircuits::default()
             },
+            adaptive_choices: AdaptiveChoices::default(),
             congestion: CongestionState::new(control, links.len() * n_lanes, switches),
             now: 0,
             end: 0,

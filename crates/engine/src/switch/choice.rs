@@ -136,6 +136,9 @@ impl<P: Probe> Shard<'_, P> {
             Routing::Adaptive => {
                 if step.links.len() == 1 {
                     step.links[0].wrapping_sub(shift)
+                } else if self.adaptive_by_rule {
+                    let draw = draw();
+                    self.adaptive_link(switch, slot, &step, lane, shift, draw)
                 } else {
                     self.least_loaded(&step, lane, shift, draw())
                 }

@@ -1,5 +1,6 @@
 //! Switches: choice of output, forwarding, arbitration, virtual circuits, congestion control.
 
+pub(crate) mod adaptive;
 pub(crate) mod arbiter;
 mod arbitration;
 mod choice;

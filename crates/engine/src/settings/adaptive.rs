@@ -1,0 +1,58 @@
+//! Settings of adaptive routing: how ports are compared, and how often.
+
+use serde::Deserialize;
+
+/// The rule by which adaptive routing takes one of several ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveRule {
+    /// See [`AdaptiveLoad`].
+    #[serde(default)]
+    pub load: AdaptiveLoad,
+    /// See [`AdaptiveTies`].
+    #[serde(default)]
+    pub ties: AdaptiveTies,
+    /// See [`AdaptiveUnit`].
+    #[serde(default)]
+    pub per: AdaptiveUnit,
+    /// Pause of a message after which it chooses anew, per flowlet.
+    #[serde(default)]
+    pub gap_ps: u64,
+}
+
+/// What is compared between ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdaptiveLoad {
+    /// The time that the bytes booked and waiting at the port need.
+    #[default]
+    Queue,
+    /// The bytes that wait, and those whose credit has not come back: booked, on the cable, or in
+    /// the buffer at its far end. CODES compares this (`vc_occupancy` + `queued_length`).
+    QueueAndCredit,
+}
+
+/// Which of equal ports is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdaptiveTies {
+    /// The first from a random one on, cyclically.
+    #[default]
+    Random,
+    /// The lowest.
+    Lowest,
+}
+
+/// What a choice holds for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdaptiveUnit {
+    /// One packet.
+    #[default]
+    Packet,
+    /// All data packets of a message.
+    Message,
+    /// Data packets of a message without a longer pause between them at the switch (Sinha,
+    /// Kandula and Katabi, 2004).
+    Flowlet,
+}

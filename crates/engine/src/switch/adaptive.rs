@@ -1,0 +1,113 @@
+//! Adaptive routing by a rule other than the default, whose fast path is in `network/load.rs`.
+
+use std::collections::HashMap;
+
+use tailback_fabric::Step;
+
+use crate::network::link::NIL;
+use crate::network::packet::PacketKind;
+use crate::probe::Probe;
+use crate::settings::{AdaptiveLoad, AdaptiveTies, AdaptiveUnit};
+use crate::shard::Shard;
+
+/// Ports that messages have chosen, where choices hold for more than one packet.
+#[derive(Debug, Default)]
+pub(crate) struct AdaptiveChoices {
+    /// By switch and message: the link, and when its last packet passed.
+    of: HashMap<(u32, u32), (u32, u64)>,
+    /// Expired entries are dropped once there are so many.
+    limit: usize,
+}
+
+/// Entries that are kept before expired ones are looked for.
+const FEW_ENTRIES: usize = 1 << 10;
+
+impl AdaptiveChoices {
+    /// The link that `key` chose, if its last packet passed less than `gap_ps` before `now`.
+    fn known(&self, key: (u32, u32), now: u64, gap_ps: u64) -> Option<u32> {
+        self.of.get(&key).filter(|&&(_, seen)| now - seen < gap_ps).map(|&(link, _)| link)
+    }
+
+    /// A packet of `key` takes `link`.
+    fn note(&mut self, key: (u32, u32), link: u32, now: u64, gap_ps: u64) {
+        if self.of.len() >= self.limit.max(FEW_ENTRIES) {
+            // Groups of a window take turns, so that the last packet may lie in the future.
+            self.of.retain(|_, &mut (_, seen)| now.saturating_sub(seen) < gap_ps);
+            self.limit = 2 * self.of.len();
+        }
+        self.of.insert(key, (link, now));
+    }
+}
+
+impl<P: Probe> Shard<'_, P> {
+    /// The link by which a packet leaves: a choice made before that still holds, or a new one.
+    #[inline(never)]
+    pub(super) fn adaptive_link(
+        &mut self,
+        switch: u32,
+        slot: u32,
+        step: &Step<'_>,
+        lane: u8,
+        shift: u32,
+        draw: usize,
+    ) -> u32 {
+        let settings = &self.model.settings;
+        let gap_ps = match settings.adaptive.per {
+            AdaptiveUnit::Packet => return self.least_by_rule(step, lane, shift, draw),
+            AdaptiveUnit::Message => u64::MAX,
+            AdaptiveUnit::Flowlet => settings.adaptive.gap_ps,
+        };
+        let packet = &self.packets[slot];
+        if packet.content() != PacketKind::Data {
+            return self.least_by_rule(step, lane, shift, draw);
+        }
+        let message = &self.model.program.messages[packet.message as usize];
+        let sent = (packet.id - message.first_packet + 1) * u64::from(settings.packet_bytes);
+        let key = (switch, packet.message);
+        let link = self
+            .adaptive_choices
+            .known(key, self.now, gap_ps)
+            .unwrap_or_else(|| self.least_by_rule(step, lane, shift, draw));
+        // Packets that follow one path arrive in order.
+        if settings.adaptive.per == AdaptiveUnit::Message && sent >= message.bytes {
+            self.adaptive_choices.of.remove(&key);
+        } else {
+            self.adaptive_choices.note(key, link, self.now, gap_ps);
+        }
+        link
+    }
+
+    /// The candidate with the smallest load. As by the default rule, one that does not lead closer
+    /// must save a full buffer.
+    fn least_by_rule(&self, step: &Step<'_>, lane: u8, shift: u32, draw: usize) -> u32 {
+        let settings = &self.model.settings;
+        let least = |links: &mut dyn Iterator<Item = &u32>| {
+            let links = links.map(|link| link.wrapping_sub(shift));
+            let loads = links.map(|link| match settings.adaptive.load {
+                AdaptiveLoad::Queue => (self.links.backlog(link, lane, self.now), link),
+                AdaptiveLoad::QueueAndCredit => {
+                    let lane = self.links.lane_of(link, lane);
+                    (self.links.unreturned(lane, settings.buffer_bytes, self.now), link)
+                }
+            });
+            // The first of equal ones.
+            loads.min_by_key(|&(load, _)| load)
+        };
+        let shortest = step.shortest();
+        let start = match settings.adaptive.ties {
+            AdaptiveTies::Random => draw,
+            AdaptiveTies::Lowest => 0,
+        };
+        let (before, after) = shortest.split_at(start);
+        let Some(best) = least(&mut after.iter().chain(before)) else { return NIL };
+        let buffer = u64::from(settings.buffer_bytes);
+        let gain = match settings.adaptive.load {
+            AdaptiveLoad::Queue => self.links.cable_of(best.1).drain_ps(buffer),
+            AdaptiveLoad::QueueAndCredit => buffer,
+        };
+        match least(&mut step.links[shortest.len()..].iter()) {
+            Some(other) if other.0 < best.0.saturating_sub(gain) => other.1,
+            _ => best.1,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+"""How adaptive routing compares ports: which port must be taken, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback import Scenario, TailbackError
+from tailback.scenario import parse
+from tailback.simulation import simulate
+
+PACKETS = 8
+
+
+def scenario(adaptive: dict[str, Any], **engine: Any) -> Scenario:
+    """Host 0 sends 8 packets of 4096 B to the other leaf over two spines, 5 us away.
+
+    At 100 Gb/s a packet takes 327.68 ns, so the last leaves the first switch 2.7 us after the first
+    one and before any credit has come back, which takes 10 us.
+    """
+    return parse(
+        {
+            "fabric": {
+                "fat_tree": {
+                    "hosts_per_leaf": 1, "leaves": 2, "aggregation": 2, "leaf_delay": "5 us",
+                }
+            },
+            "job": [
+                {"pattern": {
+                    "kind": "timed", "ranks": 2, "messages": [[0, 0, 1, PACKETS * 4096]]
+                }}
+            ],
+            "engine": {
+                "packet": "4 KiB", "buffer": "64 KiB", "send_delay": "0 s", "eager": "1 MiB",
+                **engine,
+                "adaptive": adaptive,
+            },
+        }
+    )  # fmt: skip
+
+
+def up_links(given: Scenario) -> list[int]:
+    """Packets on each of the first leaf's links to the spines."""
+    run = simulate(given, threads=1)
+    links = run.tables["links"].filter(
+        (pl.col("tier") == 1) & (pl.col("direction") == "up") & (pl.col("src_name") == "leaf0")
+    )
+    counts = run.tables["truth"].group_by("link").agg(pl.col("packets").sum())
+    return links.join(counts, on="link", how="left").sort("link")["packets"].fill_null(0).to_list()
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "engine", "expected"),
+    [
+        # Each packet arrives as the one before has left: both queues are empty.
+        ({"ties": "lowest"}, {}, [8, 0]),
+        # Its credit has not come back: the other port, and of equal ones the lowest again.
+        ({"ties": "lowest", "load": "queue-and-credit"}, {}, [4, 4]),
+        # The first packet chooses for all.
+        ({"ties": "lowest", "load": "queue-and-credit", "per": "message"}, {}, [8, 0]),
+        # A packet each 655.36 ns: each is a flowlet, or all are one.
+        (
+            {"ties": "lowest", "load": "queue-and-credit", "per": "flowlet", "gap": "655 ns"},
+            {"injection_rate": "50 Gb/s"},
+            [4, 4],
+        ),
+        (
+            {"ties": "lowest", "load": "queue-and-credit", "per": "flowlet", "gap": "656 ns"},
+            {"injection_rate": "50 Gb/s"},
+            [8, 0],
+        ),
+    ],
+)
+def test_the_port_is_the_one_worked_out_by_hand(
+    adaptive: dict[str, Any], engine: dict[str, Any], expected: list[int]
+) -> None:
+    assert up_links(scenario(adaptive, **engine)) == expected
+
+
+def test_ties_are_random_by_default() -> None:
+    found = [up_links(scenario({}).model_copy(update={"seed": seed})) for seed in range(4)]
+    assert any(0 < packets < PACKETS for packets, _ in found)
+    per_message = [
+        up_links(scenario({"per": "message"}).model_copy(update={"seed": seed}))
+        for seed in range(8)
+    ]
+    assert {tuple(packets) for packets in per_message} == {(8, 0), (0, 8)}
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    for per in ("packet", "message", "flowlet"):
+        given = scenario({"load": "queue-and-credit", "per": per})
+        given.fabric.fat_tree = parse(
+            {
+                "fabric": {
+                    "fat_tree": {
+                        "hosts_per_leaf": 4, "leaves": 4, "aggregation": 3, "leaf_delay": "50 ns",
+                    }
+                },
+                "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
+            }
+        ).fabric.fat_tree  # fmt: skip
+        given.job[0].pattern = {
+            "kind": "uniform", "ranks": 16, "size": "40 KiB", "messages": 3, "post": "all",
+        }  # fmt: skip
+        one, two = (simulate(given, threads=threads) for threads in (1, 2))
+        for table in ("truth", "messages"):
+            assert one.tables[table].equals(two.tables[table]), (per, table)
+
+
+def test_rules_without_effect_are_refused() -> None:
+    with pytest.raises(TailbackError, match="routing is random") as refused:
+        scenario({"ties": "lowest"}, routing="random")
+    assert refused.value.remedy == 'set routing = "adaptive", or leave [engine.adaptive] out'
+    with pytest.raises(TailbackError, match="gap has no meaning per packet"):
+        scenario({"gap": "1 us"})
