@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import polars as pl
 
 from tailback import run as base
+from tailback.api.captures import is_capture, read_captures
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence, further_costs
@@ -139,8 +140,9 @@ class DiagnosisResult(FolderResult):
 
 
 def diagnose(
-    source: SourceLike,
+    source: SourceLike | Sequence[str | Path],
     *,
+    contexts: str | Path | None = None,
     counters: Sequence[str | Path] = (),
     jobs: str | Path | None = None,
     samples: str | Path | None = None,
@@ -157,7 +159,10 @@ def diagnose(
 
     Args:
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
-            file), or the folder of a run or diagnosis.
+            file), or the folder of a run or diagnosis; or a packet capture, or several in a list,
+            with ``fabric`` (docs/how-to/captures.md).
+        contexts: Folder that says which node has which address, and where packets of captures were
+            sent from.
         counters: Port counters of the time of a trace, as :func:`counters` takes them.
         jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
         samples: Samples that receivers counted, by flow or cumulative (CSV).
@@ -183,6 +188,27 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _silent
+    several = source if isinstance(source, (list, tuple)) else [source]
+    if any(isinstance(one, (str, Path)) and is_capture(Path(one)) for one in several):
+        given = {
+            "--counters": counters, "--jobs": jobs, "--samples": samples, "--try": methods,
+            "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
+        }  # fmt: skip
+        step("reading captures", 0.0)
+        run = read_captures(
+            [Path(one) for one in several], options.get("fabric"), options.get("forwarding"),
+            contexts, [option for option, value in given.items() if value],
+        )  # fmt: skip
+        step("charging congested packets", 1.0)
+        return DiagnosisResult(diagnose_cause(run), Run.of(run), None, None, [], attribute(run))
+    if contexts is not None or len(several) > 1:
+        raise ScenarioError(
+            "--contexts goes with packet captures" if contexts is not None
+            else f"{len(several)} sources, and they are no packet captures",
+            file=Path(str(several[0])) if isinstance(several[0], (str, Path)) else None,
+            remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
+        )  # fmt: skip
+    (source,) = several
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(found.scenario, allow_hosts)
@@ -199,7 +225,7 @@ def diagnose(
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
             evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
-            evidence = with_samples(evidence, samples, prepared.fabric)
+            evidence = with_samples(evidence, samples, prepared)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
                 fifo=None if fifo is prepared else fifo, threads=threads,
@@ -223,6 +249,15 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _without_capture(options: ScenarioOptions) -> dict[str, object]:
+    """Options about ranks, of which a capture knows nothing, by their names on the command line."""
+    known = ("fabric", "forwarding")
+    return {
+        f"--{name.replace('_', '-')}": value is not None
+        for name, value in options.items() if name not in known
+    }  # fmt: skip
 
 
 def _network_evidence(
