@@ -387,7 +387,7 @@ mod tests {
                     let met = u64::from(psn % 2 == 0);
                     u64::from(visit(hop).link)
                         | 3 << 24
-                        | u64::from(visit(1).link) * met << 32
+                        | (u64::from(visit(1).link) * met) << 32
                         | met << 56
                 }
             };

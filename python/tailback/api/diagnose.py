@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import polars as pl
 
 from tailback import run as base
-from tailback.api.captures import is_capture, read_captures
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
+from tailback.api.captures import is_capture, read_captures
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence, further_costs
 from tailback.api.measured_run import another_run, measured_run, with_round_robin_adapters
@@ -140,7 +140,7 @@ class DiagnosisResult(FolderResult):
 
 
 def diagnose(
-    source: SourceLike | Sequence[str | Path],
+    source: SourceLike | list[str | Path],
     *,
     contexts: str | Path | None = None,
     counters: Sequence[str | Path] = (),
@@ -188,27 +188,26 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _silent
-    several = source if isinstance(source, (list, tuple)) else [source]
-    if any(isinstance(one, (str, Path)) and is_capture(Path(one)) for one in several):
+    named = _files(source)
+    if any(is_capture(file) for file in named):
         given = {
             "--counters": counters, "--jobs": jobs, "--samples": samples, "--try": methods,
             "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
         }  # fmt: skip
         step("reading captures", 0.0)
         run = read_captures(
-            [Path(one) for one in several], options.get("fabric"), options.get("forwarding"),
-            contexts, [option for option, value in given.items() if value],
+            named, options.get("fabric"), options.get("forwarding"), contexts,
+            [option for option, value in given.items() if value],
         )  # fmt: skip
         step("charging congested packets", 1.0)
         return DiagnosisResult(diagnose_cause(run), Run.of(run), None, None, [], attribute(run))
-    if contexts is not None or len(several) > 1:
+    if contexts is not None or isinstance(source, list):
         raise ScenarioError(
             "--contexts goes with packet captures" if contexts is not None
-            else f"{len(several)} sources, and they are no packet captures",
-            file=Path(str(several[0])) if isinstance(several[0], (str, Path)) else None,
+            else f"{len(named)} sources, none of them a packet capture",
+            file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
         )  # fmt: skip
-    (source,) = several
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(found.scenario, allow_hosts)
@@ -249,6 +248,12 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _files(source: SourceLike | list[str | Path]) -> list[Path]:
+    """The files a source names, which may be captures."""
+    named = source if isinstance(source, list) else [source]
+    return [Path(one) for one in named if isinstance(one, (str, Path))]
 
 
 def _without_capture(options: ScenarioOptions) -> dict[str, object]:

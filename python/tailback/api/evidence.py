@@ -14,6 +14,7 @@ from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.evidence.link_counters import Floats, LinkCounters, Sent, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.fabric.model import Fabric
 from tailback.port_counters.analysis import port_inventory
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import load

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from tailback.api.candidates import check_names
-from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.api.captures import is_capture
+from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.api.source import Source, SourceLike, path_safe_name
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption
@@ -99,7 +99,7 @@ def diagnose(
     """
     check_names("--method", methods)
     path = source.pop("source")
-    found: SourceLike | list[Path]
+    found: SourceLike | list[str | Path]
     options: dict[str, Any] = {}
     if captures or is_capture(path):
         # What the options of a trace mean is not known here: the library refuses them.

@@ -63,10 +63,7 @@ def read_captured(paths: Sequence[Path], most: int = MOST_PACKETS) -> Captured:
         raise CaptureError(
             message, file=paths[number], place=f"byte {offset}", remedy=remedy
         ) from None
-    files = [
-        CapturedFile(path, **facts)  # type: ignore[arg-type]
-        for path, facts in zip(paths, found["files"], strict=True)
-    ]
+    files = [CapturedFile(path, **facts) for path, facts in zip(paths, found["files"], strict=True)]
     return Captured(files, pl.DataFrame(found["packets"]), found["addresses"], found["one_in"])
 
 
@@ -95,8 +92,8 @@ def captured_run(
             f"scheme {telemetry.scheme!r} takes {telemetry.header_bits} header bits; the reserved "
             f"bits of a packet are {RESERVED_BITS}",
             file=first,
-            remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" or '
-            '"xor-digest" with six bits or less, in a scenario given as --fabric',
+            remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
+            'or "xor-digest" with six bits or less, in a scenario given as --fabric',
         )
     fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
     known = read_contexts(contexts, fabric)
@@ -125,7 +122,7 @@ def _located(
     """Packets that nodes of the fabric received, as table ``packets`` has them."""
     nodes = known.nodes or discovered_lids(discovery, fabric)
     node = nodes_of_addresses(found.addresses, fabric, nodes)
-    table = found.packets.with_columns(
+    table = found.packets.rename({"psn": "sequence"}).with_columns(
         src_node=pl.Series(node[found.packets["source"].to_numpy()]),
         dst_node=pl.Series(node[found.packets["destination"].to_numpy()]),
     )
@@ -217,7 +214,7 @@ def _run(
         hops=pl.lit(1, pl.UInt8),
         src_node=pl.col("src_node").cast(pl.UInt32),
         dst_node=pl.col("dst_node").cast(pl.UInt32),
-    ).rename({"psn": "sequence"})  # fmt: skip
+    )  # fmt: skip
     elapsed = int(packets["time_ps"].max()) + 1  # type: ignore[arg-type]
     nodes = pl.concat([packets["src_node"], packets["dst_node"]]).unique().sort()
     tables = fabric_tables(fabric) | _about_the_job(nodes, elapsed, known)

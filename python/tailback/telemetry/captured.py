@@ -260,9 +260,7 @@ def _normal(address: str) -> str:
         return address.lower()
 
 
-def _table(
-    file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, ...]
-) -> Delimited:
+def _table(file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, ...]) -> Delimited:
     return parse(content(file, CaptureError), columns, needed, path=file, fault=CaptureError)
 
 
@@ -335,7 +333,8 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise table.wrong(
-            role, table.rows["line"][row], f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
+            role, table.rows["line"][row],
+            f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
             "queue pairs and packet sequence numbers have 24 bits",
         )  # fmt: skip
     return values
