@@ -68,7 +68,7 @@ def pcap(
 def pcapng(
     path: Path, frames: Frames, link: int, *, order: str = "<", outbound: bool = False
 ) -> Path:
-    """Write a pcapng file of one interface with nanoseconds, its packets sent or of no direction."""
+    """Write a pcapng file of one interface in nanoseconds, packets sent or of no direction."""
 
     def block(kind: int, body: bytes) -> bytes:
         body += bytes(-len(body) % 4)

@@ -110,7 +110,7 @@ def captured_run(
             "addresses.csv of --contexts",
         )  # fmt: skip
     packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
-    if contexts is not None and (lost := int((packets["label"] == 0).sum())):
+    if known.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
     notes += [note for note in fabric.notes if note not in notes]
     return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
