@@ -1,7 +1,7 @@
 """Packets a second that captures are read at: `python bench/capture.py [--packets N] [--json]`.
 
-Captures of packets with 64 bytes of payload, in every format and network, are written and read. Time
-is processor time of one core, so other work on the machine does not count; memory is what the process
+Captures of packets with 64 bytes of payload, in every format and network, are written and read.
+Time is that of one core, so other work on the machine does not count; memory is what the process
 holds at most beyond what it held before, with 100,000 packets kept whatever the file has.
 """
 
