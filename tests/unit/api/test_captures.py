@@ -9,8 +9,10 @@ import pytest
 
 import tailback as tb
 from tailback.api.captures import read_captures
+from tailback.api.evidence import NetworkEvidence, with_samples
 from tailback.errors import TailbackError
 from tailback.run import Run
+from tailback.simulation import prepare
 from tailback.simulation.decode import decode_link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
@@ -26,10 +28,12 @@ hosts_per_leaf = 4
 leaves = 4
 aggregation = 2
 [[job]]
-pattern = { kind = "uniform", ranks = 16, messages = 12, size = "16 KiB" }
+pattern = { kind = "uniform", ranks = 16, messages = 40, size = "512 B" }
 [telemetry]
 scheme = "coordinated"
 hash_bits = 5
+rule = "queue"
+rule_bytes = "512 B"
 """
 
 
@@ -209,9 +213,17 @@ def test_the_command_gives_a_verdict_and_a_report(
     assert "goes with packet captures" in capsys.readouterr().err
 
 
-def test_a_plain_fabric_is_taken_to_write_coordinated_samples_of_six_bits(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_capture_stands_beside_a_trace_as_other_samples_do(folder: Path) -> None:
+    prepared = prepare(tb.load_scenario(folder / "s.toml"))
+    evidence = with_samples(NetworkEvidence(), folder / "all.pcap", prepared)
+    expected = sums(tb.read_run(folder / "run"))
+    assert evidence.sampled is not None and evidence.congested is not None
+    links = expected["link"].to_numpy()
+    assert (evidence.sampled[links] == expected["hop_weight"].to_numpy()).all()
+    assert evidence.congested[links].max() > 0
+
+
+def test_telemetry_of_more_than_six_bits_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "full.toml").write_text(SCENARIO.replace('"coordinated"', '"full"'))
     with pytest.raises(TailbackError, match="takes 64 header bits"):
         read_captures([folder / "all.pcap"], tmp_path / "full.toml")
