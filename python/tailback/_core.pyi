@@ -264,6 +264,23 @@ class LocationColumns(TypedDict):
     clock_offsets: list[tuple[int, int]]
     paths: CallPathColumns
 
+class CapturedColumns(TypedDict):
+    """Packets of captures as columns, and what became of the frames of each file."""
+
+    packets: dict[str, NDArray[Any]]
+    addresses: list[str]
+    one_in: int
+    files: list[CapturedSummary]
+
+class CapturedSummary(TypedDict):
+    """One file: frames left out and offset of the first, by reason."""
+
+    frames: int
+    packets: int
+    skipped: list[tuple[int, int]]
+    cut_at: int | None
+    times_ns: tuple[int, int] | None
+
 class TraceColumns(TypedDict):
     """An OTF2 archive as columns."""
 
@@ -347,6 +364,7 @@ def simulate(
     threads: int = 1,
     watch: Callable[[int, int, int, int], object] | None = None,
 ) -> PacketOutcome: ...
+def read_captures(paths: Sequence[Path], most: int) -> CapturedColumns: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> TraceColumns: ...
 
 class Routing:

@@ -1,5 +1,6 @@
 //! `tailback._core`: converts, raises, releases the GIL. No logic.
 
+mod capture;
 mod errors;
 mod fluid;
 mod network;
@@ -19,6 +20,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
     m.add_class::<run::PacketOutcome>()?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    capture::register(m)?;
     errors::register(m)?;
     fluid::register(m)?;
     telemetry::register(m)?;

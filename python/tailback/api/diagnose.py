@@ -11,6 +11,7 @@ import polars as pl
 
 from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
+from tailback.api.captures import is_capture, read_captures
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence, further_costs
 from tailback.api.measured_run import another_run, measured_run, with_round_robin_adapters
@@ -140,8 +141,9 @@ class DiagnosisResult(FolderResult):
 
 
 def diagnose(
-    source: SourceLike,
+    source: SourceLike | list[str | Path],
     *,
+    contexts: str | Path | None = None,
     counters: Sequence[str | Path] = (),
     jobs: str | Path | None = None,
     samples: str | Path | None = None,
@@ -158,7 +160,10 @@ def diagnose(
 
     Args:
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
-            file), or the folder of a run or diagnosis.
+            file), or the folder of a run or diagnosis; or a packet capture, or several in a list,
+            with ``fabric`` (docs/how-to/captures.md).
+        contexts: Folder that says which node has which address, and where packets of captures were
+            sent from.
         counters: Port counters of the time of a trace, as :func:`counters` takes them.
         jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
         samples: Samples that receivers counted, by flow or cumulative (CSV).
@@ -184,6 +189,26 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _silent
+    named = _files(source)
+    if any(is_capture(file) for file in named):
+        given = {
+            "--counters": counters, "--jobs": jobs, "--samples": samples, "--try": methods,
+            "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
+        }  # fmt: skip
+        step("reading captures", 0.0)
+        run = read_captures(
+            named, options.get("fabric"), options.get("forwarding"), contexts,
+            [option for option, value in given.items() if value],
+        )  # fmt: skip
+        step("charging congested packets", 1.0)
+        return DiagnosisResult(diagnose_cause(run), Run.of(run), None, None, [], attribute(run))
+    if contexts is not None or isinstance(source, list):
+        raise ScenarioError(
+            "--contexts goes with packet captures" if contexts is not None
+            else f"{len(named)} sources, none of them a packet capture",
+            file=named[0] if named else None,
+            remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
+        )  # fmt: skip
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(found.scenario, allow_hosts)
@@ -200,7 +225,7 @@ def diagnose(
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
             evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
-            evidence = with_samples(evidence, samples, prepared.fabric)
+            evidence = with_samples(evidence, samples, prepared)
             world = add_evidence(
                 prepared, measured, run, evidence, step,
                 fifo=None if fifo is prepared else fifo, threads=threads,
@@ -227,6 +252,21 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _files(source: SourceLike | list[str | Path]) -> list[Path]:
+    """The files a source names, which may be captures."""
+    named = source if isinstance(source, list) else [source]
+    return [Path(one) for one in named if isinstance(one, (str, Path))]
+
+
+def _without_capture(options: ScenarioOptions) -> dict[str, object]:
+    """Options about ranks, of which a capture knows nothing, by their names on the command line."""
+    known = ("fabric", "forwarding")
+    return {
+        f"--{name.replace('_', '-')}": value is not None
+        for name, value in options.items() if name not in known
+    }  # fmt: skip
 
 
 def _network_evidence(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tailback.api.captures import with_six_bits
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.evidence.link_counters import Floats, LinkCounters, Sent, join_counters
@@ -20,6 +21,8 @@ from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.readers import READERS
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.simulation.captures import captured_run
+from tailback.telemetry.captured import is_capture
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
@@ -45,16 +48,17 @@ class NetworkEvidence:
 
 
 def with_samples(
-    evidence: NetworkEvidence, samples: str | Path | None, fabric: Fabric
+    evidence: NetworkEvidence, samples: str | Path | None, prepared: PreparedScenario
 ) -> NetworkEvidence:
-    """The evidence with samples that receivers counted; raises SampleError."""
+    """The evidence with samples that receivers counted, or captured; raises TailbackError."""
     if samples is None:
         return evidence
-    rows = (
-        read_samples(Path(samples), fabric)
-        .samples.group_by("link")
-        .agg(pl.col("hop_weight", "congested_weight").sum())
-    )
+    fabric, path = prepared.fabric, Path(samples)
+    if is_capture(path):
+        table = captured_run([path], with_six_bits(prepared.scenario)).tables["samples"]
+    else:
+        table = read_samples(path, fabric).samples
+    rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight

@@ -27,7 +27,8 @@ class ScenarioOptions(TypedDict, total=False):
     """Options that go with a source. Each option overrides the scenario's own value.
 
     Attributes:
-        fabric: Network of a trace: a file or the name of a preset.
+        fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run
+            that states it.
         forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
         hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
@@ -139,7 +140,7 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     recover(Path(os.path.realpath(source)))
     if not source.exists():
         raise ScenarioError("does not exist", file=source, remedy="check the path")
-    if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
+    if is_run(source):
         scenario = _scenario_of(source)
     elif is_scenario(source):
         scenario = load(source)
@@ -176,6 +177,11 @@ def _scenario_of(folder: Path) -> Scenario:
 
 
 _JOB = re.compile(rb"^[ \t]*\[\[[ \t]*job[ \t]*\]\]", re.M)
+
+
+def is_run(source: Path) -> bool:
+    """Whether ``source`` is the folder of a run or of a diagnosis."""
+    return (source / "run.json").is_file() or (source / "diagnosis.json").is_file()
 
 
 def is_scenario(source: Path) -> bool:
@@ -222,10 +228,17 @@ def _is_counters(source: Path) -> bool:
 def fabric_data(fabric: str | Path) -> dict[str, Any]:
     """The ``[fabric]`` section that ``--fabric`` stands for.
 
+    Of a scenario, or the folder of a run or diagnosis, that is the fabric it states.
+
     Raises:
         ScenarioError: It is neither a file nor a preset.
+        RunError: It is a damaged run.
     """
-    if not Path(fabric).exists():
+    path = Path(fabric)
+    if is_run(path) or (path.is_file() and path.suffix == ".toml"):
+        whole = read_base_run(path).scenario if is_run(path) else load(path)
+        return whole.fabric.model_dump(mode="json", exclude_unset=True)
+    if not path.exists():
         name = str(fabric)
         if name in PRESETS:
             return {"preset": name}

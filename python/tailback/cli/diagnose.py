@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from tailback.api.candidates import check_names
+from tailback.api.captures import is_capture
 from tailback.api.diagnose import diagnose as run_diagnosis
-from tailback.api.source import Source, path_safe_name
+from tailback.api.source import Source, SourceLike, path_safe_name
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption
 from tailback.cli.progress import meter
@@ -22,6 +23,7 @@ from tailback.run import check_writable
 
 @click.command()
 @source_options
+@click.argument("captures", nargs=-1, type=click.Path(path_type=Path), metavar="[CAPTURE]...")
 @click.option(
     "--counters", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
     help="Port counters of the time of the trace, as tailback counters reads them; may be "
@@ -33,7 +35,11 @@ from tailback.run import check_writable
 )  # fmt: skip
 @click.option(
     "--samples", type=click.Path(path_type=Path), metavar="FILE",
-    help="What receivers counted of samples in packets: a CSV by flow or by time.",
+    help="What receivers counted of samples in packets: a CSV by flow or by time, or a capture.",
+)  # fmt: skip
+@click.option(
+    "--contexts", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Of captures: which node has which address, and the calls that packets belong to.",
 )  # fmt: skip
 @allow_hosts_option
 @click.option(
@@ -61,6 +67,8 @@ def diagnose(
     counters: tuple[Path, ...],
     jobs: Path | None,
     samples: Path | None,
+    contexts: Path | None,
+    captures: tuple[Path, ...],
     allow_hosts: str | None,
     out: Path | None,
     force: bool,
@@ -80,21 +88,33 @@ def diagnose(
     times the measured run comes first, with where its time went; what the model
     expects is shown next to it.
 
+    SOURCE may also be a packet capture (pcap, pcapng, ERF; InfiniBand or RoCEv2),
+    or several, one of each host: the verdict then rests on the samples in the
+    packets alone.
+
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
     tailback diagnose examples/demo/demo.toml --out diagnosis
+    tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
     check_names("--method", methods)
     path = source.pop("source")
-    found = Source.of(path, **source)
-    out = out or Path(f"tailback-{path_safe_name(found.scenario.name)}")
-    check_writable(out, force=force, sources=[path])
+    found: SourceLike | list[str | Path]
+    options: dict[str, Any] = {}
+    if captures or is_capture(path):
+        # What the options of a trace mean is not known here: the library refuses them.
+        found, name, options = [path, *captures], path.stem, source
+    else:
+        found = Source.of(path, **source)
+        name = found.scenario.name
+    out = out or Path(f"tailback-{path_safe_name(name)}")
+    check_writable(out, force=force, sources=[path, *captures])
     with meter(quiet) as progress:
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
             methods=methods,
             remedies=remedies, seeds=seeds, threads=threads, progress=progress.step,
-            watch=progress.watch,
+            watch=progress.watch, contexts=contexts, **options,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)

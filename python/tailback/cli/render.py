@@ -49,10 +49,9 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
-        lines += wrap(
-            f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}, "
-            f"{percent(diagnosis.communication_fraction)} of rank time in communication"
-        )
+        spent = f", {percent(diagnosis.communication_fraction)} of rank time in communication"
+        known = "" if diagnosis.captured else spent
+        lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")
         lines += wrap(diagnosis.times_from)
     lines += explanation_lines(diagnosis.explanation)
     if diagnosis.waterfall:

@@ -18,7 +18,10 @@ def source_options(command: F) -> F:
     decorators = [
         click.argument("source", type=click.Path(path_type=Path)),
         click.option(
-            "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
+            "--fabric",
+            metavar="FILE|PRESET|RUN",
+            help="Network of a trace or capture: a file or preset, or a scenario or run that "
+            "states it.",
         ),
         click.option(
             "--forwarding",

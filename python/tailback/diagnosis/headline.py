@@ -66,6 +66,8 @@ def _headline_without_contention(
     met = f"{percent(evidence.overall.value)} of packet-hops met congestion"
     if evidence.run.scenario.telemetry.scheme == "off":
         met = "congestion was not recorded"
+    if evidence.captured:
+        return f"{say}: {met} in the {total} that were captured."
     return (
         f"{say}: ranks are blocked in communication for "
         f"{percent(evidence.communication_fraction)} of the time, and {met}."

@@ -368,6 +368,8 @@ class Diagnosis(Model):
             those that re-simulation found or, where the scenario states some, those.
         times: What ``elapsed_ps`` and the bars are.
         times_from: The same in a sentence, and what was not used.
+        captured: Whether the run is a capture of packets: nothing is known of ranks then, and
+            ``communication_fraction`` means nothing.
     """
 
     cause: Cause
@@ -394,6 +396,7 @@ class Diagnosis(Model):
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None
     explanation: Explanation | None = None
+    captured: bool = False
 
     @property
     def modelled_ps(self) -> int:

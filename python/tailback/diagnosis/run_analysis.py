@@ -138,6 +138,11 @@ class RunAnalysis:
         return float(self.run.summary.get("average_path_length", 1.0)) > 0.0
 
     @property
+    def captured(self) -> bool:
+        """True where packets were captured, and nothing is known of the ranks that sent them."""
+        return self.run.summary.get("source") == "capture"
+
+    @property
     def bottlenecks_only(self) -> bool:
         """True where packets name their most congested link, and no other is counted."""
         return self.scheme == "worst-hop"

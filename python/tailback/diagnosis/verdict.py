@@ -131,6 +131,7 @@ def diagnose_cause(
         slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
         times=times_of(run),
         times_from=provenance(run),
+        captured=evidence.captured,
     )
 
 

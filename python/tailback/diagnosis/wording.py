@@ -50,6 +50,11 @@ def measured_confidence(confidence: float) -> str:
 
 def provenance(run: Run) -> str:
     """One sentence: what the times rest on."""
+    if run.summary.get("source") == "capture":
+        return (
+            "The verdict rests on captured packets alone: nothing was simulated, so neither what "
+            "congestion costs the programs nor a remedy is known."
+        )
     if times_of(run) == "measured":
         return "All times were measured."
     recorded = _recording(run)

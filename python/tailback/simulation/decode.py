@@ -119,7 +119,7 @@ def decode_link_counts(
                 remedy="choose a host of an observed job",
             )
         run = replace(run, tables={**run.tables, "packets": packets})
-    return count_from_headers(run, _candidates(run, fabric or _fabric(run)), _core)
+    return count_from_headers(run, route_candidates(run, fabric or _fabric(run)), _core)
 
 
 def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
@@ -136,7 +136,7 @@ def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
     if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
         return run
     try:
-        samples = build_samples(run, _candidates(run, fabric or _fabric(run)), _core)
+        samples = build_samples(run, route_candidates(run, fabric or _fabric(run)), _core)
     except TailbackError as error:
         note = f"the headers of the packets cannot be decoded: {error.message}"
         if error.remedy:
@@ -149,7 +149,7 @@ def _fabric(run: Run) -> Fabric:
     return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
 
 
-def _candidates(run: Run, fabric: Fabric) -> PairCandidates:
+def route_candidates(run: Run, fabric: Fabric) -> PairCandidates:
     """Candidates by the run's routing, whose paths need not be the shortest there are.
 
     Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross

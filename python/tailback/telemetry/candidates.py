@@ -140,6 +140,7 @@ class PairCandidates:
             all do when None.
         acts: Whether each pair's packets get a sample at each hop between switches, shape (H, K): 0
             at none of its candidates, 1 at all, 2 at some; None like ``stamped``.
+        lengths_known: Whether ``length`` is that of the paths.
     """
 
     node_switch: Ints
@@ -150,6 +151,7 @@ class PairCandidates:
     ejection: NDArray[np.uint32]
     stamped: NDArray[np.bool_] | None = None
     acts: NDArray[np.uint8] | None = None
+    lengths_known: bool = True
 
     def stamped_only(self, stamped: NDArray[np.bool_]) -> PairCandidates:
         """Without the links at which packets get no sample, (L,). Lengths stay those of paths."""
@@ -273,8 +275,9 @@ def all_links_candidates(fabric: Fabric) -> PairCandidates:
     start = np.array([0, len(inner), len(inner)], np.uint64)
     at_node = fabric.node_switch.astype(np.int64)
     return PairCandidates(
-        at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection
-    )
+        at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection,
+        lengths_known=False,
+    )  # fmt: skip
 
 
 def _no_single_length(fabric: Fabric, source: int, home: int) -> FabricError:

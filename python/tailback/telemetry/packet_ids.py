@@ -68,9 +68,13 @@ def hop_hash(ids: Ids, hop: int) -> Ids:
 def ids_of(packets: pl.DataFrame) -> Ids:
     """Ids of the packets in rows of table ``packets``.
 
+    Where it has a column ``id``, those: local ids of a capture need not follow from nodes.
+
     Raises:
         RunError: The run was written before packets had queue pairs.
     """
+    if "id" in packets.columns:
+        return packets["id"].to_numpy()
     if packets["queue_pair"].null_count():
         raise RunError(
             "the packets of this run have no queue pair, so their ids are not known",

@@ -174,14 +174,21 @@ def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Int
 
 
 def _uniform(packets: pl.DataFrame, number: int) -> Floats:
-    """A number in [0, 1) for each packet that follows from its own number."""
-    value = (packets["packet"].to_numpy() << np.uint64(8)) | np.uint64(number)
-    for _ in range(2):  # splitmix64; no switch needs to follow
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value = value ^ (value >> np.uint64(31))
+    """A number in [0, 1) for each packet that follows from what every receiver sees of it."""
+    sequence = packets["sequence"].to_numpy().astype(np.uint64)
+    pair = packets["queue_pair"].fill_null(0).to_numpy().astype(np.uint64)
+    src, dst = (packets[name].to_numpy().astype(np.uint64) for name in ("src_node", "dst_node"))
+    value = _mix(sequence << np.uint64(8) | pair << np.uint64(32) | np.uint64(number))
+    value = _mix(value ^ (src << np.uint64(32) | dst))
     return np.asarray((value >> np.uint64(32)).astype(np.float64) / 2.0**32, np.float64)
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A step of splitmix64; no switch needs to follow."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(value ^ (value >> np.uint64(31)), np.uint64)
 
 
 def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:

@@ -53,6 +53,9 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
                 "no more than that"
             )
         advice = "Look at computation and load balance."
+    elif evidence.captured:
+        text = f"{met_congestion(evidence)} while packets were captured"
+        advice = "Look at the programs: their messages did not wait for the network."
     else:
         text = (
             f"{met_congestion(evidence)}, while ranks are blocked for {percent(busy)} of their "

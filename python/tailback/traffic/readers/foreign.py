@@ -51,6 +51,11 @@ class _Format:
 
 
 _FORMATS: Final = (
+    _Format(
+        "a packet capture",
+        rb"\A(?:\n\r\r\n|\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d)", (),
+        "tailback diagnose CAPTURE --fabric FABRIC reads it: docs/how-to/captures.md",
+    ),
     _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
             "time and " + _ONE_NODE),
     _Format(

@@ -1,0 +1,344 @@
+//! The C face. Every function checks its pointers, catches panics and returns a status.
+//!
+//! Threads: a receiver belongs to one thread at a time; calls with the same receiver must not overlap,
+//! not even those that only read. Different receivers are independent: give each thread its own, and
+//! merge them.
+
+use std::ffi::{c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+
+use tailback_telemetry::packet_id::{Flow, packet_id};
+
+use crate::receiver::{Receiver, Refused, Scheme};
+
+/// Number of the binary interface: it rises when a struct or function changes.
+pub const TAILBACK_ABI: u32 = 1;
+
+/// In place of a context: all contexts together.
+pub const TAILBACK_ALL_CONTEXTS: u32 = 0xffff_ffff;
+
+/// What a call returns.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TailbackStatus {
+    /// It was done.
+    Ok = 0,
+    /// A pointer is null, or the size of a struct is not that of this version.
+    BadArgument = 1,
+    /// A number is out of its range.
+    OutOfRange = 2,
+    /// No candidate links of this source were stated.
+    UnknownSource = 3,
+    /// There is no such link.
+    UnknownLink = 4,
+    /// A bound on memory is reached: too many contexts or candidates.
+    NoRoom = 5,
+    /// The receivers have different schemes or numbers of links.
+    Different = 6,
+    /// The array is too small; the number needed was written.
+    TooSmall = 7,
+    /// A defect of the library: the call was abandoned, the receiver must be freed.
+    Internal = 8,
+}
+
+/// What switches write into packets.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TailbackScheme {
+    /// Two whole links with counts, 64 bits; hash_bits and count_bits are not used.
+    Full = 0,
+    /// Congested bit, hash, count of hops.
+    Compact = 1,
+    /// Congested bit and hash; count_bits is not used.
+    Coordinated = 2,
+}
+
+/// The network and its telemetry.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct TailbackConfig {
+    /// sizeof(tailback_config).
+    pub struct_size: usize,
+    /// A tailback_scheme.
+    pub scheme: u32,
+    /// Bits of a hash, 1 to 8.
+    pub hash_bits: u32,
+    /// Bits of a count of hops, 1 to 8.
+    pub count_bits: u32,
+    /// Directed links of the network, numbered from 0; below 2^24.
+    pub links: u32,
+}
+
+/// What is known of one link.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct TailbackEstimate {
+    /// Number of the link.
+    pub link: u32,
+    /// Not used.
+    pub reserved: u32,
+    /// Packets that spoke for it.
+    pub samples: u64,
+    /// Packets that crossed it; below 0 or above what was sent by chance.
+    pub packets: f64,
+    /// Standard error of packets.
+    pub packets_error: f64,
+    /// Of the packets those that met congestion there.
+    pub congested: f64,
+    /// Standard error of congested.
+    pub congested_error: f64,
+}
+
+/// Sums the samples of received packets. Opaque to C.
+pub struct TailbackReceiver(Receiver);
+
+impl From<Refused> for TailbackStatus {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Range => Self::OutOfRange,
+            Refused::UnknownSource => Self::UnknownSource,
+            Refused::UnknownLink => Self::UnknownLink,
+            Refused::NoRoom => Self::NoRoom,
+            Refused::Different => Self::Different,
+        }
+    }
+}
+
+/// Runs what a function does; neither an error nor a panic crosses the boundary.
+fn guarded(action: impl FnOnce() -> Result<(), TailbackStatus>) -> TailbackStatus {
+    match catch_unwind(AssertUnwindSafe(action)) {
+        Ok(Ok(())) => TailbackStatus::Ok,
+        Ok(Err(status)) => status,
+        Err(_) => TailbackStatus::Internal,
+    }
+}
+
+/// Version of the library, like "0.1.0": a static string.
+#[unsafe(no_mangle)]
+pub extern "C" fn tailback_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Binary interface of the library: equal to TAILBACK_ABI of the header that fits it.
+#[unsafe(no_mangle)]
+pub extern "C" fn tailback_abi() -> u32 {
+    TAILBACK_ABI
+}
+
+/// A status in words: a static string. Any number may be given.
+#[unsafe(no_mangle)]
+pub extern "C" fn tailback_status_text(status: c_int) -> *const c_char {
+    let text: &[u8] = match status {
+        0 => b"done\0",
+        1 => b"a pointer is null, or the size of a struct is not that of this version\0",
+        2 => b"a number is out of its range\0",
+        3 => b"no candidate links of this source were stated\0",
+        4 => b"there is no such link\0",
+        5 => b"too many contexts or candidates\0",
+        6 => b"the receivers have different schemes or numbers of links\0",
+        7 => b"the array is too small\0",
+        8 => b"a defect of the library; free the receiver\0",
+        _ => b"no status of this version\0",
+    };
+    text.as_ptr().cast()
+}
+
+/// Id of a packet: 24 bits from its sequence number, the local ids of its ends (of IP networks the last
+/// three bytes of the addresses) and its queue pair (the receiver's; of datagrams the sender's).
+#[unsafe(no_mangle)]
+pub extern "C" fn tailback_packet_id(
+    psn: u32,
+    source: u32,
+    destination: u32,
+    queue_pair: u32,
+) -> u32 {
+    packet_id(psn, Flow { source, destination, queue_pair })
+}
+
+/// Makes a receiver; tailback_receiver_free releases it.
+///
+/// # Safety
+/// `config` points to a tailback_config, `receiver` to a place for a pointer; either may be null, which
+/// is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_new(
+    config: *const TailbackConfig,
+    receiver: *mut *mut TailbackReceiver,
+) -> TailbackStatus {
+    guarded(|| {
+        if config.is_null() || receiver.is_null() {
+            return Err(TailbackStatus::BadArgument);
+        }
+        // SAFETY: not null, and a size_t is its first field whatever the version is; the rest is read
+        // only when the size says that it is there. Fields are integers: any bits are valid.
+        let size = unsafe { config.cast::<usize>().read() };
+        if size != size_of::<TailbackConfig>() {
+            return Err(TailbackStatus::BadArgument);
+        }
+        // SAFETY: as above, and its size is that of this version.
+        let config = unsafe { config.read() };
+        let TailbackConfig { hash_bits, count_bits, .. } = config;
+        let scheme = match config.scheme {
+            0 => Scheme::Full,
+            1 => Scheme::Compact { hash_bits, count_bits },
+            2 => Scheme::Coordinated { hash_bits },
+            _ => return Err(TailbackStatus::OutOfRange),
+        };
+        let made = Box::new(TailbackReceiver(Receiver::new(scheme, config.links)?));
+        // SAFETY: not null, and the caller says that a pointer may be written there.
+        unsafe { receiver.write(Box::into_raw(made)) };
+        Ok(())
+    })
+}
+
+/// Releases a receiver; null is allowed.
+///
+/// # Safety
+/// `receiver` is null or came from tailback_receiver_new and has not been released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_free(receiver: *mut TailbackReceiver) {
+    if !receiver.is_null() {
+        // SAFETY: it came from Box::into_raw and is released once, as the caller says.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(receiver) })));
+    }
+}
+
+/// States the links that packets of a source may cross at a hop: hop 0 first, the link into this node
+/// last. Scheme full needs none.
+///
+/// # Safety
+/// `receiver` is of tailback_receiver_new; `links` points to `count` numbers. Null is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_add_hop(
+    receiver: *mut TailbackReceiver,
+    source: u32,
+    hop: u32,
+    links: *const u32,
+    count: usize,
+) -> TailbackStatus {
+    guarded(|| {
+        // SAFETY: null or a receiver that no other call uses meanwhile, as the caller says.
+        let receiver = unsafe { receiver.as_mut() }.ok_or(TailbackStatus::BadArgument)?;
+        if links.is_null() || count > 1 << 24 {
+            return Err(TailbackStatus::BadArgument);
+        }
+        // SAFETY: not null, `count` numbers as the caller says, far below isize::MAX bytes.
+        let links = unsafe { slice::from_raw_parts(links, count) };
+        Ok(receiver.0.add_hop(source, hop as usize, links)?)
+    })
+}
+
+/// Hands over a received packet: its id, its header (bit 0 is the lowest reserved bit), the source whose
+/// hops were stated, and the calling context it belongs to.
+///
+/// # Safety
+/// `receiver` is of tailback_receiver_new; null is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_take(
+    receiver: *mut TailbackReceiver,
+    id: u32,
+    header: u64,
+    source: u32,
+    context: u32,
+) -> TailbackStatus {
+    guarded(|| {
+        // SAFETY: null or a receiver that no other call uses meanwhile, as the caller says.
+        let receiver = unsafe { receiver.as_mut() }.ok_or(TailbackStatus::BadArgument)?;
+        if context == TAILBACK_ALL_CONTEXTS {
+            return Err(TailbackStatus::OutOfRange);
+        }
+        Ok(receiver.0.take(id, header, source, context)?)
+    })
+}
+
+/// Adds to a receiver what another one of the same network has taken; that one keeps it.
+///
+/// # Safety
+/// Both are of tailback_receiver_new; null, or twice the same, is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_merge(
+    into: *mut TailbackReceiver,
+    from: *const TailbackReceiver,
+) -> TailbackStatus {
+    guarded(|| {
+        if into.cast_const() == from {
+            return Err(TailbackStatus::BadArgument);
+        }
+        // SAFETY: null or two different receivers that no other call uses meanwhile.
+        let (into, from) = unsafe { (into.as_mut(), from.as_ref()) };
+        let into = into.ok_or(TailbackStatus::BadArgument)?;
+        Ok(into.0.merge(&from.ok_or(TailbackStatus::BadArgument)?.0)?)
+    })
+}
+
+/// Packets that were taken, and those of them that carried no sample.
+///
+/// # Safety
+/// `receiver` is of tailback_receiver_new; `received` and `empty` point to numbers. Null is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_counts(
+    receiver: *const TailbackReceiver,
+    received: *mut u64,
+    empty: *mut u64,
+) -> TailbackStatus {
+    guarded(|| {
+        // SAFETY: null or a receiver that no other call uses meanwhile, as the caller says.
+        let receiver = unsafe { receiver.as_ref() }.ok_or(TailbackStatus::BadArgument)?;
+        if received.is_null() || empty.is_null() {
+            return Err(TailbackStatus::BadArgument);
+        }
+        let counts = receiver.0.received();
+        // SAFETY: not null, and the caller says that a number may be written to each.
+        unsafe {
+            received.write(counts.0);
+            empty.write(counts.1);
+        }
+        Ok(())
+    })
+}
+
+/// Estimates of every link that packets of a context may have crossed, by number of the link.
+///
+/// Writes their number to `count` in any case, and nothing else where `capacity` is less: call it with
+/// `capacity` 0 to learn how many there are.
+///
+/// # Safety
+/// `receiver` is of tailback_receiver_new, `estimates` points to room for `capacity` of them (null where
+/// that is 0), `count` to a number. Other nulls are refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tailback_receiver_estimates(
+    receiver: *const TailbackReceiver,
+    context: u32,
+    estimates: *mut TailbackEstimate,
+    capacity: usize,
+    count: *mut usize,
+) -> TailbackStatus {
+    guarded(|| {
+        // SAFETY: null or a receiver that no other call uses meanwhile, as the caller says.
+        let receiver = unsafe { receiver.as_ref() }.ok_or(TailbackStatus::BadArgument)?;
+        if count.is_null() || (estimates.is_null() && capacity > 0) {
+            return Err(TailbackStatus::BadArgument);
+        }
+        let found = receiver.0.estimates((context != TAILBACK_ALL_CONTEXTS).then_some(context));
+        // SAFETY: not null, and the caller says that a number may be written there.
+        unsafe { count.write(found.len()) };
+        if found.len() > capacity {
+            return Err(TailbackStatus::TooSmall);
+        }
+        for (at, one) in found.iter().enumerate() {
+            let out = TailbackEstimate {
+                link: one.link,
+                reserved: 0,
+                samples: one.samples,
+                packets: one.packets.0,
+                packets_error: one.packets.1,
+                congested: one.congested.0,
+                congested_error: one.congested.1,
+            };
+            // SAFETY: `at` is below `capacity`, for which there is room as the caller says.
+            unsafe { estimates.add(at).write(out) };
+        }
+        Ok(())
+    })
+}

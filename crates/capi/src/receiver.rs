@@ -1,0 +1,475 @@
+//! Sums of samples by context and link, and the estimates they give (docs/explanation/telemetry.md).
+//!
+//! A sample of weight l says that a link of its hop was crossed by l packets. A candidate link whose
+//! hash agrees gets l, any other one −l κ, with κ = 1/(2^b − 1): so the expectation is right, and
+//! Var = κ Σ l² + Σ (l − 1 − κ l) x over what each packet adds, x. A whole link has κ = 0.
+
+use std::collections::BTreeMap;
+
+use tailback_telemetry::hash::Field;
+use tailback_telemetry::scheme::Coordinated;
+
+/// Bits of a link number, and n of the GF(2^n) hash.
+const LINK_BITS: u32 = 24;
+const MOST_HASH_BITS: u32 = 8;
+/// Sums that are kept at most: 2^22 take about half a gigabyte.
+const MOST_SUMS: usize = 1 << 22;
+/// Candidate links of all sources together.
+const MOST_CANDIDATES: usize = 1 << 24;
+/// Hops of a path.
+const MOST_HOPS: usize = 64;
+
+/// What switches write into packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Two whole links with their counts: 64 bits.
+    Full,
+    /// A congested bit, a hash and a count of hops.
+    Compact {
+        /// Bits of the hash, 1 to 8.
+        hash_bits: u32,
+        /// Bits of the count, 1 to 8.
+        count_bits: u32,
+    },
+    /// A congested bit and a hash, of a hop that follows from the packet's id.
+    Coordinated {
+        /// Bits of the hash, 1 to 8.
+        hash_bits: u32,
+    },
+}
+
+/// Why something was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// A number is out of its range.
+    Range,
+    /// No candidate links of this source were stated.
+    UnknownSource,
+    /// The header names a link that there is not.
+    UnknownLink,
+    /// A bound on memory is reached.
+    NoRoom,
+    /// Receivers of different schemes or links do not add up.
+    Different,
+}
+
+/// Sums of one kind of packets (all, or congested) of a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    /// Σ of l where the hash agrees, less what the others are charged: times 2^b − 1.
+    score: i64,
+    /// Σ of l × the same.
+    score_l: i64,
+    /// Σ of l² over packets that may have crossed the link.
+    squares: u64,
+    /// Packets that spoke for the link.
+    samples: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.score += other.score;
+        self.score_l += other.score_l;
+        self.squares += other.squares;
+        self.samples += other.samples;
+    }
+
+    /// Count and standard error.
+    fn estimate(&self, scheme: Scheme) -> (f64, f64) {
+        let unit = f64::from(scheme.unit());
+        let kappa = if matches!(scheme, Scheme::Full) { 0.0 } else { 1.0 / unit };
+        let count = self.score as f64 / unit;
+        let slope = (1.0 - kappa) * self.score_l as f64 / unit - count;
+        (count, (kappa * self.squares as f64 + slope).max(0.0).sqrt())
+    }
+}
+
+impl Scheme {
+    /// 2^b − 1, and 1 of whole links.
+    fn unit(self) -> u32 {
+        match self {
+            Self::Full => 1,
+            Self::Compact { hash_bits, .. } | Self::Coordinated { hash_bits } => {
+                (1 << hash_bits) - 1
+            }
+        }
+    }
+
+    fn checked(self) -> Result<Self, Refused> {
+        let fits = |bits: u32| (1..=MOST_HASH_BITS).contains(&bits);
+        let right = match self {
+            Self::Full => true,
+            Self::Compact { hash_bits, count_bits } => fits(hash_bits) && fits(count_bits),
+            Self::Coordinated { hash_bits } => fits(hash_bits),
+        };
+        if right { Ok(self) } else { Err(Refused::Range) }
+    }
+}
+
+/// A candidate link with its masks: bit k of the hash is the parity of the id under mask k.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    link: u32,
+    masks: [u32; MOST_HASH_BITS as usize],
+}
+
+impl Candidate {
+    fn hash(&self, id: u32, bits: u32) -> u32 {
+        let bit = |k: u32| (id & self.masks[k as usize]).count_ones() & 1;
+        (0..bits).fold(0, |hash, k| hash | bit(k) << k)
+    }
+}
+
+/// An estimate of a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkEstimate {
+    /// Number of the link.
+    pub link: u32,
+    /// Packets that spoke for it.
+    pub samples: u64,
+    /// Packets that crossed it, and standard error.
+    pub packets: (f64, f64),
+    /// Of them those that met congestion there, and standard error.
+    pub congested: (f64, f64),
+}
+
+/// Sums the samples of received packets.
+#[derive(Debug)]
+pub struct Receiver {
+    scheme: Scheme,
+    links: u32,
+    field: Field,
+    /// Candidate links of every hop, by source.
+    sources: BTreeMap<u32, Vec<Vec<Candidate>>>,
+    candidates: usize,
+    /// All packets and congested ones, by context and link.
+    sums: BTreeMap<(u32, u32), [Sums; 2]>,
+    received: u64,
+    empty: u64,
+}
+
+impl Receiver {
+    /// For a network of `links` directed links, numbered from 0.
+    ///
+    /// # Errors
+    /// Numbers of bits or of links are out of range.
+    pub fn new(scheme: Scheme, links: u32) -> Result<Self, Refused> {
+        let field = Field::new(LINK_BITS).map_err(|_| Refused::Range)?;
+        if !(1..1 << LINK_BITS).contains(&links) {
+            return Err(Refused::Range);
+        }
+        Ok(Self {
+            scheme: scheme.checked()?,
+            links,
+            field,
+            sources: BTreeMap::new(),
+            candidates: 0,
+            sums: BTreeMap::new(),
+            received: 0,
+            empty: 0,
+        })
+    }
+
+    /// States the links that packets of a source may cross as their next hop: call it for hop 0, 1 …
+    /// of each source, the ejection link last.
+    ///
+    /// # Errors
+    /// Hops are not stated in order, there is no such link, or the counter of hops has too few bits.
+    pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), Refused> {
+        let known = self.sources.get(&source).map_or(0, Vec::len);
+        let saturates = match self.scheme {
+            Scheme::Compact { count_bits, .. } => hop + 1 >= 1 << count_bits,
+            _ => false,
+        };
+        if hop != known || hop >= MOST_HOPS || links.is_empty() || saturates {
+            return Err(Refused::Range);
+        }
+        if links.iter().any(|&link| link >= self.links) {
+            return Err(Refused::UnknownLink);
+        }
+        if self.candidates + links.len() > MOST_CANDIDATES {
+            return Err(Refused::NoRoom);
+        }
+        let field = self.field;
+        let candidate = |&link: &u32| Candidate {
+            link,
+            masks: std::array::from_fn(|k| field.mask(link + 1, k as u32)),
+        };
+        self.candidates += links.len();
+        self.sources.entry(source).or_default().push(links.iter().map(candidate).collect());
+        Ok(())
+    }
+
+    /// Takes a received packet.
+    ///
+    /// # Errors
+    /// Of its source no candidates are known, its header names no link of the network, or there are
+    /// too many contexts. Nothing has been counted then.
+    pub fn take(&mut self, id: u32, header: u64, source: u32, context: u32) -> Result<(), Refused> {
+        let part = |from: u32, bits: u32| (header >> from) as u32 & ((1 << bits) - 1);
+        match self.scheme {
+            Scheme::Full => {
+                let seen = [(part(0, 24), part(24, 8)), (part(32, 24), part(56, 8))];
+                if seen.iter().any(|&(link, count)| count > 0 && !(1..=self.links).contains(&link))
+                {
+                    return Err(Refused::UnknownLink);
+                }
+                let any = seen.iter().any(|&(_, count)| count > 0);
+                for (congested, (link, count)) in seen.into_iter().enumerate() {
+                    if count > 0 {
+                        let sums = self.entry(context, link - 1)?;
+                        charge(&mut sums[congested], i64::from(count), i64::from(count), true);
+                    }
+                }
+                self.count(any);
+            }
+            Scheme::Coordinated { hash_bits } => {
+                let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
+                let survivor = Coordinated::survivor(id, hops as u8);
+                if let Some(hop) = survivor.map(usize::from) {
+                    let seen = (part(1, hash_bits), hash_bits, header & 1 > 0);
+                    self.hashed(id, seen, (source, hop..hop + 1), context, hops as u32)?;
+                }
+                self.count(survivor.is_some());
+            }
+            Scheme::Compact { hash_bits, count_bits } => {
+                let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
+                let count = part(1 + hash_bits, count_bits);
+                if count > 0 {
+                    let seen = (part(1, hash_bits), hash_bits, header & 1 > 0);
+                    self.hashed(id, seen, (source, 0..hops), context, count)?;
+                }
+                self.count(count > 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, sample: bool) {
+        self.received += 1;
+        self.empty += u64::from(!sample);
+    }
+
+    fn entry(&mut self, context: u32, link: u32) -> Result<&mut [Sums; 2], Refused> {
+        if self.sums.len() >= MOST_SUMS && !self.sums.contains_key(&(context, link)) {
+            return Err(Refused::NoRoom);
+        }
+        Ok(self.sums.entry((context, link)).or_default())
+    }
+
+    /// Charges the candidates of some hops of a source with a hash of `bits` bits.
+    fn hashed(
+        &mut self,
+        id: u32,
+        (seen, bits, congested): (u32, u32, bool),
+        (source, hops): (u32, std::ops::Range<usize>),
+        context: u32,
+        weight: u32,
+    ) -> Result<(), Refused> {
+        let (l, unit) = (i64::from(weight), i64::from(self.scheme.unit()));
+        let lists = self.sources.get(&source).ok_or(Refused::UnknownSource)?;
+        // A link that is a candidate of several hops is one candidate.
+        let mut chosen: Vec<Candidate> = lists[hops].iter().flatten().copied().collect();
+        chosen.sort_unstable_by_key(|candidate| candidate.link);
+        chosen.dedup_by_key(|candidate| candidate.link);
+        let new = |c: &&Candidate| !self.sums.contains_key(&(context, c.link));
+        if self.sums.len() + chosen.iter().filter(new).count() > MOST_SUMS {
+            return Err(Refused::NoRoom);
+        }
+        for candidate in chosen {
+            let agrees = candidate.hash(id, bits) == seen;
+            let score = if agrees { l * unit } else { -l };
+            let sums = self.sums.entry((context, candidate.link)).or_default();
+            charge(&mut sums[0], score, l, agrees);
+            if congested {
+                charge(&mut sums[1], score, l, agrees);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what another receiver has taken.
+    ///
+    /// # Errors
+    /// Schemes or numbers of links differ, or there are too many contexts together; nothing is added.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
+        if (self.scheme, self.links) != (other.scheme, other.links) {
+            return Err(Refused::Different);
+        }
+        let new = other.sums.keys().filter(|key| !self.sums.contains_key(key)).count();
+        if self.sums.len() + new > MOST_SUMS {
+            return Err(Refused::NoRoom);
+        }
+        for (key, sums) in &other.sums {
+            let mine = self.sums.entry(*key).or_default();
+            mine.iter_mut().zip(sums).for_each(|(mine, theirs)| mine.add(theirs));
+        }
+        self.received += other.received;
+        self.empty += other.empty;
+        Ok(())
+    }
+
+    /// Estimates of every link that a packet of the context may have crossed, by number of the link;
+    /// of all contexts together where `context` is `None`.
+    pub fn estimates(&self, context: Option<u32>) -> Vec<LinkEstimate> {
+        let mut total: BTreeMap<u32, [Sums; 2]> = BTreeMap::new();
+        for ((of, link), sums) in &self.sums {
+            if context.is_none_or(|context| context == *of) {
+                let mine = total.entry(*link).or_default();
+                mine.iter_mut().zip(sums).for_each(|(mine, more)| mine.add(more));
+            }
+        }
+        let estimate = |(link, [all, met]): (u32, [Sums; 2])| LinkEstimate {
+            link,
+            samples: all.samples,
+            packets: all.estimate(self.scheme),
+            congested: met.estimate(self.scheme),
+        };
+        total.into_iter().map(estimate).collect()
+    }
+
+    /// Packets taken, and those of them without a sample.
+    pub fn received(&self) -> (u64, u64) {
+        (self.received, self.empty)
+    }
+}
+
+fn charge(sums: &mut Sums, score: i64, l: i64, agrees: bool) {
+    sums.score += score;
+    sums.score_l += l * score;
+    sums.squares += (l * l).unsigned_abs();
+    sums.samples += u64::from(agrees);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailback_telemetry::hash::LinkHash;
+    use tailback_telemetry::packet_id::{Flow, packet_id};
+    use tailback_telemetry::scheme::{Compact, Scheme as _, Visit, mix};
+
+    const HOPS: [&[u32]; 3] = [&[10, 11, 12, 13], &[20, 21, 22, 23], &[30]];
+    const PACKETS: u32 = 800;
+
+    /// Packets that cross the first candidate of each hop, but every fourth one the second; the second
+    /// hop of even packets is congested.
+    fn sent(scheme: Scheme, seed: u32) -> Receiver {
+        let mut receiver = Receiver::new(scheme, 40).unwrap();
+        for (hop, links) in HOPS.into_iter().enumerate() {
+            receiver.add_hop(5, hop, links).unwrap();
+        }
+        let hash = LinkHash::Gf(Field::new(LINK_BITS).unwrap());
+        for psn in 0..PACKETS {
+            let id = packet_id(psn, Flow { source: 6, destination: 9, queue_pair: seed });
+            let visit = |hop: usize| Visit {
+                link: HOPS[hop][usize::from(psn % 4 == 0 && hop < 2)] + 1,
+                hop: hop as u8,
+                congested: hop == 1 && psn % 2 == 0,
+                level: 0,
+                packet: id,
+                random: mix(u64::from(seed) << 32 | u64::from(psn) << 8 | hop as u64),
+            };
+            let header = match scheme {
+                Scheme::Coordinated { hash_bits } => {
+                    let scheme = Coordinated { hash, bits: hash_bits };
+                    let mut mark = scheme.start();
+                    (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
+                    scheme.to_wire(mark).into()
+                }
+                Scheme::Compact { hash_bits, count_bits } => {
+                    let scheme = Compact { hash, bits: hash_bits, count_bits };
+                    let mut mark = scheme.start();
+                    (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
+                    scheme.to_wire(mark).into()
+                }
+                Scheme::Full => {
+                    let hop = (mix(u64::from(seed * PACKETS + psn)) % 3) as usize;
+                    let met = u64::from(psn % 2 == 0);
+                    u64::from(visit(hop).link)
+                        | 3 << 24
+                        | (u64::from(visit(1).link) * met) << 32
+                        | met << 56
+                }
+            };
+            receiver.take(id, header, 5, psn % 2).unwrap();
+        }
+        receiver
+    }
+
+    #[test]
+    fn estimates_are_unbiased_and_their_errors_are_what_is_stated() {
+        for scheme in [
+            Scheme::Coordinated { hash_bits: 5 },
+            Scheme::Coordinated { hash_bits: 1 },
+            Scheme::Compact { hash_bits: 2, count_bits: 3 },
+            Scheme::Full,
+        ] {
+            let runs = 200;
+            let every: Vec<_> = (0..runs).map(|seed| sent(scheme, seed).estimates(None)).collect();
+            for (link, truth) in [(10, 600.0), (11, 200.0), (30, 800.0)] {
+                let found: Vec<(f64, f64)> = every
+                    .iter()
+                    .filter_map(|all| all.iter().find(|one| one.link == link))
+                    .map(|one| one.packets)
+                    .collect();
+                assert_eq!(found.len(), runs as usize);
+                let n = f64::from(runs);
+                let off: f64 = found.iter().map(|(count, _)| count - truth).sum::<f64>() / n;
+                let stated = (found.iter().map(|(_, error)| error * error).sum::<f64>() / n).sqrt();
+                let real = (found.iter().map(|(count, _)| (count - truth).powi(2)).sum::<f64>()
+                    / n)
+                    .sqrt();
+                assert!(off.abs() < 4.0 * stated / n.sqrt() + 1e-9, "{scheme:?} {link}: {off}");
+                // The standard deviation of 200 draws is known to 5 %.
+                let ratio = real / stated;
+                assert!((0.8..1.25).contains(&ratio), "{scheme:?} {link}: {real} {stated}");
+            }
+        }
+    }
+
+    #[test]
+    fn congested_packets_and_contexts_are_told_apart() {
+        let receiver = sent(Scheme::Coordinated { hash_bits: 5 }, 1);
+        let near =
+            |(value, error): (f64, f64), truth: f64| (value - truth).abs() < 5.0 * error + 1.0;
+        let of = |context, link| {
+            let all = receiver.estimates(context);
+            *all.iter().find(|one| one.link == link).unwrap()
+        };
+        assert!(near(of(None, 20).congested, 200.0) && near(of(None, 10).congested, 0.0));
+        // Even packets: every second of them takes the second candidate.
+        assert!(near(of(Some(0), 20).packets, 200.0) && near(of(Some(1), 20).packets, 400.0));
+        assert!(receiver.estimates(Some(7)).is_empty());
+        assert_eq!(receiver.received(), (u64::from(PACKETS), 0));
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let scheme = Scheme::Compact { hash_bits: 2, count_bits: 3 };
+        let (mut first, second) = (sent(scheme, 1), sent(scheme, 2));
+        let both = first.estimates(None)[0].packets.0 + second.estimates(None)[0].packets.0;
+        first.merge(&second).unwrap();
+        assert!((first.estimates(None)[0].packets.0 - both).abs() < 1e-9);
+        assert_eq!(first.merge(&sent(Scheme::Full, 1)), Err(Refused::Different));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_counts_nothing() {
+        let mut receiver = Receiver::new(Scheme::Full, 4).unwrap();
+        assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(Refused::UnknownLink));
+        assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(Refused::UnknownLink));
+        assert_eq!(receiver.received(), (0, 0));
+        let mut receiver = Receiver::new(Scheme::Coordinated { hash_bits: 5 }, 4).unwrap();
+        assert_eq!(receiver.take(0, 0, 0, 0), Err(Refused::UnknownSource));
+        assert_eq!(receiver.add_hop(0, 1, &[1]), Err(Refused::Range));
+        assert_eq!(receiver.add_hop(0, 0, &[4]), Err(Refused::UnknownLink));
+        assert_eq!(Receiver::new(Scheme::Full, 0).err(), Some(Refused::Range));
+        assert!(Receiver::new(Scheme::Coordinated { hash_bits: 9 }, 4).is_err());
+        // Two bits count three hops, and a count of three may have been four.
+        let mut receiver =
+            Receiver::new(Scheme::Compact { hash_bits: 3, count_bits: 2 }, 4).unwrap();
+        assert!(receiver.add_hop(0, 0, &[1]).is_ok() && receiver.add_hop(0, 1, &[2]).is_ok());
+        assert!(receiver.add_hop(0, 2, &[3]).is_ok());
+        assert_eq!(receiver.add_hop(0, 3, &[3]), Err(Refused::Range));
+    }
+}

@@ -1,0 +1,60 @@
+//! The example in C: compiled with the checked-in header, linked with the library, and run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Folder with `libtailback.so` of this build.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap().to_path_buf();
+    let above = folder.parent().unwrap().to_path_buf();
+    [folder, above].into_iter().find(|at| library(at).is_file()).expect("no library was built")
+}
+
+fn library(folder: &Path) -> PathBuf {
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    folder.join(format!("{prefix}tailback{suffix}"))
+}
+
+#[test]
+fn the_example_in_c_compiles_without_warnings_and_runs() {
+    let (root, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("receiver");
+    let compiled = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(root.join("include"))
+        .arg(root.join("examples/receiver.c"))
+        .arg(library(&folder))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let ran = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8(ran.stdout).unwrap();
+    // Σ l = 1500 × 2, σ = √(Σ l (l − 1)).
+    assert_eq!(
+        said,
+        "link 0: 3000 +- 54.8 packets, 0 +- 0.0 congested\n\
+         link 4: 3000 +- 54.8 packets, 1000 +- 0.0 congested\n"
+    );
+}
+
+#[test]
+fn the_header_declares_what_the_library_exports() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(root.join("src/ffi.rs")).unwrap();
+    let header = std::fs::read_to_string(root.join("include/tailback.h")).unwrap();
+    let exported: Vec<&str> = source
+        .split("extern \"C\" fn ")
+        .skip(1)
+        .map(|rest| rest.split('(').next().unwrap())
+        .collect();
+    assert!(exported.len() >= 11, "{exported:?}");
+    for name in exported {
+        assert!(header.contains(&format!("{name}(")), "run scripts/c-header.sh: no {name}");
+    }
+    let abi = format!("#define TAILBACK_ABI {}\n", tailback::TAILBACK_ABI);
+    assert!(header.contains(&abi), "run scripts/c-header.sh");
+}

@@ -1,0 +1,365 @@
+//! From the first byte of a frame to the base transport header (BTH) and the telemetry bits in it.
+//!
+//! Both networks have the same BTH. Its byte 4 is FECN, BECN and six reserved bits: the sample. The
+//! invariant CRC covers that byte as ones, in InfiniBand (volume 1, section 7.8.1) as in RoCEv2 (annex
+//! A17.3.3), so a switch may rewrite it.
+
+use tailback_telemetry::packet_id::{Flow, packet_id};
+
+use crate::erf;
+use crate::record::half;
+
+const UDP_PORT_ROCE: u16 = 4791;
+const LRH: usize = 8;
+const GRH: usize = 40;
+const BTH: usize = 12;
+const DETH: usize = 8;
+const ICRC: usize = 4;
+const UDP: usize = 8;
+/// Largest number of VLAN tags, and of IPv6 extension headers.
+const MOST_TAGS: usize = 4;
+
+/// Link types in which packets are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkType {
+    /// Ethernet, VLAN tags included.
+    Ethernet,
+    /// What `tcpdump -i any` writes, first version.
+    LinuxCooked,
+    /// The same, second version.
+    LinuxCooked2,
+    /// IPv4 or IPv6 without a link header.
+    RawIp,
+    /// Records of capture cards.
+    Erf,
+    /// InfiniBand from the local route header on.
+    InfiniBand,
+}
+
+impl LinkType {
+    /// The type of a number of the registry that pcap and pcapng share.
+    pub fn of(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => Self::Ethernet,
+            101 | 228 | 229 => Self::RawIp,
+            113 => Self::LinuxCooked,
+            276 => Self::LinuxCooked2,
+            197 => Self::Erf,
+            247 => Self::InfiniBand,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a packet comes from or goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// Local id of an InfiniBand port.
+    Lid(u16),
+    /// IPv4.
+    V4([u8; 4]),
+    /// IPv6.
+    V6([u8; 16]),
+}
+
+impl Address {
+    /// The 24 bits that packet ids are made of: the local id, or the last three bytes.
+    #[inline]
+    pub fn id_bits(self) -> u32 {
+        match self {
+            Self::Lid(lid) => lid.into(),
+            Self::V4([_, b, c, d]) => u32::from_be_bytes([0, b, c, d]),
+            Self::V6([.., b, c, d]) => u32::from_be_bytes([0, b, c, d]),
+        }
+    }
+}
+
+/// Why a frame holds no sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Skip {
+    /// Neither InfiniBand nor UDP to port 4791.
+    Other,
+    /// InfiniBand without a transport header (raw packets, link packets).
+    NoTransport,
+    /// A fragment of an IP packet.
+    Fragment,
+    /// The capture kept too few bytes of it (snapshot length).
+    Truncated,
+    /// Its headers contradict each other.
+    Malformed,
+    /// The link type of its interface is not one of [`LinkType`].
+    LinkType,
+    /// The format has no time for it.
+    NoTime,
+}
+
+impl Skip {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+}
+
+/// What a packet says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headers {
+    /// Sender.
+    pub source: Address,
+    /// Receiver.
+    pub destination: Address,
+    /// Packet sequence number.
+    pub psn: u32,
+    /// Queue pair: the receiver's, of datagrams the sender's.
+    pub queue_pair: u32,
+    /// The six reserved bits.
+    pub sample: u8,
+    /// Payload, padding not included.
+    pub payload_bytes: u32,
+}
+
+impl Headers {
+    /// The packet's id ([`tailback_telemetry::packet_id`]).
+    #[inline]
+    pub fn packet_id(&self) -> u32 {
+        let (source, destination) = (self.source.id_bits(), self.destination.id_bits());
+        packet_id(self.psn, Flow { source, destination, queue_pair: self.queue_pair })
+    }
+}
+
+/// Bytes of a frame, and how many it had on the wire.
+#[derive(Debug, Clone, Copy)]
+struct Rest<'a> {
+    bytes: &'a [u8],
+    wire: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// The first `n` bytes; too few are the capture's fault or the packet's.
+    #[inline]
+    fn first(self, n: usize) -> Result<&'a [u8], Skip> {
+        let short = if self.wire >= n { Skip::Truncated } else { Skip::Malformed };
+        self.bytes.get(..n).ok_or(short)
+    }
+
+    /// What is behind the first `n` bytes.
+    #[inline]
+    fn behind(self, n: usize) -> Result<Self, Skip> {
+        self.first(n)?;
+        Ok(Self { bytes: &self.bytes[n..], wire: self.wire.saturating_sub(n) })
+    }
+}
+
+/// Finds the transport header of a frame.
+///
+/// # Errors
+/// Why there is none to be read.
+#[inline]
+pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
+    let frame = Rest { bytes, wire: wire_bytes.max(bytes.len()) };
+    match link {
+        LinkType::Ethernet => ethernet(frame),
+        LinkType::LinuxCooked => {
+            let header = frame.first(16)?;
+            network(half(header, 14, true), frame.behind(16)?)
+        }
+        LinkType::LinuxCooked2 => {
+            let header = frame.first(20)?;
+            network(half(header, 0, true), frame.behind(20)?)
+        }
+        LinkType::RawIp => match frame.first(1)?[0] >> 4 {
+            4 => ipv4(frame),
+            6 => ipv6(frame),
+            _ => Err(Skip::Other),
+        },
+        LinkType::Erf => erf_record(frame),
+        LinkType::InfiniBand => infiniband(frame),
+    }
+}
+
+fn ethernet(frame: Rest<'_>) -> Result<Headers, Skip> {
+    let mut at = 12;
+    for _ in 0..=MOST_TAGS {
+        let kind = half(frame.first(at + 2)?, at, true);
+        if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
+            return network(kind, frame.behind(at + 2)?);
+        }
+        at += 4;
+    }
+    Err(Skip::Malformed)
+}
+
+fn network(kind: u16, rest: Rest<'_>) -> Result<Headers, Skip> {
+    match kind {
+        0x0800 => ipv4(rest),
+        0x86dd => ipv6(rest),
+        _ => Err(Skip::Other),
+    }
+}
+
+fn ipv4(rest: Rest<'_>) -> Result<Headers, Skip> {
+    let header = rest.first(20)?;
+    let length = usize::from(header[0] & 15) * 4;
+    let total = usize::from(half(header, 2, true));
+    if header[0] >> 4 != 4 || length < 20 || total < length || total > rest.wire {
+        return Err(Skip::Malformed);
+    }
+    if header[9] != 17 {
+        return Err(Skip::Other);
+    }
+    // More fragments, or an offset.
+    if half(header, 6, true) & 0x3fff != 0 {
+        return Err(Skip::Fragment);
+    }
+    let ends = [12, 16].map(|at| Address::V4(take(header, at)));
+    udp(ends, rest.behind(length)?, total - length)
+}
+
+fn ipv6(rest: Rest<'_>) -> Result<Headers, Skip> {
+    let header = rest.first(40)?;
+    let mut left = usize::from(half(header, 4, true));
+    if header[0] >> 4 != 6 || left + 40 > rest.wire {
+        return Err(Skip::Malformed);
+    }
+    let ends = [8, 24].map(|at| Address::V6(take(header, at)));
+    let (mut next, mut rest) = (header[6], rest.behind(40)?);
+    for _ in 0..=MOST_TAGS {
+        match next {
+            17 => return udp(ends, rest, left),
+            44 => return Err(Skip::Fragment),
+            // Hop by hop, routing, destination options.
+            0 | 43 | 60 => {
+                let extension = rest.first(2)?;
+                let length = 8 + 8 * usize::from(extension[1]);
+                next = extension[0];
+                left = left.checked_sub(length).ok_or(Skip::Malformed)?;
+                rest = rest.behind(length)?;
+            }
+            _ => return Err(Skip::Other),
+        }
+    }
+    Err(Skip::Malformed)
+}
+
+/// UDP in `room` bytes of an IP packet.
+#[inline]
+fn udp(ends: [Address; 2], rest: Rest<'_>, room: usize) -> Result<Headers, Skip> {
+    let header = rest.first(UDP)?;
+    if half(header, 2, true) != UDP_PORT_ROCE {
+        return Err(Skip::Other);
+    }
+    let length = usize::from(half(header, 4, true));
+    if length < UDP || length > room {
+        return Err(Skip::Malformed);
+    }
+    transport(ends, rest.behind(UDP)?, length - UDP)
+}
+
+fn erf_record(record: Rest<'_>) -> Result<Headers, Skip> {
+    let header = record.first(erf::HEADER)?;
+    let (kind, wire) = (erf::kind(header), usize::from(half(header, 14, true)));
+    let bytes = erf_payload(record.bytes).ok_or(Skip::Malformed)?;
+    let frame = Rest { bytes: &bytes[..bytes.len().min(wire)], wire };
+    match kind {
+        21 => infiniband(frame),
+        25 => Err(Skip::NoTransport),
+        // Ethernet of several kinds of cards; two bytes of padding come first.
+        2 | 11 | 16 | 20 => {
+            let held = bytes.get(2..).ok_or(Skip::Malformed)?;
+            ethernet(Rest { bytes: &held[..held.len().min(wire)], wire })
+        }
+        22 => ipv4(frame),
+        23 => ipv6(frame),
+        _ => Err(Skip::Other),
+    }
+}
+
+/// What is behind the header of an ERF record and its extension headers.
+pub(crate) fn erf_payload(record: &[u8]) -> Option<&[u8]> {
+    let mut at = erf::HEADER;
+    let mut more = record.get(8)? & 0x80 != 0;
+    while more {
+        more = record.get(at)? & 0x80 != 0;
+        at += 8;
+    }
+    record.get(at..)
+}
+
+fn infiniband(frame: Rest<'_>) -> Result<Headers, Skip> {
+    let lrh = frame.first(LRH)?;
+    let words = usize::from(half(lrh, 4, true) & 0x7ff) * 4;
+    // Link version 0; from the LRH to the invariant CRC, and the variant CRC behind it.
+    if lrh[0] & 15 != 0 || words < LRH || words > frame.wire {
+        return Err(Skip::Malformed);
+    }
+    let ends = [6, 2].map(|at| Address::Lid(half(lrh, at, true)));
+    match lrh[1] & 3 {
+        2 => transport(ends, frame.behind(LRH)?, words - LRH),
+        3 => {
+            let rest = frame.behind(LRH)?;
+            let grh = rest.first(GRH)?;
+            if grh[0] >> 4 != 6 || words < LRH + GRH {
+                return Err(Skip::Malformed);
+            }
+            // 0x1b: an InfiniBand transport header follows.
+            if grh[6] != 0x1b {
+                return Err(Skip::NoTransport);
+            }
+            transport(ends, rest.behind(GRH)?, words - LRH - GRH)
+        }
+        _ => Err(Skip::NoTransport),
+    }
+}
+
+/// The transport header and `length` bytes from it to the end of the invariant CRC.
+#[inline]
+fn transport(
+    [source, destination]: [Address; 2],
+    rest: Rest<'_>,
+    length: usize,
+) -> Result<Headers, Skip> {
+    let bth = rest.first(BTH)?;
+    let (opcode, pad) = (bth[0], usize::from(bth[1] >> 4 & 3));
+    let extended = extended_bytes(opcode);
+    // Transport version 0.
+    if bth[1] & 15 != 0 || length < BTH + extended + ICRC + pad {
+        return Err(Skip::Malformed);
+    }
+    let datagram = opcode >> 5 == 3;
+    let pair = if datagram { rest.first(BTH + DETH)?.get(BTH + 5..) } else { bth.get(5..) };
+    let number = |bytes: &[u8]| match *bytes {
+        [a, b, c, ..] => u32::from_be_bytes([0, a, b, c]),
+        _ => 0,
+    };
+    Ok(Headers {
+        source,
+        destination,
+        psn: number(&bth[9..]),
+        queue_pair: pair.map_or(0, number),
+        sample: bth[4] & 0x3f,
+        payload_bytes: (length - BTH - extended - ICRC - pad) as u32,
+    })
+}
+
+/// Bytes of the headers between the BTH and the payload.
+fn extended_bytes(opcode: u8) -> usize {
+    let operation = match opcode & 0x1f {
+        3 | 5 | 9 | 13 | 15 | 16 | 17 | 22 | 23 => 4,
+        6 | 10 | 12 => 16,
+        11 => 20,
+        18 => 12,
+        19 | 20 => 28,
+        _ => 0,
+    };
+    match opcode >> 5 {
+        0 | 1 => operation,
+        2 => 12 + operation,
+        3 => DETH + operation,
+        // Responses of extended connections name no receive queue.
+        5 => operation + if (13..=18).contains(&(opcode & 0x1f)) { 0 } else { 4 },
+        _ => 0,
+    }
+}
+
+#[inline]
+fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
+}

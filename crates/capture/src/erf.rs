@@ -1,0 +1,97 @@
+//! ERF, the format of Endace's capture cards: records without a file header.
+
+use std::io::{self, Read};
+
+use crate::dissect::{LinkType, erf_payload};
+use crate::error::{CaptureError, Fault};
+use crate::input::Input;
+use crate::record::{Direction, End, Frame, checked_time};
+
+/// Bytes of a record's header.
+pub(crate) const HEADER: usize = 16;
+/// Records that must follow one another for a file without a magic number to be ERF.
+const CONVINCING: usize = 4;
+const LARGEST_TYPE: u8 = 48;
+
+/// Type of a record without the bit that announces extension headers.
+#[inline]
+pub(crate) fn kind(record: &[u8]) -> u8 {
+    record.get(8).map_or(0, |kind| kind & 0x7f)
+}
+
+#[inline]
+fn length(record: &[u8]) -> usize {
+    usize::from(crate::record::half(record, 10, true))
+}
+
+/// Whether the first records look like ERF: known types, and lengths that lead from one to the next.
+///
+/// # Errors
+/// The reader's.
+pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
+    let mut at = 0;
+    for number in 0..CONVINCING {
+        let bytes = input.peek(at + HEADER)?;
+        if bytes.len() == at && number > 0 {
+            return Ok(true);
+        }
+        let Some(record) = bytes.get(at..at + HEADER) else { return Ok(number > 0) };
+        let known = (1..=LARGEST_TYPE).contains(&kind(record));
+        // Seconds are the upper half of the time: 0 of a simulation, else of this millennium.
+        let seconds = crate::record::word(record, 4, false);
+        if !known || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
+            return Ok(false);
+        }
+        at += length(record);
+    }
+    Ok(true)
+}
+
+pub(crate) fn frames<R: Read>(
+    input: &mut Input<R>,
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
+) -> Result<End, CaptureError> {
+    loop {
+        let offset = input.offset();
+        let header = input.peek(HEADER).map_err(|error| Fault::Io(error).at(offset))?;
+        if header.is_empty() {
+            return Ok(End::Whole);
+        }
+        if header.len() < HEADER {
+            return Ok(End::Cut(offset));
+        }
+        let whole = length(header);
+        if whole < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
+            let (least, most) = (HEADER as u64, u64::from(u16::MAX));
+            return Err(
+                Fault::Length { what: "record", length: whole as u64, least, most }.at(offset)
+            );
+        }
+        let time_ns = checked_time(time(header)).map_err(|fault| fault.at(offset))?;
+        let bytes = input.peek(whole).map_err(|error| Fault::Io(error).at(offset))?;
+        if bytes.len() < whole {
+            return Ok(End::Cut(offset));
+        }
+        // 48 is padding between records.
+        if kind(bytes) != LARGEST_TYPE {
+            let wire_bytes = usize::from(crate::record::half(bytes, 14, true));
+            let behind = bytes.len() - erf_payload(bytes).map_or(0, <[u8]>::len);
+            let frame = Frame {
+                offset,
+                time_ns: Some(time_ns),
+                link: Some(LinkType::Erf),
+                bytes,
+                wire_bytes: behind + wire_bytes,
+                direction: Direction::Unknown,
+            };
+            each(frame).map_err(|fault| fault.at(offset))?;
+        }
+        input.skip(whole);
+    }
+}
+
+/// Nanoseconds of a time that counts seconds with 32 binary places, least byte first.
+fn time(header: &[u8]) -> i128 {
+    let fixed = header.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (i128::from(fixed) * 1_000_000_000 + (1 << 31)) >> 32
+}

@@ -1,0 +1,23 @@
+//! Captures of InfiniBand and RoCEv2 packets: pcap, pcapng and ERF files.
+//!
+//! [`CaptureLog::read`] streams a file through a fixed buffer, finds the base transport header (BTH) of every
+//! packet and keeps one row of columns for it. Frames without one are counted by reason
+//! ([`Skip`]), never dropped silently. Input is hostile: no length is believed before the bytes are
+//! there, a record larger than a fixed bound is an error, and a file that ends within a record says
+//! so in [`FileSummary::cut_at`].
+
+#![forbid(unsafe_code)]
+
+mod dissect;
+mod erf;
+mod error;
+mod input;
+mod log;
+mod pcap;
+mod pcapng;
+mod record;
+
+pub use dissect::{Address, Headers, LinkType, Skip, dissect};
+pub use error::{CaptureError, Fault};
+pub use log::{CaptureLog, FileSummary, PacketColumns, Skipped};
+pub use record::Direction;

@@ -1,0 +1,281 @@
+//! Packets of one or several captures as columns, with bounded memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io::Read;
+use std::path::Path;
+
+use tailback_random::splitmix;
+
+use crate::dissect::{Address, Headers, Skip, dissect};
+use crate::error::{CaptureError, Fault};
+use crate::record::{Direction, End, Frame, frames};
+
+/// Most different addresses: more than the local ids of a subnet, or the hosts of any machine.
+const MOST_ADDRESSES: usize = 1 << 20;
+/// Furthest that a packet may be from the first of its file.
+const MOST_SECONDS: u64 = 86_400;
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Frames that were left out for one reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub frames: u64,
+    /// Offset in the file of the first.
+    pub first_offset: u64,
+}
+
+/// What became of the frames of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileSummary {
+    /// Frames in it.
+    pub frames: u64,
+    /// Packets with a transport header.
+    pub packets: u64,
+    /// What was left out, by [`Skip`].
+    pub skipped: [Skipped; Skip::COUNT],
+    /// Where the record begins in which the file ends; `None` where it is whole.
+    pub cut_at: Option<u64>,
+    /// Time of its first packet and of its last one.
+    pub times_ns: Option<(i64, i64)>,
+}
+
+/// The packets that were kept, a row for each.
+#[derive(Debug, Clone, Default)]
+pub struct PacketColumns {
+    /// Nanoseconds since 1970.
+    pub time_ns: Vec<i64>,
+    /// Number of the sender's address.
+    pub source: Vec<u32>,
+    /// Number of the receiver's address.
+    pub destination: Vec<u32>,
+    /// Packet sequence number.
+    pub psn: Vec<u32>,
+    /// Queue pair that goes into the packet id.
+    pub queue_pair: Vec<u32>,
+    /// Packet id.
+    pub id: Vec<u32>,
+    /// Payload.
+    pub size_bytes: Vec<u32>,
+    /// The six reserved bits.
+    pub sample: Vec<u8>,
+    /// [`Direction`].
+    pub direction: Vec<u8>,
+    /// Which file, in the order they were read.
+    pub file: Vec<u16>,
+}
+
+/// Keyed by short addresses that an attacker gains nothing from colliding: their number is bounded.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        splitmix(self.0)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = self.0.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word;
+    }
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+}
+
+/// Reads captures and keeps at most so many packets: of more, one in 2^k by a hash.
+#[derive(Debug)]
+pub struct CaptureLog {
+    most: usize,
+    /// One packet in 2^this is kept.
+    shift: u32,
+    numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
+    addresses: Vec<Address>,
+    files: usize,
+    columns: PacketColumns,
+}
+
+impl CaptureLog {
+    /// Keeps at most `most` packets, at least one.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            shift: 0,
+            numbers: HashMap::default(),
+            addresses: Vec::new(),
+            files: 0,
+            columns: PacketColumns::default(),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged; what is wrong and at which byte.
+    pub fn read(&mut self, path: &Path) -> Result<FileSummary, CaptureError> {
+        let file = File::open(path).map_err(|error| Fault::Io(error).at(0))?;
+        self.read_from(file)
+    }
+
+    /// Reads what a reader gives.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(&mut self, from: impl Read) -> Result<FileSummary, CaptureError> {
+        let number = u16::try_from(self.files).map_err(|_| Fault::Files(1 << 16).at(0))?;
+        self.files += 1;
+        let mut summary = FileSummary::default();
+        let end = frames(from, &mut |frame| self.take(number, frame, &mut summary))?;
+        if let End::Cut(offset) = end {
+            summary.cut_at = Some(offset);
+        }
+        Ok(summary)
+    }
+
+    /// Packets for each that was kept.
+    pub fn one_in(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The packets that were kept, and the addresses by number.
+    pub fn into_columns(self) -> (PacketColumns, Vec<Address>) {
+        (self.columns, self.addresses)
+    }
+
+    fn take(
+        &mut self,
+        file: u16,
+        frame: Frame<'_>,
+        summary: &mut FileSummary,
+    ) -> Result<(), Fault> {
+        summary.frames += 1;
+        let found = match (frame.link, frame.time_ns) {
+            (None, _) => Err(Skip::LinkType),
+            (_, None) => Err(Skip::NoTime),
+            (Some(link), Some(time)) => {
+                dissect(link, frame.bytes, frame.wire_bytes).map(|headers| (headers, time))
+            }
+        };
+        match found {
+            Ok((headers, time_ns)) => {
+                summary.packets += 1;
+                let (first, last) = summary.times_ns.unwrap_or((time_ns, time_ns));
+                let apart = time_ns.abs_diff(first);
+                if apart > MOST_SECONDS * NS_PER_S {
+                    return Err(Fault::Span { seconds: apart / NS_PER_S, most: MOST_SECONDS });
+                }
+                summary.times_ns = Some((first, last.max(time_ns)));
+                self.keep(file, &headers, time_ns, frame.direction)
+            }
+            Err(skip) => {
+                let skipped = &mut summary.skipped[skip as usize];
+                if skipped.frames == 0 {
+                    skipped.first_offset = frame.offset;
+                }
+                skipped.frames += 1;
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn keep(
+        &mut self,
+        file: u16,
+        headers: &Headers,
+        time_ns: i64,
+        direction: Direction,
+    ) -> Result<(), Fault> {
+        let id = headers.packet_id();
+        if !keeps(id, headers.psn, time_ns, self.shift) {
+            return Ok(());
+        }
+        let (source, destination) =
+            (self.number(headers.source)?, self.number(headers.destination)?);
+        let columns = &mut self.columns;
+        columns.time_ns.push(time_ns);
+        columns.source.push(source);
+        columns.destination.push(destination);
+        columns.psn.push(headers.psn);
+        columns.queue_pair.push(headers.queue_pair);
+        columns.id.push(id);
+        columns.size_bytes.push(headers.payload_bytes);
+        columns.sample.push(headers.sample);
+        columns.direction.push(direction as u8);
+        columns.file.push(file);
+        while self.columns.time_ns.len() > self.most && self.shift < 63 {
+            self.halve();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn number(&mut self, address: Address) -> Result<u32, Fault> {
+        if let Some(&number) = self.numbers.get(&address) {
+            return Ok(number);
+        }
+        if self.addresses.len() >= MOST_ADDRESSES {
+            return Err(Fault::Addresses(MOST_ADDRESSES));
+        }
+        let number = self.addresses.len() as u32;
+        self.addresses.push(address);
+        self.numbers.insert(address, number);
+        Ok(number)
+    }
+
+    /// Keeps half as many packets from here on, and of those kept so far.
+    #[cold]
+    fn halve(&mut self) {
+        self.shift += 1;
+        let c = &mut self.columns;
+        let stays: Vec<bool> = (0..c.id.len())
+            .map(|row| keeps(c.id[row], c.psn[row], c.time_ns[row], self.shift))
+            .collect();
+        retain(&mut c.time_ns, &stays);
+        retain(&mut c.sample, &stays);
+        retain(&mut c.direction, &stays);
+        retain(&mut c.file, &stays);
+        for column in [
+            &mut c.source,
+            &mut c.destination,
+            &mut c.psn,
+            &mut c.queue_pair,
+            &mut c.id,
+            &mut c.size_bytes,
+        ] {
+            retain(column, &stays);
+        }
+    }
+}
+
+fn retain<T: Copy>(column: &mut Vec<T>, stays: &[bool]) {
+    let mut row = 0;
+    column.retain(|_| {
+        row += 1;
+        stays[row - 1]
+    });
+}
+
+/// Whether a packet is among one in 2^`shift`; those of a larger shift are among those of a smaller.
+/// Time makes retransmissions independent; the hash of links has no part in it.
+#[inline]
+fn keeps(id: u32, psn: u32, time_ns: i64, shift: u32) -> bool {
+    if shift == 0 {
+        return true;
+    }
+    let key = u64::from(id) << 24 ^ u64::from(psn) ^ splitmix(time_ns.cast_unsigned());
+    splitmix(key) & ((1 << shift) - 1) == 0
+}

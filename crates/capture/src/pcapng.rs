@@ -1,0 +1,209 @@
+//! pcapng: sections, interfaces and packets as blocks.
+
+use std::io::Read;
+
+use crate::dissect::LinkType;
+use crate::error::{CaptureError, Fault};
+use crate::input::Input;
+use crate::record::{Direction, End, Frame, checked_time, half, word};
+
+const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const OLD_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+/// Bytes of a block around its body.
+const FRAME: usize = 12;
+/// Longest block that is accepted; dumpcap's packets have 256 KiB at most.
+const MOST_BLOCK: usize = 16 << 20;
+const MOST_INTERFACES: usize = 4096;
+
+const OPTION_END: u16 = 0;
+const OPTION_FLAGS: u16 = 2;
+const OPTION_RESOLUTION: u16 = 9;
+const OPTION_OFFSET: u16 = 14;
+
+#[derive(Debug, Clone, Copy)]
+struct Interface {
+    link: Option<LinkType>,
+    /// Ticks of a second.
+    per_second: u64,
+    offset_s: i64,
+}
+
+impl Interface {
+    fn time_ns(&self, ticks: u64) -> Result<i64, Fault> {
+        let ns = i128::from(ticks) * 1_000_000_000 / i128::from(self.per_second);
+        checked_time(ns + i128::from(self.offset_s) * 1_000_000_000)
+    }
+}
+
+/// What a section has told so far.
+#[derive(Debug, Default)]
+struct Section {
+    big: bool,
+    interfaces: Vec<Interface>,
+}
+
+pub(crate) fn frames<R: Read>(
+    input: &mut Input<R>,
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
+) -> Result<End, CaptureError> {
+    let mut section = Section::default();
+    loop {
+        let offset = input.offset();
+        let start = input.peek(FRAME).map_err(|error| Fault::Io(error).at(offset))?;
+        if start.is_empty() {
+            return Ok(End::Whole);
+        }
+        if start.len() < FRAME {
+            return Ok(End::Cut(offset));
+        }
+        // The type of a section is the same in both byte orders.
+        if word(start, 0, false) == SECTION {
+            section =
+                Section { big: big_endian(start).map_err(|f| f.at(offset))?, ..Section::default() };
+        }
+        let big = section.big;
+        let (kind, stated) = (word(start, 0, big), word(start, 4, big));
+        let whole = stated as usize;
+        if !(FRAME..=MOST_BLOCK).contains(&whole) || !whole.is_multiple_of(4) {
+            let (length, least, most) = (u64::from(stated), FRAME as u64, MOST_BLOCK as u64);
+            return Err(Fault::Length { what: "block", length, least, most }.at(offset));
+        }
+        let block = input.peek(whole).map_err(|error| Fault::Io(error).at(offset))?;
+        if block.len() < whole {
+            return Ok(End::Cut(offset));
+        }
+        let trailer = word(block, whole - 4, big);
+        if trailer != stated {
+            return Err(Fault::Trailer(stated, trailer).at(offset));
+        }
+        let body = &block[8..whole - 4];
+        match kind {
+            SECTION => version(body, big),
+            INTERFACE => section.describe(body),
+            ENHANCED_PACKET | OLD_PACKET => section.packet(offset, body, kind == OLD_PACKET, each),
+            SIMPLE_PACKET => section.simple(offset, body, each),
+            _ => Ok(()),
+        }
+        .map_err(|fault| fault.at(offset))?;
+        input.skip(whole);
+    }
+}
+
+fn big_endian(start: &[u8]) -> Result<bool, Fault> {
+    match (word(start, 8, false), word(start, 8, true)) {
+        (BYTE_ORDER, _) => Ok(false),
+        (_, BYTE_ORDER) => Ok(true),
+        (found, _) => Err(Fault::ByteOrder(found)),
+    }
+}
+
+fn version(body: &[u8], big: bool) -> Result<(), Fault> {
+    let (major, minor) = (half(body, 4, big), half(body, 6, big));
+    if major == 1 { Ok(()) } else { Err(Fault::Version(major, minor)) }
+}
+
+fn too_short(length: usize, least: usize) -> Fault {
+    let (length, least) = (length as u64, least as u64);
+    Fault::Length { what: "block's body", length, least, most: MOST_BLOCK as u64 }
+}
+
+impl Section {
+    fn describe(&mut self, body: &[u8]) -> Result<(), Fault> {
+        if body.len() < 8 {
+            return Err(too_short(body.len(), 8));
+        }
+        if self.interfaces.len() >= MOST_INTERFACES {
+            return Err(Fault::Interfaces(MOST_INTERFACES));
+        }
+        let link = LinkType::of(u32::from(half(body, 0, self.big)));
+        let mut found = Interface { link, per_second: 1_000_000, offset_s: 0 };
+        for (code, value) in options(&body[8..], self.big) {
+            match (code, value) {
+                (OPTION_RESOLUTION, &[resolution, ..]) => {
+                    found.per_second = ticks(resolution).ok_or(Fault::Resolution(resolution))?;
+                }
+                (OPTION_OFFSET, value) if value.len() == 8 => {
+                    let [first, second] = [0, 4].map(|at| u64::from(word(value, at, self.big)));
+                    let (high, low) = if self.big { (first, second) } else { (second, first) };
+                    found.offset_s = (high << 32 | low).cast_signed();
+                }
+                _ => {}
+            }
+        }
+        self.interfaces.push(found);
+        Ok(())
+    }
+
+    fn packet(
+        &self,
+        offset: u64,
+        body: &[u8],
+        old: bool,
+        each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if body.len() < 20 {
+            return Err(too_short(body.len(), 20));
+        }
+        let number = if old { u32::from(half(body, 0, self.big)) } else { word(body, 0, self.big) };
+        let known = self.interfaces.len();
+        let interface =
+            self.interfaces.get(number as usize).ok_or(Fault::Interface(number, known))?;
+        let [high, low, held, wire] = [4, 8, 12, 16].map(|at| word(body, at, self.big));
+        let bytes = body.get(20..20 + held as usize).ok_or(Fault::Length {
+            what: "packet",
+            length: u64::from(held),
+            least: 0,
+            most: body.len() as u64 - 20,
+        })?;
+        let rest = &body[(20 + bytes.len().next_multiple_of(4)).min(body.len())..];
+        let flags = options(rest, self.big).find(|(code, _)| *code == OPTION_FLAGS);
+        let direction = match flags.map_or(0, |(_, value)| word(value, 0, self.big)) & 3 {
+            1 => Direction::Inbound,
+            2 => Direction::Outbound,
+            _ => Direction::Unknown,
+        };
+        let time_ns = interface.time_ns(u64::from(high) << 32 | u64::from(low))?;
+        each(Frame {
+            offset,
+            time_ns: Some(time_ns),
+            link: interface.link,
+            bytes,
+            wire_bytes: wire as usize,
+            direction,
+        })
+    }
+
+    /// A packet without a time.
+    fn simple(
+        &self,
+        offset: u64,
+        body: &[u8],
+        each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let interface = self.interfaces.first().ok_or(Fault::Interface(0, 0))?;
+        let (wire_bytes, bytes) = (word(body, 0, self.big) as usize, body.get(4..).unwrap_or(&[]));
+        let direction = Direction::Unknown;
+        each(Frame { offset, time_ns: None, link: interface.link, bytes, wire_bytes, direction })
+    }
+}
+
+/// Ticks of a second as `if_tsresol` states them; `None` where a second has too many for 64 bits.
+fn ticks(resolution: u8) -> Option<u64> {
+    let exponent = u32::from(resolution & 0x7f);
+    if resolution & 0x80 == 0 { 10_u64.checked_pow(exponent) } else { 1_u64.checked_shl(exponent) }
+}
+
+/// Options of a block up to the end mark; what does not fit ends them.
+fn options(mut bytes: &[u8], big: bool) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (code, length) = (half(bytes, 0, big), usize::from(half(bytes, 2, big)));
+        let value = bytes.get(4..4 + length)?;
+        bytes = bytes.get((4 + length).next_multiple_of(4)..).unwrap_or(&[]);
+        (code != OPTION_END).then_some((code, value))
+    })
+}

@@ -1,0 +1,85 @@
+"""Packet captures as the source of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailback.api.source import fabric_data, is_run, read_base_run
+from tailback.errors import ScenarioError
+from tailback.fabric.builders import PRESETS
+from tailback.run import Run
+from tailback.scenario import RESERVED_BITS, Scenario, TelemetrySection, load, parse
+from tailback.simulation.captures import captured_run
+from tailback.telemetry.captured import is_capture
+
+__all__ = ["capture_setting", "is_capture", "read_captures", "with_six_bits"]
+
+DEFAULT_TELEMETRY = {"scheme": "coordinated", "hash_bits": 5}
+"""What switches are taken to write where no scenario says it: six bits with the smallest error."""
+
+
+def read_captures(
+    paths: Sequence[Path],
+    fabric: str | Path | None,
+    forwarding: str | Path | None = None,
+    contexts: str | Path | None = None,
+    refused: Sequence[str] = (),
+) -> Run:
+    """The measured run of captures.
+
+    Args:
+        paths: The captures.
+        fabric: Their network: as of a trace, or a scenario or run, whose telemetry then says what
+            switches write.
+        forwarding: Forwarding tables of its switches.
+        contexts: Folder of addresses and calling contexts.
+        refused: Options that were given and that no capture has a use for.
+
+    Raises:
+        TailbackError: A file is wrong, the network is missing or an option has no use.
+    """
+    if refused:
+        raise ScenarioError(
+            "a capture has packets and no ranks: it takes --fabric, --forwarding, --contexts",
+            file=paths[0], place=refused[0],
+            remedy="leave it out, or diagnose the trace of the program with --samples CAPTURE",
+        )  # fmt: skip
+    if fabric is None:
+        raise ScenarioError(
+            "a capture needs the network it was made on", file=paths[0],
+            remedy="add --fabric with a scenario or run that states network and [telemetry], a "
+            "file that ibnetdiscover wrote, or a preset: " + ", ".join(PRESETS.names()),
+        )  # fmt: skip
+    for path in paths:
+        if not is_capture(path):
+            raise ScenarioError(
+                "does not exist" if not path.exists() else "is no packet capture",
+                file=path, remedy="give pcap, pcapng or ERF files alone",
+            )  # fmt: skip
+    setting, one_in = capture_setting(fabric)
+    if forwarding is not None:
+        setting.fabric.forwarding = Path(forwarding).absolute()
+    folder = None if contexts is None else Path(contexts)
+    return captured_run(paths, setting, contexts=folder, one_in=one_in)
+
+
+def capture_setting(fabric: str | Path) -> tuple[Scenario, float]:
+    """What ``--fabric`` says of a capture: network and telemetry, and packets a sample."""
+    path = Path(fabric)
+    if is_run(path):
+        run = read_base_run(path)
+        return run.scenario, float(run.summary.get("one_in", 1))
+    if path.is_file() and path.suffix == ".toml":
+        scenario = load(path)
+        return scenario, float(scenario.telemetry.one_in)
+    data = {"fabric": fabric_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
+    return parse(data), 1.0
+
+
+def with_six_bits(scenario: Scenario) -> Scenario:
+    """The scenario, with the default telemetry of captures where its own cannot be in one."""
+    if 0 < scenario.telemetry.header_bits <= RESERVED_BITS:
+        return scenario
+    section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
+    return scenario.model_copy(update={"telemetry": section})

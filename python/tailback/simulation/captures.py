@@ -1,0 +1,294 @@
+"""From captures to a run: packets read by the core, and their samples decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback import _core
+from tailback.errors import FabricError, RunError
+from tailback.fabric.degraded import degrade
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.scenario import RESERVED_BITS, JobSection, Scenario
+from tailback.schema import TABLES, conform
+from tailback.simulation.decode import COMPILED_DECODER, route_candidates
+from tailback.simulation.prepare import load_fabric
+from tailback.simulation.routes import routes_for
+from tailback.simulation.tables import fabric_tables
+from tailback.telemetry.captured import (
+    Captured,
+    CapturedFile,
+    CaptureError,
+    Contexts,
+    discovered_lids,
+    labelled,
+    nodes_of_addresses,
+    read_contexts,
+)
+from tailback.telemetry.receiver import build_samples
+
+MOST_PACKETS = 10_000_000
+"""Packets that are kept at most, as of a simulated run; of more, one in 2^k is decoded."""
+_PS_PER_NS = 1000
+_SHOWN = 5
+_OUTBOUND, _UNSAID = 2, 0
+
+
+def read_captured(paths: Sequence[Path], most: int = MOST_PACKETS) -> Captured:
+    """Read captures.
+
+    Args:
+        paths: Files of pcap, pcapng or ERF.
+        most: Packets to keep at most; of more, one in 2^k, drawn by a hash.
+
+    Raises:
+        CaptureError: A file cannot be read or is damaged, or is given twice.
+    """
+    seen = set[Path]()
+    for path in paths:
+        if path.resolve() in seen:
+            raise CaptureError("is given twice", file=path, remedy="give each capture once")
+        seen.add(path.resolve())
+    try:
+        found = _core.read_captures(list(paths), most)
+    except ValueError as error:
+        message, number, offset, remedy = error.args
+        raise CaptureError(
+            message, file=paths[number], place=f"byte {offset}", remedy=remedy
+        ) from None
+    files = [CapturedFile(path, **facts) for path, facts in zip(paths, found["files"], strict=True)]
+    return Captured(files, pl.DataFrame(found["packets"]), found["addresses"], found["one_in"])
+
+
+def captured_run(
+    paths: Sequence[Path], setting: Scenario, *, contexts: Path | None = None, one_in: float = 1
+) -> Run:
+    """Make a measured run of what captures hold.
+
+    Args:
+        paths: Captures, as many as there are.
+        setting: Fabric, routing and telemetry of the network; its jobs are not used.
+        contexts: Folder of addresses and calling contexts.
+        one_in: Packets of the network for each that carries a sample.
+
+    Returns:
+        A run without messages whose ``samples`` are those of the captured packets, one rank for
+        each node that sent or received one. Notes say what was left out.
+
+    Raises:
+        TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the
+        telemetry does not fit into the six reserved bits or cannot be decoded in the fabric.
+    """
+    telemetry, first = setting.telemetry, paths[0]
+    if not 0 < telemetry.header_bits <= RESERVED_BITS:
+        raise CaptureError(
+            f"scheme {telemetry.scheme!r} takes {telemetry.header_bits} header bits; the reserved "
+            f"bits of a packet are {RESERVED_BITS}",
+            file=first,
+            remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
+            'or "xor-digest" with six bits or less, in a scenario given as --fabric',
+        )
+    fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
+    known = read_contexts(contexts, fabric)
+    found = read_captured(paths, telemetry.packets or MOST_PACKETS)
+    notes = [loss for file in found.files for loss in file.losses()]
+    if found.one_in > 1:
+        notes.append(f"of the packets one in {found.one_in} is decoded, to bound memory")
+    packets = _located(found, fabric, known, setting.fabric.file, notes)
+    if not packets.height:
+        counts = "; ".join(notes) or "it holds no frame"
+        raise CaptureError(
+            f"holds no received packet of the fabric's nodes: {counts}", file=first,
+            remedy="check that it is of this fabric, and name the nodes of its addresses in "
+            "addresses.csv of --contexts",
+        )  # fmt: skip
+    packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
+    if known.rows.height and (lost := int((packets["label"] == 0).sum())):
+        notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
+    notes += [note for note in fabric.notes if note not in notes]
+    return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
+
+
+def _located(
+    found: Captured, fabric: Fabric, known: Contexts, discovery: Path | None, notes: list[str]
+) -> pl.DataFrame:
+    """Packets that nodes of the fabric received, as table ``packets`` has them."""
+    nodes = known.nodes or discovered_lids(discovery, fabric)
+    node = nodes_of_addresses(found.addresses, fabric, nodes)
+    table = found.packets.rename({"psn": "sequence"}).with_columns(
+        src_node=pl.Series(node[found.packets["source"].to_numpy()]),
+        dst_node=pl.Series(node[found.packets["destination"].to_numpy()]),
+    )
+    strange = (pl.col("src_node") < 0) | (pl.col("dst_node") < 0)
+    lost = table.filter(strange)
+    if lost.height:
+        ends = pl.concat([lost["source"], lost["destination"]])
+        without = ends.filter(pl.Series(node[ends.to_numpy()]) < 0)
+        named = without.value_counts(sort=True)[without.name].head(_SHOWN).to_list()
+        shown = ", ".join(found.addresses[number] for number in named)
+        notes.append(
+            f"{lost.height * found.one_in:,} packets left out: the fabric has no node for one of "
+            f"their addresses, most often {shown}; addresses.csv of --contexts can name it"
+        )
+    table = table.filter(~strange)
+    within = table["src_node"] == table["dst_node"]
+    if within.any():
+        notes.append(f"{int(within.sum()):,} packets left out that a node sent to itself")
+    return _received(table.filter(~within), found, fabric, notes)
+
+
+def _received(
+    table: pl.DataFrame, found: Captured, fabric: Fabric, notes: list[str]
+) -> pl.DataFrame:
+    """Packets as their receivers have them: one that a host sent has met no switch there."""
+    parts = []
+    host = fabric.node_host.astype(np.int64)
+    number = {name: index for index, name in enumerate(fabric.host_name)}
+    for index, file in enumerate(found.files):
+        mine = table.filter(pl.col("file") == index)
+        src, dst = (host[mine[name].to_numpy()] for name in ("src_node", "dst_node"))
+        stated = mine["direction"].to_numpy()
+        owner = number.get(file.path.stem, -1)
+        sent = stated == _OUTBOUND
+        strange = np.zeros(mine.height, np.bool_)
+        if owner >= 0:
+            strange = (src != owner) & (dst != owner)
+            sent |= (src == owner) & (stated == _UNSAID)
+        elif mine.height and not stated.any():
+            sent |= _sent_by_common_host(src, dst, mine["sample"].to_numpy(), len(found.files) > 1)
+        if (count := int(strange.sum())) > 0:
+            notes.append(
+                f"{file.path.name}: {count * found.one_in:,} packets left out, neither from nor to "
+                f"host {file.path.stem!r} that the file is named after"
+            )
+        if (count := int((sent & ~strange).sum())) > 0:
+            notes.append(
+                f"{file.path.name}: {count * found.one_in:,} packets left out that the capturing "
+                "host sent: they had met no switch"
+            )
+        parts.append(mine.filter(pl.Series(~(sent | strange))))
+    return pl.concat(parts)
+
+
+def _sent_by_common_host(
+    src: NDArray[np.int64], dst: NDArray[np.int64], sample: NDArray[np.uint8], several: bool
+) -> NDArray[np.bool_]:
+    """Packets sent by the one host that all packets have in common, if it captured them.
+
+    A capture of a single host is recognised by its empty samples: no switch has written them yet.
+    Where several captures are given each packet counts where it was received.
+    """
+    nothing = np.zeros(len(src), np.bool_)
+    common = [end for end in {int(src[0]), int(dst[0])} if ((src == end) | (dst == end)).all()]
+    if several and len(common) == 1:
+        return np.asarray(src == common[0], np.bool_)
+    for end in common:
+        sent = np.asarray(src == end, np.bool_)
+        if sent.any() and not sample[sent].any() and sample[~sent].any():
+            return sent
+    return nothing
+
+
+def _run(
+    setting: Scenario,
+    fabric: Fabric,
+    first: Path,
+    packets: pl.DataFrame,
+    known: Contexts,
+    one_in: float,
+    notes: list[str],
+) -> Run:
+    """The run, with table ``samples`` decoded and without the packets."""
+    origin = int(packets["time_ns"].min())  # type: ignore[arg-type]
+    packets = packets.sort("time_ns", maintain_order=True).with_columns(
+        packet=pl.int_range(pl.len(), dtype=pl.UInt64),
+        time_ps=((pl.col("time_ns") - origin) * _PS_PER_NS).cast(pl.UInt64),
+        header=pl.col("sample").cast(pl.UInt64),
+        hops=pl.lit(1, pl.UInt8),
+        src_node=pl.col("src_node").cast(pl.UInt32),
+        dst_node=pl.col("dst_node").cast(pl.UInt32),
+    )  # fmt: skip
+    elapsed = int(packets["time_ps"].max()) + 1  # type: ignore[arg-type]
+    nodes = pl.concat([packets["src_node"], packets["dst_node"]]).unique().sort()
+    tables = fabric_tables(fabric) | _about_the_job(nodes, elapsed, known)
+    tables["windows"] = _windows(elapsed, setting.telemetry.windows)
+    tables["packets"] = packets
+    job = JobSection(name="captured", trace=first.absolute())
+    scenario = setting.model_copy(update={"name": first.stem, "job": [job]})
+    summary: dict[str, Any] = {
+        "elapsed_ps": elapsed, "end_ps": elapsed, "complete": True, "times": "measured",
+        "source": "capture", "one_in": one_in, "packets": round(packets.height * one_in),
+        "observed_packets": round(packets.height * one_in), "packet_hops": 0, "events": 0,
+        "messages": 0, "average_path_length": 1.0, "job_elapsed_ps": {"0": elapsed},
+        "window_ps": int(tables["windows"]["end_ps"][0]),
+    }  # fmt: skip
+    tables |= {
+        name: pl.DataFrame(schema=TABLES[name].polars_schema)
+        for name in TABLES if name not in tables
+    }  # fmt: skip
+    run = Run(scenario, tables, summary, notes=notes)
+    try:
+        run = _decoded(run, fabric)
+    except (FabricError, RunError) as error:
+        raise error.located(first) from None
+    return run
+
+
+def _decoded(run: Run, fabric: Fabric) -> Run:
+    packets = run.tables["packets"]
+    nodes = run.tables["ranks"]["node"].to_list()
+    if routes_for(run.scenario, fabric, nodes).detour != "never":
+        packets = packets.with_columns(hops=pl.lit(None, pl.UInt8))
+    run = replace(run, tables={**run.tables, "packets": packets})
+    pairs = route_candidates(run, fabric)
+    if pairs.lengths_known:
+        pair = pairs.of(packets["src_node"].to_numpy(), packets["dst_node"].to_numpy())
+        packets = packets.with_columns(hops=pl.Series(pairs.length[pair], dtype=pl.UInt8))
+    else:
+        packets = packets.with_columns(hops=pl.lit(None, pl.UInt8))
+    run = replace(run, tables={**run.tables, "packets": packets})
+    samples = build_samples(run, pairs, COMPILED_DECODER)
+    hops = packets["hops"].mean()
+    summary = {**run.summary, "average_path_length": float(hops or 1.0)}  # type: ignore[arg-type]
+    tables = {**run.tables, "samples": samples, "packets": packets.clear()}
+    tables = {name: conform(name, tables[name]) for name in TABLES}
+    return replace(run, tables=tables, summary=summary)
+
+
+def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str, pl.DataFrame]:
+    """Tables ``jobs``, ``ranks`` and ``labels``: one job, with a rank for each node."""
+    n_ranks, n_labels = len(nodes), len(known.labels)
+    order = pl.int_range(n_ranks, dtype=pl.UInt32, eager=True)
+    phase, call, path = zip(*known.labels, strict=True)
+    return {
+        "jobs": pl.DataFrame(
+            {"job": [0], "name": ["captured"], "observed": [True], "ranks": [n_ranks],
+             "placement": ["captured"], "grid": [""]}
+        ),
+        "ranks": pl.DataFrame(
+            {"rank": order, "job": [0] * n_ranks, "job_rank": order, "node": nodes,
+             "finish_ps": [elapsed] * n_ranks, "compute_ps": [0] * n_ranks,
+             "wait_ps": [elapsed] * n_ranks}
+        ),
+        "labels": pl.DataFrame(
+            {"label": range(n_labels), "job": [0] * n_labels, "phase": phase, "call": call,
+             "tag": [-1] * n_labels, "communicator": [""] * n_labels, "path": path}
+        ),
+    }  # fmt: skip
+
+
+def _windows(elapsed: int, least: int) -> pl.DataFrame:
+    """At least so many windows of equal length, the last one to the end."""
+    width = max(1, elapsed // least)
+    start = np.arange(0, elapsed, width, dtype=np.uint64)
+    end = np.minimum(start + np.uint64(width), np.uint64(elapsed))
+    return pl.DataFrame(
+        {"window": np.arange(len(start), dtype=np.uint32), "start_ps": start, "end_ps": end}
+    )

@@ -1,0 +1,397 @@
+"""Packets of captures: whose they are, which of them count, and where they were sent from.
+
+A capture names the ends of a packet by address: a local id (InfiniBand) or an IP address (RoCEv2).
+Here addresses become nodes of a fabric, packets that tell nothing are counted, and every packet
+gets a label, the calling context it was sent from, where a folder of contexts says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.delimited import Delimited, content, parse
+from tailback.errors import TailbackError, nearest
+from tailback.fabric.model import Fabric
+
+SUFFIXES: Final = (".pcap", ".pcapng", ".erf", ".cap", ".ntar")
+_MAGICS: Final = frozenset(
+    bytes.fromhex(text)
+    for text in ("0a0d0d0a", "d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d", "34cdb2a1", "a1b2cd34")
+)
+SKIPPED: Final = (
+    "neither InfiniBand nor RoCEv2",
+    "InfiniBand without a transport header",
+    "fragments of IP packets",
+    "kept too short by the capture (raise its snapshot length to 128 bytes or more)",
+    "with headers that contradict each other",
+    "of an interface with another link type",
+    "without a time (simple packet blocks)",
+)
+"""Why the reader leaves frames out, in the order of its counts."""
+
+ADDRESSES: Final = "addresses.csv"
+"""File of a folder of contexts that says which node has which address."""
+_ADDRESS_COLUMNS: Final = {
+    "address": ("address", "lid", "ip"),
+    "node": ("node", "host", "name", "hostname"),
+}
+_CONTEXT_COLUMNS: Final = {
+    "source": ("source", "src", "src_host"),
+    "destination": ("destination", "dst", "dst_host"),
+    "queue_pair": ("queue_pair", "qp", "qpn"),
+    "first_psn": ("first_psn", "psn"),
+    "packets": ("packets", "count"),
+    "call": ("call",),
+    "phase": ("phase", "region"),
+    "path": ("path", "call_path"),
+}
+_PSNS: Final = 1 << 24
+UNKNOWN_PHASE: Final = "unknown context"
+
+
+class CaptureError(TailbackError):
+    """A capture, or what belongs to it, that cannot be read."""
+
+
+@dataclass(frozen=True)
+class CapturedFile:
+    """What became of the frames of a file.
+
+    Attributes:
+        path: The file.
+        frames: Frames in it.
+        packets: Packets with a transport header.
+        skipped: Frames left out and offset of the first of them, in the order of :data:`SKIPPED`.
+        cut_at: Offset of the record in which the file ends; None where it is whole.
+        times_ns: Time of its first packet and of the last one; None without packets.
+    """
+
+    path: Path
+    frames: int
+    packets: int
+    skipped: list[tuple[int, int]]
+    cut_at: int | None
+    times_ns: tuple[int, int] | None
+
+    def losses(self) -> Iterator[str]:
+        """A sentence for everything that was left out."""
+        name = self.path.name
+        for (frames, first), why in zip(self.skipped, SKIPPED, strict=True):
+            if frames:
+                yield f"{name}: {frames:,} frames left out, {why}; the first at byte {first}"
+        if self.cut_at is not None:
+            yield (
+                f"{name} ends within the record at byte {self.cut_at}: packets before it are used; "
+                "copy the file again, or stop the capture before copying it"
+            )
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Packets of one or several captures.
+
+    Attributes:
+        files: The files.
+        packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, direction,
+            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 not said.
+        addresses: A local id or IP address by number.
+        one_in: Packets for each that was kept.
+    """
+
+    files: list[CapturedFile]
+    packets: pl.DataFrame
+    addresses: list[str]
+    one_in: int
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What a folder of contexts says.
+
+    Attributes:
+        nodes: Node by address, as text.
+        rows: ``source, destination, queue_pair, first_psn, packets, label``, null where a row holds
+            for all; in the order of the files.
+        labels: ``phase, call, path`` by label.
+    """
+
+    nodes: dict[str, int]
+    rows: pl.DataFrame
+    labels: list[tuple[str, str, str]]
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a file is a capture: by how it begins, or by its name."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(4) in _MAGICS or path.suffix.lower() in SUFFIXES
+    except (OSError, ValueError):
+        return False
+
+
+# --- who is who ------------------------------------------------------------------------------
+
+_ADAPTER: Final = re.compile(r'"H-[0-9a-fA-F]+"\[\d+\][^#\n]*#\s*"([^"\n]*)"\s+lid\s+(\d{1,5})\b')
+_ADAPTER_PORT: Final = re.compile(
+    r"^CA\s+(\d{1,5})\s+\d+\s+0x[0-9a-fA-F]+\s[^\n(]*\(\s*'([^'\n]*)' - '", re.MULTILINE
+)
+
+
+def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
+    """Node by local id, of a file that ``ibnetdiscover`` wrote; empty for other files.
+
+    Ports whose name is that of several nodes are left out: ``addresses.csv`` can name them.
+    """
+    if path is None:
+        return {}
+    try:
+        text = content(path).decode("utf-8", errors="replace")
+    except TailbackError:
+        return {}
+    found = [(lid, name) for name, lid in _ADAPTER.findall(text)] + _ADAPTER_PORT.findall(text)
+    node = _unique_names(fabric)
+    return {str(int(lid)): node[name] for lid, name in found if name in node}
+
+
+def _unique_names(fabric: Fabric) -> dict[str, int]:
+    """Node by its name, and by that of its host where that has one node alone."""
+    hosts = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
+    out = {
+        fabric.host_name[host]: node
+        for node, host in enumerate(fabric.node_host.tolist())
+        if hosts[host] == 1
+    }
+    count = dict[str, int]()
+    for name in fabric.node_name:
+        count[name] = count.get(name, 0) + 1
+    return out | {
+        name: node for node, name in enumerate(fabric.node_name) if count[name] == 1
+    }  # fmt: skip
+
+
+def nodes_of_addresses(
+    addresses: list[str], fabric: Fabric, known: dict[str, int]
+) -> NDArray[np.int64]:
+    """Node of each address, -1 where there is none.
+
+    Args:
+        addresses: Local ids and IP addresses.
+        fabric: The fabric.
+        known: Node by address. Of local ids it says all, if it has any; without, the local id of a
+            node is its number + 1, as ``tailback export pcap`` writes it. An IP address may also be
+            the name of a node.
+    """
+    names = _unique_names(fabric)
+    lids = any(address.isdecimal() for address in known)
+    out = np.full(len(addresses), -1, np.int64)
+    for number, address in enumerate(addresses):
+        if address in known:
+            out[number] = known[address]
+        elif address.isdecimal():
+            if not lids and 1 <= int(address) <= fabric.n_nodes:
+                out[number] = int(address) - 1
+        else:
+            out[number] = names.get(address, -1)
+    return out
+
+
+# --- contexts --------------------------------------------------------------------------------
+
+
+def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
+    """Read a folder of contexts: ``addresses.csv`` and any other CSV files.
+
+    Raises:
+        CaptureError: The folder or a file cannot be read, or a row names what the fabric has not.
+    """
+    rows, labels = _ContextRows(fabric), [(UNKNOWN_PHASE, "", "")]
+    if folder is None:
+        return Contexts({}, rows.frame(), labels)
+    if not folder.is_dir():
+        raise CaptureError(
+            "is no folder", file=folder, remedy=f"name a folder of CSV files; {_HOW}"
+        )
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        raise CaptureError("holds no CSV file", file=folder, remedy=_HOW)
+    nodes = dict[str, int]()
+    for file in files:
+        if file.name == ADDRESSES:
+            nodes = _addresses(file, fabric)
+        else:
+            rows.add(file, labels)
+    return Contexts(nodes, rows.frame(), labels)
+
+
+_HOW: Final = "docs/how-to/captures.md shows its files"
+
+
+def _addresses(file: Path, fabric: Fabric) -> dict[str, int]:
+    table = _table(file, _ADDRESS_COLUMNS, ("address", "node"))
+    names, out = _unique_names(fabric), dict[str, int]()
+    for line, address, name in zip(
+        table.rows["line"], table.need("address"), table.need("node"), strict=True
+    ):
+        if name not in names:
+            raise table.wrong(
+                "node", line, f"the fabric has no node {str(name)[:40]!r}", nearest(name, names)
+            )
+        text = _normal(address)
+        if out.setdefault(text, names[name]) != names[name]:
+            raise table.wrong("address", line, f"{text[:40]!r} has two nodes", "keep one of them")
+    return out
+
+
+def _normal(address: str) -> str:
+    """An address as the reader of captures writes it: local ids in decimal."""
+    try:
+        return str(int(address, 0))
+    except ValueError:
+        return address.lower()
+
+
+def _table(file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, ...]) -> Delimited:
+    return parse(content(file, CaptureError), columns, needed, path=file, fault=CaptureError)
+
+
+class _ContextRows:
+    """Rows of files of contexts as they are gathered."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._names = _unique_names(fabric)
+        self._frames: list[pl.DataFrame] = []
+
+    def add(self, file: Path, labels: list[tuple[str, str, str]]) -> None:
+        """Read a file; labels that are new are appended."""
+        table = _table(file, _CONTEXT_COLUMNS, ("call",))
+        height = table.rows.height
+        number = {label: index for index, label in enumerate(labels)}
+        texts = [
+            table.rows[role].fill_null("").to_list() if role in table.rows.columns
+            else [""] * height
+            for role in ("phase", "call", "path")
+        ]  # fmt: skip
+        label = []
+        for phase, call, path in zip(*texts, strict=True):
+            one = (phase or call or UNKNOWN_PHASE, call, path)
+            if one not in number:
+                number[one] = len(labels)
+                labels.append(one)
+            label.append(number[one])
+        columns = [pl.Series("label", label, pl.UInt32)]
+        for role in ("source", "destination"):
+            columns.append(self._nodes(table, role).alias(role))
+        for role, most in (("queue_pair", _PSNS - 1), ("first_psn", _PSNS - 1),
+                           ("packets", _PSNS)):  # fmt: skip
+            columns.append(_number(table, role, most).alias(role))
+        frame = pl.DataFrame(columns)
+        odd = frame["first_psn"].is_null() != frame["packets"].is_null()
+        if odd.any():
+            raise table.wrong(
+                "call", table.rows["line"][int(odd.arg_true()[0])],
+                "has one of first_psn and packets", "give both, or neither for all packets",
+            )  # fmt: skip
+        self._frames.append(frame)
+
+    def _nodes(self, table: Delimited, role: str) -> pl.Series:
+        if role not in table.rows.columns:
+            return pl.Series([None] * table.rows.height, dtype=pl.Int64)
+        texts = table.rows[role]
+        found = texts.replace_strict(self._names, default=None, return_dtype=pl.Int64)
+        wrong = found.is_null() & texts.is_not_null()
+        if wrong.any():
+            row = int(wrong.arg_true()[0])
+            raise table.wrong(
+                role, table.rows["line"][row], f"the fabric has no node {str(texts[row])[:40]!r}",
+                nearest(str(texts[row])[:40], self._names),
+            )  # fmt: skip
+        return found
+
+    def frame(self) -> pl.DataFrame:
+        """All rows."""
+        schema = {"label": pl.UInt32} | dict.fromkeys(
+            ("source", "destination", "queue_pair", "first_psn", "packets"), pl.Int64
+        )
+        return pl.concat([pl.DataFrame(schema=schema), *self._frames])
+
+
+def _number(table: Delimited, role: str, most: int) -> pl.Series:
+    if role not in table.rows.columns:
+        return pl.Series([None] * table.rows.height, dtype=pl.Int64)
+    values = table.number(role, whole=True).cast(pl.Int64, strict=False)
+    wrong = (values < 0) | (values > most) | (values.is_null() & table.rows[role].is_not_null())
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise table.wrong(
+            role, table.rows["line"][row],
+            f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
+            "queue pairs and packet sequence numbers have 24 bits",
+        )  # fmt: skip
+    return values
+
+
+def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
+    """Label of each packet: that of the first row that fits it, 0 where none does.
+
+    Args:
+        packets: ``src_node, dst_node, queue_pair, sequence``, P rows.
+        contexts: What the folder says.
+
+    Returns:
+        Labels, shape (P,).
+    """
+    label = np.zeros(packets.height, np.uint32)
+    best = np.full(packets.height, contexts.rows.height, np.int64)
+    keys = {"source": "src_node", "destination": "dst_node", "queue_pair": "queue_pair"}
+    rows = contexts.rows.with_row_index("row")
+    # Rows that state the same keys are joined at once; within a flow, stretches by their start.
+    for stated, group in rows.group_by(
+        *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, "first_psn"))
+    ):
+        on = [name for name, there in zip(keys, stated, strict=False) if there]
+        _apply(packets, group.sort("row"), {name: keys[name] for name in on},
+               bool(stated[3]), (label, best))  # fmt: skip
+    return label
+
+
+def _apply(
+    packets: pl.DataFrame,
+    rows: pl.DataFrame,
+    on: dict[str, str],
+    stretches: bool,
+    found: tuple[NDArray[np.uint32], NDArray[np.int64]],
+) -> None:
+    """Give packets the label of a row of one kind where that comes before what they have."""
+    label, best = found
+    left = packets.select(
+        *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
+        pl.col("sequence").cast(pl.Int64), at=pl.int_range(pl.len()),
+    )  # fmt: skip
+    if stretches:
+        # The stretch that began last, before the number or before its wrap.
+        right = rows.select("label", "row", "packets", *on, start="first_psn").sort("start")
+        wrapped = right.with_columns(pl.col("start") - _PSNS)
+        right = pl.concat([wrapped, right]).sort("start")
+        left = left.sort("sequence").join_asof(
+            right, left_on="sequence", right_on="start", by=list(on) or None,
+            check_sortedness=False,
+        )  # fmt: skip
+        left = left.filter(pl.col("sequence") - pl.col("start") < pl.col("packets"))
+    elif on:
+        first = rows.unique(subset=list(on), keep="first", maintain_order=True)
+        left = left.join(first.select("label", "row", *on), on=list(on), how="inner")
+    else:
+        left = left.with_columns(label=pl.lit(rows["label"][0]), row=pl.lit(rows["row"][0]))
+    at, row = left["at"].to_numpy(), left["row"].to_numpy().astype(np.int64)
+    earlier = row < best[at]
+    best[at[earlier]], label[at[earlier]] = row[earlier], left["label"].to_numpy()[earlier]

@@ -1,0 +1,98 @@
+"""The packets of a capture that ``tailback export pcap`` wrote, in other formats and networks."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from pathlib import Path
+
+from tailback.telemetry.pcap import read_pcap
+from tailback.telemetry.wire import encode
+
+ETHERNET, INFINIBAND = 1, 247
+Frames = list[tuple[int, bytes]]
+"""Nanoseconds and bytes."""
+
+
+def infiniband(path: Path, *, grh: bool = False) -> Frames:
+    """Frames from the local route header on, with a global route header if asked for."""
+    return [(time, _grh(encode(packet)) if grh else encode(packet))
+            for time, packet in read_pcap(path)]  # fmt: skip
+
+
+def _grh(wire: bytes) -> bytes:
+    words = int.from_bytes(wire[4:6], "big") + 10
+    lrh = wire[:1] + bytes([wire[1] | 1]) + wire[2:4] + words.to_bytes(2, "big") + wire[6:8]
+    return lrh + struct.pack(">IHBB", 6 << 28, len(wire) - 10, 0x1B, 64) + bytes(32) + wire[8:]
+
+
+def address(lid: int, version: int) -> str:
+    """An address whose last three bytes are the local id, so that packets keep their ids."""
+    high, low = divmod(lid, 256)
+    return f"10.0.{high}.{low}" if version == 4 else f"fd00::{lid:x}"
+
+
+def rocev2(path: Path, version: int, *, tags: int = 0) -> Frames:
+    """The same over Ethernet, with so many VLAN tags, and IPv4 or IPv6."""
+    out = []
+    for time, packet in read_pcap(path):
+        source, target = (
+            ipaddress.ip_address(address(lid, version)).packed
+            for lid in (packet.source_lid, packet.destination_lid)
+        )
+        body = encode(packet)[8:-2]
+        udp = struct.pack(">HHHH", 0xC000, 4791, 8 + len(body), 0) + body
+        if version == 4:
+            ip = struct.pack(">BBHHHBBH", 0x45, 2, 20 + len(udp), 0, 0x4000, 64, 17, 0)
+        else:
+            ip = struct.pack(">IHBB", 6 << 28, len(udp), 17, 64)
+        kind = bytes.fromhex("0800" if version == 4 else "86dd")
+        out.append((time, bytes(12) + b"\x81\0\0\5" * tags + kind + ip + source + target + udp))
+    return out
+
+
+def pcap(
+    path: Path, frames: Frames, link: int, *, order: str = "<", unit_ns: int = 1, snap: int = 65535
+) -> Path:
+    """Write a pcap file in microseconds (``unit_ns`` 1000) or nanoseconds."""
+    magic = 0xA1B23C4D if unit_ns == 1 else 0xA1B2C3D4
+    data = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snap, link)
+    for time, frame in frames:
+        seconds, rest = divmod(time, 10**9)
+        kept = frame[:snap]
+        data += struct.pack(order + "IIII", seconds, rest // unit_ns, len(kept), len(frame)) + kept
+    path.write_bytes(data)
+    return path
+
+
+def pcapng(
+    path: Path, frames: Frames, link: int, *, order: str = "<", outbound: bool = False
+) -> Path:
+    """Write a pcapng file of one interface in nanoseconds, packets sent or of no direction."""
+
+    def block(kind: int, body: bytes) -> bytes:
+        body += bytes(-len(body) % 4)
+        length = struct.pack(order + "I", 12 + len(body))
+        return struct.pack(order + "I", kind) + length + body + length
+
+    data = block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))
+    data += block(1, struct.pack(order + "HHIHHBxxxHH", link, 0, 0, 9, 1, 9, 0, 0))
+    option = struct.pack(order + "HHIHH", 2, 4, 2, 0, 0) if outbound else b""
+    for time, frame in frames:
+        head = struct.pack(order + "IIIII", 0, time >> 32, time & 0xFFFFFFFF,
+                           len(frame), len(frame))  # fmt: skip
+        data += block(6, head + frame + bytes(-len(frame) % 4) + option)
+    path.write_bytes(data)
+    return path
+
+
+def erf(path: Path, frames: Frames, kind: int) -> Path:
+    """Write ERF records of type 21 (InfiniBand) or 2 (Ethernet)."""
+    data = b""
+    for time, frame in frames:
+        seconds, rest = divmod(time, 10**9)
+        pad = bytes(2) if kind == 2 else b""
+        data += struct.pack("<QBB", (seconds << 32) | ((rest << 32) // 10**9), kind, 4)
+        data += struct.pack(">HHH", 16 + len(pad) + len(frame), 0, len(frame)) + pad + frame
+    path.write_bytes(data)
+    return path
