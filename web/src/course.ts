@@ -1,7 +1,7 @@
 // Links against time: phases as a strip on top, below it the worst link of each row in each frame.
 
 import type { CourseMeta, Model, Numbers } from "./data";
-import { frameAt, share } from "./data";
+import { frameAt, share, timeOf } from "./data";
 import { estimate } from "./detail";
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Pen } from "./pen";
@@ -207,7 +207,7 @@ export class CoursePlot implements Drawing {
 
   /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
   private axisTitle(): string {
-    const by = "arrival of the packets";
+    const by = timeOf(this.course);
     if (this.lens.change) return `share of time: ${by}`;
     return `${this.model.payload.ranks ? "expected time" : "time"}: ${by}`;
   }
@@ -304,7 +304,7 @@ export class CoursePlot implements Drawing {
     const [from, to] = [cell.frame, cell.frame + 1];
     const span = this.lens.change
       ? `${((100 * from) / frames).toFixed(0)} – ${((100 * to) / frames).toFixed(0)} % of each run`
-      : `arrived ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
+      : `${this.course.dated ? "at the link" : "arrived"} ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
     const value = this.cellAt(cell);
     let first = 0;
     const band = bands.find((one) => cell.row < (first += one.rows));

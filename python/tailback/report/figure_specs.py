@@ -250,11 +250,10 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
         tiers.append({
             "name": tier_direction_name(tier, direction), "tier": tier, "direction": direction,
             "samples": packer.count(sums.samples),
-            "value": packer.add(sums.raw_fraction, "f4"),
+            "value": packer.add(sums.fraction, "f4"),
             "low": packer.add(low, "f4"), "high": packer.add(high, "f4"),
         })  # fmt: skip
-    delivered = course.sums(evidence.links["to_node"].to_numpy()).bytes
-    return {"tiers": tiers, "bytes": packer.add(delivered, "f4")}
+    return {"tiers": tiers, "bytes": packer.add(course.delivered_bytes(), "f4")}
 
 
 def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
