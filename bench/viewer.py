@@ -1,9 +1,10 @@
 """How fast the report's viewer is: ``python bench/viewer.py [--json]``.
 
 A report of 18,432 directed links in 200 frames of time, in a headless Chromium that draws in
-software: seconds until it is ready, frames a second while a span of time is dragged over the plot
-of links against time (every frame computes and draws what is in sight; the browser offers 60 at
-most), processor time of the page's main thread for each of these frames, and megabytes of heap, typed arrays included, after a collection of garbage.
+software: seconds until it is ready; frames a second while a span of time is dragged over the plot
+of links against time (a frame computes all and draws what is in sight; the browser offers 60 at
+most), and processor time of the page's main thread for each of them; megabytes of heap, typed
+arrays included, after a collection of garbage.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import polars as pl
 from _machine import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tailback.report import write_report  # noqa: E402
-from tailback.report.timeline import ROWS  # noqa: E402
-from tailback.run import Run  # noqa: E402
-from tests.factories import webdriver  # noqa: E402
-from tests.factories.report_data import TAPERED, make_diagnosis, make_run  # noqa: E402
+from tailback.report import write_report
+from tailback.report.timeline import ROWS
+from tailback.run import Run
+from tests.factories import webdriver
+from tests.factories.report_data import TAPERED, make_diagnosis, make_run
 
 FRAMES = 200
 DRAWN = 80

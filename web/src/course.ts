@@ -202,14 +202,14 @@ export class CoursePlot implements Drawing {
     const [start, end] = this.lens.change ? [0, 100] : [edges[0] ?? 0, edges[frames] ?? 1];
     const scale = linear([start, end], [LEFT, this.width - RIGHT]);
     const [word, size] = this.lens.change ? ["% of each run", 1] as const : timeUnit(end);
-    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, `${this.axisTitle()}, ${word}`);
+    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, this.axisTitle(word));
   }
 
   /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
-  private axisTitle(): string {
+  private axisTitle(unit: string): string {
     const by = timeOf(this.course);
-    if (this.lens.change) return `share of time: ${by}`;
-    return `${this.model.payload.ranks ? "expected time" : "time"}: ${by}`;
+    if (this.lens.change) return `time, ${unit}: ${by}`;
+    return `${this.model.payload.ranks ? "expected time" : "time"}, ${unit}: ${by}`;
   }
 
   private drawPhases(pen: Pen): void {

@@ -501,7 +501,7 @@ export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): nu
 
 /** What the time of a course is, for its axis. */
 export function timeOf({ dated }: CourseMeta): string {
-  return dated ? "when packets met the link" : "arrival of the packets";
+  return dated ? "at the link" : "arrival of the packets";
 }
 
 const ascending = bisector((edge: number) => edge);

@@ -111,14 +111,16 @@ export class TimeCourse implements Drawing {
     ]);
     pen.rects(boxes, "#9fb3c8");
     const met = linear([0, 1], [this.bottom, this.bottom - TALL]);
-    leftAxis(pen, met, LEFT, right, "congested fraction (0–1)");
+    // Of a change the first run is drawn: it must not be taken for the difference.
+    const runs = this.model.runsOf(this.store.now.dataset);
+    const whose = runs.length > 1 ? `, ${this.model.run(runs[0] ?? 0).label}` : "";
+    leftAxis(pen, met, LEFT, right, `congested fraction (0–1)${whose}`);
     for (const tier of this.tiers) this.drawTier(pen, tier, met);
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
     const time = linear([start, end], [LEFT, right]);
     const [word, ps] = timeUnit(end);
     const name = this.model.payload.ranks ? "expected time" : "time";
-    const by = this.course.dated ? "congestion by when packets met it" : timeOf(this.course);
-    bottomAxis(pen, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${by}`);
+    bottomAxis(pen, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${timeOf(this.course)}`);
     this.tiers.forEach((tier, i) => {
       const at = this.bottom + AXIS_HEIGHT + LINE * i + 8;
       pen.lines([LEFT, at, LEFT + 26, at], this.colour(tier), 2, DASHES[tier.direction]);

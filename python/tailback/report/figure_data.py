@@ -278,7 +278,7 @@ class FigureData:
     @property
     def time_meaning(self) -> str:
         """What the time of a sample is, for an axis."""
-        return "when packets met the link" if self.dated else "arrival of the packets"
+        return "at the link" if self.dated else "arrival of the packets"
 
     @property
     def measured(self) -> bool:
