@@ -7,7 +7,7 @@ real MPI sends, so that each message exists in the network and carries the label
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
@@ -198,6 +198,12 @@ class Program:
                 f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
                 f"of a program with {self.n_ranks} ranks"
             )
+
+
+def without_bytes(program: Program) -> Program:
+    """The same program with messages of no bytes: only who waits for whom is left."""
+    posts = np.isin(program.kind, POSTS)
+    return replace(program, amount=np.where(posts, np.uint64(0), program.amount))
 
 
 @dataclass(frozen=True)
