@@ -643,3 +643,22 @@ def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
         number = re.search(r"Congested fraction\s*([\d.]+) %", words)
         assert number is not None, words
         assert float(number[1]) == pytest.approx(100 * estimate[link], abs=0.06)
+
+
+def test_plots_out_of_sight_follow_when_the_pointer_is_released(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    browser.run("document.getElementById('course').scrollIntoView()")
+    browser.settle()
+    before = picture(browser, "fabric")
+    browser.run(
+        "const c = document.getElementById('course'); c.setPointerCapture = () => {};"
+        "const b = c.getBoundingClientRect(); window.at = (kind, share) => c.dispatchEvent("
+        " new PointerEvent(kind, {pointerId: 1, bubbles: true, clientY: b.top + 150,"
+        "  clientX: b.left + 150 + (b.width - 164) * share}));"
+        "at('pointerdown', 0.1); at('pointermove', 0.2)"
+    )
+    assert picture(browser, "fabric") == before
+    browser.run("at('pointerup', 0.2)")
+    assert picture(browser, "fabric") != before

@@ -25,9 +25,6 @@ ROWS = 500_000
 MIN_FRAMES = 12
 """Frames are not joined to fewer than this; the least congested links are left out instead."""
 
-LEAST_FILLED = 0.25
-"""Share of a band's cells with samples that must have enough; else frames are joined."""
-
 BINS_A_BAND = 48
 PHASES_SHOWN = 8
 CELL_SAMPLES = MIN_SAMPLES
@@ -185,26 +182,11 @@ class Timeline:
 
 
 def timeline_within_budget(evidence: FigureData, frames: int | None = None) -> Timeline:
-    """A course with few enough rows for a report to carry: fewer frames where there are more.
-
-    There are fewer, too, where frames are so short that a band has hardly a cell with enough
-    samples: an empty panel says nothing.
-    """
+    """A course with few enough rows for a report to carry: fewer frames where there are more."""
     course = Timeline(evidence, frames)
-    while (course.samples.height > ROWS or _hardly_filled(course)) and course.frames > MIN_FRAMES:
+    while course.samples.height > ROWS and course.frames > MIN_FRAMES:
         course = Timeline(evidence, max(course.frames // 2, MIN_FRAMES))
     return course
-
-
-def _hardly_filled(course: Timeline) -> bool:
-    """Whether, in the band with most congestion, few cells with samples have enough of them."""
-    evidence = course.evidence
-    met = evidence.load().congested_weight
-    band = max(course.bands, key=lambda band: float(met[band.links].sum()), default=None)
-    if band is None or met[band.links].sum() == 0:
-        return False
-    known = np.isfinite(band.cells)
-    return bool(known.sum() < LEAST_FILLED * band.used.sum())
 
 
 def embedded_samples(course: Timeline) -> tuple[pl.DataFrame, int]:
