@@ -129,6 +129,10 @@ class Browser:
         """Run JavaScript in the page and return what it returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
+    def run_async(self, script: str, *arguments: object) -> Any:
+        """Run JavaScript whose last argument is a function to call with the result."""
+        return self._call("POST", "/execute/async", {"script": script, "args": list(arguments)})
+
     def wait(self, script: str) -> None:
         """Wait until the script returns something true."""
         for _ in range(200):

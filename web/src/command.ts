@@ -27,11 +27,16 @@ export function command(model: Model, store: Store): string {
       chosen.push(`windows=[w for w, a, b in run.tables["windows"].select("window", "start_ps", ` +
         `"end_ps").iter_rows() if ${from} <= (a + b) / 2 < ${to}]`);
     }
+    const dated = time !== null && course.dated;
+    const tables = dated
+      ? 'run.tables | {"samples": FigureData(run).dated_samples.drop("phase")}'
+      : "run.tables";
     const only = link >= 0 ? `.filter(link=${link})` : "";
     return `run = tb.read_run(${literal(FOLDERS[id] ?? "run")})\n` +
-      `print(link_estimates(select(run.tables, Selection(${chosen.join(", ")})))${only})`;
+      `print(link_estimates(select(${tables}, Selection(${chosen.join(", ")})))${only})`;
   });
   const code = "import tailback as tb\n" +
+    (time ? "from tailback.report import FigureData\n" : "") +
     "from tailback.telemetry.estimate import Selection, link_estimates, select\n" +
     runs.join("\n");
   return `python -c ${quoted(code)}`;

@@ -1,7 +1,7 @@
 // Links against time: phases as a strip on top, below it the worst link of each row in each frame.
 
 import type { CourseMeta, Model, Numbers } from "./data";
-import { frameAt, share } from "./data";
+import { frameAt, share, timeOf } from "./data";
 import { estimate } from "./detail";
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Pen } from "./pen";
@@ -202,14 +202,14 @@ export class CoursePlot implements Drawing {
     const [start, end] = this.lens.change ? [0, 100] : [edges[0] ?? 0, edges[frames] ?? 1];
     const scale = linear([start, end], [LEFT, this.width - RIGHT]);
     const [word, size] = this.lens.change ? ["% of each run", 1] as const : timeUnit(end);
-    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, `${this.axisTitle()}, ${word}`);
+    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, this.axisTitle(word));
   }
 
   /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
-  private axisTitle(): string {
-    const by = "arrival of the packets";
-    if (this.lens.change) return `share of time: ${by}`;
-    return `${this.model.payload.ranks ? "expected time" : "time"}: ${by}`;
+  private axisTitle(unit: string): string {
+    const by = timeOf(this.course);
+    if (this.lens.change) return `time, ${unit}: ${by}`;
+    return `${this.model.payload.ranks ? "expected time" : "time"}, ${unit}: ${by}`;
   }
 
   private drawPhases(pen: Pen): void {
@@ -304,7 +304,7 @@ export class CoursePlot implements Drawing {
     const [from, to] = [cell.frame, cell.frame + 1];
     const span = this.lens.change
       ? `${((100 * from) / frames).toFixed(0)} – ${((100 * to) / frames).toFixed(0)} % of each run`
-      : `arrived ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
+      : `${this.course.dated ? "at the link" : "arrived"} ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
     const value = this.cellAt(cell);
     let first = 0;
     const band = bands.find((one) => cell.row < (first += one.rows));

@@ -98,6 +98,8 @@ export interface GridMeta {
 /** Links against time; rows are groups of neighbouring links, numbered through all bands. */
 export interface CourseMeta {
   frames: number;
+  /** Whether samples stand at the time when packets reached the link; else when they arrived. */
+  dated: boolean;
   edges_ps: number[];
   phases: string[];
   phase_shares: Ref;
@@ -495,6 +497,11 @@ export function fraction(view: View, link: number): number {
 /** Frame of a course at a place in time. */
 export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): number {
   return Math.min(Math.max(ascending.right(edges, ps) - 1, 0), frames - 1);
+}
+
+/** What the time of a course is, for its axis. */
+export function timeOf({ dated }: CourseMeta): string {
+  return dated ? "at the link" : "arrival of the packets";
 }
 
 const ascending = bisector((edge: number) => edge);

@@ -10,9 +10,47 @@ export interface Drawing {
   overlay(pen: Pen): void;
 }
 
+/** How long nothing must have changed before plots out of sight are drawn again. */
+const REST_MS = 45;
+/** Plots this near to the window count as in sight. */
+const NEAR = "200px";
+
+/** Plots out of sight that wait to be drawn. */
+const late = new Set<() => void>();
+let rest = 0;
+/** Whether a pointer is held down: what it drags has not come to rest. */
+let held = false;
+
+/** Draw a plot out of sight when choices rest: while time is dragged only what is seen is drawn. */
+function atRest(paint: () => void): void {
+  late.add(paint);
+  waitForRest();
+}
+
+function waitForRest(): void {
+  window.clearTimeout(rest);
+  if (held) return;
+  rest = window.setTimeout(() => {
+    const paints = [...late];
+    late.clear();
+    for (const each of paints) each();
+  }, REST_MS);
+}
+
+window.addEventListener("pointerdown", () => (held = true), true);
+for (const end of ["pointerup", "pointercancel"]) {
+  window.addEventListener(end, () => {
+    held = false;
+    waitForRest();
+  }, true);
+}
+
 export class Surface {
-  private base: HTMLCanvasElement | null = null;
+  private readonly base = document.createElement("canvas");
+  private stale = true;
   private waiting = false;
+  private inSight = true;
+  private readonly paintLate = (): void => this.paint();
   width = 0;
   heightPx = 0;
 
@@ -21,16 +59,25 @@ export class Surface {
     private readonly drawing: Drawing,
   ) {
     new ResizeObserver(() => this.redraw()).observe(canvas.parentElement ?? canvas);
+    new IntersectionObserver((seen) => {
+      this.inSight = seen[seen.length - 1]?.isIntersecting ?? true;
+      if (this.inSight && late.delete(this.paintLate)) this.paint();
+    }, { rootMargin: NEAR }).observe(canvas);
   }
 
   /** Draw everything again at the next frame. */
   redraw(): void {
-    this.base = null;
+    this.stale = true;
     this.refresh();
   }
 
   /** Draw the overlay again at the next frame. */
   refresh(): void {
+    // The first picture has its size only when it is drawn, and what is below it its place.
+    if (!this.inSight && this.width > 0) {
+      atRest(this.paintLate);
+      return;
+    }
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
@@ -41,7 +88,7 @@ export class Surface {
 
   /** Draw at once: a page that is printed waits for no frame. */
   now(): void {
-    this.base = null;
+    this.stale = true;
     this.paint();
   }
 
@@ -73,16 +120,21 @@ export class Surface {
     if (width < 50) return;
     const height = Math.ceil(this.drawing.height(width));
     const density = Math.min(window.devicePixelRatio || 1, 3);
-    if (!this.base || this.width !== width || this.heightPx !== height) {
+    const [wide, tall] = [Math.floor(width * density), Math.floor(height * density)];
+    if (this.canvas.width !== wide || this.canvas.height !== tall || this.width !== width) {
       this.width = width;
       this.heightPx = height;
-      this.base = document.createElement("canvas");
-      this.base.width = this.canvas.width = width * density;
-      this.base.height = this.canvas.height = height * density;
+      this.base.width = this.canvas.width = wide;
+      this.base.height = this.canvas.height = tall;
       this.canvas.style.width = `${width}px`;
       this.canvas.style.height = `${height}px`;
+      this.stale = true;
+    }
+    if (this.stale) {
       const on = this.base.getContext("2d");
       if (!on) return;
+      this.stale = false;
+      on.reset();
       on.scale(density, density);
       on.fillStyle = "#fff";
       on.fillRect(0, 0, width, height);

@@ -2,7 +2,7 @@
 
 import { AXIS_HEIGHT, bottomAxis, leftAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { CourseMeta, Model, Numbers, TierMeta } from "./data";
-import { frameAt } from "./data";
+import { frameAt, timeOf } from "./data";
 import type { Pen } from "./pen";
 import { fitted, INK, SELECTED } from "./pen";
 import type { Store } from "./state";
@@ -105,19 +105,22 @@ export class TimeCourse implements Drawing {
     const [unit, size] = most >= 2e12 ? ["TB/s", 1e12] : most >= 2e9 ? ["GB/s", 1e9] : ["MB/s", 1e6] as const;
     const y = linear([0, most / size], [TOP + ARRIVED, TOP]).nice(3);
     const right = this.x(frames);
-    leftAxis(pen, y, LEFT, right, `delivered, ${unit}`, 3);
+    leftAxis(pen, y, LEFT, right, `delivered (arrival), ${unit}`, 3);
     const boxes = rates.flatMap((rate, frame) => [
       this.x(frame), y(rate / size), this.x(frame + 1) - this.x(frame) + 0.3, y(0) - y(rate / size),
     ]);
     pen.rects(boxes, "#9fb3c8");
     const met = linear([0, 1], [this.bottom, this.bottom - TALL]);
-    leftAxis(pen, met, LEFT, right, "congested fraction (0–1)");
+    // Of a change the first run is drawn: it must not be taken for the difference.
+    const runs = this.model.runsOf(this.store.now.dataset);
+    const whose = runs.length > 1 ? `, ${this.model.run(runs[0] ?? 0).label}` : "";
+    leftAxis(pen, met, LEFT, right, `congested fraction (0–1)${whose}`);
     for (const tier of this.tiers) this.drawTier(pen, tier, met);
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
     const time = linear([start, end], [LEFT, right]);
     const [word, ps] = timeUnit(end);
     const name = this.model.payload.ranks ? "expected time" : "time";
-    bottomAxis(pen, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: arrival of the packets`);
+    bottomAxis(pen, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${timeOf(this.course)}`);
     this.tiers.forEach((tier, i) => {
       const at = this.bottom + AXIS_HEIGHT + LINE * i + 8;
       pen.lines([LEFT, at, LEFT + 26, at], this.colour(tier), 2, DASHES[tier.direction]);
@@ -136,7 +139,7 @@ export class TimeCourse implements Drawing {
   /** Value of a tier in a frame, NaN with too few samples to tell. */
   private value(tier: TierMeta, frame: number): number {
     const value = this.get(tier, "value")[frame] ?? NaN;
-    return (this.get(tier, "samples")[frame] ?? 0) >= 10 && value <= 1 ? value : NaN;
+    return (this.get(tier, "samples")[frame] ?? 0) >= 10 ? value : NaN;
   }
 
   private drawTier(pen: Pen, tier: TierMeta, y: (value: number) => number): void {
@@ -174,7 +177,7 @@ export class TimeCourse implements Drawing {
   /** What a frame holds, in words. */
   facts(frame: number): string[] {
     const { edges_ps: edges } = this.course;
-    const span = `arrived ${timeText(edges[frame] ?? 0)} – ${timeText(edges[frame + 1] ?? 0)}`;
+    const span = `${timeText(edges[frame] ?? 0)} – ${timeText(edges[frame + 1] ?? 0)}`;
     const per = (value: number): string => (100 * value).toFixed(1);
     const tiers = this.tiers.map((tier) => {
       const value = this.value(tier, frame);
@@ -184,7 +187,7 @@ export class TimeCourse implements Drawing {
       if (value === 0) return `${tier.name}: ≤ ${per(high)} % (95 %), none of ${samples} samples`;
       return `${tier.name}: ${per(value)} % (95 %: ${per(low)} to ${per(high)} %), ${samples} samples`;
     });
-    return [span, `delivered ${(this.rate(frame) / 1e9).toPrecision(3)} GB/s`, ...tiers];
+    return [span, `arrived ${(this.rate(frame) / 1e9).toPrecision(3)} GB/s`, ...tiers];
   }
 
   private key(event: KeyboardEvent): void {

@@ -20,6 +20,7 @@ from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
 from tailback.port_names import link_names
 from tailback.report.attribution import Attribution, attribute
+from tailback.report.dating import samples_by_time_at_link
 from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.report.rank_timeline import RankTimeline
 from tailback.run import Run
@@ -262,6 +263,23 @@ class FigureData:
             .join(phases, on="label", how="left")
         )
 
+    @cached_property
+    def dated_samples(self) -> pl.DataFrame:
+        """The same by the time at which packets reached the link; by arrival where not dated."""
+        return samples_by_time_at_link(
+            self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
+        )
+
+    @property
+    def dated(self) -> bool:
+        """Whether it is known when packets were at a link."""
+        return self.run.tables["truth"].height > 0
+
+    @property
+    def time_meaning(self) -> str:
+        """What the time of a sample is, for an axis."""
+        return "at the link" if self.dated else "arrival of the packets"
+
     @property
     def measured(self) -> bool:
         """Whether receivers took samples; a re-simulation for its time alone has none."""
@@ -317,8 +335,8 @@ class FigureData:
         return load_of(columns, duration, self.bundle, self.kind)
 
     def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
-        """Loads of the links together in each window, shape (W,)."""
-        chosen = self.samples.filter(pl.col("link").is_in(np.flatnonzero(links).tolist()))
+        """Loads of the links together in each window, by the time at the link, shape (W,)."""
+        chosen = self.dated_samples.filter(pl.col("link").is_in(np.flatnonzero(links).tolist()))
         total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
         index = np.searchsorted(self.windows["window"].to_numpy(), total["window"].to_numpy())
         columns = []

@@ -114,7 +114,11 @@ def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
         return None
     rows = []
     for line in call_site_changes(before, after)[:LINES]:
-        said = percent(line.after / line.before - 1, sign="+") if line.before > 0 else "new"
+        said = "new"
+        if line.before > 0:
+            ratio = line.after / line.before
+            # Thousands of per cent say less than how many times.
+            said = f"×{ratio:.0f}" if ratio >= 10 else percent(ratio - 1, sign="+")
         rows.append(_row(line.line, line.before, line.after, said.replace("-", "−"),
                          LESS if line.after < line.before else MORE))  # fmt: skip
     what = "stall" if before.unit == "ps" else "congested packets"
@@ -250,11 +254,10 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
         tiers.append({
             "name": tier_direction_name(tier, direction), "tier": tier, "direction": direction,
             "samples": packer.count(sums.samples),
-            "value": packer.add(sums.raw_fraction, "f4"),
+            "value": packer.add(sums.fraction, "f4"),
             "low": packer.add(low, "f4"), "high": packer.add(high, "f4"),
         })  # fmt: skip
-    delivered = course.sums(evidence.links["to_node"].to_numpy()).bytes
-    return {"tiers": tiers, "bytes": packer.add(delivered, "f4")}
+    return {"tiers": tiers, "bytes": packer.add(course.delivered_bytes(), "f4")}
 
 
 def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:

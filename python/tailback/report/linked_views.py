@@ -64,6 +64,7 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
         first += len(band.cells)
     return {
         "frames": course.frames,
+        "dated": course.evidence.dated,
         "edges_ps": [round(edge) for edge in course.edges_ps.tolist()],
         "phases": names,
         "phase_shares": packer.add(np.round(255 * share), "u1"),

@@ -80,9 +80,9 @@ class Timeline:
 
     @cached_property
     def samples(self) -> pl.DataFrame:
-        """Samples of the observed jobs summed by ``frame``, ``phase`` and ``link``."""
+        """Samples of the observed jobs by ``frame`` (at the link), ``phase`` and ``link``."""
         return (
-            self.evidence.samples.join(self._frame, on="window")
+            self.evidence.dated_samples.join(self._frame, on="window")
             .group_by("frame", "phase", "link")
             .agg(pl.col(name).sum() for name in SUMS)
             .sort("frame", "phase", "link")
@@ -118,10 +118,23 @@ class Timeline:
             columns.append(dense)
         return load_of(columns, float(self.edges_ps[-1] - self.edges_ps[0]) if self.frames else 0.0)
 
+    def delivered_bytes(self) -> NDArray[np.float64]:
+        """Bytes that arrived at hosts in each frame, shape (F,)."""
+        into = pl.Series(np.flatnonzero(self.evidence.links["to_node"].to_numpy()))
+        arrived = (
+            self.evidence.samples.filter(pl.col("link").is_in(into.implode()))
+            .join(self._frame, on="window")
+            .group_by("frame")
+            .agg(pl.col("hop_bytes").sum())
+        )
+        out = np.zeros(self.frames)
+        out[arrived["frame"].to_numpy()] = arrived["hop_bytes"].to_numpy()
+        return out
+
     def phase_shares(self) -> tuple[list[str], NDArray[np.float64]]:
         """Share of each frame's samples that each of the heaviest phases has, shape (P, F)."""
         evidence = self.evidence
-        total = evidence.samples.group_by("phase").agg(pl.col("hop_samples").sum())
+        total = self.samples.group_by("phase").agg(pl.col("hop_samples").sum())
         heavy = total.sort("hop_samples", "phase", descending=[True, False])["phase"].to_list()
         kept = [phase for phase in evidence.phases if phase in heavy[:PHASES_SHOWN]]
         out, every = np.zeros((len(kept), self.frames)), np.zeros(self.frames)

@@ -27,7 +27,7 @@ def change_link_time(case: FigureCase, options: Options) -> Figure | None:
     edges = np.linspace(0, 100, pairs[0].cells.shape[1] + 1)
     for at, band in zip(axes, pairs, strict=True):
         draw_band(at, band.cells, edges, colormap(CHANGE), norm(CHANGE))
-    axes[-1].set_xlabel("time, % of each run's own (arrival of the packets)")
+    axes[-1].set_xlabel(f"time, % of each run's own ({both[0].time_meaning})")
     bar = drawn.colorbar(
         ScalarMappable(norm(CHANGE), colormap(CHANGE)), ax=axes, location="bottom",
         fraction=0.03, pad=0.02, aspect=60, shrink=0.6,

@@ -31,7 +31,7 @@ def link_time(case: FigureCase, options: Options) -> Figure | None:
     draw_phases(axes[0], course, edges)
     for at, band in zip(axes[1:], course.bands, strict=True):
         draw_band(at, band.cells, edges, colormap("congestion"), Normalize(0, 1))
-    axes[-1].set_xlabel(f"time, {unit} (arrival of the packets)")
+    axes[-1].set_xlabel(f"time, {unit} ({evidence.time_meaning})")
     bar = drawn.colorbar(
         ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=list(axes), location="bottom",
         fraction=0.03, pad=0.02, aspect=60, shrink=0.6,

@@ -29,15 +29,14 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
     axes = drawn.subplots(3, 1, sharex=True, height_ratios=[strip, 1.5, 2.2])
     draw_phases(axes[0], course, edges)
 
-    ejection = evidence.links["to_node"].to_numpy()
     seconds = np.maximum(evidence.windows["length_ps"].to_numpy(), 1) * 1e-12
-    rate = evidence.load_by_window(ejection).bytes / seconds / 1e9
+    rate = course.delivered_bytes() / seconds / 1e9
     rate_unit = "GB/s"
     if rate.max(initial=0) >= 5000:
         rate, rate_unit = rate / 1e3, "TB/s"
     axes[1].stairs(rate, edges, fill=True, color="#9fb3c8", linewidth=0)
     axes[1].stairs(rate, edges, color="#3f5d7d", linewidth=1)
-    axes[1].set_ylabel(f"delivered,\n{rate_unit}")
+    axes[1].set_ylabel(f"delivered\n(arrival), {rate_unit}")
     axes[1].set_ylim(bottom=0)
 
     for tier, direction in evidence.tier_directions:
@@ -56,8 +55,8 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
     axes[2].set_ylabel("congested\nfraction (0–1)")
     axes[2].set_ylim(0, 1)
     axes[2].set_xlabel(
-        f"time, {unit} (arrival of the packets; fractions from {CELL_SAMPLES} or more samples in a "
-        "window)"
+        f"time, {unit} (congestion: {evidence.time_meaning}; fractions from {CELL_SAMPLES} "
+        "or more samples in a window)"
     )
     axes[2].legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28), labelcolor=INK)
     for at in axes[1:]:

@@ -1,0 +1,138 @@
+"""How fast the report's viewer is: ``python bench/viewer.py [--json]``.
+
+A report of 18,432 directed links in 200 frames of time, in a headless Chromium that draws in
+software: seconds until it is ready; frames a second while a span of time is dragged over the plot
+of links against time (a frame computes all and draws what is in sight; the browser offers 60 at
+most), and processor time of the page's main thread for each of them; megabytes of heap, typed
+arrays included, after a collection of garbage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from _machine import machine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tailback.report import write_report
+from tailback.report.timeline import ROWS
+from tailback.run import Run
+from tests.factories import webdriver
+from tests.factories.report_data import TAPERED, make_diagnosis, make_run
+
+FRAMES = 200
+DRAWN = 80
+
+WATCH = """
+new MutationObserver(() => {
+  if (document.documentElement?.dataset.ready === 'true') window.readyMs ??= performance.now();
+}).observe(document, {subtree: true, attributes: true, attributeFilter: ['data-ready']});
+"""
+
+DRAG = """
+const drawn = arguments[0], done = arguments[1], canvas = document.getElementById('course');
+canvas.scrollIntoView({block: 'center'});
+canvas.setPointerCapture = () => {};
+const box = canvas.getBoundingClientRect(), y = box.top + box.height / 2;
+const at = (kind, share) => canvas.dispatchEvent(new PointerEvent(kind, {pointerId: 1,
+  bubbles: true, buttons: 1, clientX: box.left + 150 + (box.width - 164) * share, clientY: y}));
+const times = [];
+const step = (now) => {
+  times.push(now);
+  const n = times.length;
+  if (n > drawn) { at('pointerup', 0.9); done(times.slice(1).map((t, i) => t - times[i])); return; }
+  // There and back: a span that grows and shrinks.
+  const part = n / drawn;
+  at('pointermove', 0.1 + 0.8 * (part < 0.5 ? 2 * part : 2 - 2 * part));
+  requestAnimationFrame(step);
+};
+at('pointerdown', 0.1);
+requestAnimationFrame(step);
+"""
+
+
+def large_run() -> Run:
+    """18,432 links in 200 windows, with as many rows of samples as a report carries."""
+    base = make_run(TAPERED)
+    draw = np.random.default_rng(1)
+    samples = base.tables["samples"]
+    windows = base.tables["windows"].height
+    if samples.height > ROWS:
+        samples = samples.sample(ROWS, seed=1)
+    spread = samples["window"].to_numpy() + draw.uniform(size=samples.height)
+    samples = samples.with_columns(
+        window=pl.Series(np.minimum(spread * FRAMES / windows, FRAMES - 1).astype(np.uint32))
+    )
+    edges = np.linspace(0, int(base.tables["windows"]["end_ps"].max()), FRAMES + 1).astype(  # type: ignore[arg-type, call-overload]
+        np.uint64
+    )
+    frames = pl.DataFrame({
+        "window": np.arange(FRAMES, dtype=np.uint32), "start_ps": edges[:-1], "end_ps": edges[1:],
+    })  # fmt: skip
+    # Without the record of the simulator the samples stay in the windows given here.
+    tables = {"samples": samples, "windows": frames, "truth": base.tables["truth"].clear()}
+    return replace(base, tables=base.tables | tables)
+
+
+def busy(browser: webdriver.Browser) -> float:
+    """Processor seconds of the page's main thread so far: other programs do not count."""
+    found = browser.command("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+
+
+def measure() -> dict[str, object]:
+    """Write the report, open it, drag, and count."""
+    run = large_run()
+    with tempfile.TemporaryDirectory() as folder, webdriver.Browser() as browser:
+        path = write_report(Path(folder) / "large.html", run, make_diagnosis(run))
+        browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=900,
+                        deviceScaleFactor=1, mobile=False)  # fmt: skip
+        browser.command("Performance.enable", timeDomain="threadTicks")
+        browser.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        browser.open(path)
+        ready = float(browser.run("return window.readyMs")) / 1e3
+        before = busy(browser)
+        steps = browser.run_async(DRAG, DRAWN)
+        spent = busy(browser) - before
+        browser.command("HeapProfiler.collectGarbage")
+        heap = browser.command("Runtime.getHeapUsage")
+        used = heap["usedSize"] + heap.get("backingStorageSize", 0)
+        return {
+            "frames_per_s": round(1e3 * len(steps) / sum(steps), 1),
+            "slowest_frame_ms": round(max(steps), 1),
+            "cpu_ms_per_frame": round(1e3 * spent / len(steps), 1),
+            "ready_s": round(ready, 2),
+            "heap_mb": round(used / 1e6, 1),
+            "links": run.tables["links"].height,
+            "frames": FRAMES,
+            "rows": run.tables["samples"].height,
+            "report_mb": round(path.stat().st_size / 1e6, 2),
+            "drawing": "software, headless Chromium",
+            "machine": machine(),
+        }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    if missing := webdriver.missing():
+        sys.exit(f"needs the Debian packages {missing}")
+    found = measure()
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        print(f"{name:18} {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Samples stand at the time when packets met the link, where a simulated run can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from tailback.report import FigureData
+from tailback.report.timeline import Timeline
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import simulate
+from tailback.simulation.decode import decode_samples
+
+SUMS = (
+    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
+    "congested_samples", "congested_weight", "congested_variance",
+)  # fmt: skip
+
+
+def stencil(scheme: str) -> Run:
+    """A stencil in four phases, row by row on the hosts: leaf up-links are congested."""
+    pattern = {"kind": "stencil2d", "dims": [8, 16], "size": "2 MiB",
+               "order": ["+x", "+y", "-x", "-y"]}  # fmt: skip
+    return simulate(parse({
+        "name": "stencil", "seed": 1,
+        "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
+        "job": [{"placement": "block", "pattern": pattern}],
+        "telemetry": {"scheme": scheme},
+    }))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return stencil("full")
+
+
+def by_window(evidence: FigureData, table: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    """A column summed over the up-links of leaves, by window."""
+    links = np.flatnonzero((evidence.tier == 1) & (evidence.direction == "up"))
+    sums = (
+        table.filter(pl.col("link").is_in(links.tolist()))
+        .group_by("window")
+        .agg(pl.col(column).sum())
+    )
+    out = np.zeros(evidence.windows.height)
+    out[sums["window"].to_numpy()] = sums[column].to_numpy()
+    return out
+
+
+def distance(run: Run, samples: pl.DataFrame) -> float:
+    """L1 distance of the course of congestion to the simulator's, as a share of it."""
+    evidence = FigureData(run)
+    truth = by_window(evidence, run.tables["truth"], "observed_congested_packets")
+    assert truth.sum() > 10_000
+    return float(
+        np.abs(by_window(evidence, samples, "congested_weight") - truth).sum() / truth.sum()
+    )
+
+
+def test_the_course_of_congestion_is_within_2_percent_of_the_truth(run: Run) -> None:
+    evidence = FigureData(run)
+    assert distance(run, evidence.samples) > 0.1, "arrival is much later"
+    assert distance(run, evidence.dated_samples) < 0.02
+
+
+def test_samples_of_six_bits_stand_at_the_same_time() -> None:
+    """Their course differs by what the counts of so few bits are off, not by the time."""
+    run = decode_samples(stencil("coordinated"))
+    dated, late = FigureData(run).dated_samples, FigureData(run).samples
+    assert distance(run, dated) < 0.06 < 0.1 < distance(run, late)
+
+
+def test_nothing_is_lost_or_added(run: Run) -> None:
+    evidence = FigureData(run)
+    keys = ("job", "label", "phase", "link")
+    both = [
+        table.group_by(keys).agg(pl.col(SUMS).sum()).sort(keys)
+        for table in (evidence.samples, evidence.dated_samples)
+    ]
+    assert both[0].equals(both[1])
+    assert evidence.dated_samples.schema == evidence.samples.schema
+
+
+def test_fractions_of_a_tier_in_time_stay_within_one(run: Run) -> None:
+    """Packets are counted when they reach the queue, as those that meet congestion there are."""
+    evidence = FigureData(run)
+    load = evidence.load_by_window((evidence.tier == 1) & (evidence.direction == "up"))
+    busy = load.samples >= 100
+    assert busy.sum() > 20
+    assert np.isfinite(load.fraction[busy]).all()
+
+
+def test_without_the_simulators_record_samples_stand_where_they_arrived(run: Run) -> None:
+    bare = replace(run, tables=run.tables | {"truth": run.tables["truth"].clear()})
+    evidence = FigureData(bare)
+    assert evidence.dated_samples.equals(evidence.samples)
+    assert (evidence.dated, FigureData(run).dated) == (False, True)
+    assert "arrival" in evidence.time_meaning and "arrival" not in FigureData(run).time_meaning
+
+
+def test_delivered_data_stands_where_it_arrived(run: Run) -> None:
+    evidence = FigureData(run)
+    course = Timeline(evidence, evidence.windows.height)
+    last = evidence.samples.join(
+        evidence.links.filter("to_node").select("link"), on="link", how="semi"
+    )["window"].max()  # fmt: skip
+    assert isinstance(last, int)
+    assert np.flatnonzero(course.delivered_bytes())[-1] == last
