@@ -168,7 +168,9 @@ def build(design: Design, folder: Path, simulator: str, random: int = 0) -> list
                    str(folder / "replay.vvp"),
                    *(f"-Preplay.{name}={value}" for name, value in sizes.items())]  # fmt: skip
         result = ["vvp", "-n", str(folder / "replay.vvp")]
-    done = subprocess.run([*command, *map(str, SOURCES), str(bench)], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *map(str, SOURCES), str(bench)], capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return result

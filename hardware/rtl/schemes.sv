@@ -122,3 +122,21 @@ module scheme_full #(
   logic unused;
   assign unused = &{1'b0, id, hop, masks};
 endmodule
+
+// The part of `coordinated` that depends on the output port: link hash and choice. Id and decision depend on
+// the packet and on the hops before, so they can be made where the packet enters the switch and go
+// with it through the crossbar.
+module coordinated_output #(
+    parameter int BITS = 5
+) (
+    input  logic [       23:0] id,
+    input  logic               chosen,
+    input  logic [BITS*24-1:0] masks,
+    input  logic               congested,
+    input  logic [     BITS:0] header_in,
+    output logic [     BITS:0] header_out
+);
+  logic [BITS-1:0] hash;
+  link_hash #(.BITS(BITS)) hashed (.id, .masks, .hash);
+  assign header_out = chosen ? {hash, congested} : header_in;
+endmodule
