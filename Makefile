@@ -7,8 +7,8 @@ BIN := .venv/bin
 PYTEST_ARGS ?=
 BENCH ?=
 
-# Cargo has jobs of its own; make's are not handed to it.
-CARGO := env -u MAKEFLAGS cargo
+# Cargo has jobs of its own; make's are not handed to it (MFLAGS is the older name).
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 
 # pyo3 is built for the Python of the environment, whatever `python3` is.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python

@@ -42,7 +42,7 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
     assert happened is not None
     scripts = reality.scripts()
     times = call_times(happened, scripts)
-    clocks, errors = _clocks(rng, reality.fabric.n_hosts)
+    clocks, errors = draw_clocks(rng, reality.fabric.n_hosts)
     write_trace(
         seen / "trace", scripts, times, reality.fabric.node_host[reality.node].tolist(),
         reality.fabric.host_name, clocks, utc_ns=utc_ns,
@@ -54,7 +54,7 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
         shutil.copy(reality.tables_file, seen / "forwarding" / "lfts.txt")
     sampling = _sampling(rng, case)
     counted = write_counters(seen / "counters", happened, reality.fabric_file, sampling, utc_ns)
-    _write_jobs(seen / "jobs.csv", case, rng, utc_ns, happened.elapsed_ps)
+    write_jobs(seen / "jobs.csv", case, rng, utc_ns, happened.elapsed_ps)
     options = {
         "trace": "trace", "fabric": "fabric.ibnetdiscover", "counters": "counters",
         "jobs": "jobs.csv", "forwarding": None if reality.adaptive else "forwarding",
@@ -74,7 +74,7 @@ def _write_json(path: Path, data: dict[str, Any]) -> None:
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
-def _clocks(rng: np.random.Generator, hosts: int) -> tuple[Clocks, np.ndarray]:
+def draw_clocks(rng: np.random.Generator, hosts: int) -> tuple[Clocks, np.ndarray]:
     """Clocks of the hosts, and errors of Score-P's measurement of their offsets."""
     offset = rng.uniform(-10, 10, hosts) * 1e9
     drift = rng.uniform(-20, 20, hosts) * 1e-6
@@ -90,7 +90,7 @@ def _sampling(rng: np.random.Generator, case: Case) -> Sampling:
     )  # fmt: skip
 
 
-def _write_jobs(
+def write_jobs(
     path: Path, case: Case, rng: np.random.Generator, utc_ns: int, elapsed_ps: int
 ) -> None:
     """What ``SLURM_TIME_FORMAT=%s sacct -X --parsable2`` prints of the time around the run."""

@@ -30,7 +30,8 @@ class Change:
         network: ``as-is``; ``healthy`` (every link serves the rate it is meant to have); and, both
             of healthy links, ``star`` (one ideal switch with the same host links: only endpoints
             can be contended) and ``no-contention`` (every message at its own line rate, nothing
-            shared).
+            shared); and ``instant``, without latency and with infinite bandwidth, as POP's
+            efficiencies want it.
         routing: Another choice among the candidates of a route, None keeps the scenario's.
         rule: Another routing rule of the topology, None keeps the scenario's.
         program: Another program of the observed job, None keeps its own.
@@ -47,7 +48,7 @@ class Change:
 
     placement: NDArray[np.uint32] | None = None
     placement_name: str = ""
-    network: Literal["as-is", "healthy", "star", "no-contention"] = "as-is"
+    network: Literal["as-is", "healthy", "star", "no-contention", "instant"] = "as-is"
     routing: Literal["adaptive", "random", "deterministic", "vc"] | None = None
     rule: str | None = None
     program: Program | None = None

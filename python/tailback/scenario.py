@@ -133,6 +133,27 @@ class FabricSection(Section):
         return self
 
 
+class NcclSection(Section):
+    """How NCCL runs the collectives of a job.
+
+    What is left out stays as recorded, or as NCCL's cost model chooses:
+    [traffic.md](traffic.md#collectives-of-nccl).
+    """
+
+    algorithm: Literal["ring", "tree"] | None = Field(
+        default=None, description="of all-reduces; other collectives use rings"
+    )
+    protocol: Literal["simple", "ll", "ll128"] | None = Field(
+        default=None, description="flags: `ll` doubles the bytes, `ll128` adds 1/15"
+    )
+    channels: int | None = Field(
+        default=None, ge=1, le=64, description="rings or trees that share the bytes"
+    )
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self if value is not None)
+
+
 class JobSection(Section):
     """One application: its traffic and where it runs."""
 
@@ -163,6 +184,7 @@ class JobSection(Section):
     shared_hosts: bool = Field(
         default=False, description="its hosts may be those of other jobs, too"
     )
+    nccl: NcclSection | None = Field(default=None, description="how NCCL runs its collectives")
 
     @model_validator(mode="after")
     def _one_source(self) -> JobSection:

@@ -15,6 +15,7 @@ from tailback.scenario import (
     FabricSection,
     FatTree,
     JobSection,
+    NcclSection,
     PacingSection,
     ProbesSection,
     Scenario,
@@ -28,7 +29,7 @@ def markdown() -> str:
     sections: list[tuple[str, type[BaseModel]]] = [
         ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
         ("[[fabric.degraded]]", Degraded),
-        ("[[job]]", JobSection), ("[engine]", EngineSection),
+        ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
         ("[engine.congestion_control]", CongestionControlSection),
         ("[engine.pacing]", PacingSection),
         ("[telemetry]", TelemetrySection),

@@ -10,6 +10,8 @@ from tests.factories.chakra_traces import compute, receive, send
 from tests.factories.chakra_traces import write as write_chakra
 from tests.factories.dumpi_traces import INT, WORLD
 from tests.factories.dumpi_traces import write as write_dumpi
+from tests.factories.kineto_traces import sample as write_kineto
+from tests.factories.kineto_traces import sample_log as write_nccl_log
 from tests.factories.otf2_traces import call, writing
 
 GOAL = """\
@@ -112,6 +114,10 @@ SAMPLES = {
     "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
     # 100 B one way and 7 B the other; 50 ns and 20 ns.
     "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
+    # Two channels, two steps, two ranks of 1,000 B each, doubled by LL; 180 us a rank.
+    "kineto": Sample(write_kineto, 8, 16_000, 360_000_000, "rank-1.1.pt.trace.json"),
+    # Up and down a chain of three, two channels of 3,000 B (x 16/15); two steps of 40 B a rank.
+    "nccl-log": Sample(write_nccl_log, 14, 25_840, 0),
     "otf2": Sample(_otf2, 1, 64, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.

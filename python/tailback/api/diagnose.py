@@ -24,6 +24,7 @@ from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
+from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.link_counters import JoinError
 from tailback.placement import RankFile
@@ -213,10 +214,13 @@ def diagnose(
     )
     diagnosis, after, files = workflow.diagnose()
     if measured is not None:
+        evaluate = make_evaluate(prepared, watch, threads=threads)
+        if not changed:
+            instant = evaluate(Change(network="instant", background=False)).elapsed_ps
+            measured = replace(measured, measured=measured.measured.with_ideal_network(instant))
         diagnosis = with_measured(diagnosis, measured.measured, changed)
         if world is not None:
-            evaluate = make_evaluate(prepared, watch, threads=threads)
-            cost = further_costs(prepared, evidence, evaluate, seeds)
+            cost = further_costs(prepared, evidence, run, evaluate, seeds)
             diagnosis = explain(diagnosis, measured.measured, world.found, cost)
     step("charging the stall time", 1.0)
     return DiagnosisResult(

@@ -10,6 +10,7 @@ import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls, SendTimes
+from tailback.diagnosis.fanin import hot_receiver_share
 from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Comparison, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
@@ -232,9 +233,7 @@ class _Case:
         fit = self._fit(prepared, ())
         slow, shown = _counted_slow(evidence, prepared.fabric)
         found = CableSearch()
-        # Counters of queues on every link would have shown a slow one.
-        counted = _all_queues_counted(evidence, prepared.fabric)
-        if search and not slow and not counted and not _fits(fit, measured):
+        if search and not slow and not _fits(fit, measured):
             beside = self.others.beside(prepared, None)
             found = _search(
                 beside, measured, evidence, self.comparisons, self.progress, self.threads
@@ -338,9 +337,17 @@ def _range(fit: BurstFit | None) -> tuple[int, int]:
 
 
 def further_costs(
-    prepared: PreparedScenario, evidence: NetworkEvidence, evaluate: Evaluate, seeds: int
+    prepared: PreparedScenario, evidence: NetworkEvidence, run: Run, evaluate: Evaluate, seeds: int
 ) -> FurtherCosts:
-    """What imbalance and noise of the recorded computation cost the expected run, and routes."""
+    """What imbalance and noise of the recorded computation cost the expected run, and routes.
+
+    Args:
+        prepared: The scenario with what was found.
+        evidence: Counters, which say how evenly parallel links were used.
+        run: The expected run, with decoded samples.
+        evaluate: Simulates changes of it.
+        seeds: Repetitions.
+    """
     program = prepared.observed.program
     even, quiet = balanced(program), without_noise(program)
     limits, uneven = _route_limits(prepared, evidence)
@@ -353,7 +360,9 @@ def further_costs(
         if limits:
             limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
             routing.append(max(limited - now, 0))
-    return FurtherCosts(tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven)
+    return FurtherCosts(
+        tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven, hot_receiver_share(run)
+    )
 
 
 def _route_limits(
@@ -448,6 +457,21 @@ def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
     return not bool(np.isnan(counters.sent_bytes[inner]).any())
 
 
+def _queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
+    """Cables with a port that was found with a queue more often than its nominal rate explains.
+
+    By themselves such readings may be chance. But where every queue is counted, a cable that slows
+    a run has such a port.
+    """
+    assert evidence.counters is not None
+    rows = evidence.counters.findings.filter(
+        pl.col("link").is_not_null()
+        & (pl.col("finding") == "queued")
+        & (pl.col("queued_share") > pl.col("busy_share"))
+    )
+    return {min(link, int(fabric.link_reverse[link])) for link in map(int, rows["link"])}
+
+
 def _comparisons(
     prepared: PreparedScenario,
     measured: MeasuredRun,
@@ -492,6 +516,11 @@ def _search(
     budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
     suspects = cable_suspects(measured, run, evidence.counters, prepared.fabric, budget)
     fabric = prepared.fabric
+    if _all_queues_counted(evidence, fabric):
+        queued = _queued_more_than_busy(evidence, fabric)
+        suspects = [cable for cable in suspects if cable in queued]
+        if not suspects:
+            return CableSearch()
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
         measured_ps=inside, expected_ps=run.elapsed_ps, budget=budget, measure=True,

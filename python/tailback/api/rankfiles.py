@@ -48,6 +48,11 @@ def rank_files(
     return files, {name: error.message for name, error in problems.items()}
 
 
+def writer_of(file: str) -> str:
+    """The writer whose rank file has this name."""
+    return next((writer for writer, name in FILE_NAME.items() if name == file), file)
+
+
 def from_here(command: str, file: str, folder: Path) -> str:
     """The command of a rank file as it can be typed outside of the folder of the file.
 

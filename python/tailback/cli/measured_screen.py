@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.diagnosis.model import Diagnosis
-from tailback.evidence.model import ClockReport, Measured
+from tailback.evidence.model import ClockReport, Efficiency, Measured
 from tailback.evidence.split import PART_NAMES
 from tailback.units import format_time, percent
 
@@ -24,6 +24,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
         f"{_interval(measured)}; mean over the ranks:",
         *_parts(measured),
     ]
+    lines += wrap(_efficiencies(measured.efficiency))
     lines += wrap(_expected(diagnosis))
     lines += wrap(_clocks(measured.clocks))
     lines += wrap(_hosts(measured))
@@ -63,6 +64,16 @@ def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
         f"diagnosis.json). Not compared with the model, which expects "
         f"{format_time(diagnosis.modelled_ps)} with {diagnosis.changed}."
     )
+
+
+def _efficiencies(found: Efficiency) -> str:
+    """Efficiencies, as the POP project names them."""
+    named = {
+        "parallel": found.parallel, "load balance": found.load_balance,
+        "serialisation": found.serialisation, "transfer": found.transfer,
+    }  # fmt: skip
+    known = [f"{name} {percent(value)}" for name, value in named.items() if value is not None]
+    return f"efficiencies (POP): {', '.join(known)}"
 
 
 def _expected(diagnosis: Diagnosis) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.rankfiles import from_here
+from tailback.api.rankfiles import from_here, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import (
@@ -148,7 +148,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         for name in list(remedy.files)[:1]:
             command = from_here(command, name, folder)
         lines += command_lines(command)
-        others = [what.rpartition("for ")[2] for what in list(remedy.files.values())[1:]]
+        others = [writer_of(name) for name in list(remedy.files)[1:]]
         if others:
             lines += wrap(f"for {', '.join(others)}: files there, commands in the report")
     return lines

@@ -1,4 +1,4 @@
-"""Who sends to a congested endpoint, and by which call: what turns a root into advice."""
+"""Traffic of many nodes to few: who sends to a congested endpoint, and how much of it there is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from tailback.run import Run
 
 MIN_SENDERS = 8
 """Senders from which an endpoint is fed by a many-to-one pattern rather than by neighbours."""
+
+HOT = 2.0
+"""Bytes that a node receives in a phase, over the mean of its job's nodes, from which it is fed by
+more than its share: exchanges between neighbours give every node about as much."""
 
 COLLECTIVES = (
     "reduce", "gather", "alltoall", "bcast", "scatter", "scan", "barrier", "allgather",
@@ -77,3 +81,41 @@ def fan_in(run: Run, node: int, phases: Collection[str]) -> FanIn | None:
         peers=float(peers["peers"].cast(pl.Float64).quantile(0.5) or 0.0),
         ranks_on_node=receivers.height,
     )
+
+
+def hot_receiver_share(run: Run) -> float:
+    """Share of the congestion between switches that is traffic to few receivers, 0–1.
+
+    Congestion of a phase counts by the share of the phase's bytes that goes to nodes which receive
+    ``HOT`` times the mean. 0 without samples or messages.
+    """
+    log = observed_messages(run.tables)
+    phases = run.tables["labels"].select("label", "phase")
+    samples = run.tables["samples"]
+    if not log.height or not samples.height:
+        return 0.0
+    jobs = run.tables["jobs"].filter("observed")["job"]
+    ranks = run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
+    nodes = ranks["node"].n_unique()
+    bytes_in = (
+        log.join(phases, on="label")
+        .group_by("phase", "dst")
+        .agg(bytes=pl.col("size_bytes").sum().cast(pl.Float64))
+        .with_columns(mean=pl.col("bytes").sum().over("phase") / nodes)
+    )
+    hot = bytes_in.group_by("phase").agg(
+        hot=pl.col("bytes").filter(pl.col("bytes") >= HOT * pl.col("mean")).sum()
+        / pl.col("bytes").sum().clip(lower_bound=1.0)
+    )
+    links = run.tables["links"].filter(~pl.col("from_node") & ~pl.col("to_node")).select("link")
+    congested = (
+        samples.join(links, on="link", how="semi")
+        .join(phases, on="label")
+        .group_by("phase")
+        .agg(weight=pl.col("congested_weight").sum().cast(pl.Float64))
+        .join(hot, on="phase", how="left")
+    )
+    total = float(congested["weight"].sum())
+    if total <= 0:
+        return 0.0
+    return float((congested["weight"] * congested["hot"].fill_null(0.0)).sum()) / total

@@ -74,8 +74,9 @@ def find_intermittent(
     low, high = np.quantile(rest, [QUIET, 1 - QUIET])
     if (high - low) / DECILES_PER_DEVIATION < MIN_FLUCTUATION * mean:
         return None
-    quiet, less_quiet = np.quantile(excess, [QUIET, 0.25])
-    share, least = (min(max(1.0 - float(level) / mean, 0.0), 1.0) for level in (quiet, less_quiet))
+    least = min(max(1.0 - float(np.quantile(excess, QUIET)) / mean, 0.0), 1.0)
+    # The quietest steps may have some of it, too; what they take longer may also be the model's.
+    share = (least + 1.0) / 2
     usual = np.quantile(alone.measured_ps, QUIET)
     return Intermittent(
         round(share * missing_ps), round(least * missing_ps), missing_ps,

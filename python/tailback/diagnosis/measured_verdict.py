@@ -54,6 +54,9 @@ MAX_UNEXPLAINED_SHARE = 0.5
 LARGE_UNEXPLAINED_SHARE = 0.15
 """Share that is much, where no cause costs as much."""
 
+MIN_HEALTHY_CONFIDENCE = 0.5
+"""A run of which it is less likely than not that nothing is wrong is not called healthy."""
+
 PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
 """Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
 
@@ -109,12 +112,14 @@ class FurtherCosts:
         routing_ps: With traffic spread over parallel links, of which a few carried most: time that
             the expected run does not have, so it comes on top of it.
         uneven: Mean deviation of what parallel links carried from their mean, 0–2.
+        hot_receivers: Share of the congestion between switches that is traffic to few receivers.
     """
 
     imbalance_ps: tuple[int, ...]
     noise_ps: tuple[int, ...]
     routing_ps: tuple[int, ...] = ()
     uneven: float = 0.0
+    hot_receivers: float = 0.0
 
     @property
     def routing_mean_ps(self) -> int:
@@ -155,8 +160,11 @@ def explain(
     # What passes for the model's error may hide a fault all the same.
     doubt = (inside - expected) / inside if main is None and not found.lossy else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
-    if _is_open(unknown, main):
-        cause = "undetermined"
+    sure = _confidence(cause, costs, doubt, found)
+    if _is_open(unknown - _maybe_explained(main, measured), main) or (
+        main is None and sure < MIN_HEALTHY_CONFIDENCE
+    ):
+        cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found)
     # A finding that no rule made is of the expected run's verdict, which is another one.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
@@ -167,7 +175,7 @@ def explain(
             "cause": cause,
             "headline": headline,
             "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
-            "confidence": _confidence(cause, costs, doubt, found),
+            "confidence": sure,
             "explanation": explanation,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
@@ -213,6 +221,11 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
     return (
         unknown > LARGE_UNEXPLAINED_SHARE and not counted and (main is None or main.share < unknown)
     )
+
+
+def _maybe_explained(main: Cost | None, measured: Measured) -> float:
+    """Share of the measured time that the main cause may explain beyond what it is said to cost."""
+    return 0.0 if main is None else max(main.high_ps - main.ps, 0) / max(measured.elapsed_ps, 1)
 
 
 def _fault_share(cause: str, found: EvidenceSummary) -> float:
@@ -271,6 +284,7 @@ def _costs(
     reason = max((s.removed or 0.0 for s in diagnosis.shares
                   if s.cause in ("slow-link", "other-traffic")), default=0.0)  # fmt: skip
     around = ("routing", "placement") if reason >= MIN_FAULT_SHARE else ("routing",)
+    inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
     for share in diagnosis.shares:
         # Other routes and placements also go round a slow link and other traffic that slow us: what
         # they cost by themselves is what they cost our job on the healthy network.
@@ -278,6 +292,11 @@ def _costs(
         alone = share.removed if given and share.removed is not None else share.charged
         low = (share.removed_low or 0.0) if given else min(share.low, alone)
         high = (share.removed_high or alone) if given else max(share.high, alone)
+        if share.cause == "pattern":
+            # Without its few receivers their traffic would not meet inside the network either: at
+            # most all of what that costs goes with the pattern, at least none of it.
+            also = further.hot_receivers * inside
+            alone, high = alone + also / 2, high + also
         less, more = found.others_range if share.cause == "other-traffic" else (0, 0)
         subject, shown, rests = _described(share.cause, found)
         out.append((share.cause, alone * expected, low * expected + less, high * expected + more,

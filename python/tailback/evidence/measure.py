@@ -66,7 +66,6 @@ def measure(
     path: Path,
     *,
     latency: Latency | None = None,
-    ideal_ps: int | None = None,
     environment: Mapping[str, str] | None = None,
     rank_file: Path | None = None,
     hosts: Sequence[str] | None = None,
@@ -76,8 +75,6 @@ def measure(
     Args:
         path: OTF2 anchor file, or the folder that holds it.
         latency: Least latency between ranks; 0.1 µs for all where None.
-        ideal_ps: Time of a replay with zero latency and infinite bandwidth, for the efficiencies of
-            serialisation and transfer.
         environment: Variables that may tell the hosts; the process's own when None.
         rank_file: File that may tell the hosts.
         hosts: Hosts in rank order, where nothing else tells.
@@ -115,7 +112,7 @@ def measure(
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
         latecomers=_latecomers(tables["waits"]),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
-        efficiency=_efficiency(parts, whole, recorded.n_ranks, ideal_ps),
+        efficiency=_efficiency(parts, whole, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(where),
         notes=recorded.notes,
@@ -191,9 +188,7 @@ def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> 
     return int((late["imbalance_ps"] + late["noise_ps"]).sum()) // n_ranks
 
 
-def _efficiency(
-    split: pl.DataFrame, whole: Elapsed, n_ranks: int, ideal_ps: int | None
-) -> Efficiency:
+def _efficiency(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> Efficiency:
     useful: NDArray[np.int64] = (
         split.filter(pl.col("part") == "computation")
         .group_by("rank")
@@ -206,8 +201,6 @@ def _efficiency(
         load_balance=mean / most if most else 1.0,
         communication=most / total,
         parallel=mean / total,
-        serialisation=None if not ideal_ps else min(most / ideal_ps, 1.0),
-        transfer=None if not ideal_ps else ideal_ps / total,
     )
 
 

@@ -61,6 +61,18 @@ class Efficiency(Model):
     serialisation: float | None = None
     transfer: float | None = None
 
+    def with_ideal_network(self, ideal_ps: int, elapsed_ps: int) -> Efficiency:
+        """The efficiencies with those of communication: serialisation and transfer.
+
+        Args:
+            ideal_ps: Time of a replay with zero latency and infinite bandwidth.
+            elapsed_ps: The measured time.
+        """
+        # Longer than measured is the model's error: then all of the loss is serialisation.
+        transfer = min(max(ideal_ps, 1) / max(elapsed_ps, 1), 1.0)
+        serialisation = min(self.communication / transfer, 1.0)
+        return self.model_copy(update={"serialisation": serialisation, "transfer": transfer})
+
 
 class ClockReport(Model):
     """What was found about the clocks of the ranks.
@@ -155,6 +167,11 @@ class Measured(Model):
     clocks: ClockReport
     hosts: HostReport | None
     notes: list[str]
+
+    def with_ideal_network(self, ideal_ps: int) -> Measured:
+        """With the efficiencies that a replay on an ideal network gives, which took so long."""
+        efficiency = self.efficiency.with_ideal_network(ideal_ps, self.elapsed_ps)
+        return self.model_copy(update={"efficiency": efficiency})
 
     def part(self, name: str) -> int:
         """Picoseconds of a part, 0 where there is none."""

@@ -87,6 +87,7 @@ PORT_FINDINGS: Final = Table(
         Column("served_high_gbps", pl.Float64, "95 % upper bound, null where there is none"),
         Column("utilization", pl.Float64, "bytes over what the nominal rate allows, all intervals"),
         Column("queued_share", pl.Float64, "share of readings with a queue, of active intervals"),
+        Column("busy_share", pl.Float64, "time their bytes take on the wire at the nominal rate"),
         Column("backlog_max_bytes", pl.UInt64, "largest queue at a reading, null unknown"),
         Column("drops", pl.UInt64, "packets dropped at the queue, null unknown"),
         Column("drop_share", pl.Float64, "drops over packets sent and dropped, null unknown"),
@@ -426,6 +427,7 @@ def _row(port: _Port, shown: _Shown) -> tuple[object, ...]:
     used = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
     active = known & (port.sent > 0) & ~np.isnan(port.after)
     levels = np.concatenate([port.before, port.after])
+    busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
     drops, packets = _count(port.drops), _count(port.packets)
     handled = (drops or 0) + (packets or 0)
     return (
@@ -433,6 +435,7 @@ def _row(port: _Port, shown: _Shown) -> tuple[object, ...]:
         int(port.end[chosen].max()), int(chosen.sum()), _known(port.nominal), shown.served,
         shown.low, shown.high, _known(used / port.nominal),
         float((port.after[active] > 0).mean()) if active.any() else None,
+        _known(busy / port.nominal),
         None if np.isnan(levels).all() else int(np.nanmax(levels)), drops,
         drops / handled if drops is not None and packets is not None and handled else None,
     )  # fmt: skip

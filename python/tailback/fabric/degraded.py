@@ -15,6 +15,9 @@ from tailback.scenario import Degraded
 LEAST_GBPS = 0.001
 """Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
+MAX_GBPS = 250_000.0
+"""Rate at which the smallest packet, 32 bytes, takes a picosecond."""
+
 _PLACE = "[[fabric.degraded]]"
 
 
@@ -69,6 +72,14 @@ def nominal(fabric: Fabric) -> Fabric:
     if fabric.nominal_gbps is None:
         return fabric
     return replace(fabric, link_gbps=np.asarray(fabric.nominal_gbps), nominal_gbps=None)
+
+
+def instant(fabric: Fabric) -> Fabric:
+    """The fabric with cables without delay that are as fast as the engine can have them."""
+    return replace(
+        fabric, link_delay_ps=np.zeros_like(fabric.link_delay_ps),
+        link_gbps=np.full_like(fabric.link_gbps, MAX_GBPS), nominal_gbps=None,
+    )  # fmt: skip
 
 
 def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabric:

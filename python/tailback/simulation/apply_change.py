@@ -7,17 +7,25 @@ from numpy.typing import NDArray
 
 from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import nominal, with_cable_rates, with_limits
+from tailback.fabric.degraded import instant, nominal, with_cable_rates, with_limits
 from tailback.fabric.model import Fabric
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.routes import Routes, routes_for
+from tailback.traffic.program import without_bytes
+
+UNSHARED = ("no-contention", "instant")
+"""Networks on which no message waits for another."""
 
 
 def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario:
     """The scenario with the program and the routing rule of a change."""
     if change.rule is not None:
         prepared = prepared.with_rule(change.rule)
-    return prepared if change.program is None else prepared.with_program(change.program)
+    if change.program is not None:
+        prepared = prepared.with_program(change.program)
+    if change.network == "instant":
+        prepared = prepared.with_program(without_bytes(prepared.observed.program))
+    return prepared
 
 
 def rank_nodes(prepared: PreparedScenario, change: Change) -> list[NDArray[np.uint32]]:
@@ -44,13 +52,17 @@ class NetworkCache:
 
     def of(self, change: Change) -> tuple[Fabric, Routes]:
         """Fabric and routes of a change."""
-        kind = "healthy" if change.network == "no-contention" else change.network
+        kind = "healthy" if change.network in UNSHARED else change.network
         # Forwarding tables leave nothing to choose: adaptive routing is routing without them.
         spread = change.routing == "adaptive"
         fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
-        if change.slow or change.limits:
+        if change.network == "instant":
+            fabric = instant(fabric)
+        elif change.slow or change.limits:
             fabric = with_limits(with_cable_rates(fabric, change.slow), change.limits)
-            routes = self._routes(fabric, change.rule, spread)
+        else:
+            return fabric, routes
+        routes = self._routes(fabric, change.rule, spread)
         return fabric, routes
 
     def _network(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
-from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
+from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
 from tailback.simulation.fluid import fluid_send_rates
 from tailback.simulation.prepare import PreparedScenario
@@ -19,6 +19,13 @@ PACED: dict[str, Any] = {
 }
 """How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
 8 packets on (docs/measurements/congestion.md)."""
+
+
+INSTANT: dict[str, Any] = {
+    "send_delay_ps": 0, "switch_delay_ps": 0, "local_delay_ps": 0, "header_bytes": 0,
+    "eager_bytes": 1 << 40,
+}  # fmt: skip
+"""Settings of a network without latency, on which no sender waits for its receiver to be ready."""
 
 
 def make_evaluate(
@@ -35,10 +42,12 @@ def make_evaluate(
         fabric, routes = networks.of(change)
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
-            "contention": change.network != "no-contention",
+            "contention": change.network not in UNSHARED,
             # Probes are for the run itself; a what-if is judged by samples and times.
             "probes": ProbeSettings(),
         }
+        if change.network == "instant":
+            changes |= INSTANT
         if change.computations:
             changes["record_computation"] = True
         if not change.measure:

@@ -220,6 +220,14 @@ def load_traffic(section: JobSection, seed: int) -> Program:
     else:
         assert section.pattern is not None
         program = build_pattern(section.pattern, None, seed)
+    if section.nccl is not None:
+        if program.recompile is None:
+            raise ScenarioError(
+                "the traffic of this job has no collectives of NCCL", place="[job.nccl]",
+                remedy="leave the table out, or give a Kineto trace, a log of NCCL, or the pattern "
+                "'training'",
+            )  # fmt: skip
+        program = program.recompile(section.nccl)
     if not program.grid:
         program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
     return repeat(scale_compute(program, section.compute_scale), section.repeat)

@@ -108,4 +108,4 @@ def _with_compute(
 ) -> Program:
     changed = program.amount.copy()
     changed[compute] = np.rint(amount).astype(np.uint64)
-    return replace(program, amount=changed)
+    return replace(program, amount=changed, recompile=None)

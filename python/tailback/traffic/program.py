@@ -7,8 +7,10 @@ real MPI sends, so that each message exists in the network and carries the label
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from numpy.typing import NDArray
 from tailback.available import raise_it
 from tailback.errors import TailbackError, TraceError
 from tailback.units import format_bytes
+
+if TYPE_CHECKING:
+    from tailback.scenario import NcclSection
 
 
 class Op(IntEnum):
@@ -143,6 +148,8 @@ class Program:
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
         notes: What a reader found odd and tolerated; shown to the user.
         recording: How long the run took that a trace was recorded of; None without times.
+        recompile: Makes the program again with collectives run in another way; None where it has
+            no collectives of NCCL, or was edited since.
     """
 
     name: str
@@ -157,6 +164,7 @@ class Program:
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
     recording: Recording | None = None
+    recompile: Callable[[NcclSection], Program] | None = None
 
     @property
     def n_ranks(self) -> int:
@@ -198,6 +206,13 @@ class Program:
                 f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
                 f"of a program with {self.n_ranks} ranks"
             )
+
+
+def without_bytes(program: Program) -> Program:
+    """The same program with messages of no bytes: only who waits for whom is left."""
+    posts = np.isin(program.kind, POSTS)
+    amount = np.where(posts, np.uint64(0), program.amount)
+    return replace(program, amount=amount, recompile=None)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
+from tailback.scenario import NcclSection
 from tailback.traffic.program import Label, Op, Program, Recording, require_room
 from tailback.units import LONGEST_PS, format_time
 
@@ -31,7 +33,9 @@ def scale_compute(program: Program, factor: float) -> Program:
             place="[[job]]", remedy="choose a smaller compute_scale",
         )  # fmt: skip
     amount[compute] = np.rint(amount[compute] * factor).astype(np.uint64)
-    return _with(program, amount=amount)
+    changed = _with(program, amount=amount)
+    changed.recompile = _also(program, partial(scale_compute, factor=factor))
+    return changed
 
 
 def repeat(program: Program, times: int) -> Program:
@@ -70,7 +74,24 @@ def repeat(program: Program, times: int) -> Program:
         grid=program.grid,
         notes=program.notes,
         recording=_recorded(program.recording, times),
+        recompile=_also(program, partial(repeat, times=times)),
     )
+
+
+def _also(
+    program: Program, change: Callable[[Program], Program]
+) -> Callable[[NcclSection], Program] | None:
+    """What makes a program again, with a change of it."""
+    if program.recompile is None:
+        return None
+    return partial(_changed, program.recompile, change)
+
+
+def _changed(
+    recompile: Callable[[NcclSection], Program], change: Callable[[Program], Program],
+    chosen: NcclSection,
+) -> Program:  # fmt: skip
+    return change(recompile(chosen))
 
 
 def _recorded(once: Recording | None, times: int) -> Recording | None:

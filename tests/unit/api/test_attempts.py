@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.api import explain
@@ -89,3 +90,19 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     assert not recorded_on(1) and not recorded_on(None)
     # Counters are of the fabric.
     assert recorded_on(None, congested=np.zeros(1))
+
+
+def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_tried() -> None:
+    fabric = TURN.fabric
+    inner = [int(x) for x in np.flatnonzero(fabric.link_src >= fabric.n_nodes)][:3]
+    findings = pl.DataFrame(
+        {
+            "link": [*inner, None],
+            "finding": ["queued", "queued", "busy", "queued"],
+            "queued_share": [0.4, 0.2, 0.9, 0.9],
+            "busy_share": [0.2, 0.3, 0.8, 0.1],
+        }
+    )
+    counters = SimpleNamespace(findings=findings)
+    found = explain._queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
+    assert found == {min(inner[0], int(fabric.link_reverse[inner[0]]))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import subprocess
@@ -177,16 +176,11 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "a Chakra execution trace that is not named": ("x.et", b"\x12\x1d\n\x06schema chakra"),
     "an Nsight Systems report": ("x.sqlite", b"SQLite format 3\0 TABLE TARGET_INFO_GPU"),
     "Nsight Systems": ("x.nsys-rep", b"\0\1\2"),
-    "a PyTorch Kineto trace": (
-        "x.json.gz",
-        gzip.compress(b'{"schemaVersion": 1, "traceEvents": ['),
-    ),
     "an mpiP profile": ("app.4.mpiP", b"@ mpiP\n@ Command : ./app\n"),
     "an IPM profile": ("app.ipm.xml", b"<?xml version='1.0'?>\n<ipm_job_profile>"),
     "a Caliper profile": ("app.cali", b"__rec=node,id=1,attr=10,data=int,parent=3\n"),
     "an HPCToolkit database": ("trace.db", b"HPCTOOLKITtrce\4\0"),
     "a Charm++ Projections log": ("p.sts", b"PROJECTIONS_ID \nVERSION 11.0\n"),
-    "a log of NCCL": ("log.txt", b"r24:615:18953 [2] NCCL INFO AllReduce: opCount 1\n"),
     "comma-separated values (CSV)": ("m.txt", b"src,dst,bytes\n0,1,100\n1,0,100\n"),
 }
 
@@ -218,7 +212,7 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("nsys", "Nsight"), ("kineto", "Kineto"), ("nccl-log", "log of NCCL"),
+        ("nsys", "Nsight"), ("nccl-log", "log of NCCL"),
         ("pingpong-hpctoolkit", "HPCToolkit"), ("pingpong-projections", "Projections"),
     ],
 )  # fmt: skip

@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from tailback.diagnosis.adapter_load import AdapterLoad, adapter_load, slow_adapter
-from tailback.diagnosis.fanin import fan_in
+from tailback.diagnosis.fanin import fan_in, hot_receiver_share
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import LinkTopology
 from tailback.run import Run
-from tests.factories.diagnosis_runs import HOSTS, NODES, Flow, eject, endpoint_run, make_run
+from tests.factories.diagnosis_runs import HOSTS, NODES, Flow, eject, endpoint_run, make_run, ups
 
 PACKET_US = 0.32768
 LATENCY_US = 10 - 30 * PACKET_US
@@ -124,6 +124,18 @@ def test_receiver_and_call_are_those_of_most_bytes() -> None:
     # Only who sends to it counts, with all it sends in these phases.
     assert found.peers in (1.0, 2.0)
     assert fan_in(make_run(flows, {}), 5, ["exchange"]) is None
+
+
+def test_congestion_of_a_phase_with_few_receivers_is_theirs() -> None:
+    """All to node 0, and then everybody to a partner of its own."""
+    gather = [Flow(n, 0, 30, "gather") for n in range(HOSTS, NODES)]
+    shift = [Flow(n, (n + HOSTS) % NODES, 30, "shift") for n in range(NODES)]
+    hot = {link: 0.5 for leaf in range(1, 4) for link in ups(leaf)}
+    assert hot_receiver_share(make_run(gather, hot)) == 1.0
+    assert hot_receiver_share(make_run(shift, hot)) == 0.0
+    assert 0.2 < hot_receiver_share(make_run(gather + shift, hot)) < 0.8
+    assert hot_receiver_share(make_run(gather, {})) == 0.0
+    assert hot_receiver_share(make_run([], {})) == 0.0
 
 
 @pytest.mark.parametrize(("senders", "advice"), [(8, "MPI_Reduce"), (7, "take turns")])

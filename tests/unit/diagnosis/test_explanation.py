@@ -290,3 +290,33 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
     assert whole.not_explained_ps == 10 * MS and said.confidence <= INTERMITTENT
+
+
+def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:
+    run = expected(100, share("pattern", 0.25), share("placement", 0.20), share("routing", 0.06))
+    moved = explained(run, measured(100)).explanation
+    fan_in = explained(run, measured(100), cost=FurtherCosts((0,), (0,), hot_receivers=1.0))
+    assert moved is not None and fan_in.explanation is not None
+    before, after = moved.cost("pattern"), fan_in.explanation.cost("pattern")
+    assert before is not None and after is not None and fan_in.cause == "pattern"
+    assert before.share == pytest.approx(0.25, abs=0.001)
+    assert after.share == pytest.approx(0.38, abs=0.001)
+    assert after.low_ps == pytest.approx(25 * MS, abs=MS)
+    assert after.high_ps == pytest.approx(51 * MS, abs=MS)
+
+
+def test_a_run_that_is_more_likely_ill_than_well_is_not_called_healthy() -> None:
+    # 12 % that nothing explains, and three causes just below what would be a fault.
+    near = [share("placement", 0.09), share("routing", 0.055), share("pattern", 0.14)]
+    found = explained(expected(88, *near), measured(100))
+    assert found.cause == "undetermined" and found.confidence == 0.0
+    assert "is not explained by any cause with evidence" in found.headline
+
+
+def test_time_that_a_cause_may_explain_as_well_leaves_nothing_open() -> None:
+    some = Intermittent(ps=15 * MS, low_ps=5 * MS, high_ps=40 * MS, steps=30, longer=12)
+    found = explained(
+        expected(60), measured(100), found=EvidenceSummary(others="unknown senders",
+        others_shown_by="steps", intermittent=some, rests_on={"other-traffic": ("trace", "model")}),
+    )  # fmt: skip
+    assert found.cause == "other-traffic"

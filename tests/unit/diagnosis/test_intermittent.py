@@ -24,9 +24,11 @@ def test_bursts_are_found_with_what_they_cost() -> None:
     assert (found.steps, found.longer) == (20, 8)
 
 
-def test_what_every_step_costs_is_left_out() -> None:
+def test_what_every_step_costs_may_be_of_others_or_of_the_model() -> None:
     found = find_intermittent(steps(BURSTS + 34.0), None, missing_ps=1360)
-    assert found is not None and found.ps == 680 and found.high_ps == 1360
+    # Half of the time that the quiet steps take longer too: it may be the model's.
+    assert found is not None
+    assert (found.low_ps, found.ps, found.high_ps) == (680, 1020, 1360)
 
 
 @pytest.mark.parametrize("excess", [np.full(20, 50.0), 50.0 + 8.0 * np.array([-1.0, 1.0] * 10)])

@@ -15,6 +15,7 @@ from tests.factories.blocking import run_blocking
 from tests.factories.repository import ROOT
 
 LISTED = str(ROOT / "tests" / "unit" / "traffic" / "listed.csv")
+STEP = {"activation": "64 KiB", "gradient": "128 KiB", "compute": "20 us"}
 CASES: dict[str, list[dict[str, object]]] = {
     "stencil2d": [
         {"dims": [5, 4], "size": "8 KiB"},
@@ -61,6 +62,11 @@ CASES: dict[str, list[dict[str, object]]] = {
     ],
     "reduce-naive": [{"ranks": 9, "root": 4, "arrays": 3}, {"ranks": 5, "post": "all"}],
     "reduce-tree": [{"ranks": 11, "root": 3, "arrays": 4}],
+    "training": [
+        {"data": 4, "tensor": 2, "expert": 2, "ranks_per_host": 4, **STEP},
+        {"pipeline": 3, "layers": 3, "microbatches": 5, "steps": 2, **STEP},
+        {"data": 2, "pipeline": 2, "layers": 4, "algorithm": "tree", "protocol": "ll", **STEP},
+    ],
     "transpose": [
         {"dims": [4, 3], "size": "16 KiB"},
         {"dims": [4, 3], "size": "1 KiB", "axis": "y"},

@@ -58,12 +58,14 @@ class Reply:
             or ``"busy"`` or ``"status 0x…"`` (the node answered that it cannot at present, or at
             all).
         received_ns: When it came in, on the monotonic clock, nanoseconds.
+        status: Status of an answer that says that the node cannot do it at all, else 0.
     """
 
     request: Request
     mad: bytes | None
     problem: str
     received_ns: int
+    status: int = 0
 
     @property
     def turnaround_ns(self) -> int:
@@ -127,7 +129,7 @@ class MadExchange:
         self._flying: dict[int, Request] = {}
         self._deadlines: deque[tuple[int, int]] = deque()
         self._load: dict[Any, int] = {}
-        self._strikes: dict[Any, int] = {}
+        self._timeouts: dict[Any, int] = {}
         self._number = 0
         self._next_send_ns = 0
 
@@ -139,7 +141,7 @@ class MadExchange:
     @property
     def unresponsive_nodes(self) -> list[Any]:
         """Nodes that are asked nothing at present."""
-        return [node for node, strikes in self._strikes.items() if strikes >= MAX_TIMEOUTS]
+        return [node for node, timeouts in self._timeouts.items() if timeouts >= MAX_TIMEOUTS]
 
     def submit(self, request: Request) -> None:
         """Queue a request."""
@@ -148,7 +150,7 @@ class MadExchange:
     def reset_unresponsive(self) -> None:
         """Try the nodes that were given up again, with one request each to begin with."""
         for node in self.unresponsive_nodes:
-            self._strikes[node] = MAX_TIMEOUTS - 1
+            self._timeouts[node] = MAX_TIMEOUTS - 1
 
     def results(self) -> Iterator[Reply]:
         """Yield replies until nothing is left; requests may be submitted meanwhile."""
@@ -191,12 +193,12 @@ class MadExchange:
                 self._next_send_ns = max(self._next_send_ns, now - 20_000_000) + self._gap_ns
             request = self._waiting.popleft()
             node = request.node
-            strikes = self._strikes.get(node, 0)
-            if strikes >= MAX_TIMEOUTS:
+            timeouts = self._timeouts.get(node, 0)
+            if timeouts >= MAX_TIMEOUTS:
                 done.append(self._failed(request, "given up"))
                 continue
             load = self._load.get(node, 0)
-            if load >= (1 if strikes else self._per_node):
+            if load >= (1 if timeouts else self._per_node):
                 self._held.setdefault(node, deque()).append(request)
                 continue
             self._send(request, load, done)
@@ -230,12 +232,13 @@ class MadExchange:
         if error:
             self._unanswered(request, done)
         else:
-            self._strikes.pop(node, None)
+            self._timeouts.pop(node, None)
             self.totals.answered += 1
             status = mads.status(mad)
             if status:
                 busy = status & mads.BUSY
-                done.append(self._failed(request, "busy" if busy else f"status 0x{status:04x}"))
+                problem = "busy" if busy else f"status 0x{status:04x}"
+                done.append(self._failed(request, problem, 0 if busy else status))
             else:
                 done.append(Reply(request, mad, "", self._clock()))
         self._release(node)
@@ -255,24 +258,24 @@ class MadExchange:
                 self._release(request.node)
 
     def _unanswered(self, request: Request, done: list[Reply]) -> None:
-        strikes = self._strikes.get(request.node, 0)
-        if request.attempts <= self._retries and strikes < MAX_TIMEOUTS:
+        timeouts = self._timeouts.get(request.node, 0)
+        if request.attempts <= self._retries and timeouts < MAX_TIMEOUTS:
             self.totals.repeated += 1
             self._waiting.appendleft(request)
             return
-        self._strikes[request.node] = strikes + 1
+        self._timeouts[request.node] = timeouts + 1
         done.append(self._failed(request, "timeout"))
 
-    def _failed(self, request: Request, problem: str) -> Reply:
+    def _failed(self, request: Request, problem: str, status: int = 0) -> Reply:
         self.totals.failed[problem] += 1
-        return Reply(request, None, problem, self._clock())
+        return Reply(request, None, problem, self._clock(), status)
 
     def _release(self, node: Any) -> None:
         """Let the next request of a node go; all of them when it has been given up."""
         held = self._held.get(node)
         if not held:
             return
-        if self._strikes.get(node, 0) >= MAX_TIMEOUTS:
+        if self._timeouts.get(node, 0) >= MAX_TIMEOUTS:
             self._waiting.extendleft(reversed(held))
             held.clear()
         else:

@@ -151,7 +151,7 @@ def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = 
             continue
         target = agents[lid]
         problems.append((target.node_name, f"no performance agent: {reply.problem}"))
-        if reply.problem.startswith("status"):
+        if reply.status:
             # Not so one that is busy: it will answer another time.
             can[lid] = None
         elif earlier := before.get(target.guid):

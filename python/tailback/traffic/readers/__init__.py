@@ -14,7 +14,17 @@ import numpy as np
 from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
-from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
+from tailback.traffic.readers import (
+    chakra,
+    dumpi,
+    foreign,
+    goal,
+    kineto,
+    nccl_log,
+    otf2,
+    pml_monitoring,
+    simgrid_ti,
+)
 from tailback.traffic.readers.capabilities import Capabilities
 
 
@@ -35,6 +45,8 @@ READERS: Registry[Reader] = Registry("reader", "trace formats")
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
+READERS.register("kineto")(kineto)
+READERS.register("nccl-log")(nccl_log)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
 READERS.register("simgrid-ti")(simgrid_ti)
@@ -90,8 +102,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 
 _KNOWN = (
-    "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid or Chakra trace, or the "
-    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
+    "a log of NCCL, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "Reader", "read_trace"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of nodes that do something; the others only pass dependencies on."""
@@ -82,6 +83,7 @@ def parse(message: bytes) -> Node:
     return node
 
 
+@lru_cache(maxsize=1 << 14)
 def _attribute(message: bytes) -> tuple[str, int | float | str | None]:
     """Name and value of an attribute; lists have none."""
     name, content = "", None
@@ -114,22 +116,25 @@ def _content(number: int, kind: int, value: int | bytes) -> int | float | str | 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Number, wire type and value of each field."""
-    at = 0
-    while at < len(data):
+    at, size = 0, len(data)
+    while at < size:
         begin = at
-        key, at = varint(data, at)
+        # Nearly all numbers are of one byte, and this is the loop that takes the time.
+        key, at = (data[at], at + 1) if data[at] < 128 else varint(data, at)
         kind = key & 7
         if kind == _VARINT:
-            value, at = varint(data, at)
+            short = at < size and data[at] < 128
+            value, at = (data[at], at + 1) if short else varint(data, at)
             yield key >> 3, kind, value
             continue
         if kind == _LENGTH:
-            length, at = varint(data, at)
+            short = at < size and data[at] < 128
+            length, at = (data[at], at + 1) if short else varint(data, at)
         elif kind in (_FIXED64, _FIXED32):
             length = 8 if kind == _FIXED64 else 4
         else:
             raise WireError(f"a field of wire type {kind}", begin)
-        if at + length > len(data):
+        if at + length > size:
             raise WireError(f"a field of {length} B in the last {len(data) - at} B", begin)
         yield key >> 3, kind, data[at : at + length]
         at += length

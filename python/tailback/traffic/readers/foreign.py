@@ -23,14 +23,6 @@ _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
 )
 _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
-_CONVERT: Final = (
-    "convert it to a Chakra trace (NAME.RANK.et), with the execution trace that PyTorch's observer "
-    "writes beside it: chakra_trace_link, then chakra_converter (mlcommons/chakra); or " + _PATTERN
-)
-_NCCL: Final = (
-    "it names collectives and their sizes, and no dependencies: record an execution trace with "
-    "PyTorch and convert it to Chakra (NAME.RANK.et); or " + _PATTERN
-)
 _MPI_BELOW: Final = (
     "if Charm++ was built on MPI, the messages of MPI below it can be recorded: " + _RECORD
 )
@@ -71,9 +63,6 @@ _FORMATS: Final = (
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
     _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
-    _Format("a PyTorch Kineto trace (JSON)", rb"\A\s*\{.*\"(?:traceEvents|schemaVersion)\"", (),
-            _CONVERT),
-    _Format("a log of NCCL", rb"(?m)^[^\n]*NCCL INFO ", (), _NCCL),
     _Format("an mpiP profile", rb"\A@ mpiP\b", (".mpiP",), _RECORD),
     _Format("an IPM profile", rb"\A(?:<\?xml[^>]*>\s*)?<ipm|\A#+IPM", (".ipm.xml",), _RECORD),
     _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _RECORD),

@@ -228,6 +228,7 @@ class ProgramEdit:
             request=column(p.request, request),
             label=column(p.label, label),
             labels=self.labels,
+            recompile=None,
         )
         program.check()
         return program

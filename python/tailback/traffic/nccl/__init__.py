@@ -1,0 +1,15 @@
+"""What NCCL sends for a collective: algorithm, protocol, channels, chunks."""
+
+from tailback.traffic.nccl.choice import Choice, default_choice
+from tailback.traffic.nccl.messages import CALLS, messages
+from tailback.traffic.nccl.steps import Collective, GpuProgram, compile_gpu
+
+__all__ = [
+    "CALLS",
+    "Choice",
+    "Collective",
+    "GpuProgram",
+    "compile_gpu",
+    "default_choice",
+    "messages",
+]

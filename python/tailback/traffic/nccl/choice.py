@@ -1,0 +1,112 @@
+"""Which algorithm and protocol NCCL runs a collective with, and on how many channels.
+
+The defaults follow NCCL's own cost model (``src/graph/tuning.cc``, 2.2x): time = latency + bytes /
+bandwidth, with the latencies and the shares of the bandwidth given there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Final, Literal
+
+from tailback.scenario import NcclSection
+
+Algorithm = Literal["ring", "tree"]
+Protocol = Literal["simple", "ll", "ll128"]
+
+MOST_CHANNELS: Final = 64
+"""NCCL's MAXCHANNELS."""
+
+CHANNEL_BYTES: Final = 32 * 1024
+"""Least bytes for each channel: NCCL uses fewer channels for smaller collectives."""
+
+BUS_BYTES_PER_US: Final = 24_000.0
+"""Bandwidth assumed between hosts for the default: one adapter of 200 Gb/s for each rank."""
+
+# Microseconds; NVLink within a host, the network between hosts.
+_BASE: Final = {
+    ("tree", "ll"): 6.8, ("tree", "ll128"): 14.0, ("tree", "simple"): 8.4,
+    ("ring", "ll"): 6.6, ("ring", "ll128"): 14.0, ("ring", "simple"): 8.4,
+}  # fmt: skip
+_HOP: Final = {
+    ("tree", "ll"): (0.6, 5.0), ("tree", "ll128"): (1.25, 8.5), ("tree", "simple"): (4.0, 14.0),
+    ("ring", "ll"): (0.6, 2.7), ("ring", "ll128"): (1.9, 4.0), ("ring", "simple"): (3.4, 14.0),
+}  # fmt: skip
+_SHARE: Final = {
+    ("tree", "ll"): 1 / 3.8, ("tree", "ll128"): 0.92 * 0.92, ("tree", "simple"): 0.92,
+    ("ring", "ll"): 0.5, ("ring", "ll128"): 0.92, ("ring", "simple"): 1.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How NCCL runs a collective.
+
+    Attributes:
+        algorithm: ``ring``, or ``tree`` (double binary trees between hosts, a chain within each).
+        protocol: ``simple``; ``ll`` (a flag with every 4 bytes: twice the bytes); ``ll128`` (a flag
+            in every 128 bytes).
+        channels: Rings or trees that share the bytes.
+    """
+
+    algorithm: Algorithm
+    protocol: Protocol
+    channels: int
+
+    def __str__(self) -> str:
+        plural = "" if self.channels == 1 else "s"
+        return f"{self.algorithm}, {self.protocol}, {self.channels} channel{plural}"
+
+
+def applied(section: NcclSection, choice: Choice) -> Choice:
+    """``choice`` with what a scenario states."""
+    return Choice(
+        section.algorithm or choice.algorithm,
+        section.protocol or choice.protocol,
+        section.channels or choice.channels,
+    )
+
+
+def default_choice(
+    call: str, nbytes: int, hosts: Sequence[int], channels: int | None = None
+) -> Choice:
+    """What NCCL's cost model chooses.
+
+    Args:
+        call: ``AllReduce`` …
+        nbytes: Bytes of the whole buffer.
+        hosts: Host of each member.
+        channels: Channels where they are known; None for two, or one for each rank of a host.
+    """
+    n, n_hosts = len(hosts), len(set(hosts))
+    most = channels or min(max(2, ceil(n / n_hosts)), MOST_CHANNELS)
+    used = channels or max(1, min(most, nbytes // CHANNEL_BYTES))
+    algorithms: tuple[Algorithm, ...] = ("ring", "tree") if call == "AllReduce" else ("ring",)
+    protocols: tuple[Protocol, ...] = ("simple", "ll", "ll128")
+    if call in ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange"):
+        return Choice("ring", "simple", used)
+    found = min(
+        (_time(call, nbytes, n, n_hosts, algorithm, protocol), algorithm, protocol)
+        for algorithm in algorithms
+        for protocol in protocols
+    )
+    return Choice(found[1], found[2], used)
+
+
+def _time(
+    call: str, nbytes: int, n: int, n_hosts: int, algorithm: Algorithm, protocol: Protocol
+) -> float:
+    """Time in microseconds by the cost model."""
+    intra, inter = _HOP[algorithm, protocol]
+    twice = 2 if call == "AllReduce" else 1
+    bandwidth = BUS_BYTES_PER_US * _SHARE[algorithm, protocol]
+    if algorithm == "tree":
+        latency = 2 * ((n / n_hosts - 1) * intra + log2(n_hosts) * inter)
+        bandwidth /= 2
+    else:
+        between = twice * n_hosts if n_hosts > 1 else 0
+        latency = max(twice * (n - 1) - between, 0) * intra + between * inter
+        bandwidth /= twice * (n - 1) / n
+    return _BASE[algorithm, protocol] + latency + nbytes / bandwidth

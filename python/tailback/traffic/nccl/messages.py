@@ -1,0 +1,302 @@
+"""The messages of NCCL's collectives: rings and double binary trees, channel by channel.
+
+Steps are numbered over a whole communicator: both ends of a message post it in the same step, so
+ranks that take one step after the other never block each other. The channels take their steps side
+by side. Sources: NCCL's ``src/graph/trees.cc``, ``src/graph/connect.cc``, ``src/enqueue.cc`` and
+``src/device`` of 2.2x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError, nearest
+from tailback.traffic.nccl.choice import Choice
+
+Ints = NDArray[np.int64]
+
+RING_CHUNK: Final = {"simple": 2 << 20, "ll": 32 << 10, "ll128": 576_000}
+"""Bytes that a channel passes on at once in a ring of AllReduce, AllGather, ReduceScatter."""
+PIPE_CHUNK: Final = {"simple": 512 << 10, "ll": 32 << 10, "ll128": 576_000}
+"""The same in trees and in the chains of Broadcast and Reduce."""
+TREE_SHRINK: Final = ((8, 131_072), (4, 65_536), (1, 32_768))
+"""A tree halves its chunks while there are fewer than depth times the first for each channel, down
+to the second (``enqueue.cc`` up to 2.18)."""
+PEERS_AT_ONCE: Final = 8
+"""Rounds of sends and receives that one batch of work runs side by side
+(NCCL_MAX_DEV_WORK_P2P_PER_BATCH)."""
+
+
+class Messages(NamedTuple):
+    """Messages of one collective in the order of their steps, K of them.
+
+    Attributes:
+        step: When it is posted at both ends, shape (K,).
+        src: Member that sends, shape (K,).
+        dst: Member that receives, shape (K,).
+        size: Bytes on the wire, shape (K,).
+    """
+
+    step: Ints
+    src: Ints
+    dst: Ints
+    size: Ints
+
+
+CALLS: Final = (
+    "AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll", "Gather",
+    "Scatter", "SendRecv", "Exchange",
+)  # fmt: skip
+"""The collectives that can be expanded."""
+POINT_TO_POINT: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange")
+"""Those that are groups of sends and receives: they have neither algorithm nor channels here."""
+
+
+def messages(
+    call: str,
+    hosts: Sequence[int],
+    nbytes: int,
+    choice: Choice,
+    *,
+    root: int = 0,
+    peer: int = 0,
+    counts: Ints | None = None,
+    rings: Sequence[Sequence[int]] = (),
+) -> Messages:
+    """What the members of a communicator send for one collective.
+
+    Args:
+        call: One of :data:`CALLS`.
+        hosts: Host of each member, n of them.
+        nbytes: Bytes of the whole buffer: of AllGather the output, of ReduceScatter the input, of
+            AllToAll what a member sends, its own share included; of Gather and Scatter the root's;
+            of Exchange what each of two members sends the other.
+        choice: How it is run. Trees are for AllReduce alone; other calls use rings.
+        root: Member that is the root; of SendRecv the sender.
+        peer: The receiver of SendRecv.
+        counts: Of AllToAll the bytes from each member to each, shape (n, n), where they differ.
+        rings: Order of the members in each channel's ring, as NCCL's log has them; else rings
+            that leave and enter each host by one rank.
+
+    Returns:
+        The messages; none among fewer than two members or for no bytes.
+
+    Raises:
+        TraceError: The call is not known, or a number does not fit the communicator.
+    """
+    n = len(hosts)
+    if call not in CALLS:
+        raise TraceError(f"unknown collective nccl{call}", remedy=nearest(call, CALLS))
+    if not 0 <= root < n or not 0 <= peer < n or nbytes < 0:
+        raise TraceError(f"nccl{call}: {nbytes} B, root {root} among {n} ranks")
+    if n < 2:
+        return _packed([])
+    if call in POINT_TO_POINT:
+        return _packed(_point_to_point(call, n, nbytes, root, peer, counts))
+    orders = [np.array(order, np.int64) for order in rings]
+    if sorted(map(tuple, map(sorted, rings))) != [tuple(range(n))] * len(rings):
+        raise TraceError(f"nccl{call}: a ring of other members than the {n} of its communicator")
+    parts = []
+    for channel in range(choice.channels):
+        share = _share(nbytes if call in _WHOLE else nbytes // n, choice.channels, channel)
+        if choice.algorithm == "tree" and call == "AllReduce":
+            parts += _tree(hosts, channel, share, nbytes, choice)
+            continue
+        order = orders[channel % len(orders)] if orders else ring_order(hosts, channel)
+        if call in ("Broadcast", "Reduce"):
+            parts += _chain(call, order, share, root, choice)
+        else:
+            parts += _ring(call, order, share, choice)
+    found = _packed(parts)
+    return found._replace(size=_on_the_wire(found.size, choice.protocol))
+
+
+def ring_order(hosts: Sequence[int], channel: int) -> Ints:
+    """Members in the order of a channel's ring.
+
+    The ring leaves a host by the same local rank by which it enters the next, so that it stays on
+    one rail between hosts; with an odd number of hosts its last hop changes rails.
+    """
+    order: list[int] = []
+    for number, group in enumerate(_groups(hosts)):
+        first = channel % len(group)
+        turned = group[first:] + group[:first]
+        order += turned[::-1] if number % 2 else turned
+    return np.array(order, np.int64)
+
+
+def tree_parents(hosts: Sequence[int], channel: int, channels: int) -> Ints:
+    """Parent of each member in a channel's tree, -1 of the root.
+
+    Half of the channels use the first, half the second of the double binary trees over the hosts.
+    The ranks of a host form a chain behind the one that has the links to other hosts.
+    """
+    groups = _groups(hosts)
+    n = len(groups)
+    second = channel >= (channels + 1) // 2
+    parent = np.full(len(hosts), -1, np.int64)
+    heads = [group[channel % len(group)] for group in groups]
+    for number, group in enumerate(groups):
+        up = _host_parent(n, number, second=second)
+        parent[heads[number]] = heads[up] if up >= 0 else -1
+        first = channel % len(group)
+        chain = group[first:] + group[:first]
+        parent[chain[1:]] = chain[:-1]
+    return parent
+
+
+_WHOLE: Final = ("AllReduce", "Broadcast", "Reduce")
+
+
+def _host_parent(n: int, host: int, *, second: bool) -> int:
+    """Parent of a host in one of the double binary trees, -1 of the root."""
+    if not second:
+        return _binary_parent(n, host)
+    if n % 2:
+        up = _binary_parent(n, (host - 1) % n)
+        return -1 if up < 0 else (up + 1) % n
+    up = _binary_parent(n, n - 1 - host)
+    return -1 if up < 0 else n - 1 - up
+
+
+def _binary_parent(n: int, host: int) -> int:
+    """Parent in the tree that alternates leaves and inner nodes; 0 is the root."""
+    if host == 0:
+        return -1
+    bit = host & -host
+    up = (host ^ bit) | (bit << 1)
+    return up if up < n else host ^ bit
+
+
+def _groups(hosts: Sequence[int]) -> list[list[int]]:
+    """Members of each host, hosts in the order in which they first occur."""
+    out: dict[int, list[int]] = {}
+    for member, host in enumerate(hosts):
+        out.setdefault(host, []).append(member)
+    return list(out.values())
+
+
+def _share(total: int, parts: int, number: int) -> int:
+    """Bytes of one of ``parts`` even parts; they differ by at most a byte."""
+    return total // parts + (number < total % parts)
+
+
+def _shares(total: int, parts: int) -> Ints:
+    return total // parts + (np.arange(parts) < total % parts)
+
+
+_Part = tuple[Ints, Ints, Ints, Ints]
+
+
+def _ring(call: str, order: Ints, share: int, choice: Choice) -> list[_Part]:
+    """Loops of a ring: each passes a chunk of every member's share around once, or twice."""
+    n = len(order)
+    place = np.arange(n)
+    reduces, gathers = call != "AllGather", call != "ReduceScatter"
+    most = RING_CHUNK[choice.protocol] * (n if call == "AllReduce" else 1)
+    rounds = (n - 1) * (reduces + gathers)
+    out: list[_Part] = []
+    for loop in range(-(-share // most)):
+        amount = min(most, share - loop * most)
+        piece = _shares(amount, n) if call == "AllReduce" else np.full(n, amount)
+        for step in range(rounds):
+            moved = piece[(place - step + (step >= n - 1 and reduces)) % n]
+            at = np.full(n, loop * rounds + step)
+            out.append((at, order, order[(place + 1) % n], moved))
+    return out
+
+
+def _chain(call: str, order: Ints, share: int, root: int, choice: Choice) -> list[_Part]:
+    """Chunks that follow one another from the root around the ring, or around it to the root."""
+    n = len(order)
+    first = int(np.flatnonzero(order == root)[0]) + (call == "Reduce")
+    line = np.roll(order, -first)
+    size = _chunks(share, PIPE_CHUNK[choice.protocol])
+    chunk, hop = np.divmod(np.arange(len(size) * (n - 1)), n - 1)
+    return [(chunk + hop, line[hop], line[hop + 1], size[chunk])]
+
+
+def _tree(
+    hosts: Sequence[int], channel: int, share: int, nbytes: int, choice: Choice
+) -> list[_Part]:
+    """Chunks that go up a tree, combined on the way, and down again."""
+    parent = tree_parents(hosts, channel, choice.channels)
+    depth = _depths(parent)
+    height = np.zeros(len(parent), np.int64)
+    for member in np.argsort(-depth).tolist():
+        if parent[member] >= 0:
+            height[parent[member]] = max(height[parent[member]], height[member] + 1)
+    limit = PIPE_CHUNK[choice.protocol]
+    if choice.protocol == "simple":
+        for times, least in TREE_SHRINK:
+            while nbytes // (choice.channels * limit) < times * depth.max() and limit > least:
+                limit //= 2
+    size = _chunks(share, limit)
+    child = np.flatnonzero(parent >= 0)
+    chunk, edge = np.divmod(np.arange(len(size) * len(child)), len(child))
+    low, high = child[edge], parent[child[edge]]
+    return [
+        (chunk + height[low], low, high, size[chunk]),
+        (chunk + height.max() + depth[high], high, low, size[chunk]),
+    ]
+
+
+def _depths(parent: Ints) -> Ints:
+    """Hops from each member to the root."""
+    depth = np.zeros(len(parent), np.int64)
+    at = parent.copy()
+    while (at >= 0).any():
+        depth += at >= 0
+        at = np.where(at >= 0, parent[at], -1)
+    return depth
+
+
+def _chunks(total: int, most: int) -> Ints:
+    full, rest = divmod(total, most)
+    return np.array([most] * full + ([rest] if rest else []), np.int64)
+
+
+def _point_to_point(
+    call: str, n: int, nbytes: int, root: int, peer: int, counts: Ints | None
+) -> list[_Part]:
+    """Sends and receives of a group: round k is with the members k further on."""
+    if call == "SendRecv":
+        one = np.ones(1, np.int64)
+        return [(0 * one, root * one, peer * one, nbytes * one)] if root != peer else []
+    rounds = np.arange(1, n)
+    if call == "Exchange":
+        ends = np.arange(n)
+        return [(0 * ends, ends, (ends + 1) % n, np.full(n, nbytes))]
+    if call == "AllToAll":
+        table = counts if counts is not None else np.broadcast_to(_shares(nbytes, n), (n, n))
+        step, src = np.divmod(np.arange((n - 1) * n), n)
+        dst = (src + step + 1) % n
+        return [(step // PEERS_AT_ONCE, src, dst, table[src, dst])]
+    others = (root + rounds) % n
+    centre = np.full(n - 1, root)
+    size = _shares(nbytes, n)[others]
+    src, dst = (others, centre) if call == "Gather" else (centre, others)
+    return [((rounds - 1) // PEERS_AT_ONCE, src, dst, size)]
+
+
+def _packed(parts: list[_Part]) -> Messages:
+    """All parts by step, without empty messages."""
+    none = np.zeros(0, np.int64)
+    columns = (
+        [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [none] * 4
+    )
+    step, src, dst, size = (column.astype(np.int64) for column in columns)
+    kept = np.flatnonzero(size > 0)
+    kept = kept[np.argsort(step[kept], kind="stable")]
+    return Messages(step[kept], src[kept], dst[kept], size[kept])
+
+
+def _on_the_wire(size: Ints, protocol: str) -> Ints:
+    """Bytes with the flags of a protocol."""
+    if protocol == "ll":
+        return 2 * size
+    return -(-size * 16 // 15) if protocol == "ll128" else size

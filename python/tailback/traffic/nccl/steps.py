@@ -1,0 +1,282 @@
+"""Programs of accelerators: computation and NCCL collectives of every rank, compiled to messages.
+
+A collective that runs beside computation is interleaved with it step by step: the steps depend on
+each other as NCCL's do, and the computation takes as long as it takes. What a rank's streams run
+side by side besides that is put one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.available import available_memory
+from tailback.errors import TailbackError, TraceError
+from tailback.scenario import NcclSection
+from tailback.traffic.nccl.choice import Choice, applied, default_choice
+from tailback.traffic.nccl.messages import Messages, messages
+from tailback.traffic.program import Label, Op, Program, Recording, require_room
+
+ALONE = -1
+"""Number of a stretch of computation beside which no collective runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collective:
+    """One collective of a communicator.
+
+    Attributes:
+        call: A name of :data:`tailback.traffic.nccl.messages.CALLS`.
+        members: World rank of each member.
+        nbytes: Bytes of the whole buffer, as :func:`messages` counts them.
+        phase: What the ranks do it for.
+        communicator: Name of the communicator.
+        choice: How NCCL ran it, where a log says so; None for NCCL's default.
+        channels: Channels where only those are known.
+        root: Member that is the root, or the sender.
+        peer: Member that receives.
+        counts: Bytes from each member to each of an AllToAll, shape (n, n).
+        rings: Order of members of each channel's ring, where a log says so.
+    """
+
+    call: str
+    members: tuple[int, ...]
+    nbytes: int
+    phase: str
+    communicator: str
+    choice: Choice | None = None
+    channels: int | None = None
+    root: int = 0
+    peer: int = 0
+    counts: NDArray[np.int64] | None = None
+    rings: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class GpuProgram:
+    """What the accelerators of all ranks do.
+
+    Attributes:
+        name: What to call the application.
+        hosts: Host of each rank, shape (R,): rings and trees are laid out by it.
+        collectives: The collectives.
+        timeline: Of each rank pairs of a number of a collective, or :data:`ALONE`, and the
+            picoseconds of computation beside it. Ranks meet in an order that is the same for all.
+        notes: What is odd so far.
+        recording: How long the recorded run took.
+        error: The kind of error to raise.
+    """
+
+    name: str
+    hosts: Sequence[int]
+    collectives: list[Collective]
+    timeline: list[list[tuple[int, int]]]
+    notes: list[str] = field(default_factory=list)
+    recording: Recording | None = None
+    error: type[TailbackError] = TraceError
+
+
+@dataclass(frozen=True, eq=False)
+class _Template:
+    """What one member does in one collective.
+
+    Attributes:
+        kind: Operations; a COMPUTE in every step, shape (K,).
+        peer: Member that a send or receive names, shape (K,).
+        amount: Bytes, shape (K,).
+        post: Number of the post that a send, a receive or a WAIT is of, shape (K,).
+        steps: Number of its steps.
+        posts: Number of its posts.
+    """
+
+    kind: NDArray[np.int64]
+    peer: NDArray[np.int64]
+    amount: NDArray[np.int64]
+    post: NDArray[np.int64]
+    steps: int
+    posts: int
+
+
+def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Program:
+    """Make a rank program.
+
+    Args:
+        source: What the ranks do.
+        chosen: Overrides how collectives are run; None leaves them as recorded, or NCCL's default.
+
+    Returns:
+        The program; its ``recompile`` makes it again with another ``chosen``.
+
+    Raises:
+        TailbackError: Of type ``source.error``: the messages do not fit in memory.
+    """
+    choices = [_choice(source, one, chosen) for one in source.collectives]
+    labels: dict[Label, int] = {}
+    label_of = [
+        labels.setdefault(Label(one.phase, _label(one.call), communicator=one.communicator),
+                          len(labels))
+        for one in source.collectives
+    ]  # fmt: skip
+    templates = _templates(source, choices)
+    columns: list[list[NDArray[np.int64]]] = [[] for _ in range(6)]
+    start = [0]
+    for rank, timeline in enumerate(source.timeline):
+        total = posted = 0
+        for number, beside in timeline:
+            rows = _rows(source, templates, label_of, rank, number, beside, posted)
+            posted += 0 if number == ALONE else templates[number][rank].posts
+            total += len(rows[0])
+            for column, values in zip(columns, rows, strict=True):
+                column.append(values)
+        start.append(start[-1] + total)
+    none = [np.zeros(0, np.int64)]
+    kind, peer, amount, tag, request, label = (np.concatenate(c or none) for c in columns)
+    return Program(
+        name=source.name, rank_start=np.array(start, np.uint64), kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32), amount=amount.astype(np.uint64), tag=tag,
+        request=request.astype(np.int32), label=label.astype(np.uint32),
+        labels=list(labels) or [Label("all", "none")],
+        notes=[*source.notes, *_notes(source, choices)], recording=source.recording,
+        recompile=partial(_again, source, chosen),
+    )  # fmt: skip
+
+
+def _again(source: GpuProgram, stated: NcclSection | None, chosen: NcclSection) -> Program:
+    """The program with what ``chosen`` says, and else what was stated before."""
+    old = {} if stated is None else stated.model_dump(exclude_none=True)
+    return compile_gpu(source, NcclSection(**{**old, **chosen.model_dump(exclude_none=True)}))
+
+
+def _label(call: str) -> str:
+    """The call as NCCL names it; an exchange is a send and a receive in one group."""
+    return "ncclSendRecv" if call == "Exchange" else f"nccl{call}"
+
+
+def _choice(source: GpuProgram, one: Collective, chosen: NcclSection | None) -> Choice:
+    """How a collective is run."""
+    hosts = [source.hosts[rank] for rank in one.members]
+    found = one.choice or default_choice(one.call, one.nbytes, hosts, one.channels)
+    return found if chosen is None else applied(chosen, found)
+
+
+def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Template]]:
+    """What each member of each collective does, by world rank; equal ones are made once."""
+    known: dict[tuple[object, ...], tuple[Messages, list[_Template]]] = {}
+    out: list[dict[int, _Template]] = []
+    operations = 0
+    for one, choice in zip(source.collectives, choices, strict=True):
+        hosts = _relative([source.hosts[rank] for rank in one.members])
+        counts = None if one.counts is None else one.counts.tobytes()
+        key = (one.call, hosts, one.nbytes, choice, one.root, one.peer, counts, one.rings)
+        if key not in known:
+            sent = messages(one.call, hosts, one.nbytes, choice, root=one.root, peer=one.peer,
+                            counts=one.counts, rings=one.rings)  # fmt: skip
+            known[key] = sent, _members(sent, len(hosts))
+        sent, members = known[key]
+        operations += 4 * len(sent.step)
+        require_room(
+            operations, available_memory(), what="the collectives of the program",
+            error=source.error, remedy="use fewer steps or ranks, or fewer channels",
+        )  # fmt: skip
+        out.append(dict(zip(one.members, members, strict=True)))
+    return out
+
+
+def _relative(hosts: list[int]) -> tuple[int, ...]:
+    """Hosts numbered in the order in which they occur."""
+    seen: dict[int, int] = {}
+    return tuple(seen.setdefault(host, len(seen)) for host in hosts)
+
+
+def _members(sent: Messages, n: int) -> list[_Template]:
+    """What each of ``n`` members does for the messages of a collective."""
+    count = len(sent.step)
+    row = np.arange(count)
+    member = np.concatenate([sent.dst, sent.src])
+    step = np.concatenate([sent.step, sent.step])
+    peer = np.concatenate([sent.src, sent.dst])
+    size = np.concatenate([sent.size, sent.size])
+    kind = np.repeat([int(Op.IRECV), int(Op.ISEND)], count)
+    # Receives before sends, both by channel, so that equal partners match in order.
+    order = np.lexsort((np.concatenate([row, row]), kind == Op.ISEND, step, member))
+    bounds = np.searchsorted(member[order], np.arange(n + 1))
+    return [
+        _one_member(*(column[order[low:high]] for column in (kind, step, peer, size)))
+        for low, high in pairwise(bounds.tolist())
+    ]
+
+
+def _one_member(
+    kind: NDArray[np.int64], step: NDArray[np.int64], peer: NDArray[np.int64],
+    size: NDArray[np.int64],
+) -> _Template:  # fmt: skip
+    """Posts of each step, a computation, and a wait for each post."""
+    posts = np.arange(len(kind))
+    used, turn = np.unique(step, return_inverse=True)
+    steps = len(used)
+    none, one = np.full(len(posts), -1), np.full(steps, -1)
+    stage = np.repeat([0, 1, 2], [len(posts), steps, len(posts)])
+    when = np.concatenate([turn, np.arange(steps), turn])
+    number = np.concatenate([posts, one, posts])
+    order = np.lexsort((number, stage, when))
+    kinds = [kind, np.full(steps, int(Op.COMPUTE)), np.full(len(posts), int(Op.WAIT))]
+    return _Template(
+        kind=np.concatenate(kinds)[order],
+        peer=np.concatenate([peer, one, none])[order],
+        amount=np.concatenate([size, 0 * one, 0 * none])[order],
+        post=number[order], steps=steps, posts=len(posts),
+    )  # fmt: skip
+
+
+def _rows(
+    source: GpuProgram, templates: list[dict[int, _Template]], label_of: list[int], rank: int,
+    number: int, beside: int, posted: int,
+) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
+    """Columns of the operations of one entry of a rank's timeline."""
+    one = np.ones(1, np.int64)
+    compute = (Op.COMPUTE * one, -one, beside * one, 0 * one, -one, 0 * one)
+    if number == ALONE:
+        return compute if beside else tuple(column[:0] for column in compute)
+    t = templates[number][rank]
+    if not t.steps:
+        return compute if beside else tuple(column[:0] for column in compute)
+    amount = t.amount.copy()
+    slots = t.kind == Op.COMPUTE
+    amount[slots] = np.diff(np.arange(t.steps + 1) * beside // t.steps)
+    keep = ~slots | (amount > 0)
+    kind, post = t.kind[keep], t.post[keep]
+    members = np.array(source.collectives[number].members, np.int64)
+    peer = np.where(t.peer[keep] >= 0, members[t.peer[keep]], -1)
+    message = (kind == Op.ISEND) | (kind == Op.IRECV)
+    return (
+        kind,
+        peer,
+        amount[keep],
+        np.where(message, number, 0),
+        np.where(post >= 0, post + posted, -1),
+        np.where(message, label_of[number], 0),
+    )
+
+
+def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
+    """Which algorithms the collectives are expanded by."""
+    used = Counter(
+        (one.call, choice.algorithm if one.call == "AllReduce" else "ring", choice.protocol,
+         choice.channels)
+        for one, choice in zip(source.collectives, choices, strict=True)
+        if one.call in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
+    )  # fmt: skip
+    shown = [
+        f"{number} nccl{call}: {Choice(algorithm, protocol, channels)}"
+        for (call, algorithm, protocol, channels), number in used.most_common(4)
+    ]
+    if not shown:
+        return []
+    more = f"; and {len(used) - 4} other ways" if len(used) > 4 else ""
+    return ["collectives are sent as NCCL sends them: " + "; ".join(shown) + more]

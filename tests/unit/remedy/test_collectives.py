@@ -1,0 +1,59 @@
+"""Other algorithms of NCCL as remedies."""
+
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pytest
+
+from tailback.diagnosis import diagnose_cause
+from tailback.errors import ScenarioError
+from tailback.remedy import RemedyContext, find_remedy
+from tailback.scenario import Scenario, parse
+from tailback.simulation import make_evaluate, prepare, simulate
+from tests.factories.repository import ROOT
+
+EXAMPLE = (ROOT / "examples" / "training" / "tree.toml").read_text().replace("4 MiB", "512 KiB")
+
+
+def scenario(text: str) -> Scenario:
+    return parse(tomllib.loads(text))
+
+
+def test_another_algorithm_is_proved_to_be_faster() -> None:
+    """Sums over trees with a flag for every word, where a ring sends half as much."""
+    prepared = prepare(scenario(EXAMPLE))
+    evaluate = make_evaluate(prepared, threads=1)
+    run = simulate(prepared.scenario, threads=1)
+    means = RemedyContext(
+        evaluate, program=prepared.observed.program, kinds=frozenset({"collectives"})
+    )
+    found = find_remedy(run, diagnose_cause(run, evaluate, seeds=1), means, seeds=1)
+    assert found.remedy is not None
+    assert found.remedy.name in ("nccl-ring-simple", "nccl-tree-simple")
+    names = {candidate.name for candidate in found.remedy.candidates}
+    assert {"nccl-ring", "nccl-ring-simple", "nccl-tree-simple"} <= names
+    assert "nccl-tree" not in names  # It runs so already.
+    best = found.remedy.candidates[0]
+    assert best.proved and best.elapsed_ps < 0.7 * run.summary["elapsed_ps"]
+    assert "NCCL_PROTO=Simple" in best.action
+
+
+def test_the_scenario_chooses_how_collectives_run() -> None:
+    program = prepare(scenario(EXAMPLE)).observed.program
+    assert "2 ncclAllReduce: tree, ll, 2 channels" in program.notes[-1]
+    repeated = EXAMPLE.replace('name = "training"\n', 'name = "training"\nrepeat = 2\n')
+    twice = prepare(scenario(repeated)).observed.program
+    assert twice.recompile is not None
+    ring = twice.recompile(scenario(EXAMPLE).job[0].nccl)  # type: ignore[arg-type]
+    assert np.array_equal(ring.amount, twice.amount) and len(ring.kind) == 2 * len(program.kind)
+
+
+def test_a_job_without_nccl_refuses_the_table() -> None:
+    other = EXAMPLE.partition("[job.pattern]")[0] + (
+        '[job.pattern]\nkind = "ring"\nranks = 16\nsize = "1 KiB"\n[job.nccl]\nchannels = 2\n'
+    )
+    with pytest.raises(ScenarioError, match="no collectives of NCCL") as got:
+        prepare(scenario(other))
+    assert got.value.place and "job.nccl" in got.value.place

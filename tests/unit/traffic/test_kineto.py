@@ -1,0 +1,163 @@
+"""PyTorch's Kineto traces, alone and beside NCCL's log."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import read_trace
+from tests.factories.blocking import run_blocking
+from tests.factories.kineto_traces import Event, collective, kernel, tuned, write
+from tests.factories.public_data import real
+
+
+def operations(program: Program, rank: int) -> list[str]:
+    low, high = (int(program.rank_start[rank + k]) for k in (0, 1))
+    return [Op(int(kind)).name for kind in program.kind[low:high]]
+
+
+def sent_bytes(program: Program) -> int:
+    return int(program.amount[program.sends].sum())
+
+
+@pytest.mark.data
+def test_a_real_trace_has_the_bytes_that_it_states(tmp_path: Path) -> None:
+    """15 sums of floats and 6 broadcasts, on two ranks; the trace of rank 1 is that of rank 0."""
+    file = real("kineto/nccl_data.json.gz")
+    document = json.loads(gzip.decompress(file.read_bytes()))
+    kept = ("kernel", "gpu_memcpy", "gpu_memset")
+    document["traceEvents"] = [e for e in document["traceEvents"] if e.get("cat") in kept]
+    for rank in range(2):
+        document["distributedInfo"]["rank"] = rank
+        (tmp_path / f"{rank}.pt.trace.json").write_text(json.dumps(document))
+    program = read_trace(tmp_path)
+    elements = [event["args"]["In msg nelems"] for event in document["traceEvents"]
+                if event.get("cat") == "kernel" and "AllReduce" in event["name"]]  # fmt: skip
+    assert len(elements) == 15
+    sums = [k for k, label in enumerate(program.labels) if label.call == "ncclAllReduce"]
+    own = program.sends & (program.label == sums[0])
+    assert int(program.amount[own].sum()) == 2 * 4 * sum(elements)
+    assert run_blocking(program)
+    alone = read_trace(tmp_path / "0.pt.trace.json")
+    assert sent_bytes(alone) == sent_bytes(program)
+    assert any("rank 1): they are taken to do what rank 0 does" in note for note in alone.notes)
+
+
+def test_computation_beside_a_collective_stays_beside_it(tmp_path: Path) -> None:
+    events = [kernel(0, 10), collective(10, 40, "allreduce", 1000, [0, 1]), kernel(20, 20),
+              kernel(35, 10), kernel(60, 5)]  # fmt: skip
+    program = read_trace(write(tmp_path, events, events))
+    compute = program.amount[program.kind == Op.COMPUTE][: len(program.kind) // 2].tolist()
+    # 10 us before; 25 us beside in two steps; 15 us from the end of the kernel on.
+    assert compute[:4] == [10_000_000, 12_500_000, 12_500_000, 15_000_000]
+    assert operations(program, 0)[1:7] == ["IRECV", "IRECV", "ISEND", "ISEND", "COMPUTE", "WAIT"]
+    assert program.recording is not None
+    assert (program.recording.calls_ps, program.recording.between_ps) == (15_000_000, 50_000_000)
+
+
+def test_collectives_of_groups_meet_by_sequence_number(tmp_path: Path) -> None:
+    """Rank 1 begins with the second of its group; the number tells, the order would not."""
+    first = collective(0, 5, "allreduce", 100, [0, 1], Seq=4)
+    second = collective(10, 5, "allreduce", 900, [0, 1], Seq=5)
+    other = collective(20, 5, "_allgather_base", 10, [0, 2], Process_Group_Name="9",
+                       Out_msg_nelems=20)  # fmt: skip
+    program = read_trace(write(tmp_path, [first, second, other], [second], [other]))
+    assert "1 collectives that not all of their ranks recorded alike" in " ".join(program.notes)
+    assert run_blocking(program)
+    source, target, _ = program.traffic_matrix()
+    assert list(zip(source.tolist(), target.tolist(), strict=True)) == [
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (2, 0),
+    ]
+
+
+def test_nccl_log_beside_the_trace_says_which_algorithm_ran(tmp_path: Path) -> None:
+    events = [collective(0, 5, "allreduce", 1500, [0, 1, 2])]
+    path = write(tmp_path, events, events, events)
+    assert "no log of NCCL says which algorithms ran" in " ".join(read_trace(path).notes)
+    (tmp_path / "nccl.log").write_text(
+        tuned("n0", "AllReduce", 6000, "TREE", "SIMPLE", 3)
+        + "n0:100:200 [0] NCCL INFO Channel 00/04 :    0   2   1\n"
+    )
+    program = read_trace(path)
+    assert program.notes == [
+        "collectives are sent as NCCL sends them: 1 ncclAllReduce: tree, simple, 4 channels"
+    ]
+    assert sent_bytes(program) == 2 * 2 * 6000
+    (tmp_path / "nccl.log").write_text(
+        tuned("n0", "AllReduce", 6000, "RING", "SIMPLE", 0)
+        + "n0:100:200 [0] NCCL INFO Channel 00/01 :    0   2   1\n"
+    )
+    source, target, _ = read_trace(path).traffic_matrix()
+    assert list(zip(source.tolist(), target.tolist(), strict=True)) == [(0, 2), (1, 0), (2, 1)]
+
+
+def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
+    one, two = (collective(0, 9, "allreduce", 100, [0, 1], Process_Group_Name=name)
+                for name in "ab")  # fmt: skip
+    late = {"ts": 5, "dur": 9}
+    program = read_trace(write(tmp_path, [one, {**two, **late}], [two, {**one, **late}]))
+    assert run_blocking(program)
+    assert any("another order on some ranks" in note for note in program.notes)
+
+
+def test_an_exchange_with_splits_and_sends_to_one_rank(tmp_path: Path) -> None:
+    split = {"In_split_size": "[1, 3]", "Out_split_size": "[1, 2]"}
+    program = read_trace(write(
+        tmp_path,
+        [collective(0, 5, "all_to_allv", 40, [0, 1], **split),
+         collective(9, 5, "send", 7, [0, 1], Dst_Rank=1)],
+        [collective(0, 5, "all_to_allv", 30, [0, 1], In_split_size="[2, 1]"),
+         collective(9, 5, "recv", 7, [0, 1], Src_Rank=0)],
+    ))  # fmt: skip
+    _, _, found = program.traffic_matrix()
+    assert found.tolist() == [120 + 28, 80]
+    assert run_blocking(program)
+
+
+GROUP = "Process Group Ranks"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "Quad"}, r"dtype is 'Quad'"),
+        ({"In msg nelems": -4}, r"In msg nelems is '-4'"),
+        ({"In msg nelems": "many"}, r"In msg nelems is 'many'"),
+        ({GROUP: "[0, 1, 1]", "Group size": 3}, r"Process Group Ranks is '\[0, 1, 1\]'"),
+        ({GROUP: "[1, 2]"}, r"rank 0 is not in its group"),
+        ({"Seq": 1.5}, r"Seq is '1\.5'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message: str) -> None:
+    bad = collective(5, 5, "allreduce", 100, [0, 1])
+    bad["args"] |= change
+    path = write(tmp_path, [kernel(0, 1), bad], [collective(5, 5, "allreduce", 100, [0, 1])])
+    with pytest.raises(TraceError, match=message) as got:
+        read_trace(path)
+    assert got.value.file == path / "rank-0.1.pt.trace.json"
+    assert got.value.place == "traceEvents[1]" and got.value.remedy
+
+
+def test_missing_and_double_ranks_and_empty_traces_are_named(tmp_path: Path) -> None:
+    events = [collective(0, 5, "allreduce", 100, [0, 1])]
+    path = write(tmp_path, events, events, [kernel(0, 5)])
+    (path / "rank-1.1.pt.trace.json").unlink()
+    with pytest.raises(TraceError, match="trace of rank 1 of 3 is missing"):
+        read_trace(path)
+    (path / "copy.pt.trace.json").write_bytes((path / "rank-0.1.pt.trace.json").read_bytes())
+    with pytest.raises(TraceError, match="is the trace of rank 0, and so is 'copy"):
+        read_trace(path)
+    with pytest.raises(TraceError, match="holds no kernel of NCCL"):
+        read_trace(path / "rank-2.1.pt.trace.json")
+    text = (path / "copy.pt.trace.json").read_text().replace('"ts": 0', '"ts": "soon"')
+    (path / "copy.pt.trace.json").write_text(text)
+    with pytest.raises(TraceError, match="ts is 'soon'"):
+        read_trace(path / "copy.pt.trace.json")
