@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Gates, depth, registers and delay of a switch port, by yosys: `python bench/switch_port.py [--write]`.
 
 Counts two-input gates and flip-flops of the modules in hardware/rtl. Delay is the depth times a gate's

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Parameter tables of the switch port, from the software: `python hardware/parameters.py`.
 
 Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links`

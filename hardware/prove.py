@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Proves the circuits equal to plainly written specifications, by yosys: `python hardware/prove.py`.
 
 The specifications in spec.sv follow the definitions: the hash is the product in GF(2^24), not masks;

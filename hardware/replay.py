@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Replays packets of the engine through the switch port: `python hardware/replay.py [--packets N]`.
 
 The engine records which header arrives, not what happened on the way. To learn the way exactly, the
@@ -139,7 +140,9 @@ def write_visits(run: Run, visits: pl.DataFrame, design: Design, path: Path) -> 
         "packet", "sequence", "src_node", "dst_node", "queue_pair", "hop", "congested", "link")]  # fmt: skip
     before = None
     with path.open("w", encoding="ascii") as out:
-        for packet, psn, src, dst, pair, hop, hot, link, word in zip(*columns, words.tolist()):
+        for packet, psn, src, dst, pair, hop, hot, link, word in zip(
+            *columns, words.tolist(), strict=True
+        ):
             if before != (hop, link):
                 before = (hop, link)
                 for address, value in enumerate([link + 1, *table[link].tolist()]):
@@ -156,7 +159,7 @@ def build(design: Design, folder: Path, simulator: str, random: int = 0) -> list
     bench = HERE / "sim" / "replay.sv"
     sizes = {
         "SCHEME": design.number, "RANDOM": random, "BITS": design.bits,
-        "COUNT_BITS": design.count_bits,
+        "COUNT_BITS": design.count_bits, "PACKETS": 1 << (16 if simulator == "iverilog" else 21),
     }  # fmt: skip
     if simulator == "verilator":
         command = ["verilator", "--binary", "-O3", "-Wno-fatal", "-Wno-WIDTH", "-Wno-INITIALDLY",
@@ -188,7 +191,7 @@ def replay(name: str, visits: pl.DataFrame, messages: int, simulator: str) -> di
     found = re.search(r"result packets (\d+) visits (\d+) wrong (\d+)", told)
     if found is None:
         raise SystemExit(f"the simulation of {name} ended early: {told}")
-    counts = dict(zip(("packets", "visits", "wrong"), map(int, found.groups())))
+    counts = dict(zip(("packets", "visits", "wrong"), map(int, found.groups()), strict=True))
     return {"design": name, **counts, "first": told.splitlines()[:5] if counts["wrong"] else []}
 
 
