@@ -15,7 +15,6 @@ case ${1:-} in
       openmpi-bin libopenmpi-dev            # real MPI programs, their monitoring and rank files
       eztrace otf2-tools                    # OTF2 traces of them, and a second reader to compare with
       tshark                                # captures, dissected by somebody else
-      iverilog                              # the switch port in SystemVerilog, simulated
       iproute2                              # a network of namespaces: the lab
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
     )
