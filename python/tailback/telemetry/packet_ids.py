@@ -23,7 +23,7 @@ ID_BITS = 24
 Ids = NDArray[np.uint32]
 
 _MASK = np.uint32((1 << ID_BITS) - 1)
-_ROUNDS = (0x243F6A, 0x885A30, 0x8D3131, 0x98A2E0, 0x370734, 0x4A4093, 0x822299, 0xF31D00)
+ROUND_CONSTANTS = (0x243F6A, 0x885A30, 0x8D3131, 0x98A2E0, 0x370734, 0x4A4093, 0x822299, 0xF31D00)
 """Round constants: the hexadecimal digits of π."""
 
 
@@ -52,15 +52,15 @@ def packet_ids(psn: Ids, source: Ids, destination: Ids, queue_pair: Ids) -> Ids:
     """
     source, destination, pair = source & _MASK, destination & _MASK, queue_pair & _MASK
     x = (psn & _MASK) ^ _rotate(source, 8) ^ _rotate(destination, 16) ^ _rotate(pair, 12)
-    x = _round(_round(x, _ROUNDS[0]), _ROUNDS[1])
+    x = _round(_round(x, ROUND_CONSTANTS[0]), ROUND_CONSTANTS[1])
     x = x ^ _rotate(destination, 8) ^ _rotate(source, 16) ^ pair
-    return _round(_round(x, _ROUNDS[2]), _ROUNDS[3])
+    return _round(_round(x, ROUND_CONSTANTS[2]), ROUND_CONSTANTS[3])
 
 
 def hop_hash(ids: Ids, hop: int) -> Ids:
     """The hash of (packet id, hop index) that switches and receivers share: 24 bits, shape (P,)."""
     x = (ids & _MASK) ^ np.uint32(hop * 0x010101)
-    for constant in _ROUNDS[4:]:
+    for constant in ROUND_CONSTANTS[4:]:
         x = _round(x, constant)
     return x
 

@@ -1,0 +1,63 @@
+# ruff: noqa: E501
+"""Parameter tables of the switch port, from the software: `python hardware/parameters.py`.
+
+Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links`
+prints the register values of so many links as CSV: link number and hash masks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tailback import _core
+from tailback.telemetry.packet_ids import ID_BITS, ROUND_CONSTANTS
+
+RTL = Path(__file__).resolve().parent / "rtl"
+HASH_BITS = 5
+
+
+def header() -> str:
+    """The included file with the round constants, number 0 in the lowest bits."""
+    rounds = ROUND_CONSTANTS
+    words = ", ".join(f"24'h{constant:06x}" for constant in reversed(rounds))
+    return (
+        "// Written by hardware/parameters.py from the software's constants.\n"
+        f"localparam logic [{24 * len(rounds) - 1}:0] ROUND_CONSTANTS = {{\n  {words}\n}};\n"
+    )
+
+
+def masks(links: int, bits: int = HASH_BITS) -> np.ndarray:
+    """Hash masks of links 0 to ``links`` - 1 as the engine numbers them, shape (links, bits).
+
+    Bit i of mask k is bit k of the hash of id 2^i, because the hash is linear in the id. On the wire
+    link 0 has the number 1.
+    """
+    numbers = np.arange(1, links + 1, dtype=np.uint32)
+    found = np.zeros((links, bits), np.uint32)
+    for i in range(ID_BITS):
+        ids = np.full(links, 1 << i, np.uint32)
+        hashes = np.asarray(_core.link_hash("gf", ids, numbers, bits, ID_BITS), np.uint32)
+        for k in range(bits):
+            found[:, k] |= ((hashes >> np.uint32(k)) & np.uint32(1)) << np.uint32(i)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--links", type=int, help="print the registers of so many links as CSV")
+    options = parser.parse_args()
+    if options.links is None:
+        (RTL / "parameters.svh").write_text(header(), encoding="utf-8")
+        return 0
+    print("link,number," + ",".join(f"mask{k}" for k in range(HASH_BITS)))
+    for link, row in enumerate(masks(options.links)):
+        print(f"{link},{link + 1}," + ",".join(f"{value:06x}" for value in row))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
