@@ -1,8 +1,10 @@
-# ruff: noqa: E501
-"""Gates, depth, registers and delay of a switch port, by yosys: `python bench/switch_port.py [--write]`.
+"""Gates, depth, registers and delay of a switch port, by yosys.
 
-Counts two-input gates and flip-flops of the modules in hardware/rtl. Delay is the depth times a gate's
-20 ps, an assumption for a process of about 16 nm, without wires. Needs yosys (Debian package yosys).
+    python bench/switch_port.py [--write]
+
+Counts two-input gates and flip-flops of the modules in hardware/rtl. Delay is the depth times a
+gate's 20 ps, an assumption for a process of about 16 nm, without wires. Needs yosys (Debian package
+yosys).
 """
 
 from __future__ import annotations
@@ -37,9 +39,12 @@ DESIGNS: list[Design] = [
     ("`coordinated`, output half: link hash, choice", "coordinated_output", {"BITS": 5}),
     ("port, `coordinated` 1+4", "telemetry_port", {"SCHEME": 0, "BITS": 4}),
     ("port, `coordinated` 1+5", "telemetry_port", {"SCHEME": 0, "BITS": 5}),
-    ("port, `compact` 5 bits, LFSR", "telemetry_port", {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
-    ("port, `compact` 6 bits, LFSR", "telemetry_port", {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 4}),
-    ("port, `single-bit`, LFSR", "telemetry_port", {"SCHEME": 2, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
+    ("port, `compact` 5 bits, LFSR", "telemetry_port",
+     {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
+    ("port, `compact` 6 bits, LFSR", "telemetry_port",
+     {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 4}),
+    ("port, `single-bit`, LFSR", "telemetry_port",
+     {"SCHEME": 2, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
     ("port, `full`, LFSR", "telemetry_port", {"SCHEME": 3, "RANDOM": LFSR, "BITS": 1}),
 ]  # fmt: skip
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Parameter tables of the switch port, from the software: `python hardware/parameters.py`.
 
 Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links`
@@ -33,8 +32,8 @@ def header() -> str:
 def masks(links: int, bits: int = HASH_BITS) -> np.ndarray:
     """Hash masks of links 0 to ``links`` - 1 as the engine numbers them, shape (links, bits).
 
-    Bit i of mask k is bit k of the hash of id 2^i, because the hash is linear in the id. On the wire
-    link 0 has the number 1.
+    Bit i of mask k is bit k of the hash of id 2^i, because the hash is linear in the id. On the
+    wire link 0 has the number 1.
     """
     numbers = np.arange(1, links + 1, dtype=np.uint32)
     found = np.zeros((links, bits), np.uint32)

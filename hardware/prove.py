@@ -1,9 +1,8 @@
-# ruff: noqa: E501
-"""Proves the circuits equal to plainly written specifications, by yosys: `python hardware/prove.py`.
+"""Proves circuits equal to plainly written specifications, by yosys: `python hardware/prove.py`.
 
-The specifications in spec.sv follow the definitions: the hash is the product in GF(2^24), not masks;
-the VCRC is that of a message, bit by bit. `sat -prove` looks for an input on which
-circuit and specification differ; finding none, for all inputs at once, is the proof.
+The specifications in spec.sv follow the definitions: the hash is the product in GF(2^24), not
+masks; the VCRC is that of a message, bit by bit. `sat -prove` looks for an input on which circuit
+and specification differ; finding none, for all inputs at once, is the proof.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROOFS = {
-    "prove_round": "mixer round: a bijection (its inverse, applied behind it, gives the input back)",
+    "prove_round": "mixer round: a bijection (its inverse gives the input back)",
     "prove_hash": "link hash, 5 bits: parities under masks = product in GF(2^24)",
     "prove_update": "coordinated, 6 bits: keep or replace by (id, hop)",
     "prove_compact": "compact, 6 bits: replacement and saturated count",
     "prove_single_bit": "single bit: both reservoirs and counts",
     "prove_full": "full: both reservoirs and counts",
-    "prove_vcrc": "VCRC: updated from the difference = computed anew, each word, by induction over words",
+    "prove_vcrc": "VCRC: updated from the difference = computed anew, word by word",
 }
 
 

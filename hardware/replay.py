@@ -1,11 +1,10 @@
-# ruff: noqa: E501
 """Replays packets of the engine through the switch port: `python hardware/replay.py [--packets N]`.
 
-The engine records which header arrives, not what happened on the way. To learn the way exactly, the
-same traffic runs once for each switch with only that switch stamping full reservoirs: a packet crosses a
-switch at most once, so the reservoir then holds the link by which it left and whether the link was congested.
-Runs with other schemes carry the same packets at the same times; their headers are what the port must
-give, decision by decision. Compiled schemes draw the same random words as the engine.
+The engine records which header arrives, not what happened on the way. To learn the way exactly,
+the same traffic runs once for each switch with only that switch stamping full reservoirs: a packet
+crosses a switch at most once, so the reservoir then holds the link by which it left and whether the
+link was congested. Runs with other schemes carry the same packets at the same times; their headers
+are what the port must give, decision by decision. Compiled schemes draw the same random words as the engine.
 
 Needs verilator (`--simulator verilator`, for millions of packets) or iverilog.
 """
@@ -136,8 +135,8 @@ def write_visits(run: Run, visits: pl.DataFrame, design: Design, path: Path) -> 
     joined = visits.join(packets, on="packet").sort("hop", "link", "packet")
     seed = int(run.scenario.seed)
     words = words_of(joined["packet"].to_numpy(), joined["hop"].to_numpy().astype(np.uint64), seed)
-    columns = [joined[name].to_list() for name in (
-        "packet", "sequence", "src_node", "dst_node", "queue_pair", "hop", "congested", "link")]  # fmt: skip
+    names = ("packet", "sequence", "src_node", "dst_node", "queue_pair", "hop", "congested", "link")
+    columns = [joined[name].to_list() for name in names]
     before = None
     with path.open("w", encoding="ascii") as out:
         for packet, psn, src, dst, pair, hop, hot, link, word in zip(
