@@ -43,7 +43,8 @@ from scipy.optimize import minimize
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.confidence import VerdictBasis
 from tailback.run import Run
-from tailback.scenario import EngineSection, Scenario
+from tailback.scenario import Scenario
+from tailback.scenario_engine import EngineSection
 from tailback.simulation import prepare
 from tailback.simulation.decode import decode_samples
 from tailback.units import percent

@@ -9,14 +9,11 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 from reprlib import repr as brief
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
-    Strict,
     ValidationError,
     model_validator,
 )
@@ -29,22 +26,20 @@ from tailback.errors import (
     nearest,
     type_remedy,
 )
+from tailback.scenario_engine import (
+    AdaptiveSection,
+    CongestionControlSection,
+    EngineSection,
+    Location,
+    PacingSection,
+    Section,
+)
 from tailback.units import (
     LinkGbps,
     RateGbps,
     SizeBytes,
     TimePs,
 )
-
-Location = Annotated[Path, Strict(False)]
-"""A path: text in a file."""
-
-
-class Section(BaseModel):
-    """A table of the scenario file; refuses keys it does not know."""
-
-    # Strict: true is no number, "1" neither, and 1.5 is not cut to 1.
-    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True)
 
 
 class FatTree(Section):
@@ -194,202 +189,6 @@ class JobSection(Section):
             raise InvalidValueError("pattern needs kind = …", "see 'tailback list pattern'")
         if self.format is not None and self.trace is None:
             raise InvalidValueError("format needs a trace", "it selects the reader")
-        return self
-
-
-_OF_SCHEME = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
-_OF_INDEX = ("increase", "limit", "timer")
-
-
-class CongestionControlSection(Section):
-    """InfiniBand congestion control (annex A10), by its names, or a scheme built on it.
-
-    Off without this table; needs injection per-destination.
-    """
-
-    scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
-        default="infiniband",
-        description="as specified; a marking rate that changes while victims are created; red and "
-        "green lights: [congestion.md](../explanation/congestion.md)",
-    )
-    threshold: SizeBytes = Field(
-        default=32768, description="queue of an output above which packets are marked (FECN)"
-    )
-    marking_rate: int = Field(
-        default=0, ge=0, description="packets that pass unmarked between two marked ones"
-    )
-    packet: SizeBytes = Field(default=0, description="smaller packets are not marked")
-    victims: bool = Field(default=False, description="mark also where credit is missing")
-    increase: int = Field(
-        default=1, ge=1, description="what a notification (BECN) adds to the index"
-    )
-    limit: int = Field(default=127, ge=1, le=65535, description="highest index into the table")
-    timer: TimePs = Field(
-        default=153_600_000, gt=0, description="time after which the index falls by one"
-    )
-    table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
-        default=None, description="pauses in packet times, `shift × 16384 + multiplier`; default "
-        "0, 1, 2 … limit",
-    )  # fmt: skip
-    calm_marking_rate: int = Field(
-        default=65535, ge=0, lt=1 << 32, description="marking rate of a switch that creates no "
-        "victims (dcms)",
-    )  # fmt: skip
-    hold: TimePs = Field(
-        default=100_000_000, gt=0, description="for how long after the last sign of them there are "
-        "victims (dcms)",
-    )  # fmt: skip
-    green: SizeBytes = Field(
-        default=16384, description="queue at which senders may go on (rgbcc); below threshold"
-    )
-
-    @model_validator(mode="after")
-    def _lights(self) -> CongestionControlSection:
-        if self.scheme == "rgbcc" and self.green >= self.threshold:
-            raise InvalidValueError(
-                f"green = {self.green} B is not below threshold = {self.threshold} B",
-                "lower green, or raise threshold",
-            )
-        return self
-
-    @property
-    def idle(self) -> list[str]:
-        """Options that are not as they are by default, and that the scheme does not look at."""
-        of_others = [name for scheme, own in _OF_SCHEME.items() if scheme != self.scheme
-                     for name in own]  # fmt: skip
-        # Lights stop a sender and let it go: it has no index that rises and falls.
-        unread = [*of_others, *(_OF_INDEX if self.scheme == "rgbcc" else ())]
-        fields = type(self).model_fields
-        return [name for name in unread if getattr(self, name) != fields[name].default]
-
-
-class PacingSection(Section):
-    """How flows that have a rate are sent, and which; needs injection per-destination."""
-
-    kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = Field(
-        default="off", description="how a flow keeps its rate; elastic is the one to choose"
-    )
-    depth: SizeBytes = Field(default=65536, description="what a leaky bucket lets through at once")
-    percent: int = Field(
-        default=25, ge=1, le=100, description="of its interval that a late packet keeps (elastic)"
-    )
-    rates: Literal["assigned", "max-min"] | None = Field(
-        default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "first (Birk and Zdornov, 2009), `max-min` leaves nothing unused: "
-        "[congestion.md](../explanation/congestion.md)",
-    )  # fmt: skip
-    rates_file: Location | None = Field(
-        default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
-        "table messages; others go unpaced",
-    )  # fmt: skip
-    share: float = Field(
-        default=1.0, gt=0, le=1, description="part of the computed rates that flows get; less "
-        "leaves room where buffers hold a packet or two",
-    )  # fmt: skip
-    offset: Literal["none", "random", "shift"] = Field(
-        default="shift", description="where in its interval a flow begins: at once, anywhere, or "
-        "by how far its destination is from its source",
-    )  # fmt: skip
-
-    @model_validator(mode="after")
-    def _rates(self) -> PacingSection:
-        if self.rates is not None and self.rates_file is not None:
-            raise InvalidValueError("rates and rates_file are both given", "choose one")
-        if self.kind == "off" and (self.rates is not None or self.rates_file is not None):
-            raise InvalidValueError("flows have rates but no pacing", 'set kind = "elastic"')
-        if self.share != 1 and self.rates is None:
-            raise InvalidValueError("share is a part of computed rates", "set rates, or share = 1")
-        return self
-
-
-def _a_turn(weight: int) -> int:
-    """Refuse what a subnet manager takes for no turn at all, and the engine for one packet."""
-    if weight < 1:
-        raise InvalidValueError(
-            "a weight of 0 bytes is not allowed",
-            "give the bytes a level may send in its turn, "
-            "at least a packet (a level without a weight would never send)",
-        )
-    return weight
-
-
-class AdaptiveSection(Section):
-    """How adaptive routing compares ports, and how often; needs routing adaptive."""
-
-    load: Literal["queue", "queue-and-credit"] = Field(
-        default="queue", description="load of a port: time that what is booked and waiting there "
-        "needs; or bytes that wait and bytes whose credit has not come back (CODES)",
-    )  # fmt: skip
-    ties: Literal["random", "lowest"] = Field(
-        default="random", description="of equal ports the first from a random one on, or the lowest"
-    )
-    per: Literal["packet", "message", "flowlet"] = Field(
-        default="packet", description="what a choice holds for: one packet, a message, or its "
-        "packets until it pauses for longer than gap (Sinha et al., 2004)",
-    )  # fmt: skip
-    gap: TimePs = Field(default=500_000, description="that pause, for per flowlet")
-
-    @model_validator(mode="after")
-    def _gap(self) -> AdaptiveSection:
-        if self.per != "flowlet" and "gap" in self.model_fields_set:
-            raise InvalidValueError(f"gap has no meaning per {self.per}", 'set per = "flowlet"')
-        return self
-
-
-class EngineSection(Section):
-    """How switches, cables, adapters and the MPI library behave."""
-
-    packet: SizeBytes = Field(default=4096, gt=0, lt=1 << 32)
-    header: SizeBytes = Field(
-        default=0, lt=1 << 32, description="bytes a packet costs on the wire on top"
-    )
-    buffer: SizeBytes = Field(
-        default=65536, lt=1 << 32, description="buffer at the far end of each link"
-    )
-    buffering: Literal["input", "output"] = "input"
-    switching: Literal["cut-through", "store-and-forward"] = "cut-through"
-    switch_delay: TimePs = 60_000
-    routing: Literal["adaptive", "random", "deterministic", "vc"] = "adaptive"
-    adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
-    vc_entries: int = Field(
-        default=64, ge=0, le=65536, description="entries of a switch, of routing vc: one a message"
-    )
-    arbitration: Literal["fcfs", "round-robin"] = Field(
-        default="fcfs", description="who is next at an output: by arrival, or input ports in turn"
-    )
-    crossbar_speedup: float = Field(
-        default=0.0, ge=0, le=1000, description="how much faster than its link an input port hands "
-        "packets to the crossbar; 0: no limit",
-    )  # fmt: skip
-    services: int = Field(
-        default=1, ge=1, le=8, description="service levels, each with separate virtual lanes"
-    )
-    lane_weights: list[Annotated[SizeBytes, AfterValidator(_a_turn)]] = Field(
-        default_factory=list,
-        description="bytes each service level may send before the next one's turn, above 0; none: "
-        "no turns",
-    )
-    injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
-    injection_rate: Annotated[RateGbps, Field(ge=0.001, le=4e6)] | None = Field(
-        default=None, description="rate at which an adapter puts packets on its link, where it is "
-        "below the link's",
-    )  # fmt: skip
-    congestion_control: CongestionControlSection | None = Field(
-        default=None, description="congestion control; needs injection per-destination"
-    )
-    pacing: PacingSection = Field(default_factory=PacingSection)
-    send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
-    eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
-    local_rate: RateGbps = Field(default=400.0, description="between ranks of one host")
-    local_delay: TimePs = 500_000
-
-    @model_validator(mode="after")
-    def _adaptive(self) -> EngineSection:
-        if self.routing != "adaptive" and self.adaptive != AdaptiveSection():
-            raise InvalidValueError(
-                f"routing is {self.routing}, and [engine.adaptive] is a rule of routing adaptive",
-                'set routing = "adaptive", or leave [engine.adaptive] out',
-            )
         return self
 
 

@@ -9,18 +9,20 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from tailback.scenario import (
-    AdaptiveSection,
-    CongestionControlSection,
     Degraded,
-    EngineSection,
     FabricSection,
     FatTree,
     JobSection,
     NcclSection,
-    PacingSection,
     ProbesSection,
     Scenario,
     TelemetrySection,
+)
+from tailback.scenario_engine import (
+    AdaptiveSection,
+    CongestionControlSection,
+    EngineSection,
+    PacingSection,
 )
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.conformance.up_down import UpDown
-from tailback.scenario import EngineSection
+from tailback.scenario_engine import EngineSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic import Op, Program
 

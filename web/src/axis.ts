@@ -1,9 +1,9 @@
-// Axes: scales and ticks are d3's, drawn with the pen that draws the rest.
+// Axes: scales and ticks are d3's, drawn with the renderer that draws the rest.
 
 import { scaleLinear } from "d3-scale";
 import type { ScaleLinear } from "d3-scale";
-import type { Pen } from "./pen";
-import { fitted, MUTED, textWidth } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, MUTED, textWidth } from "./renderer";
 
 export type Scale = ScaleLinear<number, number>;
 export const TICK_SIZE = 11;
@@ -54,33 +54,33 @@ export function ticksOf(scale: Scale, size = 1, suffix = ""): Ticks {
 
 /** An axis below a plot: ticks with texts, and a title under them that is cut where it must be. */
 export function bottomAxis(
-  pen: Pen, scale: Scale, ticks: Ticks, y: number, title: string, grid?: number,
+  renderer: Renderer, scale: Scale, ticks: Ticks, y: number, title: string, grid?: number,
 ): void {
   const [left = 0, right = 1] = scale.range();
   const marks = ticks.at.flatMap((at) => [scale(at), y, scale(at), y + 4]);
-  if (grid !== undefined) pen.lines(ticks.at.flatMap((at) => [scale(at), grid, scale(at), y]), GRID, 1);
-  pen.lines([left, y, right, y, ...marks], MUTED, 0.8);
+  if (grid !== undefined) renderer.lines(ticks.at.flatMap((at) => [scale(at), grid, scale(at), y]), GRID, 1);
+  renderer.lines([left, y, right, y, ...marks], MUTED, 0.8);
   ticks.at.forEach((at, i) => {
     const text = ticks.texts[i] ?? "";
     // The first and the last stay inside the plot.
     const half = textWidth(text, TICK_SIZE) / 2;
     const align = scale(at) + half > right + 12 ? "end" : "middle";
-    pen.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
+    renderer.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
   });
   const room = right - left;
-  if (title) pen.text(fitted(title, 11.5, room), left + room / 2, y + 28, { size: 11.5, align: "middle" });
+  if (title) renderer.text(fitted(title, 11.5, room), left + room / 2, y + 28, { size: 11.5, align: "middle" });
 }
 
 /** An axis at the left of a plot, with lines across it. */
-export function leftAxis(pen: Pen, scale: Scale, x: number, right: number, title: string, count = 4): void {
+export function leftAxis(renderer: Renderer, scale: Scale, x: number, right: number, title: string, count = 4): void {
   const values = scale.ticks(count);
   const format = scale.tickFormat(count);
-  pen.lines(values.flatMap((at) => [x, scale(at), right, scale(at)]), GRID, 1);
+  renderer.lines(values.flatMap((at) => [x, scale(at), right, scale(at)]), GRID, 1);
   for (const at of values) {
-    pen.text(plain(format(at)), x - 6, scale(at), { size: TICK_SIZE, align: "end", colour: MUTED });
+    renderer.text(plain(format(at)), x - 6, scale(at), { size: TICK_SIZE, align: "end", colour: MUTED });
   }
   const top = Math.min(...scale.range());
-  if (title) pen.text(title, 0, top - 14, { size: 11.5 });
+  if (title) renderer.text(title, 0, top - 14, { size: 11.5 });
 }
 
 /** Height of the ticks and the title below a plot. */

@@ -4,8 +4,8 @@ import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./
 import type { Bar, BarsMeta } from "./data";
 import type { Item } from "./items";
 import { ItemPlot } from "./items";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, textWidth, wrapped } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, textWidth, wrapped } from "./renderer";
 
 const PITCH = 26;
 const TALL = 16;
@@ -33,7 +33,7 @@ export class Bars extends ItemPlot {
     return this.meta.unit === "ps" ? timeText(value) : `${Math.round(value)}`;
   }
 
-  protected paint(pen: Pen, width: number): Item[] {
+  protected paint(renderer: Renderer, width: number): Item[] {
     const { rows, line, unit, axis, note } = this.meta;
     const names = Math.min(Math.max(...rows.map((row) => textWidth(row.name, 12))), 0.42 * width) + 10;
     const texts = Math.max(...rows.map((row) => textWidth(row.text, 12))) + 14;
@@ -41,35 +41,35 @@ export class Bars extends ItemPlot {
     const room = Math.max(width - names - Math.min(texts, 0.45 * width), 40);
     const x = linear([0, end], [names, names + room]);
     const [word, size] = unit === "ps" ? timeUnit(end) : ["", 1] as const;
-    bottomAxis(pen, x, ticksOf(x, size), this.bottom, word ? `${axis}, ${word}` : axis, TOP);
-    if (line !== null) pen.lines([x(line), TOP, x(line), this.bottom], MUTED, 1);
-    const items = rows.map((row, i) => this.row(pen, row, i, x, names, width));
+    bottomAxis(renderer, x, ticksOf(x, size), this.bottom, word ? `${axis}, ${word}` : axis, TOP);
+    if (line !== null) renderer.lines([x(line), TOP, x(line), this.bottom], MUTED, 1);
+    const items = rows.map((row, i) => this.row(renderer, row, i, x, names, width));
     wrapped(note, 11, width).forEach((text, i) => {
-      pen.text(text, 0, this.bottom + AXIS_HEIGHT + 8 + 16 * i, { size: 11, colour: MUTED });
+      renderer.text(text, 0, this.bottom + AXIS_HEIGHT + 8 + 16 * i, { size: 11, colour: MUTED });
     });
     return items;
   }
 
   private row(
-    pen: Pen, row: Bar, i: number, x: (value: number) => number, names: number, width: number,
+    renderer: Renderer, row: Bar, i: number, x: (value: number) => number, names: number, width: number,
   ): Item {
     const top = TOP + i * PITCH + (PITCH - TALL) / 2;
     const middle = top + TALL / 2;
     const [left, right] = [x(Math.min(row.from, row.to)), x(Math.max(row.from, row.to))];
     const box: [number, number, number, number] = [left, top, Math.max(right - left, 1), TALL];
-    pen.rects(box, row.colour);
+    renderer.rects(box, row.colour);
     let beside = right;
     if (row.low !== null && row.high !== null) {
       const [a, b] = [x(row.low), x(row.high)];
-      pen.lines([a, middle, b, middle, a, middle - 4, a, middle + 4, b, middle - 4, b, middle + 4], INK, 1.2);
+      renderer.lines([a, middle, b, middle, a, middle - 4, a, middle + 4, b, middle - 4, b, middle + 4], INK, 1.2);
       beside = Math.max(right, b);
     }
     if (this.change) {
-      pen.lines([x(row.from), top - 2, x(row.from), top + TALL + 2], MUTED, 1.6);
-      pen.circles([x(row.to), middle], 3.5, INK, "#fff");
+      renderer.lines([x(row.from), top - 2, x(row.from), top + TALL + 2], MUTED, 1.6);
+      renderer.circles([x(row.to), middle], 3.5, INK, "#fff");
     }
-    pen.text(fitted(row.name, 12, names - 10), names - 8, middle, { align: "end" });
-    pen.text(fitted(row.text, 12, width - beside - 8), beside + 7, middle, {});
+    renderer.text(fitted(row.name, 12, names - 10), names - 8, middle, { align: "end" });
+    renderer.text(fitted(row.text, 12, width - beside - 8), beside + 7, middle, {});
     const range = row.low === null || row.high === null ? []
       : [`range over seeds: ${this.say(row.low)} – ${this.say(row.high)}`];
     const said = this.change ? `${this.say(row.from)} → ${this.say(row.to)} (${row.text})` : row.text;

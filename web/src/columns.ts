@@ -4,8 +4,8 @@ import { AXIS_HEIGHT, leftAxis, linear, TICK_SIZE } from "./axis";
 import type { ColumnsMeta } from "./data";
 import type { Item } from "./items";
 import { ItemPlot } from "./items";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, textWidth, wrapped } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, textWidth, wrapped } from "./renderer";
 
 const LEFT = 52;
 const RIGHT = 8;
@@ -36,13 +36,13 @@ export class Columns extends ItemPlot {
     return this.top(width) + TALL + AXIS_HEIGHT;
   }
 
-  protected paint(pen: Pen, width: number): Item[] {
+  protected paint(renderer: Renderer, width: number): Item[] {
     const { labels, series, curve, stacked } = this.meta;
-    this.head(width).forEach((text, i) => pen.text(text, 0, 8 + LINE * i));
+    this.head(width).forEach((text, i) => renderer.text(text, 0, 8 + LINE * i));
     const first = LINE * this.head(width).length;
     this.names.forEach(({ name, colour }, i) => {
-      pen.rects([0, first + LINE * i + 3, 11, 11], colour);
-      pen.text(fitted(name, 11, width - 20), 17, first + LINE * i + 8, { size: 11 });
+      renderer.rects([0, first + LINE * i + 3, 11, 11], colour);
+      renderer.text(fitted(name, 11, width - 20), 17, first + LINE * i + 8, { size: 11 });
     });
     const top = this.top(width);
     const sums = labels.map((_, c) => stacked
@@ -50,23 +50,23 @@ export class Columns extends ItemPlot {
       : series.map(({ values }) => values[c] ?? 0));
     const values = [...sums.flat(), ...(curve?.values ?? [])];
     const y = linear([Math.min(0, ...values), Math.max(1e-9, ...values)], [top + TALL, top]).nice(4);
-    leftAxis(pen, y, LEFT, width - RIGHT, this.meta.y);
+    leftAxis(renderer, y, LEFT, width - RIGHT, this.meta.y);
     const pitch = (width - LEFT - RIGHT) / labels.length;
-    const items = labels.map((label, c) => this.column(pen, label, c, LEFT + c * pitch, pitch, y));
+    const items = labels.map((label, c) => this.column(renderer, label, c, LEFT + c * pitch, pitch, y));
     if (curve) {
       const x = (c: number): number => LEFT + (c + 0.5) * pitch;
       const line = curve.values.slice(1).flatMap((value, c) => [
         x(c), y(curve.values[c] ?? 0), x(c + 1), y(value),
       ]);
-      pen.lines(line, INK, 1.4);
+      renderer.lines(line, INK, 1.4);
     }
-    pen.lines([LEFT, y(0), width - RIGHT, y(0)], MUTED, 1);
-    this.labels(pen, width, pitch, top + TALL);
+    renderer.lines([LEFT, y(0), width - RIGHT, y(0)], MUTED, 1);
+    this.labels(renderer, width, pitch, top + TALL);
     return items;
   }
 
   private column(
-    pen: Pen, label: string, c: number, x: number, pitch: number, y: (value: number) => number,
+    renderer: Renderer, label: string, c: number, x: number, pitch: number, y: (value: number) => number,
   ): Item {
     const { series, stacked, unit } = this.meta;
     const wide = Math.max(pitch * 0.84, 1);
@@ -79,7 +79,7 @@ export class Columns extends ItemPlot {
       const [from, to] = stacked ? [below, below + value] : [0, value];
       const [up, down] = [Math.min(y(from), y(to)), Math.max(y(from), y(to))];
       const left = x + (pitch - wide) / 2 + (stacked ? 0 : s * each);
-      if (down > up) pen.rects([left, up, each * (stacked ? 1 : 0.94), down - up], colour);
+      if (down > up) renderer.rects([left, up, each * (stacked ? 1 : 0.94), down - up], colour);
       [highest, lowest] = [Math.min(highest, up), Math.max(lowest, down)];
       below += value;
     });
@@ -93,16 +93,16 @@ export class Columns extends ItemPlot {
   }
 
   /** Names of the classes, as many as stand side by side. */
-  private labels(pen: Pen, width: number, pitch: number, bottom: number): void {
+  private labels(renderer: Renderer, width: number, pitch: number, bottom: number): void {
     const { labels, x } = this.meta;
     const widest = Math.max(...labels.map((label) => textWidth(label, TICK_SIZE))) + 8;
     const step = Math.max(1, Math.ceil(widest / pitch));
     const shift = Math.floor(((labels.length - 1) % step) / 2);
     for (let c = shift; c < labels.length; c += step) {
       const at = LEFT + (c + 0.5) * pitch;
-      pen.text(labels[c] ?? "", at, bottom + 12, { size: TICK_SIZE, align: "middle", colour: MUTED });
+      renderer.text(labels[c] ?? "", at, bottom + 12, { size: TICK_SIZE, align: "middle", colour: MUTED });
     }
     const room = width - LEFT - RIGHT;
-    pen.text(fitted(x, 11.5, room), LEFT + room / 2, bottom + 28, { size: 11.5, align: "middle" });
+    renderer.text(fitted(x, 11.5, room), LEFT + room / 2, bottom + 28, { size: 11.5, align: "middle" });
   }
 }

@@ -5,15 +5,15 @@ import { fraction, share } from "./data";
 import type { Estimate } from "./interval";
 import { interval, ofDifference } from "./interval";
 import type { Store } from "./state";
-import { Lens } from "./values";
+import { LinkValues } from "./values";
 
 const number = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const percent = (value: number): string =>
   Number.isNaN(value) ? "no data" : `${(100 * value).toFixed(1)} %`;
 
 export function facts(model: Model, store: Store, link: number): [string, string][] {
-  const lens = new Lens(model, store);
-  const views = lens.views();
+  const shown = new LinkValues(model, store);
+  const views = shown.views();
   const out: [string, string][] = [
     ["Link", model.linkName(link)],
     ["Kind", `${model.groupName(link)}, ${model.rate[link] ?? 0} Gb/s`],
@@ -21,7 +21,7 @@ export function facts(model: Model, store: Store, link: number): [string, string
     ["Congested fraction", views.map((view) => estimate(view, link)).join(" → ")],
     ["By its own samples alone", views.map((view) => alone(view, link)).join(" → ")],
   ];
-  if (lens.change) out.push(["Change", changed(lens.value(link), views, link)]);
+  if (shown.change) out.push(["Change", changed(shown.value(link), views, link)]);
   const busy = views.map((view) => percent(view?.utilization(link) ?? NaN)).join(" → ");
   const samples = views.map((view) => number.format(view?.samples[link] ?? 0)).join(" → ");
   out.push(["Utilization by our packets", busy], ["Hop samples", samples]);

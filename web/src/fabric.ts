@@ -2,8 +2,8 @@
 
 import type { Model, Numbers } from "./data";
 import { linkFacts } from "./detail";
-import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED, textWidth } from "./pen";
+import type { Renderer } from "./renderer";
+import { INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend } from "./scale";
 import { BOTH_WAYS, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
@@ -11,7 +11,7 @@ import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
-import { Lens } from "./values";
+import { LinkValues } from "./values";
 
 const LEFT = 100;
 const TOP = 24;
@@ -30,7 +30,7 @@ export class FabricPlot implements Drawing {
   private readonly nodeX: Numbers;
   private readonly nodeRow: Numbers;
   private readonly ejection: Numbers;
-  private readonly lens: Lens;
+  private readonly shown: LinkValues;
   private zoom = 1;
   private panX = 0;
   private panY = 0;
@@ -54,7 +54,7 @@ export class FabricPlot implements Drawing {
     this.nodeX = get(layout.node_x);
     this.nodeRow = get(layout.node_row);
     this.ejection = model.ejection;
-    this.lens = new Lens(model, store);
+    this.shown = new LinkValues(model, store);
     // Widths are comparable between phases and runs: one largest value for all of them.
     model.payload.datasets.forEach((_, d) => {
       const whole = model.view(d, null, null)?.weight ?? [];
@@ -85,7 +85,7 @@ export class FabricPlot implements Drawing {
 
   private words(): Legend {
     return {
-      title: this.lens.change
+      title: this.shown.change
         ? "change of the congested fraction (−1 to 1); dashed: less than before"
         : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
       noData: "no packet sampled, or too few: no data, not zero (cables: not drawn)",
@@ -117,62 +117,62 @@ export class FabricPlot implements Drawing {
     return [x, y, Math.max(w * 0.92, 0.6), Math.max(row * 0.86, 0.6)];
   }
 
-  draw(pen: Pen, width: number, height: number): void {
+  draw(renderer: Renderer, width: number, height: number): void {
     this.width = width;
     this.height_ = height;
-    pen.clip(LEFT - 8, 0, width - LEFT + 8, height - this.under);
-    this.drawCables(pen);
-    this.drawHosts(pen);
+    renderer.clip(LEFT - 8, 0, width - LEFT + 8, height - this.under);
+    this.drawCables(renderer);
+    this.drawHosts(renderer);
     const spots: number[] = [];
     for (let s = 0; s < this.switchX.length; s++) {
       spots.push(this.x(this.switchX[s] ?? 0), this.y(this.switchY[s] ?? 0));
     }
     const pitch = this.x(1) - this.x(0);
-    pen.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
-    this.drawNames(pen, pitch);
+    renderer.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
+    this.drawNames(renderer, pitch);
     const below = this.y(0) + (this.hostsHeight() - 12) * this.zoom;
     for (const [pod, left, right] of this.model.payload.layout.pods) {
       const room = this.x(right) - this.x(left);
       if (pod < 0 || room < 12) continue;
       const middle = (this.x(left) + this.x(right)) / 2;
-      pen.text(room < 46 ? String(pod) : `pod ${pod}`, middle, below, { size: 11, align: "middle", colour: MUTED });
+      renderer.text(room < 46 ? String(pod) : `pod ${pod}`, middle, below, { size: 11, align: "middle", colour: MUTED });
     }
-    pen.unclip();
-    this.drawLabels(pen, height);
+    renderer.unclip();
+    this.drawLabels(renderer, height);
   }
 
   /** Names of the switches, where there is room between them. */
-  private drawNames(pen: Pen, pitch: number): void {
+  private drawNames(renderer: Renderer, pitch: number): void {
     const names = this.model.payload.switch_names;
     names.forEach((name, s) => {
       const [x, y] = [this.x(this.switchX[s] ?? 0), this.y(this.switchY[s] ?? 0)];
       if (x < LEFT || x > this.width || textWidth(name, 10) + 6 > pitch) return;
       const wide = textWidth(name, 10) + 4;
-      pen.rects([x - wide / 2, y - 18, wide, 12], "rgba(255,255,255,0.8)");
-      pen.text(name, x, y - 12, { size: 10, align: "middle" });
+      renderer.rects([x - wide / 2, y - 18, wide, 12], "rgba(255,255,255,0.8)");
+      renderer.text(name, x, y - 12, { size: 10, align: "middle" });
     });
   }
 
-  private drawLabels(pen: Pen, height: number): void {
+  private drawLabels(renderer: Renderer, height: number): void {
     const names = this.model.payload.layout.tier_names;
     const style = { size: 12, align: "end", colour: MUTED } as const;
     names.forEach((name, tier) => {
       if (this.y(tier) > 0 && this.y(tier) < height - this.under) {
-        pen.text(name, LEFT - 14, this.y(tier), style);
+        renderer.text(name, LEFT - 14, this.y(tier), style);
       }
     });
     const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
-    if (hosts < height - this.under) pen.text("hosts", LEFT - 14, hosts, style);
-    const colours = this.lens.colours("congestion");
-    const ticks = this.lens.change ? BOTH_WAYS : undefined;
+    if (hosts < height - this.under) renderer.text("hosts", LEFT - 14, hosts, style);
+    const colours = this.shown.colours("congestion");
+    const ticks = this.shown.change ? BOTH_WAYS : undefined;
     const [y, room] = [height - this.under + ABOVE_LEGEND, this.width - LEFT + 8 - RIGHT];
-    legend(pen, colours, LEFT - 8, y, room, this.words(), ticks);
+    legend(renderer, colours, LEFT - 8, y, room, this.words(), ticks);
   }
 
-  private drawCables(pen: Pen): void {
-    const value = this.lens.values("congestion");
-    const weight = this.lens.weights();
-    const doubt = this.lens.doubts();
+  private drawCables(renderer: Renderer): void {
+    const value = this.shown.values("congestion");
+    const weight = this.shown.weights();
+    const doubt = this.shown.doubts();
     const bins = new Map<number, number[]>();
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
@@ -180,21 +180,21 @@ export class FabricPlot implements Drawing {
       if (Number.isNaN(at)) continue;
       const wide = Math.sqrt(Math.min(weight(link) / this.most, 1));
       const pale = doubt(link) > DOUBTFUL ? 50 : 0;
-      const key = this.lens.shade(at) * 100 + pale + Math.max(1, Math.round(wide * WIDTHS));
+      const key = this.shown.shade(at) * 100 + pale + Math.max(1, Math.round(wide * WIDTHS));
       let bin = bins.get(key);
       if (!bin) bins.set(key, (bin = []));
       bin.push(...this.line(h));
     }
     const grow = Math.min(this.zoom, 2.5);
-    const colours = this.lens.colours("congestion");
+    const colours = this.shown.colours("congestion");
     // The strongest lie on top; of a difference these are both ends of the scale.
-    const middle = this.lens.change ? (SHADES - 1) / 2 : 0;
+    const middle = this.shown.change ? (SHADES - 1) / 2 : 0;
     const strength = (key: number): number => Math.abs(Math.floor(key / 100) - middle);
     for (const key of [...bins.keys()].sort((a, b) => strength(a) - strength(b) || a - b)) {
       const shade = Math.floor(key / 100);
       const width = (0.25 + ((key % 50) / WIDTHS) * 2.4) * grow;
       const colour = `${colours[shade] ?? INK}${key % 100 >= 50 ? "59" : ""}`;
-      pen.lines(bins.get(key) ?? [], colour, width, shade < middle - 1 ? LESS : []);
+      renderer.lines(bins.get(key) ?? [], colour, width, shade < middle - 1 ? LESS : []);
     }
   }
 
@@ -208,45 +208,45 @@ export class FabricPlot implements Drawing {
     ];
   }
 
-  private drawHosts(pen: Pen): void {
-    const value = this.lens.values("congestion");
-    const colours = this.lens.colours("congestion");
+  private drawHosts(renderer: Renderer): void {
+    const value = this.shown.values("congestion");
+    const colours = this.shown.colours("congestion");
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const unsure: number[] = [];
-    const doubt = this.lens.doubts();
+    const doubt = this.shown.doubts();
     for (let node = 0; node < this.nodeX.length; node++) {
       if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
       const link = this.ejection[node] ?? -1;
       const at = link < 0 ? NaN : value(link);
-      const target = Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank);
+      const target = Number.isNaN(at) ? blank : (bins[this.shown.shade(at)] ?? blank);
       const box = this.hostBox(node);
       target.push(...box);
       if (link >= 0 && target !== blank && doubt(link) > DOUBTFUL) unsure.push(...box);
     }
-    pen.rects(blank, "hatch");
-    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    pen.rects(unsure, "doubt");
+    renderer.rects(blank, "hatch");
+    bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
+    renderer.rects(unsure, "doubt");
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { link, nodes } = this.store.now;
-    pen.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - this.under);
+    renderer.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - this.under);
     for (const node of this.model.hostsBehind(link)?.hosts ?? []) {
-      pen.frame(...this.hostBox(node), SELECTED, 0.7);
+      renderer.frame(...this.hostBox(node), SELECTED, 0.7);
     }
     const half = link < 0 ? -1 : this.halves.indexOf(link);
     if (half >= 0) {
       const [x0, y0, x1, y1] = this.line(half);
-      pen.lines([x0, y0, x1, y1], "#fff", 7);
-      pen.lines([x0, y0, x1, y1], SELECTED, 3.5);
-      pen.circles([x1, y1], 5, SELECTED, "#fff");
+      renderer.lines([x0, y0, x1, y1], "#fff", 7);
+      renderer.lines([x0, y0, x1, y1], SELECTED, 3.5);
+      renderer.circles([x1, y1], 5, SELECTED, "#fff");
     }
     for (const node of nodes) {
       const [x, y, w, h] = this.hostBox(node);
-      pen.frame(x - 2, y - 2, w + 4, h + 4, SELECTED, 2);
+      renderer.frame(x - 2, y - 2, w + 4, h + 4, SELECTED, 2);
     }
-    pen.unclip();
+    renderer.unclip();
   }
 
   /** Link nearest to a point, -1 when none is within reach. */
@@ -257,7 +257,7 @@ export class FabricPlot implements Drawing {
         return this.ejection[node] ?? -1;
       }
     }
-    const value = this.lens.values("congestion");
+    const value = this.shown.values("congestion");
     let best = -1;
     let score = Infinity;
     for (let h = 0; h < this.halves.length; h++) {
@@ -291,8 +291,8 @@ export class FabricPlot implements Drawing {
 
   /** Step through the links of the selection, most congested (or changed) packets first. */
   private step(by: number): void {
-    const value = this.lens.values("congestion");
-    const weight = this.lens.weights();
+    const value = this.shown.values("congestion");
+    const weight = this.shown.weights();
     const met = (link: number): number => Math.abs(value(link)) * weight(link);
     const drawn = [...this.halves].filter((link) => weight(link) > 0);
     drawn.sort((a, b) => met(b) - met(a) || a - b);

@@ -2,8 +2,8 @@
 
 import { timeUnit } from "./axis";
 import type { Flames, Frame, Model } from "./data";
-import type { Pen } from "./pen";
-import { fitted, INK, SELECTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, SELECTED } from "./renderer";
 import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
@@ -87,7 +87,7 @@ export class Flame implements Drawing {
     return Math.max(...all) * ROW + 4;
   }
 
-  draw(pen: Pen, width: number, height: number): void {
+  draw(renderer: Renderer, width: number, height: number): void {
     this.boxes = [];
     const top = this.top();
     const place = (frame: Frame, parent: Box | null, x: number, row: number, w: number): void => {
@@ -104,24 +104,24 @@ export class Flame implements Drawing {
     place(top, null, 0, 0, width);
     for (const box of this.boxes) {
       const y = this.y(box, height);
-      pen.rects([box.x, y, Math.max(box.w - 1, 0.4), ROW - 2], this.colour(box));
+      renderer.rects([box.x, y, Math.max(box.w - 1, 0.4), ROW - 2], this.colour(box));
       if (box.w < NARROWEST) continue;
       const name = box.row === 0 ? `${this.name(top)}: ${this.amount(top[2])}` : box.frame[0];
       const text = fitted(name, 11, box.w - 8);
       const colour = this.dark(box) ? "#fff" : INK;
-      pen.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
+      renderer.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
     }
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     for (const box of this.boxes.filter((b) => this.chosen(b.frame))) {
       const y = this.y(box, this.surface.heightPx);
-      pen.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, "#fff", 3);
-      pen.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, SELECTED, 2);
+      renderer.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, "#fff", 3);
+      renderer.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, SELECTED, 2);
     }
     if (!this.at) return;
     const y = this.y(this.at, this.surface.heightPx);
-    pen.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, INK, 1.5);
+    renderer.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, INK, 1.5);
   }
 
   /** Whether a box is what is chosen elsewhere: links that stand together, a phase, a host. */

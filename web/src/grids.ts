@@ -2,8 +2,8 @@
 
 import type { GridMeta, Model } from "./data";
 import { estimate } from "./detail";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, SELECTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, SELECTED } from "./renderer";
 import type { Legend, Rect } from "./scale";
 import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES, TITLES } from "./scale";
 import type { Store } from "./state";
@@ -11,7 +11,7 @@ import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
-import { Lens } from "./values";
+import { LinkValues } from "./values";
 
 const LEFT = 16;
 const HEAD = 22;
@@ -31,7 +31,7 @@ interface Place {
 export class Grids implements Drawing {
   readonly surface: Surface;
   private places: Place[] = [];
-  private readonly lens: Lens;
+  private readonly shown: LinkValues;
   private readonly cells: number[][][];
   private readonly tip: Tip;
   private cursor: [number, number] | null = null;
@@ -42,7 +42,7 @@ export class Grids implements Drawing {
     private readonly store: Store,
     canvas: HTMLCanvasElement,
   ) {
-    this.lens = new Lens(model, store);
+    this.shown = new LinkValues(model, store);
     this.cells = grids.map((grid) => {
       const out = Array.from({ length: grid.rows * grid.columns }, () => [] as number[]);
       const link = model.arrays.get(grid.link);
@@ -61,7 +61,7 @@ export class Grids implements Drawing {
 
   private words(): Legend {
     return {
-      title: this.lens.change ? CHANGES.congestion : TITLES.congestion,
+      title: this.shown.change ? CHANGES.congestion : TITLES.congestion,
       noData: "no data, or too few samples",
     };
   }
@@ -100,9 +100,9 @@ export class Grids implements Drawing {
     return best;
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     const bottom = this.arrange(width);
-    const value = this.lens.values("congestion");
+    const value = this.shown.values("congestion");
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const less: number[] = [];
@@ -113,30 +113,30 @@ export class Grids implements Drawing {
           cw > 4 ? cw - 0.5 : cw, ch > 4 ? ch - 0.5 : ch];
         const best = this.worst(of, value);
         const at = best < 0 ? NaN : value(best);
-        (Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank)).push(...box);
-        if (this.lens.change) less.push(...dot(box, at));
+        (Number.isNaN(at) ? blank : (bins[this.shown.shade(at)] ?? blank)).push(...box);
+        if (this.shown.change) less.push(...dot(box, at));
       });
     }
-    pen.rects(blank, "hatch");
-    const colours = this.lens.colours("congestion");
-    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    pen.rects(less, "#fff");
+    renderer.rects(blank, "hatch");
+    const colours = this.shown.colours("congestion");
+    bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
+    renderer.rects(less, "#fff");
     for (const { grid, x, y, cw, ch } of this.places) {
       const [w, h] = [cw * grid.columns, ch * grid.rows];
-      pen.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
-      pen.text(fitted(grid.name, 11.5, Math.max(w, 140)), x, y - 10, { size: 11.5 });
-      pen.text(fitted(`→ ${grid.x}, ↓ ${grid.y}`, 10.5, Math.max(w, 100)), x, y + h + 11, { size: 10.5, colour: MUTED });
+      renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
+      renderer.text(fitted(grid.name, 11.5, Math.max(w, 140)), x, y - 10, { size: 11.5 });
+      renderer.text(fitted(`→ ${grid.x}, ↓ ${grid.y}`, 10.5, Math.max(w, 100)), x, y + h + 11, { size: 10.5, colour: MUTED });
     }
-    const ticks = this.lens.change ? BOTH_WAYS : undefined;
-    legend(pen, colours, LEFT, bottom + 14, width - LEFT, this.words(), ticks);
+    const ticks = this.shown.change ? BOTH_WAYS : undefined;
+    legend(renderer, colours, LEFT, bottom + 14, width - LEFT, this.words(), ticks);
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { link } = this.store.now;
     const mark = (place: Place, cell: number, colour: string): void => {
       const x = place.x + (cell % place.grid.columns) * place.cw;
       const y = place.y + Math.floor(cell / place.grid.columns) * place.ch;
-      pen.frame(x - 2, y - 2, place.cw + 4, place.ch + 4, colour, 2);
+      renderer.frame(x - 2, y - 2, place.cw + 4, place.ch + 4, colour, 2);
     };
     if (link >= 0) {
       for (const place of this.places) {
@@ -163,16 +163,16 @@ export class Grids implements Drawing {
     if (!at || !place) return null;
     const [row, column] = [Math.floor(at[1] / place.grid.columns), at[1] % place.grid.columns];
     const head = `${place.grid.name}; ${place.grid.x} ${column}, ${place.grid.y} ${row}`;
-    const best = this.worst(place.links[at[1]] ?? [], this.lens.values("congestion"));
+    const best = this.worst(place.links[at[1]] ?? [], this.shown.values("congestion"));
     if (best < 0) return [head, "no data"];
-    const said = this.lens.views().map((view) => estimate(view, best)).join(" → ");
+    const said = this.shown.views().map((view) => estimate(view, best)).join(" → ");
     return [head, this.model.linkName(best), `congested fraction ${said}`];
   }
 
   private choose(at: [number, number] | null): void {
     this.cursor = at;
     const links = at && this.places[at[0]]?.links[at[1]];
-    const best = this.worst(links ?? [], this.lens.values("congestion"));
+    const best = this.worst(links ?? [], this.shown.values("congestion"));
     this.store.choose(this.model, best >= 0 ? best : (links?.[0] ?? -1));
     this.surface.refresh();
   }

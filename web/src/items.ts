@@ -1,7 +1,7 @@
 // A plot of a few things that can be pointed at: bars, columns, points.
 
-import type { Pen } from "./pen";
-import { INK } from "./pen";
+import type { Renderer } from "./renderer";
+import { INK } from "./renderer";
 import type { Rect } from "./scale";
 import type { Drawing } from "./surface";
 import { Surface } from "./surface";
@@ -35,20 +35,20 @@ export abstract class ItemPlot implements Drawing {
   abstract height(width: number): number;
 
   /** Draw, and return what can be pointed at. */
-  protected abstract paint(pen: Pen, width: number, height: number): Item[];
+  protected abstract paint(renderer: Renderer, width: number, height: number): Item[];
 
   /** Called with the number of an item that was clicked, −1 for none. */
   protected chosen(_item: number): void {}
 
-  draw(pen: Pen, width: number, height: number): void {
-    this.items = this.paint(pen, width, height);
+  draw(renderer: Renderer, width: number, height: number): void {
+    this.items = this.paint(renderer, width, height);
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const item = this.items[this.at];
     if (!item) return;
     const [x, y, w, h] = item.box;
-    pen.frame(x - 1.5, y - 1.5, w + 3, h + 3, INK, 1.5);
+    renderer.frame(x - 1.5, y - 1.5, w + 3, h + 3, INK, 1.5);
   }
 
   private nearest(px: number, py: number): number {

@@ -5,7 +5,7 @@ import { Bars } from "./bars";
 import { Columns } from "./columns";
 import { connectCommand } from "./command";
 import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
-import { CoursePlot } from "./course";
+import { LinkTimeline } from "./link_timeline";
 import type { Payload } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
@@ -55,7 +55,7 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   }
   if (model.run(0).course.frames > 1) {
     out.push(["time_course", new TimeCourse(model, store, canvas("time_course"))]);
-    out.push(["link_time", new CoursePlot(model, store, canvas("course"))]);
+    out.push(["link_time", new LinkTimeline(model, store, canvas("course"))]);
   }
   if (model.run(0).matrix) {
     out.push(["rank_matrix", new Matrix(model, store, canvas("matrix"), byId("pair"))]);

@@ -1,8 +1,8 @@
 // Who talks to whom: ranks in order of their hosts, or how much nearer pairs have moved.
 
 import type { MatrixMeta, Model, Numbers } from "./data";
-import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { INK, MUTED, SELECTED } from "./renderer";
 import type { Legend } from "./scale";
 import { dot, legend, legendHeight, shades, SHADES } from "./scale";
 import type { Store } from "./state";
@@ -63,10 +63,10 @@ export class Matrix implements Drawing {
     return { title: `${what}${each}; white: none` };
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     const meta = this.meta;
     if (!meta) {
-      pen.text("no message log in this run", LEFT, 40, { colour: MUTED });
+      renderer.text("no message log in this run", LEFT, 40, { colour: MUTED });
       return;
     }
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
@@ -79,22 +79,22 @@ export class Matrix implements Drawing {
       bins[shade]?.push(x, y, Math.max(pitch, 0.7), Math.max(pitch, 0.7));
       if (this.change) less.push(...dot([x, y, pitch, pitch], (2 * (level - 1)) / (LEVELS - 1) - 1));
     });
-    this.drawLines(pen, meta);
+    this.drawLines(renderer, meta);
     const colours = shades(this.model, this.change ? "change" : "traffic");
-    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    pen.rects(less, "#fff");
-    pen.frame(LEFT - 0.5, TOP - 0.5, this.side + 1, this.side + 1, "#c3cad1", 1);
-    pen.text("receiving rank, in order of its host", LEFT, TOP + this.side + 12, { size: 11.5, colour: MUTED });
-    pen.text("sender", LEFT - 8, TOP + this.side / 2, { size: 11.5, align: "end", colour: MUTED });
+    bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
+    renderer.rects(less, "#fff");
+    renderer.frame(LEFT - 0.5, TOP - 0.5, this.side + 1, this.side + 1, "#c3cad1", 1);
+    renderer.text("receiving rank, in order of its host", LEFT, TOP + this.side + 12, { size: 11.5, colour: MUTED });
+    renderer.text("sender", LEFT - 8, TOP + this.side / 2, { size: 11.5, align: "end", colour: MUTED });
     const middle = Math.sqrt(Math.abs(meta.least * meta.most));
     const ticks = this.change
       ? [meta.least, 0, meta.most]
       : [meta.least, middle, meta.most].map(bytes);
     const y = TOP + this.side + ABOVE_LEGEND;
-    legend(pen, colours, LEFT, y, width - LEFT, this.words(), ticks);
+    legend(renderer, colours, LEFT, y, width - LEFT, this.words(), ticks);
   }
 
-  private drawLines(pen: Pen, meta: MatrixMeta): void {
+  private drawLines(renderer: Renderer, meta: MatrixMeta): void {
     const edges = (ref: MatrixMeta["leaf"]): number[] => {
       const of = this.get(ref);
       return Array.from(of, (_, i) => i).filter((i) => i > 0 && of[i] !== of[i - 1]);
@@ -105,35 +105,35 @@ export class Matrix implements Drawing {
         const to = edge * scale;
         return [LEFT, TOP + to, LEFT + this.side, TOP + to, LEFT + to, TOP, LEFT + to, TOP + this.side];
       });
-      pen.lines(lines, colour, 0.7);
+      renderer.lines(lines, colour, 0.7);
     };
     const leaves = edges(meta.leaf);
     if (leaves.length <= LEAF_LINES) draw(leaves, "#d9dee4");
     draw(edges(meta.pod), MUTED);
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const meta = this.meta;
     if (!meta) return;
     const { link, nodes } = this.store.now;
     const behind = this.model.hostsBehind(link);
-    if (behind) this.band(pen, meta, behind.hosts, behind.sending);
+    if (behind) this.band(renderer, meta, behind.hosts, behind.sending);
     const [first, second] = nodes;
     if (first !== undefined) {
       const into = second ?? (this.model.dst[link] === first ? first : undefined);
       const from = second !== undefined || into === undefined ? first : undefined;
-      if (from !== undefined) this.band(pen, meta, new Set([from]), true);
-      if (into !== undefined) this.band(pen, meta, new Set([into]), false);
+      if (from !== undefined) this.band(renderer, meta, new Set([from]), true);
+      if (into !== undefined) this.band(renderer, meta, new Set([into]), false);
     }
     if (this.cursor) {
       const pitch = this.side / meta.size;
       const [row, column] = this.cursor;
-      pen.frame(LEFT + column * pitch - 1, TOP + row * pitch - 1, pitch + 2, pitch + 2, INK, 2);
+      renderer.frame(LEFT + column * pitch - 1, TOP + row * pitch - 1, pitch + 2, pitch + 2, INK, 2);
     }
   }
 
   /** Mark the rows (senders) or columns (receivers) of some hosts' ranks. */
-  private band(pen: Pen, meta: MatrixMeta, hosts: ReadonlySet<number>, rows: boolean): void {
+  private band(renderer: Renderer, meta: MatrixMeta, hosts: ReadonlySet<number>, rows: boolean): void {
     const node = this.get(meta.node);
     const scale = this.side / (meta.size * meta.width);
     let start = -1;
@@ -145,8 +145,8 @@ export class Matrix implements Drawing {
       const box: [number, number, number, number] = rows
         ? [LEFT, TOP + from, this.side, long]
         : [LEFT + from, TOP, long, this.side];
-      pen.rects(box, "rgba(11,87,208,0.14)");
-      pen.frame(...box, SELECTED, 1);
+      renderer.rects(box, "rgba(11,87,208,0.14)");
+      renderer.frame(...box, SELECTED, 1);
       start = -1;
     }
   }

@@ -4,8 +4,8 @@ import { AXIS_HEIGHT, bottomAxis, leftAxis, linear, ticksOf } from "./axis";
 import type { Model, PointsMeta } from "./data";
 import type { Item } from "./items";
 import { ItemPlot } from "./items";
-import type { Pen } from "./pen";
-import { MUTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { MUTED } from "./renderer";
 import type { Store } from "./state";
 
 const LEFT = 44;
@@ -35,13 +35,13 @@ export class Points extends ItemPlot {
     if (link !== undefined) this.store.choose(this.model, link);
   }
 
-  protected paint(pen: Pen, width: number): Item[] {
+  protected paint(renderer: Renderer, width: number): Item[] {
     const side = this.side(width);
     const x = linear([0, 1], [LEFT, LEFT + side]);
     const y = linear([0, 1], [TOP + side, TOP]);
-    leftAxis(pen, y, LEFT, LEFT + side, "estimated congested fraction, 95 % interval");
-    bottomAxis(pen, x, ticksOf(x), TOP + side, "true congested fraction (0–1)");
-    pen.lines([x(0), y(0), x(1), y(1)], MUTED, 1);
+    leftAxis(renderer, y, LEFT, LEFT + side, "estimated congested fraction, 95 % interval");
+    bottomAxis(renderer, x, ticksOf(x), TOP + side, "true congested fraction (0–1)");
+    renderer.lines([x(0), y(0), x(1), y(1)], MUTED, 1);
     const { link, low, high, colours } = this.meta;
     const whiskers = new Map<string, number[]>();
     const dots = new Map<string, number[]>();
@@ -60,8 +60,8 @@ export class Points extends ItemPlot {
       ];
       return { box: [px - 3, py - 3, 6, 6] as [number, number, number, number], facts };
     });
-    whiskers.forEach((lines, colour) => pen.lines(lines, colour, 0.5));
-    dots.forEach((at, colour) => pen.circles(at, 2.2, colour, colour));
+    whiskers.forEach((lines, colour) => renderer.lines(lines, colour, 0.5));
+    dots.forEach((at, colour) => renderer.circles(at, 2.2, colour, colour));
     return items;
   }
 }

@@ -3,8 +3,8 @@
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Model, Numbers, RanksMeta } from "./data";
 import { frameAt } from "./data";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
@@ -92,7 +92,7 @@ export class RankTimeline implements Drawing {
     return best;
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     this.width = width;
     const bins: number[][] = this.cells.map(() => []);
     const tall = this.rowHeight;
@@ -109,12 +109,12 @@ export class RankTimeline implements Drawing {
         } else this.stack(bins, row, from, y);
       }
     });
-    bins.forEach((bin, kind) => pen.rects(bin, this.fill(kind)));
-    if (tall >= SPLIT) this.drawRules(pen);
-    pen.frame(LEFT - 0.5, TOP - 0.5, this.x(this.windows) - LEFT + 1, this.bottom - TOP + 1, "#c3cad1", 1);
-    this.drawNames(pen);
-    this.drawAxis(pen);
-    this.drawLegend(pen);
+    bins.forEach((bin, kind) => renderer.rects(bin, this.fill(kind)));
+    if (tall >= SPLIT) this.drawRules(renderer);
+    renderer.frame(LEFT - 0.5, TOP - 0.5, this.x(this.windows) - LEFT + 1, this.bottom - TOP + 1, "#c3cad1", 1);
+    this.drawNames(renderer);
+    this.drawAxis(renderer);
+    this.drawLegend(renderer);
   }
 
   /** One window of a row: what was done above each other, as high as its share of the time. */
@@ -134,31 +134,31 @@ export class RankTimeline implements Drawing {
     return name === "not recorded" ? "hatch" : colour;
   }
 
-  private drawRules(pen: Pen): void {
+  private drawRules(renderer: Renderer): void {
     const lines = this.order.slice(1).flatMap((_, place) => {
       const y = TOP + (place + 1) * this.rowHeight;
       return [LEFT, y, this.x(this.windows), y];
     });
-    pen.lines(lines, "#fff", 1);
+    renderer.lines(lines, "#fff", 1);
   }
 
-  private drawNames(pen: Pen): void {
+  private drawNames(renderer: Renderer): void {
     const step = Math.ceil(12 / this.rowHeight);
     for (let place = 0; place < this.rows; place += step) {
       const y = TOP + (place + 0.5) * this.rowHeight;
       const row = this.order[place] ?? 0;
       const host = this.meta.hosts[row];
       const name = fitted(`${this.numbers(row)}${host ? ` · ${host}` : ""}`, 10.5, LEFT - 16);
-      pen.text(name, LEFT - 8, y, { size: 10.5, align: "end", colour: MUTED });
+      renderer.text(name, LEFT - 8, y, { size: 10.5, align: "end", colour: MUTED });
     }
   }
 
-  private drawAxis(pen: Pen): void {
+  private drawAxis(renderer: Renderer): void {
     const end = this.meta.edges_ps[this.windows] ?? 0;
     const time = linear([0, end], [LEFT, this.width - RIGHT]);
     const [word, size] = timeUnit(end);
     const title = `measured time since the first rank began, ${word}`;
-    bottomAxis(pen, time, ticksOf(time, size), this.bottom, title);
+    bottomAxis(renderer, time, ticksOf(time, size), this.bottom, title);
   }
 
   /** Names of the kinds of time in lines that fit. */
@@ -177,41 +177,41 @@ export class RankTimeline implements Drawing {
     return lines;
   }
 
-  private drawLegend(pen: Pen): void {
+  private drawLegend(renderer: Renderer): void {
     this.legendLines(this.width).forEach((line, i) => {
       const y = this.bottom + AXIS_HEIGHT + LINE * i + 9;
       for (const { kind, x } of line) {
-        pen.rects([x, y - 6, SWATCH, SWATCH], this.fill(kind));
-        pen.frame(x, y - 6, SWATCH, SWATCH, "#c3cad1", 0.7);
-        pen.text(this.meta.kinds[kind]!.name, x + SWATCH + 6, y, { size: 11 });
+        renderer.rects([x, y - 6, SWATCH, SWATCH], this.fill(kind));
+        renderer.frame(x, y - 6, SWATCH, SWATCH, "#c3cad1", 0.7);
+        renderer.text(this.meta.kinds[kind]!.name, x + SWATCH + 6, y, { size: 11 });
       }
     });
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { nodes } = this.store.now;
     const span = this.marked();
     if (span) {
       const [from, to] = [this.x(span[0]), this.x(span[1])];
       const veil = "rgba(255,255,255,0.72)";
-      pen.rects([LEFT, TOP, from - LEFT, this.bottom - TOP], veil);
-      pen.rects([to, TOP, this.x(this.windows) - to, this.bottom - TOP], veil);
-      pen.frame(from, TOP, to - from, this.bottom - TOP, SELECTED, 1.5);
+      renderer.rects([LEFT, TOP, from - LEFT, this.bottom - TOP], veil);
+      renderer.rects([to, TOP, this.x(this.windows) - to, this.bottom - TOP], veil);
+      renderer.frame(from, TOP, to - from, this.bottom - TOP, SELECTED, 1.5);
     }
     this.order.forEach((row, place) => {
       if (!nodes.includes(this.node[row] ?? -1)) return;
       const wide = this.x(this.windows) - LEFT;
-      pen.frame(LEFT - 2, TOP + place * this.rowHeight - 1, wide + 4, this.rowHeight + 2, SELECTED, 1.5);
+      renderer.frame(LEFT - 2, TOP + place * this.rowHeight - 1, wide + 4, this.rowHeight + 2, SELECTED, 1.5);
     });
     const at = this.pointedAt();
     if (at) {
       const x = (this.x(at[0]) + this.x(at[1])) / 2;
-      pen.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
+      renderer.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
     }
     if (this.cursor) {
       const { row, window } = this.cursor;
       const y = TOP + this.order.indexOf(row) * this.rowHeight;
-      pen.frame(this.x(window) - 1, y - 1, this.x(window + 1) - this.x(window) + 2, this.rowHeight + 2, INK, 2);
+      renderer.frame(this.x(window) - 1, y - 1, this.x(window + 1) - this.x(window) + 2, this.rowHeight + 2, INK, 2);
     }
   }
 

@@ -2,8 +2,8 @@
 
 import type { BlockMeta, Model, Numbers } from "./data";
 import { linkFacts } from "./detail";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, SELECTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, SELECTED } from "./renderer";
 import type { Legend, Rect } from "./scale";
 import {
   BOTH_WAYS, CHANGES, dot, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES, TITLES,
@@ -13,7 +13,7 @@ import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
-import { Lens } from "./values";
+import { LinkValues } from "./values";
 
 const LEFT = 100;
 const GAP = 14;
@@ -35,7 +35,7 @@ export class Raster implements Drawing {
   private places: Place[] = [];
   /** Bands on which no packet was ever sampled: a line of text each, at a height. */
   private folded: [number, string][] = [];
-  private readonly lens: Lens;
+  private readonly shown: LinkValues;
   private readonly where = new Map<number, [number, number]>();
 
   constructor(
@@ -44,7 +44,7 @@ export class Raster implements Drawing {
     private readonly canvas: HTMLCanvasElement,
     private readonly onHover: (link: number) => void,
   ) {
-    this.lens = new Lens(model, store);
+    this.shown = new LinkValues(model, store);
     let index = 0;
     for (const band of model.payload.blocks) {
       for (const block of band) {
@@ -109,38 +109,38 @@ export class Raster implements Drawing {
     return this.arrange(width) + ABOVE_LEGEND + legend;
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     const bottom = this.arrange(width);
     const { quantity } = this.store.now;
-    const colours = this.lens.colours(quantity);
-    const value = this.lens.values(quantity);
-    const doubt = quantity === "congestion" ? this.lens.doubts() : () => 0;
+    const colours = this.shown.colours(quantity);
+    const value = this.shown.values(quantity);
+    const doubt = quantity === "congestion" ? this.shown.doubts() : () => 0;
     let band = "";
-    for (const [y, text] of this.folded) pen.text(fitted(text, 11, width - LEFT), LEFT, y, { size: 11, colour: MUTED });
+    for (const [y, text] of this.folded) renderer.text(fitted(text, 11, width - LEFT), LEFT, y, { size: 11, colour: MUTED });
     for (const place of this.places) {
-      this.drawBlock(pen, place, colours, value, doubt);
+      this.drawBlock(renderer, place, colours, value, doubt);
       if (place.block.band !== band) {
         band = place.block.band;
         const at = place.y + (place.block.switches.length * place.ch) / 2;
-        pen.text(band, LEFT - 10, at, { size: 12, align: "end", colour: MUTED });
+        renderer.text(band, LEFT - 10, at, { size: 12, align: "end", colour: MUTED });
       }
     }
-    const ticks = this.lens.change ? BOTH_WAYS : undefined;
+    const ticks = this.shown.change ? BOTH_WAYS : undefined;
     const room = width - LEFT - RIGHT;
-    legend(pen, colours, LEFT, bottom + ABOVE_LEGEND, room, this.words(), ticks);
+    legend(renderer, colours, LEFT, bottom + ABOVE_LEGEND, room, this.words(), ticks);
   }
 
   private words(): Legend {
     const { quantity } = this.store.now;
     return {
-      title: this.lens.change ? CHANGES[quantity] : TITLES[quantity],
+      title: this.shown.change ? CHANGES[quantity] : TITLES[quantity],
       noData: quantity === "stall" ? "no data" : "no packet sampled, or too few: no data, not zero",
       ...(quantity === "congestion" ? { doubt: DOUBT_WORDS } : {}),
     };
   }
 
   private drawBlock(
-    pen: Pen,
+    renderer: Renderer,
     place: Place,
     colours: string[],
     value: (link: number) => number,
@@ -162,41 +162,41 @@ export class Raster implements Drawing {
         ch - inset,
       ];
       const at = value(link);
-      (Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank)).push(...box);
-      if (this.lens.change) less.push(...dot(box, at));
+      (Number.isNaN(at) ? blank : (bins[this.shown.shade(at)] ?? blank)).push(...box);
+      if (this.shown.change) less.push(...dot(box, at));
       if (doubt(link) > DOUBTFUL && !Number.isNaN(at)) unsure.push(...box);
     });
-    pen.rects(blank, "hatch");
-    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    pen.rects(unsure, "doubt");
-    pen.rects(less, "#fff");
+    renderer.rects(blank, "hatch");
+    bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
+    renderer.rects(unsure, "doubt");
+    renderer.rects(less, "#fff");
     const w = block.ports * cw;
     const h = block.switches.length * ch;
-    pen.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
+    renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
     const last = block.first_port + block.ports - 1;
     const ports = `ports ${block.first_port}–${last}`;
     const short = w < 110 ? `pod ${block.pod}` : `pod ${block.pod}, ${ports}`;
     const title = block.pod < 0 ? ports : short;
-    pen.text(title, x, y - 8, { size: 10.5, colour: MUTED });
+    renderer.text(title, x, y - 8, { size: 10.5, colour: MUTED });
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { link, nodes } = this.store.now;
     for (let host = 0; nodes.length > 0 && host < this.model.count; host++) {
       const ends = [this.model.src[host] ?? -1, this.model.dst[host] ?? -1];
-      if (host !== link && ends.some((vertex) => nodes.includes(vertex))) this.mark(pen, host, 1.2);
+      if (host !== link && ends.some((vertex) => nodes.includes(vertex))) this.mark(renderer, host, 1.2);
     }
-    this.mark(pen, link, 2);
+    this.mark(renderer, link, 2);
   }
 
-  private mark(pen: Pen, link: number, width: number): void {
+  private mark(renderer: Renderer, link: number, width: number): void {
     const found = this.where.get(link);
     const place = found && this.places[found[0]];
     if (!found || !place) return;
     const x = place.x + (found[1] % place.block.ports) * place.cw;
     const y = place.y + Math.floor(found[1] / place.block.ports) * place.ch;
-    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, "#fff", width + 2);
-    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, SELECTED, width);
+    renderer.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, "#fff", width + 2);
+    renderer.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, SELECTED, width);
   }
 
   private hit(px: number, py: number): number {

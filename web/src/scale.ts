@@ -1,8 +1,8 @@
 // Colour scales: the tables come with the report, so paper and screen agree.
 
 import type { Model, Quantity, Scale } from "./data";
-import type { Pen } from "./pen";
-import { MUTED, textWidth, wrapped } from "./pen";
+import type { Renderer } from "./renderer";
+import { MUTED, textWidth, wrapped } from "./renderer";
 
 /** An odd number: no change is the shade in the middle, which is neither more nor less. */
 export const SHADES = 65;
@@ -81,7 +81,7 @@ export function legendHeight(words: Legend, room: number): number {
 
 /** Draw a legend in a width: the scale with its unit, and what the plot's marks mean. */
 export function legend(
-  pen: Pen,
+  renderer: Renderer,
   colours: string[],
   x: number,
   y: number,
@@ -92,35 +92,35 @@ export function legend(
   const { beside, titles, blanks, doubts, notes } = arranged(words, room);
   const width = Math.min(BAR, room);
   const step = width / colours.length;
-  colours.forEach((colour, i) => pen.rects([x + i * step, y, step + 0.5, 10], colour));
+  colours.forEach((colour, i) => renderer.rects([x + i * step, y, step + 0.5, 10], colour));
   ticks.forEach((tick, i) => {
     const align = (["start", "middle", "end"] as const)[i] ?? "middle";
     const text = String(tick).replace("-", "−");
-    pen.text(text, x + (i * width) / 2, y + 19, { size: 11, colour: MUTED, align });
+    renderer.text(text, x + (i * width) / 2, y + 19, { size: 11, colour: MUTED, align });
   });
   const left = beside ? x + width + 12 : x;
   let at = beside ? y + 5 : y + 36;
   for (const line of titles) {
-    pen.text(line, left, at, { size: 12 });
+    renderer.text(line, left, at, { size: 12 });
     at += LINE;
   }
   if (beside) at = y + 19;
-  if (blanks.length) pen.rects([left, at - 5, 18, 10], "hatch");
+  if (blanks.length) renderer.rects([left, at - 5, 18, 10], "hatch");
   for (const line of blanks) {
-    pen.text(line, left + MARK, at, { size: 11, colour: MUTED });
+    renderer.text(line, left + MARK, at, { size: 11, colour: MUTED });
     at += LINE;
   }
   if (beside) at = y + 42;
   if (doubts.length) {
-    pen.rects([x, at - 5, 18, 10], colours[Math.floor(0.6 * colours.length)] ?? "#888");
-    pen.rects([x, at - 5, 18, 10], "doubt");
+    renderer.rects([x, at - 5, 18, 10], colours[Math.floor(0.6 * colours.length)] ?? "#888");
+    renderer.rects([x, at - 5, 18, 10], "doubt");
   }
   for (const line of doubts) {
-    pen.text(line, x + MARK, at, { size: 11, colour: MUTED });
+    renderer.text(line, x + MARK, at, { size: 11, colour: MUTED });
     at += LINE;
   }
   for (const line of notes) {
-    pen.text(line, x, at, { size: 12 });
+    renderer.text(line, x, at, { size: 12 });
     at += LINE;
   }
 }

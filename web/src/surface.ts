@@ -1,13 +1,13 @@
 // A canvas that redraws itself sharply at its size and keeps its picture under a light overlay.
 
-import type { Pen } from "./pen";
-import { CanvasPen, SvgPen } from "./pen";
+import type { Renderer } from "./renderer";
+import { CanvasRenderer, SvgRenderer } from "./renderer";
 
 export interface Drawing {
   /** Height in CSS pixels that the drawing wants at a width. */
   height(width: number): number;
-  draw(pen: Pen, width: number, height: number): void;
-  overlay(pen: Pen): void;
+  draw(renderer: Renderer, width: number, height: number): void;
+  overlay(renderer: Renderer): void;
 }
 
 /** How long nothing must have changed before plots out of sight are drawn again. */
@@ -93,10 +93,10 @@ export class Surface {
   }
 
   svg(): string {
-    const pen = new SvgPen(this.width, this.heightPx);
-    this.drawing.draw(pen, this.width, this.heightPx);
-    this.drawing.overlay(pen);
-    return pen.toString();
+    const renderer = new SvgRenderer(this.width, this.heightPx);
+    this.drawing.draw(renderer, this.width, this.heightPx);
+    this.drawing.overlay(renderer);
+    return renderer.toString();
   }
 
   /** The picture on a canvas of its own, some times as large as it is shown. */
@@ -109,9 +109,9 @@ export class Surface {
     on.scale(density, density);
     on.fillStyle = "#fff";
     on.fillRect(0, 0, this.width, this.heightPx);
-    const pen = new CanvasPen(on);
-    this.drawing.draw(pen, this.width, this.heightPx);
-    this.drawing.overlay(pen);
+    const renderer = new CanvasRenderer(on);
+    this.drawing.draw(renderer, this.width, this.heightPx);
+    this.drawing.overlay(renderer);
     return out;
   }
 
@@ -138,14 +138,14 @@ export class Surface {
       on.scale(density, density);
       on.fillStyle = "#fff";
       on.fillRect(0, 0, width, height);
-      this.drawing.draw(new CanvasPen(on), width, height);
+      this.drawing.draw(new CanvasRenderer(on), width, height);
     }
     const ctx = this.canvas.getContext("2d");
     if (!ctx) return;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.base, 0, 0);
     ctx.scale(density, density);
-    this.drawing.overlay(new CanvasPen(ctx));
+    this.drawing.overlay(new CanvasRenderer(ctx));
   }
 }
 

@@ -3,8 +3,8 @@
 import { AXIS_HEIGHT, bottomAxis, leftAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { CourseMeta, Model, Numbers, TierMeta } from "./data";
 import { frameAt, timeOf } from "./data";
-import type { Pen } from "./pen";
-import { fitted, INK, SELECTED } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, SELECTED } from "./renderer";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -97,7 +97,7 @@ export class TimeCourse implements Drawing {
     return seconds > 0 ? (this.model.arrays.get(sums.bytes)[frame] ?? 0) / seconds : 0;
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     this.width = width;
     const { edges_ps: edges, frames } = this.course;
     const rates = Array.from({ length: frames }, (_, frame) => this.rate(frame));
@@ -105,26 +105,26 @@ export class TimeCourse implements Drawing {
     const [unit, size] = most >= 2e12 ? ["TB/s", 1e12] : most >= 2e9 ? ["GB/s", 1e9] : ["MB/s", 1e6] as const;
     const y = linear([0, most / size], [TOP + ARRIVED, TOP]).nice(3);
     const right = this.x(frames);
-    leftAxis(pen, y, LEFT, right, `delivered (arrival), ${unit}`, 3);
+    leftAxis(renderer, y, LEFT, right, `delivered (arrival), ${unit}`, 3);
     const boxes = rates.flatMap((rate, frame) => [
       this.x(frame), y(rate / size), this.x(frame + 1) - this.x(frame) + 0.3, y(0) - y(rate / size),
     ]);
-    pen.rects(boxes, "#9fb3c8");
+    renderer.rects(boxes, "#9fb3c8");
     const met = linear([0, 1], [this.bottom, this.bottom - TALL]);
     // Of a change the first run is drawn: it must not be taken for the difference.
     const runs = this.model.runsOf(this.store.now.dataset);
     const whose = runs.length > 1 ? `, ${this.model.run(runs[0] ?? 0).label}` : "";
-    leftAxis(pen, met, LEFT, right, `congested fraction (0–1)${whose}`);
-    for (const tier of this.tiers) this.drawTier(pen, tier, met);
+    leftAxis(renderer, met, LEFT, right, `congested fraction (0–1)${whose}`);
+    for (const tier of this.tiers) this.drawTier(renderer, tier, met);
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
     const time = linear([start, end], [LEFT, right]);
     const [word, ps] = timeUnit(end);
     const name = this.model.payload.ranks ? "expected time" : "time";
-    bottomAxis(pen, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${timeOf(this.course)}`);
+    bottomAxis(renderer, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${timeOf(this.course)}`);
     this.tiers.forEach((tier, i) => {
       const at = this.bottom + AXIS_HEIGHT + LINE * i + 8;
-      pen.lines([LEFT, at, LEFT + 26, at], this.colour(tier), 2, DASHES[tier.direction]);
-      pen.text(fitted(tier.name, 11, width - LEFT - 40), LEFT + 33, at, { size: 11 });
+      renderer.lines([LEFT, at, LEFT + 26, at], this.colour(tier), 2, DASHES[tier.direction]);
+      renderer.text(fitted(tier.name, 11, width - LEFT - 40), LEFT + 33, at, { size: 11 });
     });
   }
 
@@ -142,7 +142,7 @@ export class TimeCourse implements Drawing {
     return (this.get(tier, "samples")[frame] ?? 0) >= 10 ? value : NaN;
   }
 
-  private drawTier(pen: Pen, tier: TierMeta, y: (value: number) => number): void {
+  private drawTier(renderer: Renderer, tier: TierMeta, y: (value: number) => number): void {
     const lines: number[] = [];
     const bands: number[] = [];
     const [low, high] = [this.get(tier, "low"), this.get(tier, "high")];
@@ -155,23 +155,23 @@ export class TimeCourse implements Drawing {
       if (!Number.isNaN(next)) lines.push(to, y(value), to, y(next));
       bands.push(from, y(high[frame] ?? 1), to - from, y(low[frame] ?? 0) - y(high[frame] ?? 1));
     }
-    pen.rects(bands, `${this.colour(tier)}22`);
-    pen.lines(lines, this.colour(tier), 1.5, DASHES[tier.direction]);
+    renderer.rects(bands, `${this.colour(tier)}22`);
+    renderer.lines(lines, this.colour(tier), 1.5, DASHES[tier.direction]);
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { time } = this.store.now;
     if (time && this.store.now.dataset !== this.model.changeIndex) {
       const [from, to] = [this.x(time[0]), this.x(time[1])];
       const veil = "rgba(255,255,255,0.72)";
-      pen.rects([LEFT, TOP, from - LEFT, this.bottom - TOP], veil);
-      pen.rects([to, TOP, this.x(this.course.frames) - to, this.bottom - TOP], veil);
-      pen.frame(from, TOP, to - from, this.bottom - TOP, SELECTED, 1.5);
+      renderer.rects([LEFT, TOP, from - LEFT, this.bottom - TOP], veil);
+      renderer.rects([to, TOP, this.x(this.course.frames) - to, this.bottom - TOP], veil);
+      renderer.frame(from, TOP, to - from, this.bottom - TOP, SELECTED, 1.5);
     }
     const at = this.store.pointed ?? this.at;
     if (at === null || at >= this.course.frames) return;
     const x = (this.x(at) + this.x(at + 1)) / 2;
-    pen.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
+    renderer.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
   }
 
   /** What a frame holds, in words. */

@@ -5,7 +5,7 @@ import { fraction, share } from "./data";
 import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 
-export class Lens {
+export class LinkValues {
   constructor(
     private readonly model: Model,
     private readonly store: Store,

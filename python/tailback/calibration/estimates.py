@@ -20,7 +20,7 @@ import numpy as np
 from tailback.calibration.model import Floats, Layer, Quantity, Series
 from tailback.calibration.piecewise import FEWEST, PiecewiseFit, fit
 from tailback.calibration.routes import Route
-from tailback.scenario import EngineSection
+from tailback.scenario_engine import EngineSection
 from tailback.units import format_bytes
 
 Kind = Literal["time", "size", "rate"]

@@ -15,7 +15,8 @@ from tailback.calibration.estimates import Estimate, Estimates, Kind
 from tailback.calibration.model import CalibrationError
 from tailback.errors import as_toml
 from tailback.folders import atomic_file
-from tailback.scenario import EngineSection, Scenario, parse
+from tailback.scenario import Scenario, parse
+from tailback.scenario_engine import EngineSection
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 
 _READ: Final = {"time": parse_time_ps, "size": parse_bytes, "rate": parse_gbps}

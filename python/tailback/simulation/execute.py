@@ -16,7 +16,8 @@ from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.run import Run
-from tailback.scenario import CongestionControlSection, Scenario
+from tailback.scenario import Scenario
+from tailback.scenario_engine import CongestionControlSection
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates

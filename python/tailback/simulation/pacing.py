@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
-from tailback.scenario import EngineSection, Scenario
+from tailback.scenario import Scenario
+from tailback.scenario_engine import EngineSection
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes
 from tailback.traffic.program import Op, Program

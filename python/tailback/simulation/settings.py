@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tailback.scenario import AdaptiveSection, CongestionControlSection, PacingSection, Scenario
+from tailback.scenario import Scenario
+from tailback.scenario_engine import AdaptiveSection, CongestionControlSection, PacingSection
 from tailback.simulation.probes import ProbeSettings, probes_of
 
 

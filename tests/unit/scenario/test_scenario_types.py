@@ -13,18 +13,20 @@ from pydantic import BaseModel
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.scenario import (
-    AdaptiveSection,
-    CongestionControlSection,
     Degraded,
-    EngineSection,
     FatTree,
     JobSection,
-    PacingSection,
     ProbesSection,
     Scenario,
     TelemetrySection,
     load,
     parse,
+)
+from tailback.scenario_engine import (
+    AdaptiveSection,
+    CongestionControlSection,
+    EngineSection,
+    PacingSection,
 )
 from tailback.simulation import prepare
 from tailback.traffic.patterns import PATTERNS

@@ -1,7 +1,7 @@
 // The network at one step: slices of a torus, or the tiers of a tree; a cell is a link.
 
-import type { Pen } from "../pen";
-import { INK, MUTED } from "../pen";
+import type { Renderer } from "../renderer";
+import { INK, MUTED } from "../renderer";
 import { legend, legendHeight } from "../scale";
 import type { Drawing } from "../surface";
 import { pointer, Surface } from "../surface";
@@ -104,13 +104,13 @@ export class Panels implements Drawing {
     return this.arrange(width) + legendHeight(LEGEND, width - 2 * EDGE);
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     const y = this.arrange(width);
-    for (const box of this.boxes) this.drawBox(pen, box);
-    legend(pen, this.shades, EDGE, y, width - 2 * EDGE, LEGEND, [0, 50, 100]);
+    for (const box of this.boxes) this.drawBox(renderer, box);
+    legend(renderer, this.shades, EDGE, y, width - 2 * EDGE, LEGEND, [0, 50, 100]);
   }
 
-  private drawBox(pen: Pen, box: Box): void {
+  private drawBox(renderer: Renderer, box: Box): void {
     const { panel, x, y, cw, ch } = box;
     const cells = this.graph.arrays.get(panel.cells);
     const bins: number[][] = this.shades.map(() => []);
@@ -129,13 +129,13 @@ export class Panels implements Drawing {
         ch - inset,
       );
     });
-    pen.rects(blank, "hatch");
-    bins.forEach((bin, i) => pen.rects(bin, this.shades[i] ?? INK));
-    pen.frame(x - 0.5, y - 0.5, panel.columns * cw + 1, panel.rows * ch + 1, "#c3cad1", 1);
-    pen.text(panel.title, x, y - 8, { size: 10.5, colour: MUTED });
+    renderer.rects(blank, "hatch");
+    bins.forEach((bin, i) => renderer.rects(bin, this.shades[i] ?? INK));
+    renderer.frame(x - 0.5, y - 0.5, panel.columns * cw + 1, panel.rows * ch + 1, "#c3cad1", 1);
+    renderer.text(panel.title, x, y - 8, { size: 10.5, colour: MUTED });
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { feature } = this.choice;
     const members = new Set(feature < 0 ? [] : this.graph.members(feature));
     for (const { panel, x, y, cw, ch } of this.boxes) {
@@ -143,14 +143,14 @@ export class Panels implements Drawing {
         if (!members.has(place)) return;
         const left = x + (i % panel.columns) * cw;
         const top = y + Math.floor(i / panel.columns) * ch;
-        pen.frame(left - 1, top - 1, cw + 2, ch + 2, SELECTED, 2);
+        renderer.frame(left - 1, top - 1, cw + 2, ch + 2, SELECTED, 2);
       });
     }
     const box = this.spot && this.boxes[this.spot.panel];
     if (!this.spot || !box) return;
     const left = box.x + (this.spot.cell % box.panel.columns) * box.cw;
     const top = box.y + Math.floor(this.spot.cell / box.panel.columns) * box.ch;
-    pen.frame(left - 2, top - 2, box.cw + 4, box.ch + 4, INK, 2);
+    renderer.frame(left - 2, top - 2, box.cw + 4, box.ch + 4, INK, 2);
   }
 
   private hit(px: number, py: number): Spot | null {

@@ -1,7 +1,7 @@
 // The graph: time downwards, one circle a feature, as wide as the root of its extent.
 
-import type { Pen } from "../pen";
-import { INK, MUTED } from "../pen";
+import type { Renderer } from "../renderer";
+import { INK, MUTED } from "../renderer";
 import type { Drawing } from "../surface";
 import { pointer, Surface } from "../surface";
 import type { Graph } from "./data";
@@ -59,7 +59,7 @@ export class GraphPlot implements Drawing {
     return [x, y, radius];
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     this.width = width;
     const { graph } = this;
     const pitch = this.pitch();
@@ -67,7 +67,7 @@ export class GraphPlot implements Drawing {
     const every = Math.max(1, Math.ceil(16 / pitch));
     for (let step = 0; step < steps; step += every) {
       const y = TOP + (step + 0.5) * pitch;
-      pen.text(graph.time(step), LEFT - 12, y, { size: 11, align: "end", colour: MUTED });
+      renderer.text(graph.time(step), LEFT - 12, y, { size: 11, align: "end", colour: MUTED });
     }
     const lines: number[] = [];
     graph.source.forEach((source, edge) => {
@@ -75,18 +75,18 @@ export class GraphPlot implements Drawing {
       const [x1, y1] = this.at(graph.target[edge] ?? 0);
       lines.push(x0, y0, x1, y1);
     });
-    pen.lines(lines, EDGE, 1);
+    renderer.lines(lines, EDGE, 1);
     for (let feature = 0; feature < graph.count; feature++) {
       const [x, y, radius] = this.at(feature);
-      pen.circles([x, y], radius, graph.colour(graph.maximum[feature] ?? 0), INK);
+      renderer.circles([x, y], radius, graph.colour(graph.maximum[feature] ?? 0), INK);
     }
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { graph, choice } = this;
     const y = TOP + choice.step * this.pitch();
-    pen.rects([LEFT - 8, y, 4, this.pitch()], SELECTED);
-    pen.frame(LEFT - 4, y, this.width - LEFT, this.pitch(), NOW, 1);
+    renderer.rects([LEFT - 8, y, 4, this.pitch()], SELECTED);
+    renderer.frame(LEFT - 4, y, this.width - LEFT, this.pitch(), NOW, 1);
     if (choice.feature < 0) return;
     const lines: number[] = [];
     const [x, own] = this.at(choice.feature);
@@ -95,11 +95,11 @@ export class GraphPlot implements Drawing {
       ...(graph.after[choice.feature] ?? []),
     ];
     for (const other of near) lines.push(x, own, ...this.at(other).slice(0, 2));
-    pen.lines(lines, SELECTED, 2);
+    renderer.lines(lines, SELECTED, 2);
     const [, , radius] = this.at(choice.feature);
     const fill = graph.colour(graph.maximum[choice.feature] ?? 0);
-    pen.circles([x, own], radius + 2.5, SELECTED, SELECTED);
-    pen.circles([x, own], radius, fill, INK);
+    renderer.circles([x, own], radius + 2.5, SELECTED, SELECTED);
+    renderer.circles([x, own], radius, fill, INK);
   }
 
   private hit(px: number, py: number): number {

@@ -4,8 +4,8 @@ import type { CourseMeta, Model, Numbers } from "./data";
 import { frameAt, share, timeOf } from "./data";
 import { estimate } from "./detail";
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
-import type { Pen } from "./pen";
-import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
+import type { Renderer } from "./renderer";
+import { fitted, INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend, Rect } from "./scale";
 import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
@@ -13,7 +13,7 @@ import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
-import { Lens } from "./values";
+import { LinkValues } from "./values";
 
 const LEFT = 150;
 const RIGHT = 14;
@@ -29,9 +29,9 @@ interface Cell {
   frame: number;
 }
 
-export class CoursePlot implements Drawing {
+export class LinkTimeline implements Drawing {
   readonly surface: Surface;
-  private readonly lens: Lens;
+  private readonly shown: LinkValues;
   private readonly empty = new Map<number, boolean>();
   private unpacked: { dataset: number; cells: number[] } | null = null;
   private cursor: Cell | null = null;
@@ -42,7 +42,7 @@ export class CoursePlot implements Drawing {
     private readonly store: Store,
     private readonly canvas: HTMLCanvasElement,
   ) {
-    this.lens = new Lens(model, store);
+    this.shown = new LinkValues(model, store);
     this.surface = new Surface(canvas, this);
     new Tip(canvas, (x, y) => this.facts(this.hit(x, y)));
     this.connect();
@@ -91,14 +91,14 @@ export class CoursePlot implements Drawing {
 
   private words(): Legend {
     const title = "highest congested fraction of a row's links (0–1)";
-    return { title: this.lens.change ? CHANGES.congestion : title, noData: "too few samples" };
+    return { title: this.shown.change ? CHANGES.congestion : title, noData: "too few samples" };
   }
 
   /** Share of the time that is over where a frame begins; frames of one run may differ in length. */
   private share(frame: number): number {
     const { edges_ps: edges, frames } = this.course;
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
-    if (this.lens.change || end <= start) return frame / frames;
+    if (this.shown.change || end <= start) return frame / frames;
     return ((edges[frame] ?? end) - start) / (end - start);
   }
 
@@ -140,7 +140,7 @@ export class CoursePlot implements Drawing {
   }
 
   private unpack(): number[] {
-    const change = this.lens.change ? this.model.payload.change : null;
+    const change = this.shown.change ? this.model.payload.change : null;
     const refs = change?.cells ?? this.course.bands.map((band) => band.cells);
     return refs.flatMap((ref) => {
       const packed = this.model.arrays.get(ref);
@@ -148,9 +148,9 @@ export class CoursePlot implements Drawing {
     });
   }
 
-  draw(pen: Pen, width: number): void {
+  draw(renderer: Renderer, width: number): void {
     this.width = width;
-    this.drawPhases(pen);
+    this.drawPhases(renderer);
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const less: number[] = [];
@@ -164,59 +164,59 @@ export class CoursePlot implements Drawing {
       const x = edges[i % frames] ?? 0;
       const wide = (edges[(i % frames) + 1] ?? 0) - x;
       const box: Rect = [x, tops[Math.floor(i / frames)] ?? 0, wide, rowHeight];
-      (Number.isNaN(value) ? blank : (bins[this.lens.shade(value)] ?? blank)).push(...box);
-      if (this.lens.change) less.push(...dot(box, value));
+      (Number.isNaN(value) ? blank : (bins[this.shown.shade(value)] ?? blank)).push(...box);
+      if (this.shown.change) less.push(...dot(box, value));
     });
-    pen.rects(blank, "hatch");
-    const colours = this.lens.colours("congestion");
-    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    pen.rects(less, "#fff");
-    this.drawFrame(pen);
+    renderer.rects(blank, "hatch");
+    const colours = this.shown.colours("congestion");
+    bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
+    renderer.rects(less, "#fff");
+    this.drawFrame(renderer);
   }
 
-  private drawFrame(pen: Pen): void {
+  private drawFrame(renderer: Renderer): void {
     let row = 0;
     for (const [b, band] of this.course.bands.entries()) {
       const y = this.y(row);
       const tall = band.rows * this.rowHeight();
       if (this.folded(b)) {
         const text = `${band.name}: too few samples in any window, ${band.links} links`;
-        pen.text(fitted(text, 11, this.width - LEFT), LEFT, y + FOLDED / 2, { size: 11, colour: MUTED });
+        renderer.text(fitted(text, 11, this.width - LEFT), LEFT, y + FOLDED / 2, { size: 11, colour: MUTED });
         row += band.rows;
         continue;
       }
-      pen.frame(LEFT - 0.5, y - 0.5, this.x(this.course.frames) - LEFT + 1, tall + 1, "#c3cad1", 1);
-      pen.text(band.name, LEFT - 10, y + tall / 2 - 6, { size: 11.5, align: "end", colour: MUTED });
+      renderer.frame(LEFT - 0.5, y - 0.5, this.x(this.course.frames) - LEFT + 1, tall + 1, "#c3cad1", 1);
+      renderer.text(band.name, LEFT - 10, y + tall / 2 - 6, { size: 11.5, align: "end", colour: MUTED });
       const count = `${band.links} links`;
-      pen.text(count, LEFT - 10, y + tall / 2 + 8, { size: 10, align: "end", colour: MUTED });
+      renderer.text(count, LEFT - 10, y + tall / 2 + 8, { size: 10, align: "end", colour: MUTED });
       row += band.rows;
     }
-    this.drawAxis(pen);
-    const colours = this.lens.colours("congestion");
+    this.drawAxis(renderer);
+    const colours = this.shown.colours("congestion");
     const [y, room] = [this.bottom() + AXIS_HEIGHT + 10, this.width - LEFT - RIGHT];
-    legend(pen, colours, LEFT, y, room, this.words(), this.lens.change ? BOTH_WAYS : undefined);
+    legend(renderer, colours, LEFT, y, room, this.words(), this.shown.change ? BOTH_WAYS : undefined);
   }
 
-  private drawAxis(pen: Pen): void {
+  private drawAxis(renderer: Renderer): void {
     const { edges_ps: edges, frames } = this.course;
-    const [start, end] = this.lens.change ? [0, 100] : [edges[0] ?? 0, edges[frames] ?? 1];
+    const [start, end] = this.shown.change ? [0, 100] : [edges[0] ?? 0, edges[frames] ?? 1];
     const scale = linear([start, end], [LEFT, this.width - RIGHT]);
-    const [word, size] = this.lens.change ? ["% of each run", 1] as const : timeUnit(end);
-    bottomAxis(pen, scale, ticksOf(scale, size), this.bottom() - GAP + 4, this.axisTitle(word));
+    const [word, size] = this.shown.change ? ["% of each run", 1] as const : timeUnit(end);
+    bottomAxis(renderer, scale, ticksOf(scale, size), this.bottom() - GAP + 4, this.axisTitle(word));
   }
 
   /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
   private axisTitle(unit: string): string {
     const by = timeOf(this.course);
-    if (this.lens.change) return `time, ${unit}: ${by}`;
+    if (this.shown.change) return `time, ${unit}: ${by}`;
     return `${this.model.payload.ranks ? "expected time" : "time"}, ${unit}: ${by}`;
   }
 
-  private drawPhases(pen: Pen): void {
+  private drawPhases(renderer: Renderer): void {
     const course = this.course;
     const caption = "phases (darkness: share of a frame's samples)";
     const left = Math.max(0, Math.min(LEFT, this.width - textWidth(caption, 11) - 2));
-    pen.text(caption, left, 10, { size: 11, colour: MUTED });
+    renderer.text(caption, left, 10, { size: 11, colour: MUTED });
     const shares = this.model.arrays.get(course.phase_shares);
     course.phases.forEach((phase, p) => {
       const y = 20 + p * STRIP;
@@ -225,43 +225,43 @@ export class CoursePlot implements Drawing {
         if (grey === 0) continue;
         const level = Math.round(240 - (grey / GREYS) * 170);
         const x = this.x(frame);
-        pen.rects([x, y, this.x(frame + 1) - x + 0.3, STRIP - 3], `rgb(${level},${level},${level})`);
+        renderer.rects([x, y, this.x(frame + 1) - x + 0.3, STRIP - 3], `rgb(${level},${level},${level})`);
       }
       const name = fitted(phase, 11, LEFT - 12);
-      pen.text(name, LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
+      renderer.text(name, LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
     });
   }
 
-  overlay(pen: Pen): void {
+  overlay(renderer: Renderer): void {
     const { link, time, dataset, selection } = this.store.now;
     const bottom = this.y(this.rows) - GAP;
     if (time) {
       const [from, to] = [this.x(time[0]), this.x(time[1])];
       const veil = "rgba(255,255,255,0.72)";
-      pen.rects([LEFT, 18, from - LEFT, bottom - 18], veil);
-      pen.rects([to, 18, this.x(this.course.frames) - to, bottom - 18], veil);
-      pen.frame(from, 18, to - from, bottom - 18, SELECTED, 1.5);
+      renderer.rects([LEFT, 18, from - LEFT, bottom - 18], veil);
+      renderer.rects([to, 18, this.x(this.course.frames) - to, bottom - 18], veil);
+      renderer.frame(from, 18, to - from, bottom - 18, SELECTED, 1.5);
     }
     const phase = this.model.phases(dataset)[selection];
     const strip = phase == null ? -1 : this.course.phases.indexOf(phase);
     if (strip >= 0) {
       const wide = this.x(this.course.frames) - LEFT;
-      pen.frame(LEFT - 1, 19 + strip * STRIP, wide + 2, STRIP - 1, SELECTED, 2);
+      renderer.frame(LEFT - 1, 19 + strip * STRIP, wide + 2, STRIP - 1, SELECTED, 2);
     }
     const row = link < 0 ? -1 : (this.rowOf()[link] ?? -1);
     if (row >= 0 && row < this.rows) {
-      pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, "#fff", 3);
-      pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, SELECTED, 1.5);
+      renderer.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, "#fff", 3);
+      renderer.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, SELECTED, 1.5);
     }
     const { pointed } = this.store;
     if (pointed !== null && pointed < this.course.frames) {
       const x = (this.x(pointed) + this.x(pointed + 1)) / 2;
-      pen.lines([x, 18, x, bottom], SELECTED, 1, [4, 3]);
+      renderer.lines([x, 18, x, bottom], SELECTED, 1, [4, 3]);
     }
     if (this.cursor) {
       const { row: at, frame } = this.cursor;
       const x = this.x(frame);
-      pen.frame(x - 1, this.y(at) - 1, this.x(frame + 1) - x + 2, this.rowHeight() + 2, INK, 2);
+      renderer.frame(x - 1, this.y(at) - 1, this.x(frame + 1) - x + 2, this.rowHeight() + 2, INK, 2);
     }
   }
 
@@ -292,7 +292,7 @@ export class CoursePlot implements Drawing {
     if (px < LEFT - 6 || px > this.width) return null;
     const { edges_ps: edges, frames } = this.course;
     const part = Math.min(Math.max((px - LEFT) / (this.width - LEFT - RIGHT), 0), 1);
-    if (this.lens.change) return Math.min(Math.floor(part * frames), frames - 1);
+    if (this.shown.change) return Math.min(Math.floor(part * frames), frames - 1);
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
     return frameAt(this.course, start + part * (end - start));
   }
@@ -302,7 +302,7 @@ export class CoursePlot implements Drawing {
     if (!cell) return null;
     const { edges_ps: edges, frames, bands } = this.course;
     const [from, to] = [cell.frame, cell.frame + 1];
-    const span = this.lens.change
+    const span = this.shown.change
       ? `${((100 * from) / frames).toFixed(0)} – ${((100 * to) / frames).toFixed(0)} % of each run`
       : `${this.course.dated ? "at the link" : "arrived"} ${timeText(edges[from] ?? 0)} – ${timeText(edges[to] ?? 0)}`;
     const value = this.cellAt(cell);
@@ -313,7 +313,7 @@ export class CoursePlot implements Drawing {
     const best = this.worst(cell);
     const views = this.model.runsOf(this.store.now.dataset).map((run) => this.model.view(run, null, [from, to]));
     const samples = views.map((view) => view?.samples[best] ?? 0).join(" → ");
-    const shown = `${this.lens.change ? "change" : "highest in the cell"}: ${(100 * value).toFixed(1)} %`;
+    const shown = `${this.shown.change ? "change" : "highest in the cell"}: ${(100 * value).toFixed(1)} %`;
     return best < 0 ? [...head, shown] : [...head, shown, `most congested packets: ${this.model.linkName(best)}`,
       `${views.map((view) => estimate(view, best)).join(" → ")}, ${samples} samples`];
   }

@@ -10,7 +10,7 @@ export interface TextStyle {
 }
 
 /** What a view draws with. Coordinates are CSS pixels. */
-export interface Pen {
+export interface Renderer {
   /** Many separate segments x0,y0,x1,y1 of one style. */
   lines(coordinates: number[], colour: string, width: number, dash?: number[]): void;
   /** Many rectangles x,y,w,h of one fill. */
@@ -84,7 +84,7 @@ function stripes(
   return ctx.createPattern(tile, "repeat") ?? paper ?? "transparent";
 }
 
-export class CanvasPen implements Pen {
+export class CanvasRenderer implements Renderer {
   private readonly hatch: CanvasPattern | string;
   private readonly doubt: CanvasPattern | string;
 
@@ -163,7 +163,7 @@ export class CanvasPen implements Pen {
 const round = (value: number): string => String(Math.round(value * 100) / 100);
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 
-export class SvgPen implements Pen {
+export class SvgRenderer implements Renderer {
   private readonly parts: string[] = [];
   private clips = 0;
 
