@@ -155,7 +155,8 @@ class AdaptiveSection(Section):
 
     @model_validator(mode="after")
     def _gap(self) -> AdaptiveSection:
-        if self.per != "flowlet" and "gap" in self.model_fields_set:
+        usual = type(self).model_fields["gap"].default
+        if self.per != "flowlet" and self.gap != usual:  # a run that was kept states all keys
             raise InvalidValueError(f"gap has no meaning per {self.per}", 'set per = "flowlet"')
         return self
 
