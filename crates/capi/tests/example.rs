@@ -23,7 +23,7 @@ fn the_example_in_c_compiles_without_warnings_and_runs() {
     let compiled = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
         .arg(root.join("include"))
-        .arg(root.join("examples/receiver.c"))
+        .arg(root.join("examples").join("receiver.c"))
         .arg(library(&folder))
         .arg("-o")
         .arg(&program)
