@@ -20,9 +20,9 @@ from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
 from tailback.port_names import link_names
 from tailback.report.attribution import Attribution, attribute
-from tailback.report.dating import samples_by_time_at_link
 from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.report.rank_timeline import RankTimeline
+from tailback.report.time_at_link import samples_by_time_at_link
 from tailback.run import Run
 from tailback.telemetry.estimate import (
     congested_excess,

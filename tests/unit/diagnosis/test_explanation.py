@@ -305,7 +305,7 @@ def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> N
     assert after.high_ps == pytest.approx(51 * MS, abs=MS)
 
 
-def test_a_run_that_is_more_likely_ill_than_well_is_not_called_healthy() -> None:
+def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
     # 12 % that nothing explains, and three causes just below what would be a fault.
     near = [share("placement", 0.09), share("routing", 0.055), share("pattern", 0.14)]
     found = explained(expected(88, *near), measured(100))

@@ -17,7 +17,7 @@ from typing import Any
 
 from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
-from tailback.traffic.nccl.meetings import RankCall, meet
+from tailback.traffic.nccl.rank_calls import RankCall, meet
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, Recording
 from tailback.traffic.readers.capabilities import Capabilities

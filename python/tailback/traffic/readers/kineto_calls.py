@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tailback.delimited import shown
 from tailback.errors import TraceError
 from tailback.traffic.nccl.choice import MOST_CHANNELS
-from tailback.traffic.nccl.meetings import RankCall
+from tailback.traffic.nccl.rank_calls import RankCall
 
 _DEVICE: Final = ("kernel", "gpu_memcpy", "gpu_memset")
 _ELEMENT_BYTES: Final = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tailback.errors import TraceError
 from tailback.traffic.nccl.choice import Choice, default_choice
-from tailback.traffic.nccl.meetings import RankCall, meet
 from tailback.traffic.nccl.messages import CALLS
+from tailback.traffic.nccl.rank_calls import RankCall, meet
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
