@@ -1,9 +1,10 @@
 """A hidden job found by counters that real tools read: ``python bench/live_counters.py [--json]``.
 
-Two jobs are simulated on one machine, by the forwarding tables that a real opensm makes of it. Their port counters are played in real time into ibsim, which
-answers management datagrams of a fabric under real opensm; ``tailback collect`` reads them from
-there, knowing nothing of the simulation. Of one job there is a trace, of the other a line in the
-job list. ``tailback diagnose`` gets what real tools left.
+Two jobs are simulated on one machine, by the forwarding tables that a real opensm makes of it.
+Their port counters are played in real time into ibsim, which answers management datagrams of a
+fabric under that opensm; ``tailback collect`` reads them from there, knowing nothing of the
+simulation. Of one job there is a trace, of the other a line in the job list. ``tailback diagnose``
+gets what real tools left.
 
 verdict    what it says, with its headline
 right      traffic of others is the main cause, and the job named is the one that sent it
@@ -181,7 +182,8 @@ def diagnose(seen: Path, out: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tailback", "diagnose", str(seen / "trace"), "--fabric",
          str(seen / "fabric.ibnetdiscover"), "--counters", str(seen / "counters"), "--jobs",
-         str(seen / "jobs.csv"), "--forwarding", str(seen / "lfts.txt"), "--seeds", "1", "--out", str(out), "--force"],
+         str(seen / "jobs.csv"), "--forwarding", str(seen / "lfts.txt"),
+         "--seeds", "1", "--out", str(out), "--force"],
         capture_output=True, text=True,
     )  # fmt: skip
     if not (out / "diagnosis.json").exists():

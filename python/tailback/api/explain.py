@@ -9,13 +9,19 @@ import numpy as np
 import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls, SendTimes
+from tailback.diagnosis.comparisons import (
+    CallTimes,
+    LinkSamples,
+    PortStalls,
+    SendTimes,
+    stall_error_ps,
+)
 from tailback.diagnosis.fanin import hot_receiver_share
 from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Comparison, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
-from tailback.diagnosis.topology import LinkTopology
+from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
@@ -499,7 +505,14 @@ def _comparisons(
     counters = evidence.counters
     if counters is not None and not counters.lossy:
         elapsed = modelled_part_ps(measured)
-        out.append(PortStalls(counters.stall_ps, counters.latched, topology.from_node, elapsed))
+        sizes = run.tables["messages"]["size_bytes"]
+        error = stall_error_ps(
+            link_totals(run, "bytes"), prepared.fabric.link_gbps,
+            prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
+        )  # fmt: skip
+        out.append(
+            PortStalls(counters.stall_ps, counters.latched, topology.from_node, elapsed, error)
+        )
     if evidence.congested is not None and evidence.sampled is not None:
         out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     return out

@@ -63,6 +63,14 @@ MAX_CABLES = 3
 """Cables looked for at once."""
 
 
+MODEL_ERROR = 0.05
+"""Standard error of the simulated time of a run, as a share of it."""
+
+MISFIT_WEIGHT = 4.0
+"""Misfit to calls and stalls, over that without hidden causes, that weighs as much as a time that
+is off by two standard errors."""
+
+
 class Comparison(Protocol):
     """How far a simulation is from one kind of evidence, 0 for no difference."""
 
@@ -152,6 +160,11 @@ class _Search:
             and trial.elapsed_ps - self.expected_ps >= MIN_TIME_EXPLAINED * missing
         )
 
+    def distance(self, trial: Trial) -> float:
+        """Distance from the evidence and from the measured time: what the rate of a cable sets."""
+        off = (trial.elapsed_ps - self.measured_ps) / (MODEL_ERROR * self.measured_ps)
+        return trial.misfit + off**2 / MISFIT_WEIGHT
+
     def is_conclusive(self, singles: Sequence[Trial]) -> bool:
         """Whether no further cable need be tried.
 
@@ -188,7 +201,7 @@ class _Search:
         missing = max(self.measured_ps - self.expected_ps, 1)
         for _ in range(MAX_RATES):
             fits = trial.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
-            if fits and (best is None or trial.misfit < best.misfit):
+            if fits and (best is None or self.distance(trial) < self.distance(best)):
                 best = trial
             if abs(trial.elapsed_ps - self.measured_ps) <= 0.05 * missing:
                 break
@@ -207,7 +220,7 @@ class _Search:
                 continue
             tried = self.attempt((*others, (link, rate * step)))
             fits = tried.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
-            if fits and tried.misfit < trial.misfit:
+            if fits and self.distance(tried) < self.distance(trial):
                 trial = tried
         return trial
 

@@ -12,15 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from tailback.diagnosis.hidden_cables import MISFIT_WEIGHT, MODEL_ERROR
+
 BURSTS: Final = (None, 4, 8, 16, 32, 64)
 """Bursts in a window of the counters that are tried. More are as good as evenly spread."""
-
-MODEL_ERROR = 0.05
-"""Standard error of the simulated time of a run, as a share of it."""
-
-MISFIT_WEIGHT = 4.0
-"""Misfit to calls and stalls, over that without other traffic, that weighs as much as a time that
-is off by two standard errors."""
 
 MAX_DISTANCE = 1.0
 """Distance beyond that of the best arrangement up to which another is as likely."""

@@ -85,7 +85,9 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[CableSe
         np.add.at(sums, rows["link"].to_numpy(), rows["stall_ps"].to_numpy())
         from_node = LinkTopology.of(expected.tables).from_node
         full = np.zeros(fabric.n_links, np.bool_)
-        comparisons.append(PortStalls(sums, full, from_node, seen.run.elapsed_ps))
+        comparisons.append(
+            PortStalls(sums, full, from_node, seen.run.elapsed_ps, np.zeros(fabric.n_links))
+        )
     found = search_cables(
         evaluate, comparisons, cables.tolist(), np.asarray(fabric.link_gbps, np.float64),
         measured_ps=seen.run.elapsed_ps, healthy=expected, budget=40,
