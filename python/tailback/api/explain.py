@@ -116,7 +116,8 @@ def add_evidence(
     slow = attempt.slow
     if attempt.prepared is fifo:
         words.sources.append(
-            "adapters send messages one after the other: so the model agrees with what was measured"
+            "adapters send messages one after another: with this the model agrees with the "
+            "measurement"
         )
     prepared = others.beside(attempt.prepared, fit.bursts if fit is not None else None)
     fabric = prepared.fabric
@@ -578,7 +579,7 @@ def _ask_for_more(
         )
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
         words.missing.append(
-            "a job list, which names whose traffic it was: SLURM_TIME_FORMAT=%s sacct -a -X "
+            "a job list, which names the jobs behind the traffic: SLURM_TIME_FORMAT=%s sacct -a -X "
             "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
         )
     if ambiguous:

@@ -16,11 +16,11 @@ _TITLE: dict[Cause, str] = {
     "placement": "Placement: your own traffic fills links inside the network",
     "routing": "Routing: routes share links while other links have capacity",
     "slow-link": "Slow link: a slow cable explains which messages are late",
-    "other-traffic": "Other traffic: messages are late, and not because of your own traffic",
+    "other-traffic": "Other traffic: messages are late, but not because of your own traffic",
     "injection": "Injection limit: the adapters' line rate limits the run",
     "not-network": "Not the network: contention costs too little to be worth fixing",
     "imbalance": "Imbalance: some ranks compute longer than others",
-    "noise": "Noise: the same computation takes longer now and then",
+    "noise": "Noise: the same computation sometimes takes longer",
     "late-partner": "Late partner: ranks wait for others that compute before they send",
     "healthy": "No fault: no cause costs enough to be one",
     "undetermined": "Nothing in the data shows where the time goes",
@@ -35,10 +35,10 @@ _ADVICE: dict[Cause, str] = {
     "other-traffic": "Run again at another time, or request whole switches.",
     "injection": "Send less, or use more adapters.",
     "not-network": "Look at computation, load balance and latency.",
-    "imbalance": "Give every rank as much to compute.",
-    "noise": "Look for what else runs on the hosts: daemons, other ranks on the same core.",
+    "imbalance": "Give every rank the same amount of computation.",
+    "noise": "Find out what else runs on the hosts: daemons, other ranks on the same core.",
     "late-partner": "Send before computing, or overlap: the program makes ranks take turns.",
-    "healthy": "Nothing needs to be mended; a faster network or less traffic would help.",
+    "healthy": "Nothing needs to be fixed; only a faster network or less traffic would help.",
     "undetermined": "Run longer, or with a message log.",
 }
 
@@ -69,11 +69,14 @@ def ensure_cause_finding(
 
 def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:
     if cost is None:
-        return "No congestion tree says so; it follows from when messages were sent and received."
+        return (
+            "No congestion tree shows it; it follows from the times at which messages were "
+            "sent and received."
+        )
     if cause in NO_CONTENTION_CAUSES:
         most = percent(max(cost.values(), default=0.0), 1)
         return f"By re-simulation no cause of contention costs more than {most} of the time."
     return (
-        "No congestion tree says so; re-simulation charges "
+        "No congestion tree shows it; re-simulation charges "
         f"{percent(cost.get(cause, 0.0))} of the time to it."
     )

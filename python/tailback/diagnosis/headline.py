@@ -22,7 +22,7 @@ _HEADLINES: dict[Cause, str] = {
     "other-traffic": "Traffic of other jobs slows yours down",
     "routing": "Static routing sends several of your flows over the same link",
     "slow-link": "A link runs slower than it should",
-    "injection": "Your adapters send at line rate and the network does not hold them up",
+    "injection": "Your adapters send at line rate and the network does not slow them down",
     "not-network": "The network is not the bottleneck",
     "undetermined": "There are too few samples for a verdict",
 }
@@ -87,12 +87,12 @@ def _what_is_wrong(
     if cause == "other-traffic" and slow is not None:
         return f"{say}, since neither your own job nor slow cables explain the time"
     if cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
-        return "Detours in the routes overload links while others have room"
+        return "Detours in the routes overload links while other links have capacity"
     if cause == "placement" and _any_placement(bars):
         own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
         tried = "even under the best placement tried"
         if own >= set(placements):
-            tried = "(no placement but the one in use was tried)"
+            tried = "(no other placement was tried)"
         return f"Your own traffic overloads links inside the network {tried}"
     if bars and not evidence.roots.height:
         why = _time_without_congestion(cause)

@@ -414,7 +414,8 @@ def _headline(
         if most is None:
             return f"No fault found: no cause costs any of the measured {total}."
         return (
-            f"No fault found in the measured {total}. Nearest to one is {NAMES[most.cause]}, at "
+            f"No fault found in the measured {total}. The nearest to a fault is "
+            f"{NAMES[most.cause]}, at "
             f"{percent(most.share, 1)} of the time; {percent(least[most.cause])} would be a fault."
         )
     if cause == "undetermined" or main is None:
@@ -426,7 +427,7 @@ def _headline(
     of = f": {main.subject}" if main.subject else ""
     if cause == "slow-link" and found.candidates:
         return (
-            "A link serves less than it should. The evidence does not tell which of these: "
+            "A link is slower than it should be. The evidence does not tell which of these: "
             f"{'; '.join(found.candidates)}. It costs {percent(main.share)} of the measured time "
             f"({format_time(main.ps)} of {total})."
         )
@@ -439,8 +440,9 @@ def _headline(
 SENTENCES: dict[str, str] = {
     "pattern": "Your communication pattern sends some nodes more than they can receive",
     "placement": "Your ranks are placed so that links inside the network are overloaded",
-    "routing": "Routing sends several of your flows over the same link while others have room",
-    "slow-link": "A link serves less than it should",
+    "routing": "Routing sends several of your flows over the same link while other links have "
+    "capacity",
+    "slow-link": "A link is slower than it should be",
     "other-traffic": "Traffic of other jobs slows yours down",
     "imbalance": "Some ranks compute longer than others, which wait for them",
     "late-partner": "Ranks wait for partners that compute before they send",

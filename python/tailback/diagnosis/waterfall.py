@@ -165,7 +165,7 @@ def build_waterfall(
         before = times[step.name]
     bars.append(
         _bar("observed", [run.elapsed_ps] * seeds, before,
-             "the run that was given; what it differs by is chance, or what is not known")
+             "the given run; the difference is chance, or unknown effects")
     )  # fmt: skip
     if progress is not None:
         progress("taking causes away", len(real) / (len(real) + 1))
@@ -345,11 +345,11 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     rest = observed.model_copy(
         update={
             "name": REMAINDER,
-            "meaning": "what the run that was given differs by from everything simulated: "
-            "chance, or what is not known",
+            "meaning": "the difference between the given run and everything simulated: chance, "
+            "or unknown effects",
         }
     )
-    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the run that was given"}
+    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the given run"}
     return [*before, rest, observed.model_copy(update=end)]
 
 

@@ -55,7 +55,7 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         text = (
             f"No large message to or from {name[node]} got more than "
             f"{percent(evidence.adapters.fastest[node])} of the line rate, though those of the "
-            f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its own "
+            f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its "
             f"cable is slow"
         )
         where = f"the cable of {name[node]}"
@@ -64,8 +64,8 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         most = min(float(roots["utilization_high"][0]), 1.0)
         dark = evidence.whole.fraction[link]
         why = (
-            "it leads into one of your nodes, to which nobody else sends, and no large message of "
-            "that node is fast, though other nodes' are"
+            "it leads into one of your nodes, to which no other job sends, and no large message "
+            "of that node is fast, although those of other nodes are"
             if t.to_node[link]
             else "equivalent links carry as much of your traffic and are hardly congested, and "
             f"this cable alone explains {percent(evidence.explained(link))} of the squared "

@@ -49,7 +49,7 @@ def injection(evidence: RunAnalysis) -> Finding | None:
         "injection",
         "Injection limit: adapters send at line rate",
         f"Adapter {name} needs {percent(evidence.wire_share)} of the time to send its data at "
-        f"{rate:g} Gb/s, and {met_congestion(evidence)}: the network does not hold it up.",
+        f"{rate:g} Gb/s, and {met_congestion(evidence)}: the network does not slow it down.",
         evidence.roots.clear(),
         "Send less, keep more traffic within the node, or overlap it with computation.",
     )
