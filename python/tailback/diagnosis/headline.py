@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tailback.diagnosis.cause_wording import SENTENCES
 from tailback.diagnosis.model import Cause, Finding, WaterfallBar
 from tailback.diagnosis.rule_verdict import MIN_WORTH
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
@@ -15,17 +16,6 @@ from tailback.units import format_time, percent
 
 NAMES_SHOWN = 3
 """Slow links that a headline names."""
-
-_HEADLINES: dict[Cause, str] = {
-    "pattern": "Your communication pattern sends some nodes more than they can receive",
-    "placement": "Your ranks are placed so that links inside the network are overloaded",
-    "other-traffic": "Traffic of other jobs slows yours down",
-    "routing": "Static routing sends several of your flows over the same link",
-    "slow-link": "A link runs slower than it should",
-    "injection": "Your adapters send at line rate and the network does not slow them down",
-    "not-network": "The network is not the bottleneck",
-    "undetermined": "There are too few samples for a verdict",
-}
 
 NOT_RULED_OUT = (
     "The simulation finds hardly any contention, but {}. This does not rule out the network, "
@@ -55,7 +45,7 @@ def _headline_without_contention(
     evidence: RunAnalysis,
 ) -> str:  # fmt: skip
     """The headline where the network is not the cause, or nothing is known to be."""
-    say, total = _HEADLINES[cause], format_time(evidence.run.elapsed_ps)
+    say, total = SENTENCES[cause], format_time(evidence.run.elapsed_ps)
     if cause == "injection":
         needs = percent(evidence.wire_share)
         return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
@@ -79,7 +69,7 @@ def _what_is_wrong(
     placements: Placements,
 ) -> str:  # fmt: skip
     """The first half of the headline of a cause in the network."""
-    say = _HEADLINES[cause]
+    say = SENTENCES[cause]
     if cause == "slow-link":
         named = _slow_cables_named(slow, evidence)
         if named is not None:
@@ -116,7 +106,7 @@ def _slow_cables_named(slow: SlowCableFit | None, evidence: RunAnalysis) -> str 
     else:
         return None
     many = f"{count} links run slower than they should"
-    return f"{many if count > 1 else _HEADLINES['slow-link']} ({which})"
+    return f"{many if count > 1 else SENTENCES['slow-link']} ({which})"
 
 
 def slow_cables_explain(slow: SlowCableFit, evidence: RunAnalysis) -> str:
