@@ -1,4 +1,4 @@
-"""Texts that users see keep to the glossary: none of the words it replaces, no number of a source."""
+"""Texts that users see keep to the glossary: no word that it replaces, no number of a source."""
 
 from __future__ import annotations
 
