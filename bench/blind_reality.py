@@ -17,11 +17,12 @@ import numpy as np
 from blind_programs import Script, Work, bursts, lower
 from numpy.typing import NDArray
 
+from tailback import Scenario
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.placement import footprint, problem_for
 from tailback.run import Run
-from tailback.scenario import Degraded, JobSection, Scenario, parse
+from tailback.scenario import Degraded, JobSection, parse
 from tailback.simulation.execute import execute
 from tailback.simulation.prepare import Job, PreparedScenario
 from tailback.traffic.program import Program

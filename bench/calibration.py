@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from calibration_trace import RANKS, meetings, scripts, write
 
-from tailback.api.calibrate import calibrate
-from tailback.calibration.file import Calibration
-from tailback.scenario import Scenario, parse
+from tailback import Calibration, Scenario, calibrate
+from tailback.scenario import parse
 from tailback.simulation.execute import execute
 from tailback.simulation.prepare import prepare
 from tailback.traffic.program import Label, Program, ProgramBuilder

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tailback.errors import TailbackError
+from tailback import TailbackError
 
 
 def ours(archive: Path) -> dict[str, Any]:

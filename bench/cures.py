@@ -116,7 +116,7 @@ def _proved(remedy: Remedy) -> list[Candidate]:
 def tables(found: list[Found]) -> str:
     """The tables of the page."""
     lines = [
-        "| built in | scenarios | a cure is proved | recommended | its gain, median | "
+        "| built in | scenarios | a remedy is proved | recommended | its gain, median | "
         + " | ".join(f"best {kind}" for kind in KINDS[:4]) + " |",
         "|---|---:|---:|---|---:|" + "---:|" * 4,
     ]  # fmt: skip

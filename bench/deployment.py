@@ -19,9 +19,10 @@ from _pages import cpu_seconds, put
 from diagnosis_observe import join, known_to_user, observe_with, thin
 from diagnosis_suite import Case, make
 
+from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
 from tailback.run import Run
-from tailback.scenario import Scenario, TelemetrySection
+from tailback.scenario import TelemetrySection
 from tailback.simulation import prepare
 from tailback.simulation.decode import decode_samples
 

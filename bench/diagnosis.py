@@ -40,10 +40,10 @@ from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
 from scipy.optimize import minimize
 
+from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.confidence import VerdictBasis
 from tailback.run import Run
-from tailback.scenario import Scenario
 from tailback.scenario_engine import EngineSection
 from tailback.simulation import prepare
 from tailback.simulation.decode import decode_samples

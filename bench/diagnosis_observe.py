@@ -10,11 +10,11 @@ import polars as pl
 from diagnosis_suite import TRIED, Case
 from numpy.typing import NDArray
 
-from tailback.errors import TailbackError
+from tailback import Scenario, TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement import place, restrict_to_used
 from tailback.run import Run
-from tailback.scenario import Scenario, TelemetrySection
+from tailback.scenario import TelemetrySection
 from tailback.simulation import make_evaluate, prepare
 from tailback.simulation.execute import execute
 from tailback.simulation.routes import routes_for

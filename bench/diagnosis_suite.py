@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.errors import TailbackError
+from tailback import Scenario, TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement import place
 from tailback.run import Run
-from tailback.scenario import Scenario, parse
+from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 
 LABELS = (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from _machine import machine
 
-from tailback.errors import TailbackError
+from tailback import TailbackError
 from tailback.fabric.readers import read_fabric
 
 SELENE = Path(__file__).resolve().parents[1].parent / "shared/data/selene/selene.compute.txt"

@@ -22,7 +22,7 @@ import numpy as np
 from _machine import machine
 from numpy.typing import NDArray
 
-from tailback.errors import TailbackError
+from tailback import TailbackError
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import Choice, max_min, paths_between, simulate_flows
 from tailback.scenario import FatTree

@@ -19,10 +19,10 @@ from typing import Any
 
 from _pages import put
 
-from tailback.errors import TailbackError
+from tailback import Scenario, TailbackError
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.scenario import Scenario, load
+from tailback.scenario import load
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,

@@ -33,7 +33,7 @@ from typing import Any
 
 from _machine import machine
 
-from tailback.errors import TailbackError
+from tailback import TailbackError
 from tailback.lab import fabric, spec, system
 
 ROOT = Path(__file__).resolve().parents[1]

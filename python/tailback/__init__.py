@@ -1,59 +1,78 @@
 """Tailback finds where traffic backs up in a network, says why, and proves the fix.
 
-From Python it is used as from the command line, with the same results::
+This page shows the whole library. Functions that share their name with a command give the same
+results. A first session, in the root of the repository::
 
     import tailback as tb
 
-Read a scenario; every function below also takes the file, the data as a dictionary, a trace with
-``fabric=``, or the folder of a run in its place::
+    result = tb.diagnose("examples/demo/demo.toml", seeds=1)
+    print(result.headline)                       # what is wrong, and what it costs
+    print(result.remedy.action)                  # what to do, and what it gains
+    result.write("diagnosis")                    # report.html, rank files, tables
+
+The functions and what they return::
+
+    tb.load_scenario   read a scenario, or a trace with its network    Scenario
+    tb.simulate        simulate every packet, or rates (fluid model)   Run
+    tb.read_run        read a run from its folder                      Run
+    tb.diagnose        cause, cost and proved remedy                   DiagnosisResult
+    tb.place           placements of the ranks, compared               PlacementResult
+    tb.compare         differences of two runs                         Comparison
+    tb.sweep           one scenario over many values of its keys       Sweep
+    tb.calibrate       engine settings of a machine, from benchmarks   Calibration
+    tb.counters        a verdict from port counters alone              CountersResult
+
+``help(tb.diagnose)`` and so on list the arguments of each. Tables are polars frames
+(``.to_pandas()`` converts one), figures are matplotlib figures, times are in picoseconds, rates in
+Gb/s and shares between 0 and 1, as the names say: ``elapsed_ps``, ``rate_gbps``. In a notebook
+every result shows a summary.
+
+**Load and simulate.** A source is a scenario (file, dictionary or object), a trace together with
+``fabric=``, or the folder of a run or diagnosis; keywords override its keys::
 
     scenario = tb.load_scenario("examples/demo/demo.toml", placement="rcm")
-
-Simulate it. Tables are polars frames; figures are matplotlib figures::
-
     run = tb.simulate(scenario)
-    run.elapsed_ps                               # picoseconds
+    run.elapsed_ps
     run.tables["messages"].to_pandas()           # columns: docs/reference/tables.md
     run.plot.link_time().savefig("links.pdf")    # dir(run.plot) lists the figures
     run.write("run")
 
-Diagnose an application: where its traffic backs up, why, and what to do, proved by simulation::
+**Diagnose.** Where the traffic of a program backs up, why, and what to do, proved by simulation::
 
     result = tb.diagnose("app_trace/", fabric="fabric.txt")
     result.cause, result.headline                # and every other part of a Diagnosis
     result.remedy.gain                           # share of the time saved, 0–1
-    result.write("diagnosis")                    # report.html, rank files, tables
+    result.plot.waterfall()                      # what each cause costs
 
-Place the ranks of a job and judge each placement::
+Port counters, a job list or samples of packets make the diagnosis explain the measured time:
+``counters=``, ``jobs=``, ``samples=``.
+
+**Place** the ranks, **compare** two runs, and **sweep** over values of a scenario::
 
     placed = tb.place("app_trace/", fabric="fabric.txt", methods=["tile", "rcm"])
-    placed.best, placed.frame                    # one row a placement
+    placed.best, placed.frame                    # one row per placement
     placed.write("ranks")                        # rank files of the best one
-
-Compare two runs::
 
     before, after = tb.read_run("diagnosis"), tb.read_run("diagnosis/after")
     tb.compare(before, after).links              # congested fraction of links that changed most
 
-Run a parameter study::
-
     study = tb.sweep(scenario, over={"seed": range(10)}, out="study")
-    study.frame                                  # one row a run
+    study.frame                                  # one row per run
 
-Fit the engine to a machine by its benchmarks::
+**Calibrate** the engine, and analyse port **counters** without a trace::
 
     machine = tb.calibrate(["near.txt@n1,n2", "far.txt@n1,n99"], fabric="fabric.txt")
     machine.frame                                # values with their 95 % intervals
     machine.write("machine.toml")
 
-Say what port counters alone can say::
-
     found = tb.counters(["12h00.txt", "12h10.txt"], fabric="fabric.txt")
     found.verdict, found.tables
 
-A mistake in what was given raises :class:`TailbackError`, which names the file, the place, the
-value and the remedy. ``help(tb.simulate)`` and so on explain each function;
-docs/how-to/python.md has more.
+**Errors.** Invalid input raises :class:`TailbackError`, which names the file, the place, the value
+and the remedy.
+
+The tutorial (docs/tutorial) takes one trace from the question to the remedy and a sweep;
+docs/how-to/python.md has more on sources and figures.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class Delimited:
             value, line = str(text[row]), int(self.rows["line"][row])
             if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
                 raise self.wrong(
-                    role, line, f"{shown(value)} says no time zone",
+                    role, line, f"{shown(value)} has no time zone",
                     "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
                 )  # fmt: skip
             raise self.wrong(

@@ -49,12 +49,16 @@ class FatTree(Section):
     """
 
     hosts_per_leaf: int = Field(ge=1)
-    leaves: int = Field(ge=1, description="leaves a pod (in all, for two levels)")
-    aggregation: int = Field(ge=1, description="aggregation switches a pod (in all, two levels)")
+    leaves: int = Field(ge=1, description="leaves per pod (in total, for two levels)")
+    aggregation: int = Field(
+        ge=1, description="aggregation switches per pod (in total, for two levels)"
+    )
     pods: int = Field(default=0, ge=0)
     cores: int = Field(default=0, ge=0)
     leaf_cables: int = Field(default=1, ge=1, description="cables from a leaf to each aggregation")
-    aggregation_uplinks: int = Field(default=0, ge=0, description="up cables an aggregation switch")
+    aggregation_uplinks: int = Field(
+        default=0, ge=0, description="up cables of an aggregation switch"
+    )
     host_rate: LinkGbps = 100.0
     leaf_rate: LinkGbps = 100.0
     core_rate: LinkGbps = 100.0
@@ -96,7 +100,7 @@ class FabricSection(Section):
     )
     routes: str | None = Field(
         default=None,
-        description="routing rule of a topology; its own first one when absent: "
+        description="routing rule of a topology; its default rule when absent: "
         "[topologies.md](topologies.md)",
     )
     file: Location | None = None
@@ -136,7 +140,7 @@ class NcclSection(Section):
     """
 
     algorithm: Literal["ring", "tree"] | None = Field(
-        default=None, description="of all-reduces; other collectives use rings"
+        default=None, description="algorithm of all-reduces; other collectives use rings"
     )
     protocol: Literal["simple", "ll", "ll128"] | None = Field(
         default=None, description="flags: `ll` doubles the bytes, `ll128` adds 1/15"
@@ -154,7 +158,7 @@ class JobSection(Section):
 
     name: str = "app"
     trace: Location | None = None
-    format: str | None = Field(default=None, description="trace format; found out when absent")
+    format: str | None = Field(default=None, description="trace format; detected when absent")
     pattern: dict[str, Any] | None = Field(default=None, description="kind = …, and its parameters")
     placement: str = "block"
     placement_options: dict[str, Any] = Field(default_factory=dict)
@@ -166,7 +170,7 @@ class JobSection(Section):
         "of some: node[001-016]:4",
     )
     observed: bool = Field(
-        default=True, description="false: background whose packets we cannot see"
+        default=True, description="false: a background job whose packets are not sampled"
     )
     compute_scale: float = Field(
         default=1.0, ge=0, allow_inf_nan=False, description="multiplies recorded compute time"
@@ -174,11 +178,11 @@ class JobSection(Section):
     repeat: int = Field(
         default=1, ge=1, lt=1 << 31, description="how often the traffic is repeated"
     )
-    service: int = Field(default=0, ge=0, le=7, description="service level: which virtual lanes")
-    start: TimePs = 0
-    shared_hosts: bool = Field(
-        default=False, description="its hosts may be those of other jobs, too"
+    service: int = Field(
+        default=0, ge=0, le=7, description="service level, which selects virtual lanes"
     )
+    start: TimePs = 0
+    shared_hosts: bool = Field(default=False, description="its hosts may also run other jobs")
     nccl: NcclSection | None = Field(default=None, description="how NCCL runs its collectives")
 
     @model_validator(mode="after")
@@ -223,18 +227,19 @@ class TelemetrySection(Section):
         default=0.2,
         gt=0,
         lt=1,
-        description="chance of a switch to act, below 1, of schemes that have one",
+        description="probability that a switch acts, below 1, for schemes that have one",
     )
     packets: int | None = Field(
         default=None, ge=0, le=1_000_000_000,
-        description="packets to keep one by one at most (table `packets`): of more, one in k "
-        "carries a sample; none of scheme `full` and ten million of others when absent",
+        description="maximum number of packets to keep (table `packets`): if there are more, one "
+                    "in k carries a sample; when absent none with scheme `full` and ten million "
+                    "with others",
     )  # fmt: skip
     one_in: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
-        description="one in so many packets carries a sample, whatever the scheme",
+        description="one in this many packets carries a sample, with any scheme",
     )
     queue_pairs: Literal["per-peer", "shared"] = "per-peer"
     psn_start: Literal["zero", "random"] = "zero"
@@ -289,7 +294,7 @@ class TelemetrySection(Section):
 
 
 class ProbesSection(Section):
-    """What is recorded besides, nothing unless asked for; a probe never changes a run."""
+    """Additional recordings, all off by default; a probe never changes a run."""
 
     counters: TimePs | None = Field(
         default=None, gt=0, description="time between two readings of all port counters"

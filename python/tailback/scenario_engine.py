@@ -43,7 +43,7 @@ class CongestionControlSection(Section):
         default=0, ge=0, description="packets that pass unmarked between two marked ones"
     )
     packet: SizeBytes = Field(default=0, description="smaller packets are not marked")
-    victims: bool = Field(default=False, description="mark also where credit is missing")
+    victims: bool = Field(default=False, description="also mark packets without credit")
     increase: int = Field(
         default=1, ge=1, description="what a notification (BECN) adds to the index"
     )
@@ -60,11 +60,11 @@ class CongestionControlSection(Section):
         "victims (dcms)",
     )  # fmt: skip
     hold: TimePs = Field(
-        default=100_000_000, gt=0, description="for how long after the last sign of them there are "
-        "victims (dcms)",
+        default=100_000_000, gt=0, description="how long a switch counts as creating victims "
+                                               "after the last one (dcms)",
     )  # fmt: skip
     green: SizeBytes = Field(
-        default=16384, description="queue at which senders may go on (rgbcc); below threshold"
+        default=16384, description="queue at which senders may resume (rgbcc); below threshold"
     )
 
     @model_validator(mode="after")
@@ -88,31 +88,35 @@ class CongestionControlSection(Section):
 
 
 class PacingSection(Section):
-    """How flows that have a rate are sent, and which; needs injection per-destination."""
+    """Pacing of flows, and their rates; needs injection per-destination."""
 
     kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = Field(
-        default="off", description="how a flow keeps its rate; elastic is the one to choose"
+        default="off", description="how a flow keeps its rate; elastic is recommended"
     )
-    depth: SizeBytes = Field(default=65536, description="what a leaky bucket lets through at once")
+    depth: SizeBytes = Field(default=65536, description="bytes that a leaky bucket sends at once")
     percent: int = Field(
-        default=25, ge=1, le=100, description="of its interval that a late packet keeps (elastic)"
+        default=25,
+        ge=1,
+        le=100,
+        description="share of its interval that a late packet keeps (elastic)",
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "first (Birk and Zdornov, 2009), `max-min` leaves nothing unused: "
+        "first (Birk and Zdornov, 2009), `max-min` leaves no capacity unused: "
         "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
     rates_file: Location | None = Field(
-        default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
-        "table messages; others go unpaced",
+        default=None, description="or a table of rates: `src_rank,dst_rank,rate_gbps`, ranks as "
+                                  "in table messages; other flows are not paced",
     )  # fmt: skip
     share: float = Field(
-        default=1.0, gt=0, le=1, description="part of the computed rates that flows get; less "
-        "leaves room where buffers hold a packet or two",
+        default=1.0, gt=0, le=1, description="fraction of the computed rates that flows use; "
+                                             "below 1 helps where buffers hold only a packet or "
+                                             "two",
     )  # fmt: skip
     offset: Literal["none", "random", "shift"] = Field(
-        default="shift", description="where in its interval a flow begins: at once, anywhere, or "
-        "by how far its destination is from its source",
+        default="shift", description="where in its interval a flow begins: at its start, at "
+                                     "random, or by the distance from source to destination",
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -141,17 +145,20 @@ class AdaptiveSection(Section):
     """How adaptive routing compares ports, and how often; needs routing adaptive."""
 
     load: Literal["queue", "queue-and-credit"] = Field(
-        default="queue", description="load of a port: time that what is booked and waiting there "
-        "needs; or bytes that wait and bytes whose credit has not come back (CODES)",
+        default="queue", description="load of a port: time to send the bytes booked and waiting "
+                                     "there; or bytes that wait and bytes whose credit has not "
+                                     "come back (CODES)",
     )  # fmt: skip
     ties: Literal["random", "lowest"] = Field(
-        default="random", description="of equal ports the first from a random one on, or the lowest"
+        default="random",
+        description="choice among equal ports: the first from a random one on, or the lowest",
     )
     per: Literal["packet", "message", "flowlet"] = Field(
-        default="packet", description="what a choice holds for: one packet, a message, or its "
-        "packets until it pauses for longer than gap (Sinha et al., 2004)",
+        default="packet", description="how long a choice holds: for one packet, a message, or "
+                                      "until the message pauses for longer than gap (Sinha et "
+                                      "al., 2004)",
     )  # fmt: skip
-    gap: TimePs = Field(default=500_000, description="that pause, for per flowlet")
+    gap: TimePs = Field(default=500_000, description="the pause of per flowlet")
 
     @model_validator(mode="after")
     def _gap(self) -> AdaptiveSection:
@@ -166,7 +173,7 @@ class EngineSection(Section):
 
     packet: SizeBytes = Field(default=4096, gt=0, lt=1 << 32)
     header: SizeBytes = Field(
-        default=0, lt=1 << 32, description="bytes a packet costs on the wire on top"
+        default=0, lt=1 << 32, description="additional bytes of a packet on the wire"
     )
     buffer: SizeBytes = Field(
         default=65536, lt=1 << 32, description="buffer at the far end of each link"
@@ -177,10 +184,14 @@ class EngineSection(Section):
     routing: Literal["adaptive", "random", "deterministic", "vc"] = "adaptive"
     adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
     vc_entries: int = Field(
-        default=64, ge=0, le=65536, description="entries of a switch, of routing vc: one a message"
+        default=64,
+        ge=0,
+        le=65536,
+        description="entries of a switch for routing vc, one per message",
     )
     arbitration: Literal["fcfs", "round-robin"] = Field(
-        default="fcfs", description="who is next at an output: by arrival, or input ports in turn"
+        default="fcfs",
+        description="order of packets at an output: by arrival, or input ports in turn",
     )
     crossbar_speedup: float = Field(
         default=0.0, ge=0, le=1000, description="how much faster than its link an input port hands "
@@ -196,8 +207,7 @@ class EngineSection(Section):
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
     injection_rate: Annotated[RateGbps, Field(ge=0.001, le=4e6)] | None = Field(
-        default=None, description="rate at which an adapter puts packets on its link, where it is "
-        "below the link's",
+        default=None, description="rate at which an adapter sends, if it is below that of its link",
     )  # fmt: skip
     congestion_control: CongestionControlSection | None = Field(
         default=None, description="congestion control; needs injection per-destination"

@@ -13,16 +13,36 @@ use serde::forward_to_deserialize_any;
 /// Reads `settings`, a dataclass whose fields are numbers, texts, lists and dataclasses. A field that
 /// is None counts as absent.
 pub(crate) fn settings_of<'py, T: Deserialize<'py>>(settings: &Bound<'py, PyAny>) -> PyResult<T> {
-    T::deserialize(Value(settings.clone())).map_err(|problem| PyValueError::new_err(problem.0))
+    T::deserialize(Value(settings.clone()))
+        .map_err(|problem| PyValueError::new_err(problem.to_string()))
 }
 
-/// Why a value is none of the settings'.
+/// Why a value is none of the settings', and the field that holds it: `adaptive.gap_ps`.
 #[derive(Debug)]
-struct Problem(String);
+struct Problem {
+    field: String,
+    what: String,
+}
+
+impl Problem {
+    fn new(what: String) -> Self {
+        Self { field: String::new(), what }
+    }
+
+    /// The same problem of a value within the field `name`.
+    fn within(mut self, name: &str) -> Self {
+        let dot = if self.field.is_empty() { "" } else { "." };
+        self.field = format!("{name}{dot}{}", self.field);
+        self
+    }
+}
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.what)
     }
 }
 
@@ -30,13 +50,13 @@ impl std::error::Error for Problem {}
 
 impl serde::de::Error for Problem {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self(message.to_string())
+        Self::new(message.to_string())
     }
 }
 
 impl From<PyErr> for Problem {
     fn from(error: PyErr) -> Self {
-        Self(error.to_string())
+        Self::new(error.to_string())
     }
 }
 
@@ -101,7 +121,7 @@ impl<'py> Deserializer<'py> for Value<'py> {
 /// The fields of a dataclass that are not None, and those that are still to be read.
 struct Fields<'py> {
     rest: std::vec::IntoIter<(String, Bound<'py, PyAny>)>,
-    value: Option<Bound<'py, PyAny>>,
+    field: Option<(String, Bound<'py, PyAny>)>,
 }
 
 impl<'py> Fields<'py> {
@@ -115,7 +135,7 @@ impl<'py> Fields<'py> {
                 rest.push((name, value));
             }
         }
-        Ok(Self { rest: rest.into_iter(), value: None })
+        Ok(Self { rest: rest.into_iter(), field: None })
     }
 }
 
@@ -127,12 +147,15 @@ impl<'py> MapAccess<'py> for Fields<'py> {
         seed: K,
     ) -> Result<Option<K::Value>, Problem> {
         let Some((name, value)) = self.rest.next() else { return Ok(None) };
-        self.value = Some(value);
-        seed.deserialize(name.into_deserializer()).map(Some)
+        let key = seed.deserialize(name.as_str().into_deserializer()).map(Some);
+        self.field = Some((name, value));
+        key
     }
 
     fn next_value_seed<V: DeserializeSeed<'py>>(&mut self, seed: V) -> Result<V::Value, Problem> {
-        let value = self.value.take().ok_or_else(|| Problem("a value before its name".into()))?;
-        seed.deserialize(Value(value))
+        let field = self.field.take();
+        let (name, value) =
+            field.ok_or_else(|| Problem::new("a value before its name".to_owned()))?;
+        seed.deserialize(Value(value)).map_err(|problem| problem.within(&name))
     }
 }

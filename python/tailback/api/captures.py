@@ -55,7 +55,7 @@ def read_captures(
         if not is_capture(path):
             raise ScenarioError(
                 "does not exist" if not path.exists() else "is no packet capture",
-                file=path, remedy="give pcap, pcapng or ERF files alone",
+                file=path, remedy="give only pcap, pcapng or ERF files",
             )  # fmt: skip
     setting, one_in = capture_setting(fabric)
     if forwarding is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.comparisons import (
     CallTimes,
@@ -29,13 +30,11 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile, call_profile, step_times
 from tailback.evidence.measured_routes import Capacities, limited_by_routes
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
-from tailback.evidence.port_verdict import rate_of_rate
 from tailback.evidence.send_times import send_profile
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
 from tailback.traffic.computation import balanced, without_noise
-from tailback.units import format_bytes, percent
 
 MIN_MISSING_SHARE = 0.08
 """Share of the time in calls and computation that must be missing before causes are sought."""
@@ -113,21 +112,16 @@ def add_evidence(
     comparisons = _comparisons(prepared, measured, evidence, run, profile)
     case = _Case(others, profile, comparisons, measured, evidence, progress, threads)
     if not case.recorded_on(prepared):
-        words.missing.append(
-            "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded "
-            "times say nothing about the links of this fabric"
-        )
+        words.missing.append(wording.HOSTS)
     attempt = case.best(prepared, fifo)
     search, fit, intermittent = attempt.search, attempt.fit, attempt.intermittent
     slow = attempt.slow
     if attempt.prepared is fifo:
-        words.sources.append(
-            "adapters send messages one after the other: so the model agrees with what was measured"
-        )
+        words.sources.append(wording.MESSAGES_IN_ORDER)
     prepared = others.beside(attempt.prepared, fit.bursts if fit is not None else None)
     fabric = prepared.fabric
     candidates = tuple(
-        f"{fabric.link_name(link)} ({rate_of_rate(rate, float(fabric.link_gbps[link]))})"
+        wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
         for trial in _candidates(search) for link, rate in trial
     )  # fmt: skip
     _ask_for_more(words, measured, evidence, bool(candidates))
@@ -415,32 +409,25 @@ def _job_names(others: OtherTraffic) -> str:
 def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
     """Whose traffic it was, and what shows it."""
     assert evidence.counters is not None
-    named = []
-    for job in others.jobs[:3]:
-        hosts = ", ".join(job.hosts[:4]) + (
-            f" and {len(job.hosts) - 4} more" * (len(job.hosts) > 4)
-        )
-        rate = job.sent_bytes * 8 / evidence.counters.seconds / 1e9
-        what = "unknown senders" if job.job == UNKNOWN else f"job {job.job}"
-        named.append(f"{what} on {hosts} ({rate:.3g} Gb/s)")
-    return "; ".join(named), (
-        f"host ports counted {format_bytes(others.sent_bytes)} more than our messages account "
-        f"for, which take {percent(others.own_overhead - 1.0, 1)} more bytes on the wire than in "
-        "the trace"
-    )
+    seconds = evidence.counters.seconds
+    named = [
+        wording.job_traffic(None if job.job == UNKNOWN else job.job, job.hosts,
+                            job.sent_bytes * 8 / seconds / 1e9)
+        for job in others.jobs[:3]
+    ]  # fmt: skip
+    shown = wording.counted_traffic(others.sent_bytes, others.own_overhead - 1.0)
+    return "; ".join(named), shown
 
 
 def _intermittent_text(
     intermittent: Intermittent, search: CableSearch, fabric: Fabric
 ) -> tuple[str, str]:
     """Whose traffic may be behind time that comes and goes, and what shows it."""
-    near = ""
+    near = None
     if search.best is not None and search.best.misfit < MAX_MISFIT_OF_OTHERS:
-        near = f", on links near {fabric.link_name(search.best.cables[0][0])}"
-    return f"unknown senders{near}", (
-        f"{intermittent.longer} of {intermittent.steps} equal steps of the program take half as "
-        "long again as the quickest tenth of them; a slow link would cost every step the same"
-    )
+        near = fabric.link_name(search.best.cables[0][0])
+    shown = wording.intermittent_steps(intermittent.longer, intermittent.steps)
+    return wording.unknown_senders(near), shown
 
 
 def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
@@ -455,7 +442,7 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
     slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
-    return slow, "its port sent less than its rate while packets were queued"
+    return slow, wording.QUEUED_BELOW_RATE
 
 
 def _is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
@@ -559,35 +546,30 @@ def modelled_part_ps(measured: MeasuredRun) -> int:
 
 def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
-    return f"{fabric.link_name(link)} serves {rate_of_rate(rate, float(nominal[link]))}"
+    return wording.slow_cable(fabric.link_name(link), rate, float(nominal[link]))
 
 
 def _search_text(search: CableSearch, evidence: NetworkEvidence) -> str:
     assert search.found is not None
-    ports = " and how long ports stalled" if evidence.counters is not None else ""
-    return (
-        f"simulating it reproduces the time in every rank's calls{ports}: it removes "
-        f"{percent(1.0 - search.found.misfit)} of the difference"
-        + (", and no other cable does" if not search.rivals else "; other cables explain as much")
+    return wording.reproduced(
+        1.0 - search.found.misfit, stalls=evidence.counters is not None, alone=not search.rivals
     )
 
 
 def _name_sources(words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence) -> None:
-    words.sources.append(f"trace: times of {measured.tables['calls'].height:,} MPI calls")
-    if evidence.counters is not None:
-        counted = int((~np.isnan(evidence.counters.sent_bytes)).sum())
-        kind = "queues and drops (lossy network)" if evidence.counters.lossy else "stalls"
-        words.sources.append(f"counters of {counted} links, with {kind}")
-        words.sources += evidence.counters.notes
-        if evidence.counters.lossy:
-            words.sources.append(
-                "the network drops packets when queues are full; the model holds them back"
-            )
+    words.sources.append(wording.traced_calls(measured.tables["calls"].height))
+    counters = evidence.counters
+    if counters is not None:
+        counted = int((~np.isnan(counters.sent_bytes)).sum())
+        words.sources.append(wording.counted_links(counted, lossy=counters.lossy))
+        words.sources += counters.notes
+        if counters.lossy:
+            words.sources.append(wording.DROPS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
-        words.sources.append(f"samples in packets: congestion of {sampled} links")
+        words.sources.append(wording.sampled_links(sampled))
     if evidence.jobs is not None:
-        words.sources.append(f"job list: {len(evidence.jobs)} other jobs at that time")
+        words.sources.append(wording.listed_jobs(len(evidence.jobs)))
 
 
 def _ask_for_more(
@@ -595,17 +577,8 @@ def _ask_for_more(
 ) -> None:
     """What would settle what is open, with the command that gets it."""
     if evidence.counters is None:
-        words.missing.append(
-            "port counters from the time of the run. They show slow links and other jobs' traffic: "
-            "run tailback collect during the job and pass its folder with --counters"
-        )
+        words.missing.append(wording.COUNTERS)
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        words.missing.append(
-            "a job list, which names whose traffic it was: SLURM_TIME_FORMAT=%s sacct -a -X "
-            "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
-        )
+        words.missing.append(wording.JOB_LIST)
     if ambiguous:
-        words.missing.append(
-            "forwarding tables, which show the paths that messages took: dump_lfts.sh > lfts.txt, "
-            "and --forwarding lfts.txt"
-        )
+        words.missing.append(wording.FORWARDING)

@@ -105,7 +105,7 @@ def place(
     watch: Watch | None = None,
     **options: Unpack[ScenarioOptions],
 ) -> PlacementResult:
-    """Place the ranks of a job and judge the result.
+    """Place the ranks of a job and compare the results.
 
     Args:
         source: As for :func:`load_scenario`.

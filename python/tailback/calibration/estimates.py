@@ -268,7 +268,7 @@ def _header(
     if drawn.value > _MUCH * packet:
         out.notes.append(
             f"adapters reach {rate[0].value / line:.0%} of the line rate; header = "
-            f"{drawn.value:.0f} B stands for that, and slows links between switches as well"
+            f"{drawn.value:.0f} B models that, and slows links between switches as well"
         )
 
 
@@ -301,7 +301,7 @@ def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -
         some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
         lost = any(group.route is None for group in some)
         out.not_identified["send_delay"] = (
-            "it is not known where the latencies were measured: give the fabric (--fabric) and "
+            "the hosts of the latency tests are unknown: give the fabric (--fabric) and "
             "the hosts (--hosts, or FILE@HOST,HOST)"
             if lost else "nothing shows MPI's latency between hosts"
         )  # fmt: skip
@@ -429,7 +429,7 @@ def _local(
     bases = [base for group in latencies if (base := group.intercept()) is not None]
     if not bases:
         out.not_identified["local_delay"] = (
-            "times within a host scatter too much, or are of large messages alone"
+            "times within a host scatter too much, or are only those of large messages"
         )
         return
     base = _mean(bases)

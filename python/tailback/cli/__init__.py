@@ -33,7 +33,7 @@ COMMANDS = {
     "export": "Export a run for other tools.",
     "lab": "Run an MPI program across a real network with a known fault.",
     "list": "List patterns, placements, readers, rules and so on.",
-    "place": "Place the ranks of a job and judge the result.",
+    "place": "Place the ranks of a job and compare the results.",
     "record": "Run an MPI program and record what a diagnosis needs.",
     "report": "Write the report of a run or a diagnosis.",
     "simulate": "Simulate a scenario and write its tables.",
@@ -109,7 +109,7 @@ def cli() -> None:
     \b
     Start here:
       tailback diagnose TRACE --fabric FABRIC   a verdict, a remedy, a report
-      tailback list                             what it knows
+      tailback list                             patterns, placements, formats …
     """
 
 

@@ -44,7 +44,7 @@ def calibrate(
 
     FILES are outputs of benchmarks ('tailback list benchmark') or OTF2 traces.
     FILE@HOST,HOST says where one ran, FILE@HOST that both ranks shared a host.
-    Latencies over two different numbers of switches tell switches from software.
+    Latencies over two different numbers of switches separate switch from software delay.
 
     \b
     tailback calibrate near.txt@n1,n2 far.txt@n1,n99 bw.txt@n1,n2 \\

@@ -120,7 +120,7 @@ class _Tick(click.ParamType[float]):
 @click.option(
     "--reset",
     is_flag=True,
-    help="Rounds: reset PortXmitWait first; disturbs other readers of it.",
+    help="Rounds: reset PortXmitWait first; this affects its other readers.",
 )
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Rounds: seed of the random draws."
@@ -195,9 +195,9 @@ class _Tick(click.ParamType[float]):
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 
-    Nothing is ever set on a device unless --reset asks for it. Stop it with Ctrl-C or SIGTERM; what
-    was read is in --out as Parquet. After a kill or a crash the next run makes up for that, and so
-    does --compact.
+    It changes nothing on a device, except with --reset. Stop it with Ctrl-C or SIGTERM; the
+    readings are then in --out as Parquet. After a crash, the next run or --compact completes the
+    conversion.
 
     \b
     tailback collect --out counters --interval "10 s"

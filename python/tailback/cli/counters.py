@@ -62,7 +62,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 )  # fmt: skip
 @click.option(
     "--subsystem", "subsystems", multiple=True, metavar="NAME=REGEX", callback=_subsystems,
-    help="Class switches by name or hosts, like 'Glade=^glade'; repeatable.",
+    help="Class of switches whose names or hosts match, like 'Glade=^glade'; repeatable.",
 )  # fmt: skip
 @click.option("--tick", callback=_time, metavar="TIME",
               help="Length of a PortXmitWait tick, like '22 ns'.")  # fmt: skip
@@ -102,8 +102,7 @@ def counters(
 
     FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
     CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
-    diagnosis, or an archive in Parquet. Snapshots of counters go one FILE an
-    instant.
+    diagnosis, or an archive in Parquet. Give snapshots of counters as one FILE per instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt

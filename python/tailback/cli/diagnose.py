@@ -31,15 +31,16 @@ from tailback.run import check_writable
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.Path(path_type=Path), metavar="FILE",
-    help="Who else ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts.",
+    help="Jobs that ran at the same time: output of sacct or squeue, qstat -f, or a CSV of job, "
+         "start, end, hosts.",
 )  # fmt: skip
 @click.option(
     "--samples", type=click.Path(path_type=Path), metavar="FILE",
-    help="What receivers counted of samples in packets: a CSV by flow or by time, or a capture.",
+    help="Counts of the samples in packets: a CSV by flow or by time, or a capture.",
 )  # fmt: skip
 @click.option(
     "--contexts", type=click.Path(path_type=Path), metavar="FOLDER",
-    help="Of captures: which node has which address, and the calls that packets belong to.",
+    help="For captures: addresses of the nodes, and the calls that packets belong to.",
 )  # fmt: skip
 @allow_hosts_option
 @click.option(
@@ -84,13 +85,13 @@ def diagnose(
     """Say where traffic backs up, why, and what to do about it.
 
     SOURCE is a trace (tailback list reader), which needs --fabric, or a
-    scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
-    times the measured run comes first, with where its time went; what the model
-    expects is shown next to it.
+    scenario (.toml), or the folder of an earlier run or diagnosis. For a trace with
+    times the output starts with the measured run and where its time went, next to
+    the time that the model expects.
 
-    SOURCE may also be a packet capture (pcap, pcapng, ERF; InfiniBand or RoCEv2),
-    or several, one of each host: the verdict then rests on the samples in the
-    packets alone.
+    SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
+    or RoCEv2), one per host: the verdict then rests only on the samples in the
+    packets.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis

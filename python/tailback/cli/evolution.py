@@ -69,7 +69,7 @@ def evolution(
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
         if fabric is not None:
-            raise _pointless("--fabric", "a run knows its fabric", source)
+            raise _pointless("--fabric", "a run contains its fabric", source)
         try:
             graph, panels, values, full, title = _of_run(read_run(source), direction, threshold)
         except TailbackError as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation
-from tailback.diagnosis.measured_verdict import NAMES
 from tailback.units import format_time, percent
 
 _SMALL = 0.005

@@ -25,7 +25,7 @@ from tailback.telemetry.pcap import write_pcap
 
 @click.group()
 def export() -> None:
-    """Write what a run holds in the formats of other tools."""
+    """Export a run in the formats of other tools."""
 
 
 @export.command(short_help="Packets with their samples, as an InfiniBand capture.")

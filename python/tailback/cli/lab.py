@@ -21,7 +21,7 @@ def lab() -> None:
     """Run an MPI program across a real network on this machine, with a known fault.
 
     Hosts and switches are network namespaces, cables are veth pairs with a rate. A run
-    writes what a diagnosis may see (trace, links, ranks, counters), and beside it the truth.
+    writes the input of a diagnosis (trace, links, ranks, counters) and, separately, the truth.
     Needs Linux and root.
 
     \b
@@ -49,7 +49,7 @@ def up(source: Path) -> None:
 @click.option("--cause", "written", multiple=True, metavar="CAUSE",
               help="A fault, like slow-cable:l2-s1=60%; may be repeated.")  # fmt: skip
 @click.option("--secret", type=click.IntRange(0), metavar="SEED",
-              help="Draw what is wrong, and tell only truth/.")  # fmt: skip
+              help="Draw the causes at random; only truth/ names them.")  # fmt: skip
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")

@@ -34,9 +34,9 @@ def record(
 ) -> int:  # fmt: skip
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
-    The program needs neither recompiling nor another tracer. Written are an OTF2
-    trace, the host of each rank, adapter counters of each host and what the batch
-    system says of the job.
+    The program needs neither recompiling nor another tracer. The folder gets an
+    OTF2 trace, the host of each rank, adapter counters of each host and the batch
+    system's description of the job.
 
     \b
     tailback record --out evidence -- mpirun -np 64 ./app

@@ -26,13 +26,13 @@ def source_options(command: F) -> F:
         click.option(
             "--forwarding",
             metavar="FILE|FOLDER",
-            help="Forwarding tables of the switches, as dump_lfts.sh prints them (of a trace: "
+            help="Forwarding tables of the switches, as dump_lfts.sh prints them (for a trace: "
             "every shortest path).",
         ),
         click.option(
             "--hosts",
             metavar="SPEC",
-            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (of a trace: all "
+            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (for a trace: all "
             "compute hosts).",
         ),
         click.option(
@@ -41,7 +41,7 @@ def source_options(command: F) -> F:
             help="Ranks on each host for which --hosts gives no number (trace: 1).",
         ),
         click.option(
-            "--placement", metavar="NAME|FILE", help="Placement of the ranks (of a trace: block)."
+            "--placement", metavar="NAME|FILE", help="Placement of the ranks (for a trace: block)."
         ),
         click.option(
             "--rankfile",
@@ -50,10 +50,12 @@ def source_options(command: F) -> F:
             "file or host list; gives --hosts and --placement at once.",
         ),
         click.option(
-            "--compute-scale", type=FiniteRange(0), help="Multiply compute time (of a trace: by 1)."
+            "--compute-scale",
+            type=FiniteRange(0),
+            help="Multiply compute time (for a trace: by 1).",
         ),
         click.option(
-            "--seed", type=click.IntRange(0), help="Seed of every random choice (of a trace: 1)."
+            "--seed", type=click.IntRange(0), help="Seed of every random choice (for a trace: 1)."
         ),
         click.option(
             "--calibration",

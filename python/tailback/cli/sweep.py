@@ -57,7 +57,7 @@ def sweep(
 ) -> None:
     """Run a scenario over every combination of some values of its keys.
 
-    SOURCE is a scenario (.toml), or the folder of a sweep: then what is missing is run.
+    SOURCE is a scenario (.toml), or the folder of a sweep: then its missing runs are run.
 
     \b
     tailback sweep examples/rates/rates.toml --over seed=1..4 --out study

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tailback.diagnosis.cause_wording import SENTENCES
 from tailback.diagnosis.model import Cause, Finding, WaterfallBar
 from tailback.diagnosis.rule_verdict import MIN_WORTH
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
@@ -15,17 +16,6 @@ from tailback.units import format_time, percent
 
 NAMES_SHOWN = 3
 """Slow links that a headline names."""
-
-_HEADLINES: dict[Cause, str] = {
-    "pattern": "Your communication pattern sends some nodes more than they can receive",
-    "placement": "Your ranks are placed so that links inside the network are overloaded",
-    "other-traffic": "Traffic of other jobs slows yours down",
-    "routing": "Static routing sends several of your flows over the same link",
-    "slow-link": "A link runs slower than it should",
-    "injection": "Your adapters send at line rate and the network does not hold them up",
-    "not-network": "The network is not the bottleneck",
-    "undetermined": "There are too few samples for a verdict",
-}
 
 NOT_RULED_OUT = (
     "The simulation finds hardly any contention, but {}. This does not rule out the network, "
@@ -55,7 +45,7 @@ def _headline_without_contention(
     evidence: RunAnalysis,
 ) -> str:  # fmt: skip
     """The headline where the network is not the cause, or nothing is known to be."""
-    say, total = _HEADLINES[cause], format_time(evidence.run.elapsed_ps)
+    say, total = SENTENCES[cause], format_time(evidence.run.elapsed_ps)
     if cause == "injection":
         needs = percent(evidence.wire_share)
         return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
@@ -79,7 +69,7 @@ def _what_is_wrong(
     placements: Placements,
 ) -> str:  # fmt: skip
     """The first half of the headline of a cause in the network."""
-    say = _HEADLINES[cause]
+    say = SENTENCES[cause]
     if cause == "slow-link":
         named = _slow_cables_named(slow, evidence)
         if named is not None:
@@ -87,12 +77,12 @@ def _what_is_wrong(
     if cause == "other-traffic" and slow is not None:
         return f"{say}, since neither your own job nor slow cables explain the time"
     if cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
-        return "Detours in the routes overload links while others have room"
+        return "Detours in the routes overload links while other links have capacity"
     if cause == "placement" and _any_placement(bars):
         own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
         tried = "even under the best placement tried"
         if own >= set(placements):
-            tried = "(no placement but the one in use was tried)"
+            tried = "(no other placement was tried)"
         return f"Your own traffic overloads links inside the network {tried}"
     if bars and not evidence.roots.height:
         why = _time_without_congestion(cause)
@@ -116,7 +106,7 @@ def _slow_cables_named(slow: SlowCableFit | None, evidence: RunAnalysis) -> str 
     else:
         return None
     many = f"{count} links run slower than they should"
-    return f"{many if count > 1 else _HEADLINES['slow-link']} ({which})"
+    return f"{many if count > 1 else SENTENCES['slow-link']} ({which})"
 
 
 def slow_cables_explain(slow: SlowCableFit, evidence: RunAnalysis) -> str:

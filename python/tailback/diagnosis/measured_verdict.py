@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.intermittent import Intermittent
@@ -23,7 +24,6 @@ from tailback.diagnosis.measured_confidence import (
 )
 from tailback.diagnosis.model import Cause, Diagnosis, Remedy
 from tailback.evidence.model import Measured
-from tailback.units import format_time, percent
 
 MIN_FAULT_SHARE = 0.06
 """Share of the measured time from which a cause is one: repetitions of a run differ by less."""
@@ -174,7 +174,7 @@ def explain(
         update={
             "cause": cause,
             "headline": headline,
-            "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
+            "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
             "confidence": sure,
             "explanation": explanation,
             "not_explained_ps": rest,
@@ -194,8 +194,7 @@ def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remed
     )
     if not unknown or not found.missing or (remedy is not None and remedy.name):
         return remedy
-    what = "the cause" if cause == "undetermined" else "whose traffic it is"
-    action = f"First find {what}: {found.missing[0]}."
+    action = wording.find_first(cause, found.missing[0])
     if remedy is not None:
         return remedy.model_copy(update={"action": action})
     elapsed = diagnosis.modelled_ps
@@ -203,11 +202,6 @@ def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remed
         action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
         files={}, commands=[],
     )  # fmt: skip
-
-
-def _sentence(text: str) -> str:
-    """A clause as a sentence."""
-    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
 
 
 def _is_open(unknown: float, main: Cost | None) -> bool:
@@ -312,7 +306,7 @@ def _costs(
     if further.routing_ps:
         saved = further.routing_ps
         out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
-                    f"parallel links carried {percent(further.uneven)} more or less than others",
+                    wording.uneven_links(further.uneven),
                     ("counters", "model")))  # fmt: skip
     if found.intermittent is not None:
         extra = found.intermittent
@@ -320,8 +314,7 @@ def _costs(
                     *_described("other-traffic", found)))  # fmt: skip
     turns = _taken_turns(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
-                "all ranks compute for the same time, but one after another", ("trace", "model"))
-               )  # fmt: skip
+                wording.TAKEN_TURNS, ("trace", "model")))  # fmt: skip
     made = []
     for cause, ps, low, high, subject, shown, rests in out:
         value = max(round(ps * scale), 0)
@@ -355,22 +348,13 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
         return "; ".join(found.slow), found.slow_shown_by, found.rests_on.get(cause, ("model",))
     if cause == "other-traffic":
         return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
-    shown = {
-        "pattern": "several nodes send to one at the same time, on an ideal switch as well",
-        "placement": "the run is faster with another placement on the same hosts",
-        "routing": "the run is faster with its traffic spread over all paths",
-    }
-    return "", shown.get(cause, ""), ("trace", "model")
+    return "", wording.SHOWN_BY_MODEL.get(cause, ""), ("trace", "model")
 
 
 def _computation(cause: str, measured: Measured) -> tuple[str, str]:
     """Which ranks, and what shows it."""
-    late = [f"rank {one.rank}" for one in measured.latecomers[:3]]
-    if cause == "imbalance":
-        text = "some ranks compute longer between calls than others"
-    else:
-        text = "the same computation sometimes takes longer"
-    return ", ".join(late), f"{text}, and the others wait"
+    late = wording.late_ranks([one.rank for one in measured.latecomers[:3]])
+    return late, wording.waits_for_computation(cause)
 
 
 def _parts(
@@ -381,13 +365,13 @@ def _parts(
     found: EvidenceSummary,
 ) -> dict[str, int]:
     """What the measured time is made of; it adds up."""
-    parts = {"set-up, end and calls without data": outside}
+    parts = {wording.OUTSIDE_MODEL: outside}
     computing = measured.part("computation")
-    parts["computation (mean over ranks)"] = computing
+    parts[wording.COMPUTATION] = computing
     bars = {bar.name: bar for bar in diagnosis.waterfall}
     if bars:
         base = bars["injection"].elapsed_ps
-        parts["dependencies, imbalance and adapters at line rate"] = base - computing
+        parts[wording.BOUND_BY_PROGRAM] = base - computing
         for name, bar in bars.items():
             if name in ("pattern", "network", "placement", "routing", "slow links",
                         "other traffic"):  # fmt: skip
@@ -395,7 +379,7 @@ def _parts(
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps
     parts = {name: ps for name, ps in parts.items() if ps}
-    parts["not explained"] = measured.elapsed_ps - sum(parts.values())
+    parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
     return parts
 
 
@@ -407,49 +391,16 @@ def _headline(
     found: EvidenceSummary,
 ) -> str:
     """One sentence: the verdict, what it costs, and of what."""
-    total = format_time(measured.elapsed_ps)
+    total = measured.elapsed_ps
     if cause == "healthy":
         least = {c.cause: _fault_share(c.cause, found) for c in explanation.costs}
         most = max(explanation.costs, key=lambda c: c.share / least[c.cause], default=None)
         if most is None:
-            return f"No fault found: no cause costs any of the measured {total}."
-        return (
-            f"No fault found in the measured {total}. Nearest to one is {NAMES[most.cause]}, at "
-            f"{percent(most.share, 1)} of the time; {percent(least[most.cause])} would be a fault."
-        )
+            return wording.nothing_costs(total)
+        return wording.no_fault(total, most, least[most.cause])
     if cause == "undetermined" or main is None:
         rest = max(explanation.not_explained_ps, 0)
-        text = f"{format_time(rest)} of {total} is not explained by any cause with evidence"
-        if found.candidates:
-            text += f"; one of these links may be slow: {'; '.join(found.candidates)}"
-        return f"{text}."
-    of = f": {main.subject}" if main.subject else ""
+        return wording.not_explained(rest, total, found.candidates)
     if cause == "slow-link" and found.candidates:
-        return (
-            "A link serves less than it should. The evidence does not tell which of these: "
-            f"{'; '.join(found.candidates)}. It costs {percent(main.share)} of the measured time "
-            f"({format_time(main.ps)} of {total})."
-        )
-    return (
-        f"{SENTENCES[cause]}{of}. It costs {percent(main.share)} of the measured time "
-        f"({format_time(main.ps)} of {total})."
-    )
-
-
-SENTENCES: dict[str, str] = {
-    "pattern": "Your communication pattern sends some nodes more than they can receive",
-    "placement": "Your ranks are placed so that links inside the network are overloaded",
-    "routing": "Routing sends several of your flows over the same link while others have room",
-    "slow-link": "A link serves less than it should",
-    "other-traffic": "Traffic of other jobs slows yours down",
-    "imbalance": "Some ranks compute longer than others, which wait for them",
-    "late-partner": "Ranks wait for partners that compute before they send",
-    "noise": "The same computation sometimes takes longer, and other ranks wait for it",
-}
-
-NAMES: dict[str, str] = {
-    "pattern": "communication pattern", "placement": "placement", "routing": "routing",
-    "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
-    "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
-}  # fmt: skip
-"""Causes in a sentence."""
+        return wording.one_of_the_links(main, total, found.candidates)
+    return wording.main_cause(cause, main, total)

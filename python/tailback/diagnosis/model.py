@@ -25,7 +25,7 @@ Cause = Literal[
 - ``injection``: the adapters' own line rate, with nothing in the way;
 - ``not-network``: computation, imbalance or latency;
 - ``imbalance``: of a measured run: ranks compute for different times, and others wait for them;
-- ``noise``: of a measured run: the same computation takes longer now and then;
+- ``noise``: of a measured run: the same computation sometimes takes longer;
 - ``late-partner``: of a measured run: ranks wait for partners that compute before they send;
 - ``healthy``: of a measured run: no cause costs enough to be a fault;
 - ``undetermined``: the samples, or a recording that the model does not explain, do not tell.

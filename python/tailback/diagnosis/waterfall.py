@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis import waterfall_wording as wording
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, Evaluate
@@ -68,36 +69,27 @@ def waterfall_steps(
     spread = scenario.engine.routing == "adaptive" and rule is None and not tables
     alone = all(job.observed for job in scenario.job)
     ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
-    how = "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
-    own = "forwarding tables" if tables else f"{scenario.engine.routing} routing"
-    if scenario.fabric.routes is not None:
-        own += f" by rule {scenario.fabric.routes}"
+    how = wording.spreading(rule)
+    own = wording.routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
     out = [
-        WaterfallStep("ideal", Change(network="no-contention", background=False),
-             "every message at the line rate of its own adapters, nothing shared, on the shortest "
-             "of the paths tried"),
-        WaterfallStep("pattern", Change(network="star", background=False),
-             "one ideal switch: only the nodes' own links are shared (at least the previous step)"),
-    ]  # fmt: skip
+        WaterfallStep("ideal", Change(network="no-contention", background=False), wording.IDEAL),
+        WaterfallStep("pattern", Change(network="star", background=False), wording.PATTERN),
+    ]
     if best is not None:
         name, nodes = best
         out.append(
             WaterfallStep("network", replace(ours, placement=nodes, placement_name=name),
-                 f"the network with {how}, your job alone, placed by {name}, the best of those "
-                 "tried (at most the time of the current placement)")
+                          wording.best_placement(how, name))
         )  # fmt: skip
     out += [
-        WaterfallStep("placement", ours, "the same with the current placement" if best is not None
-             else f"the network as it is with {how}, your job alone"),
+        WaterfallStep("placement", ours,
+             wording.SAME_PLACEMENT if best is not None else wording.as_it_is(how)),
         WaterfallStep("routing", Change(network="healthy", background=False),
-             f"the network as it is with its {own}, your job alone",
-             "routing is adaptive already" if spread else ""),
-        WaterfallStep("slow links", Change(background=False),
-             "the links at their real rates, your job alone",
-             "" if scenario.fabric.degraded else "no slow link is known"),
-        WaterfallStep("other traffic", Change(),
-             "everything as it was, including the jobs that are not observed",
-             "no other job is known" if alone else ""),
+             wording.with_own_routing(own), wording.ADAPTIVE_ALREADY if spread else ""),
+        WaterfallStep("slow links", Change(background=False), wording.SLOW_LINKS,
+             "" if scenario.fabric.degraded else wording.NO_SLOW_LINK),
+        WaterfallStep("other traffic", Change(), wording.OTHER_TRAFFIC,
+             wording.NO_OTHER_JOB if alone else ""),
     ]  # fmt: skip
     return out
 
@@ -150,10 +142,8 @@ def build_waterfall(
             times["injection"], times["pattern"], times["placement"], strict=True
         )
     ]
-    meaning = "the same with the current placement and routes, whose paths may be longer"
-    todo.insert(1, WaterfallStep("paths", Change(), meaning))
-    meaning = "the busiest adapter's bytes at its line rate (at least the previous step)"
-    todo.insert(2, WaterfallStep("injection", Change(), meaning))
+    todo.insert(1, WaterfallStep("paths", Change(), wording.PATHS))
+    todo.insert(2, WaterfallStep("injection", Change(), wording.INJECTION))
     if "network" in times:
         # The placement as it is may be the best there is: then none is charged for the others.
         pairs = zip(times["network"], times["placement"], strict=True)
@@ -163,10 +153,7 @@ def build_waterfall(
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
         bars.append(_bar(step.name, times[step.name], before, meaning))
         before = times[step.name]
-    bars.append(
-        _bar("observed", [run.elapsed_ps] * seeds, before,
-             "the run that was given; what it differs by is chance, or what is not known")
-    )  # fmt: skip
+    bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, wording.OBSERVED))
     if progress is not None:
         progress("taking causes away", len(real) / (len(real) + 1))
     return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule, charged))
@@ -345,11 +332,10 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     rest = observed.model_copy(
         update={
             "name": REMAINDER,
-            "meaning": "what the run that was given differs by from everything simulated: "
-            "chance, or what is not known",
+            "meaning": wording.REMAINDER,
         }
     )
-    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the run that was given"}
+    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": wording.GIVEN}
     return [*before, rest, observed.model_copy(update=end)]
 
 

@@ -43,8 +43,8 @@ def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
 def measured_confidence(confidence: float) -> str:
     """The sentence on how likely the verdict on a measured run is right."""
     return (
-        f"{percent(confidence, 0)} sure of the verdict: it holds in that share of the runs that "
-        "the evidence allows."
+        f"{percent(confidence, 0)} sure of the verdict: it holds in this share of the runs that "
+        f"are consistent with the evidence."
     )
 
 
@@ -52,8 +52,8 @@ def provenance(run: Run) -> str:
     """One sentence: what the times rest on."""
     if run.summary.get("source") == "capture":
         return (
-            "The verdict rests on captured packets alone: nothing was simulated, so neither what "
-            "congestion costs the programs nor a remedy is known."
+            "The verdict rests only on captured packets. Nothing was simulated, so neither the "
+            "cost of congestion nor a remedy is known."
         )
     if times_of(run) == "measured":
         return "All times were measured."
@@ -89,7 +89,7 @@ def recorded_warnings(run: Run) -> list[str]:
     if excess >= UNEXPLAINED_TIMES:
         out.append(
             f"The recorded run took {format_time(whole)} per rank, {excess:.1f} times what the "
-            "model expects. The model does not contain whatever took the rest."
+            "model expects. The model does not include the cause of the rest."
         )
     return out
 

@@ -397,7 +397,7 @@ def _pbs_time(
     if value is None:
         known = instants(pl.Series([plain], dtype=pl.String), "UTC")[0] is not None
         raise JobListError(
-            f"{shown(text)} says no time zone" if known else f"{shown(text)} is no time",
+            f"{shown(text)} has no time zone" if known else f"{shown(text)} is no time",
             place=place,
             remedy="state the time zone of the machine, like Europe/Paris, or give a CSV with "
             "job, start, "

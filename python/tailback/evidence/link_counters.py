@@ -166,7 +166,7 @@ def join_counters(
     if inside.is_empty():
         raise JoinError(
             "no counter was read while the job ran",
-            remedy="give counters of the time of the job; both tell UTC where the trace knows it",
+            remedy="give counters of the time of the job, in UTC",
         )
     cut = known.filter(
         (pl.col("time_ns") > start) & (pl.col("time_ns") - pl.col("interval_ns") < end)
@@ -250,7 +250,8 @@ def _align(
     zeros, score = _agreement(rows, fabric, sent, elapsed_ps, (first, last, step))
     if not score.any():
         raise JoinError(
-            "neither trace nor counters tell when the job ran: no port of its hosts counted bytes",
+            "neither trace nor counters record when the job ran: no port of its hosts counted "
+            "bytes",
             remedy="give counters of the ports of its hosts, or a trace with a UTC time",
         )
     best = int(np.argmax(score))

@@ -140,7 +140,7 @@ def sentence(verdict: PortVerdict) -> str:
         fullest = port_label(busy.row(0, named=True), verdict.peers)
         return (
             f"{busy.height} of {counted(ports, 'link')} sent at the nominal rate with packets "
-            f"waiting behind, like {fullest}: more was asked of them than they carry"
+            f"waiting behind, like {fullest}: more traffic was offered than they can carry"
         )
     if verdict.kind == "queues":
         queued = verdict.of("queued")
@@ -169,7 +169,7 @@ def _degraded(verdict: PortVerdict) -> str:
 
 def _no_slow_link(verdict: PortVerdict) -> str:
     if not verdict.rated:
-        return "Whether a link serves less than its rate is open: nothing tells the rates"
+        return "Whether a link is slower than its rate is unknown: no source states the rates"
     if verdict.rated < verdict.ports:
         rest = verdict.ports - verdict.rated
         return f"No link shows less than its rate; of {rest} the rate is unknown"

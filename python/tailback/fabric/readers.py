@@ -172,7 +172,7 @@ _HEADER_FORM = (
 _FOREIGN = (
     (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
     (r"^\s*<\?xml", "an XML file", _MAKE),
-    (r"(?m)^\s*SwitchName\s*=", "a Slurm topology.conf, which tells no ports or speeds",
+    (r"(?m)^\s*SwitchName\s*=", "a Slurm topology.conf, which has no ports or speeds",
      _MAKE),
     (r"(?m)^\s*(?:CA|Switch|RT):\s", "the output of iblinkinfo",
      "use ibnetdiscover instead: ibnetdiscover > fabric.txt"),
@@ -187,7 +187,7 @@ _FOREIGN = (
 
 def _foreign(text: str) -> FabricError:
     """The error for a file that is something else; names its first line that says something."""
-    what, remedy = "no fabric discovery known here", _MAKE
+    what, remedy = "not a known fabric discovery", _MAKE
     lines = text.split("\n")
     number, line = next(
         ((n, s) for n, s in enumerate(lines, 1) if s.strip() and not s.lstrip().startswith("#")),

@@ -61,13 +61,13 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
             raise _wrong(path, line, f"{text[:80]!r} is not a host")
         stated = _stated(path, line, match[3].split())
         if match[2] is not None and stated is not None:
-            raise _wrong(path, line, f"{text[:80]!r} says twice how many ranks the host has")
+            raise _wrong(path, line, f"{text[:80]!r} gives the number of ranks of the host twice")
         slots |= stated is not None
         turns |= match[2] is not None
         found.append(HostLine(match[1], int(match[2]) if match[2] else stated, line))
     if slots and turns:
         raise PlacementError(
-            "some lines say host:n and others slots=n",
+            "some lines use host:n and others slots=n",
             file=path,
             remedy="write one form: host:n is MPICH's, slots=n is Open MPI's",
         )

@@ -236,7 +236,7 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
         out = [h for turn in rounds for h, n in zip(hosts, each, strict=True) if turn < n]
     else:
         raise PlacementError(
-            f"SLURM_DISTRIBUTION = {way[:40]!r} does not tell which rank is where", file=path,
+            f"SLURM_DISTRIBUTION = {way[:40]!r} does not determine which rank is where", file=path,
             remedy="give a CSV with rank and host, or: srun sh -c 'env' of every rank",
         )  # fmt: skip
     number = job.get("SLURM_NTASKS", "")

@@ -11,7 +11,7 @@ _RULES = {
     "minimal": "shortest paths only",
     "dimension-order": "shortest paths only, dimension by dimension",
     "horizontal": "the links between the switches of one node of the ideal tree as well",
-    "ugal": "the shortest path or a detour, whichever has the shorter queue (UGAL)",
+    "ugal": "the shortest path or a detour, by the shorter queue (UGAL)",
     "valiant": "a detour over a random switch (Valiant)",
 }
 

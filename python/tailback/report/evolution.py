@@ -91,8 +91,8 @@ def render_evolution(
     unbounded = int(graph.features["at_least"].sum())
     if unbounded:
         notes.append(
-            f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: nobody "
-            f"knows how much more they stalled; they are drawn with {graph.threshold:g} % "
+            f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: how "
+            f"much more they stalled is unknown; they are drawn with {graph.threshold:g} % "
             "and marked ≥."
         )
     unit, scale = time_unit(graph.steps)

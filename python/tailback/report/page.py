@@ -24,7 +24,7 @@ def asset(name: str) -> str:
     """A script or style sheet of this package, fit to stand inside a page."""
     text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
     if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
-        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
+        raise RuntimeError(f"{name} cannot be embedded in a page; build the viewer again")
     return text
 
 

@@ -281,7 +281,7 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     if any(slots):
         raise PlacementError(
             "says how many slots hosts have", place=f"--allow-hosts {spec[:80]}",
-            remedy="name hosts alone: candidates keep the ranks that each host has",
+            remedy="name only hosts: candidates keep the number of ranks on each host",
         )  # fmt: skip
     others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
     named = spec.strip() != "all"

@@ -78,7 +78,7 @@ def routes_for(
     rule = topology.routing(network, name)
     if rule.detours and scenario.engine.routing == "vc":
         raise ScenarioError(
-            f"{name!r} makes detours, and routing vc takes shortest ways alone",
+            f"{name!r} makes detours, but routing vc takes only shortest paths",
             place="[fabric] routes",
             remedy="take other routes, or another [engine] routing",
         )

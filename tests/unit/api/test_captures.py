@@ -194,7 +194,7 @@ def test_the_command_gives_a_verdict_and_a_report(
                "--out", str(out), "--quiet"]  # fmt: skip
     assert tailback(command) == 0
     said = capsys.readouterr().out
-    assert "VERDICT" in said and "captured packets alone" in said and "rank time" not in said
+    assert "VERDICT" in said and "only on captured packets" in said and "rank time" not in said
     assert (out / "report.html").is_file()
     kept = tb.read_run(out)
     assert sums(kept).equals(sums(tb.read_run(folder / "run")))

@@ -133,8 +133,8 @@ BAD = {
     "deep JSON": ('{"bus_bw": ' + "[" * 100_000, "not valid JSON"),
     "cells": (replaced(outputs.gpcnet(), "|         usec |", "|"), "3 cells where"),
     "no latency": (outputs.gpcnet().replace("Lat (8 B)", "Lat"), "no latency of random rings"),
-    "no words": ("\0\0\0", "no reader knows"),
-    "other text": ("hello\n", "no reader knows"),
+    "no words": ("\0\0\0", "no reader recognises"),
+    "other text": ("hello\n", "no reader recognises"),
     "empty": (" \n", "the file is empty"),
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ def test_a_diagnosis_is_read_as_the_run_it_is_of(
     # A diagnosis that has lost its run is no source.
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "diagnosis.json").write_text("{}")
-    assert "no reader knows" in refused(capsys, tmp_path / "empty")
+    assert "no reader recognises" in refused(capsys, tmp_path / "empty")
 
 
 def test_runs_are_not_added_up(diagnosis: Path, capsys: pytest.CaptureFixture[str]) -> None:

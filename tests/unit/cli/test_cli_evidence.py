@@ -189,4 +189,4 @@ def test_a_trace_with_slow_calls_gets_another_screen(
     assert screens["fast"] != screens["slow"]
     # Receives of 10 ms for a few kilobytes: no cause with evidence explains them.
     assert "VERDICT  UNDETERMINED" in screens["slow"]
-    assert "is not explained by any cause with evidence" in " ".join(screens["slow"].split())
+    assert ("is not explained by any cause with evidence") in " ".join(screens["slow"].split())

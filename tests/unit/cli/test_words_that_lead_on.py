@@ -226,6 +226,6 @@ def test_what_is_of_no_known_tool_is_not_called_one(tmp_path: Path) -> None:
         (b"", b"hello, world, again\nthis is a letter\n", b"\0\1,,\n")
     ):
         (tmp_path / f"{number}.dat").write_bytes(content)
-        with pytest.raises(TraceError, match="no reader knows this format"):
+        with pytest.raises(TraceError, match="no reader recognises this format"):
             read_trace(tmp_path / f"{number}.dat")
     assert scenario(tmp_path).is_file()

@@ -158,7 +158,7 @@ def test_just_under_the_threshold_is_no_fault_and_just_above_is_one(
 def test_much_that_nothing_explains_is_undetermined() -> None:
     found = explained(expected(100, share("placement", 0.08)), measured(250))
     assert found.cause == "undetermined" and found.confidence == 0.0
-    assert "150 ms of 250 ms is not explained by any cause with evidence" in found.headline
+    assert ("150 ms of 250 ms is not explained by any cause with evidence") in found.headline
     assert found.explanation is not None and found.explanation.parts["not explained"] == 150 * MS
 
 

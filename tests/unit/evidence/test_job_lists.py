@@ -101,7 +101,7 @@ def test_sacct_as_text(tmp_path: Path) -> None:
     ]
     assert found.notes == ["steps of jobs left out: 2", "never started left out: 1"]
     local = PARSABLE.replace(f"{T}|{T + 60}", "2026-11-22T12:06:10|2026-11-22T12:07:10")
-    with pytest.raises(JobListError, match=r"line 2, column 2 \(Start\): .* says no time zone"):
+    with pytest.raises(JobListError, match=r"line 2, column 2 \(Start\): .* has no time zone"):
         read(tmp_path, local)
     assert rows(read(tmp_path, local, zone="Europe/Paris")) == rows(found)
     with pytest.raises(TailbackError, match="no time zone 'Mars'"):
@@ -109,7 +109,7 @@ def test_sacct_as_text(tmp_path: Path) -> None:
 
 
 def test_pbs(tmp_path: Path) -> None:
-    with pytest.raises(JobListError, match=r"line 1, job '12\.pbs': .* says no time zone"):
+    with pytest.raises(JobListError, match=r"line 1, job '12\.pbs': .* has no time zone"):
         read(tmp_path, QSTAT)
     assert rows(read(tmp_path, QSTAT, zone="Europe/Paris")) == [
         ("12.pbs", T * S, (T + 60) * S, ["n1", "n2", "n3"]),

@@ -114,7 +114,7 @@ def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
         joined(FABRIC, counted(FABRIC, OWN, zero_ns=UTC + day), OWN)
     assert "2023-11-15" in str(error.value) and error.value.remedy
     quiet = OWN.of(OWN.src_node == 99)
-    with pytest.raises(JoinError, match="tell when the job ran") as error:
+    with pytest.raises(JoinError, match="record when the job ran") as error:
         joined(FABRIC, counted(FABRIC, quiet), OWN, origin=None)
     assert error.value.remedy
     foreign = counted(FABRIC, OWN).with_columns(link=pl.lit(None, pl.UInt32))

@@ -332,7 +332,7 @@ def test_broken_lines_are_named(tmp_path: Path, line: int, bad: str, says: str) 
         (b"# c\nSwitchName=s1 Nodes=n[1-4]\n", "line 2: this is a Slurm topology.conf"),
         (b"CA: n1 HCA-1:\n   0x0 1 1[  ] ==(", "the output of iblinkinfo"),
         (b'{"switches": []}', "JSON"),
-        (b"# only\n# comments\n", "no fabric discovery"),
+        (b"# only\n# comments\n", "not a known fabric discovery"),
         (b"DR path slid 0; dlid 0; 0 -> new Switch {01}\n", "the steps of a discovery"),
     ],
 )
@@ -350,7 +350,7 @@ def test_a_directory_a_missing_file_and_a_wrong_format(tmp_path: Path) -> None:
         read_fabric(tmp_path)
     with pytest.raises(FabricError, match="No such file"):
         read_fabric(tmp_path / "none")
-    with pytest.raises(FabricError, match="no fabric discovery known here"):
+    with pytest.raises(FabricError, match="not a known fabric discovery"):
         read(tmp_path, SMALL, format="ibnetdiscover-ports")
 
 

@@ -229,8 +229,11 @@ def test_files_read_back(name: str, tmp_path: Path) -> None:
         ("node001\nnode000\nnode000\n", "places 3 ranks"),
         ("node000\n", "say ranks a host: host:n"),
         ("node000:0\n", "has 0 slots, the job has 2 ranks"),
-        ("node000:1 slots=1\n", "line 1: 'node000:1 slots=1' says twice"),
-        ("node000:1\nnode001 slots=1\n", "some lines say host:n and others slots=n"),
+        (
+            "node000:1 slots=1\n",
+            "line 1: 'node000:1 slots=1' gives the number of ranks of the host twice",
+        ),
+        ("node000:1\nnode001 slots=1\n", "some lines use host:n and others slots=n"),
         ("node000 slots=1\n", "has 1 slots, the job has 2 ranks"),
         ("node000 slots=1 max_slots=2\n", "has 1 slots, the job has 2 ranks"),
         ("node000 slots=2 max_slots=1\n", "line 1: max_slots = 1 is less than slots = 2"),

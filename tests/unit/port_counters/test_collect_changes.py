@@ -62,7 +62,7 @@ def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_pat
     after_sweeps(subnet, board, 1, lambda: file.write_text(FILE.replace("[4] ", "[4 ")))
     assert made.run().sweeps == 4
     collection.close()
-    assert any("the ports stay as they are" in line for line in lines), lines
+    assert any("the ports are kept" in line for line in lines), lines
 
 
 def found_again(
@@ -315,7 +315,7 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
     summary = made.run()
     collection.close()
     assert summary.sweeps == 12 and collection.segments() == []
-    assert any("segments stay as they are" in line and "No space" in line for line in lines), lines
+    assert any("segments are not converted" in line and "No space" in line for line in lines), lines
     assert table(tmp_path / "c", "readings").height == summary.readings == 24
     assert table(tmp_path / "c", "intervals").height == 22
 

@@ -91,7 +91,7 @@ def test_a_damaged_head_costs_the_readings_but_not_the_file(tmp_path: Path) -> N
     data[30] ^= 1
     path.write_bytes(data)
     assert collection.compact() == [
-        "000001.segment: its head is damaged and nothing of it can be read; "
+        "000001.segment: its header is damaged and none of it can be read; "
         "the segment is kept as 000001.damaged"
     ]
     assert path.with_suffix(".damaged").read_bytes() == bytes(data)

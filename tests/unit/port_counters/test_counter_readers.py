@@ -275,7 +275,7 @@ def test_a_collection(tmp_path: Path) -> None:
 def test_the_way_in(tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="no such file"):
         read_counters(tmp_path / "none")
-    with pytest.raises(CounterError, match="no reader knows"):
+    with pytest.raises(CounterError, match="no reader recognises"):
         read_counters(put(tmp_path, "a.txt", "hello"))
     with pytest.raises(CounterError, match="the file is empty"):
         read_counters(put(tmp_path, "a.txt", ""))

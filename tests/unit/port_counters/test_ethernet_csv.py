@@ -100,7 +100,7 @@ def test_a_counter_set_back_is_a_lower_bound(tmp_path: Path) -> None:
             HEAD + "2026-11-22T11:06:10Z,l0,e0,1\n",
             "line 2, column 5: 4 fields where the header has 8",
         ),
-        ("time,node,iface,tx_bytes\n2026-11-22T11:06:10,l0,e0,1\n", "says no time zone"),
+        ("time,node,iface,tx_bytes\n2026-11-22T11:06:10,l0,e0,1\n", "has no time zone"),
         (ROWS.replace("l0,swp10,0", "l0,\x1b[2Jswp,zero", 1), "'zero' is no whole number"),
     ],
 )

@@ -115,7 +115,7 @@ def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
     page = Reader(render_report(run, diagnosis.model_copy(update={"waterfall": bars})))
     text = " ".join(" ".join(page.text).split())
     assert "remainder 64.2 µs 3 µs " in text
-    assert "expected 64.2 µs the run that was given" in text
+    assert "expected 64.2 µs the given run" in text
 
 
 def test_links_that_are_roots_stand_above_those_that_wait() -> None:

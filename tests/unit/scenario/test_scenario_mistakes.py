@@ -35,7 +35,7 @@ def sound(**changes: Any) -> dict[str, Any]:
         (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leafs": 4, "aggregation": 2}}),
          ("[fabric.fat_tree] leafs: unknown key 'leafs'", "did you mean 'leaves'?")),
         (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leaves": 4}}),
-         ("[fabric.fat_tree] aggregation: key is missing", "add it: aggregation switches a pod")),
+         ("[fabric.fat_tree] aggregation: key is missing", "add it: aggregation switches per pod")),
         ({"job": SOUND["job"]}, ("fabric: key is missing", 'add it: write [fabric]', "preset =")),
         ({"fabric": {"preset": "full"}, "jobs": []}, ("unknown key 'jobs'", "did you mean 'job'?")),
         (sound(job=SOUND["job"][0]), ("job: {", "not a list of tables", "write [[job]] in two")),

@@ -44,10 +44,12 @@ class Misspelt(PacingSettings):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pacing": Misspelt("elastic", percent=25)}, "unknown field `percents`"),
-        ({"pacing": PacingSettings("fast")}, "unknown variant `fast`"),
-        ({"routing": "by-hand"}, "unknown variant `by-hand`"),
-        ({"packet_bytes": "many"}, "invalid type: string"),
+        ({"pacing": Misspelt("elastic", percent=25)}, "pacing: unknown field `percents`"),
+        ({"pacing": PacingSettings("fast")}, r"pacing.kind: unknown variant `fast`"),
+        ({"routing": "by-hand"}, "routing: unknown variant `by-hand`"),
+        ({"packet_bytes": "many"}, "packet_bytes: invalid type: string"),
+        ({"buffer_bytes": -1}, "buffer_bytes: .*negative"),
+        ({"probes": ProbeSettings(counters_ps="soon")}, r"probes.counters_ps: invalid type"),
         ({"packet_bytes": None}, "missing field `packet_bytes`"),
     ],
 )

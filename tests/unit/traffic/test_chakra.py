@@ -82,7 +82,7 @@ def test_collectives_of_groups_and_silent_computation_are_noted(tmp_path: Path) 
         ([send(4, 1, -5, 0)], "-5 B with tag 0"),
         ([compute(4, 1 << 60)], "a duration of"),
         ([compute(4, 1), compute(4, 1)], "node 4 again"),
-        ([compute(4, 1, after=[77])], "depends on node 77, which is not there"),
+        ([compute(4, 1, after=[77])], "depends on node 77, which does not exist"),
         ([compute(4, 1, after=[5]), compute(5, 1, after=[4])], "waits for itself"),
     ],
 )

@@ -143,7 +143,7 @@ def test_what_is_not_a_trace_is_refused_clearly(tmp_path: Path) -> None:
         read_trace(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(TraceError, match="no reader knows") as got:
+        with pytest.raises(TraceError, match="no reader recognises") as got:
             read_trace(path)
         assert got.value.remedy is not None and ".otf2" in got.value.remedy
     (tmp_path / "fake.otf2").write_text("hello")

@@ -50,8 +50,8 @@ REFUSES: dict[str, list[tuple[Options, str]]] = {
         ({"kind": "alltoall", "ranks": 8, "size": "16 KiB"}, "MPI_Alltoall already"),
     ],
     "rotated-order": [
-        (RING, "same one at the same place"),
-        ({"kind": "alltoall", "ranks": 8, "size": "1 KiB"}, "same one at the same place"),
+        (RING, "same receiver at the same position"),
+        ({"kind": "alltoall", "ranks": 8, "size": "1 KiB"}, "same receiver at the same position"),
         (NAIVE, "another order does not help"),
     ],
     "small-phases": [

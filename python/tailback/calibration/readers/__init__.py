@@ -48,7 +48,7 @@ def read_benchmark(path: Path) -> BenchmarkData:
     found = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
     if found is None:
         raise CalibrationError(
-            "no reader knows this format", file=path,
+            "no reader recognises this format", file=path,
             remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or an OTF2 "
             "trace",
         )  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.fanin import MIN_SENDERS, FanIn, fan_in
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis, phases_of
-from tailback.units import counted, percent
 
 
 @RULES.register("TB001")
@@ -51,65 +51,28 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     who = fan_in(evidence.run, int(evidence.topology.dst[link]), phases)
     count = roots["link"].n_unique()
     use = min(float(top["utilization"]), 1.0)
-    text = (
-        f"{percent(share)} of the congested packets wait for {counted(count, 'node')} "
-        "to receive what is sent to them. The heaviest root, "
-        f"{evidence.topology.name[link]}, carries your own messages at {percent(use)} of its line "
-        "rate while it is congested. Moving the rank would move the congestion with it"
-    )
-    if who is not None:
-        text += (
-            f". {counted(who.sender_ranks, 'rank')} on {counted(who.senders, 'node')} "
-            f"{'sends' if who.sender_ranks == 1 else 'send'} to it"
-            + (f" ({who.ranks_on_node} ranks share it)" if who.ranks_on_node > 1 else "")
-            + (f", mostly by {who.call}" if who.call else "")
-        )
+    text = wording.endpoint(share, count, evidence.topology.name[link], use, who)
     return evidence.finding(
-        "TB001",
-        "pattern",
-        "Endpoint congestion: nodes are sent more than they can receive",
-        text + ".",
-        roots,
-        _advice(who, phases, count),
+        "TB001", "pattern", wording.ENDPOINT, text, roots, _advice(who, phases, count)
     )
 
 
 def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
     where = f"in phase {phases[0]!r}" if phases and phases[0] else "there"
     if who is None:
-        return f"Change the communication {where}: spread the messages over receivers or time."
+        return wording.spread_messages(where)
     call = who.call or "the sends"
     everywhere = roots > who.senders // 2
     # Senders that send as widely as they come from are an all-to-all, met at the node of the day.
     widely = who.peers >= max(MIN_SENDERS, who.senders // 2)
     if who.senders >= MIN_SENDERS and (widely or (who.peers >= MIN_SENDERS and everywhere)):
-        return (
-            f"Let every rank start {call} {where} at a different partner (rank + i, not i), so "
-            "that they do not all send to the same node at once."
-        )
+        return wording.different_partners(call, where)
     if who.senders >= MIN_SENDERS and who.collective and not everywhere:
-        return (
-            f"{call} {where} sends everything to rank {who.receiver}: choose a tree algorithm in "
-            "the MPI library, or a call that does not need the whole result on one rank."
-        )
+        return wording.tree_algorithm(call, where, who.receiver)
     if who.senders >= MIN_SENDERS and not everywhere:
-        return (
-            f"Replace the sends to rank {who.receiver} by {call} {where} with the collective "
-            "(MPI_Reduce, MPI_Gather), which combines data along the tree instead of on one node."
-        )
+        return wording.use_collective(call, where, who.receiver)
     if who.ranks_on_node > 1:
-        return (
-            f"{who.ranks_on_node} ranks of one node receive at once from {who.senders} nodes by "
-            f"{call} {where}: order the exchange so that they arrive spread over time, or "
-            "send one message per node instead of one per rank."
-        )
+        return wording.order_exchange(call, where, who)
     if who.senders == 1:
-        return (
-            f"One node sends more by {call} {where} than the other can receive as phases overlap: "
-            "let ranks wait for a missing neighbour instead of skipping it, so they stay in step."
-        )
-    return (
-        f"{who.senders} nodes send to the same node at once by {call} {where}: order the exchange "
-        "so that they take turns (wait for a missing neighbour instead of skipping it), or do not "
-        "synchronise between the phases."
-    )
+        return wording.stay_in_step(call, where)
+    return wording.take_turns(call, where, who.senders)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
-from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import LinkTopology
-from tailback.units import counted, percent
 
 
 @RULES.register("TB002")
@@ -44,22 +43,9 @@ def placement(evidence: RunAnalysis) -> Finding | None:
     count = roots["link"].n_unique()
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     first, kind = _heaviest_kind(roots, t)
-    text = (
-        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
-        "inside the network, "
-        f"mostly {kind} (such as {t.name[first]}). No link downstream of them is congested, and "
-        f"your own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
-        f"are congested (≥ {percent(FULL_UTILIZATION)} counts as full): this placement needs more "
-        "capacity there than the network has."
-    )
+    text = wording.placement(share, count, kind, t.name[first], average)
     return evidence.finding(
-        "TB002",
-        "placement",
-        "Placement: your own traffic fills links inside the network",
-        text,
-        roots,
-        "Place ranks that exchange much data on the same switch, and compare placements by "
-        "re-simulation.",
+        "TB002", "placement", wording.PLACEMENT, text, roots, wording.PLACE_TOGETHER
     )
 
 
@@ -73,5 +59,4 @@ def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, st
         pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
     )
     tier, way, _, first = totals.sort("weight", "tier", "direction").row(-1)
-    word = {1: "up-links", 0: "links between switches", -1: "down-links"}[way]
-    return int(first), f"tier-{tier} {word}"
+    return int(first), wording.links_of_tier(tier, way)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
-from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.units import counted, percent
 
 
 @RULES.register("TB003")
@@ -50,31 +49,10 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     link, count = int(first["link"]), roots["link"].n_unique()
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     most = min(float(first["utilization_high"]), 1.0)
-    text = (
-        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
-        "on which your own "
-        f"traffic takes {percent(average)} of the line rate while they are congested. The "
-        f"heaviest, {t.name[link]}, has a congested fraction of "
-        f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence your job uses at most "
-        f"{percent(most)} of it (less than {percent(FULL_UTILIZATION)} is not full). A congested "
-        "root is full, so the rest must be other traffic."
-    )
-    resolution = _resolution_note(evidence)
+    text = wording.other_traffic(
+        share, count, average, t.name[link], float(evidence.whole.fraction[link]), most,
+        with_log=evidence.activity.known,
+    )  # fmt: skip
     return evidence.finding(
-        "TB003",
-        "other-traffic",
-        "Other traffic: congested links that your job hardly uses",
-        text + resolution,
-        roots,
-        "Run again at another time, or request nodes away from the listed links.",
-    )
-
-
-def _resolution_note(evidence: RunAnalysis) -> str:
-    """Warn where neither windows nor a message log could see short bursts."""
-    if evidence.activity.known:
-        return ""
-    return (
-        " Without a message log, bursts of your own traffic shorter than a time window would look "
-        "the same."
+        "TB003", "other-traffic", wording.OTHER_TRAFFIC, text, roots, wording.GO_ELSEWHERE
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
-from tailback.diagnosis.rules.tb008_injection import LINE_BOUND, is_quiet, met_congestion
+from tailback.diagnosis.rules.tb008_injection import LINE_BOUND, is_quiet
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.units import percent
 
 LITTLE_COMMUNICATION = 0.05
 """Below this share of rank time in communication, the network cannot be what costs the time."""
@@ -45,36 +45,20 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
     quiet = is_quiet(evidence)
     if not quiet and busy >= LITTLE_COMMUNICATION:
         return None
+    met = wording.met_congestion(overall.value, overall.high)
     if busy < LITTLE_COMMUNICATION:
-        text = f"Ranks are blocked in communication for {percent(busy, 1)} of their time"
-        if not quiet:
-            text += (
-                f"; {percent(overall.value, 1)} of the packet-hops met congestion, which can cost "
-                "no more than that"
-            )
-        advice = "Look at computation and load balance."
+        text = wording.little_communication(busy, None if quiet else overall.value)
+        advice = wording.LOOK_AT_COMPUTATION
     elif evidence.captured:
-        text = f"{met_congestion(evidence)} while packets were captured"
-        advice = "Look at the programs: their messages did not wait for the network."
+        text, advice = wording.quiet_capture(met), wording.LOOK_AT_PROGRAMS
     else:
-        text = (
-            f"{met_congestion(evidence)}, while ranks are blocked for {percent(busy)} of their "
-            "time: they wait for each other, or are limited by latency and line rate, not by "
-            "congestion"
-        )
-        advice = "Look at load balance, data volume and the latency of small messages."
-    return evidence.finding(
-        "TB004", "not-network", "Not the network: congestion does not cost the time", text + ".",
-        roots.clear(), advice,
-    )  # fmt: skip
+        text, advice = wording.quiet_network(met, busy), wording.LOOK_AT_LATENCY
+    return evidence.finding("TB004", "not-network", wording.NO_COST, text, roots.clear(), advice)
 
 
 def _within_hosts(evidence: RunAnalysis) -> Finding:
     """Ranks that talk share hosts: there is nothing that the network could hold up."""
     return evidence.finding(
-        "TB004", "not-network", "Not the network: none of your messages crosses it",
-        "No message of an observed job crosses a switch: all communication stays within hosts, or "
-        "there is none.",
-        evidence.roots.clear(),
-        "Look at load balance and within the hosts: memory, sockets, processors.",
+        "TB004", "not-network", wording.WITHIN_HOSTS, wording.STAYS_WITHIN_HOSTS,
+        evidence.roots.clear(), wording.LOOK_WITHIN_HOSTS,
     )  # fmt: skip

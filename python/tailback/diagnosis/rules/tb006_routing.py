@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
-from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.units import counted, percent
 
 
 @RULES.register("TB006")
@@ -47,18 +46,7 @@ def routing(evidence: RunAnalysis) -> Finding | None:
     mates = t.bundle == t.bundle[link]
     packets = evidence.whole.packets
     idle = int((packets[mates] < 0.5 * packets[link]).sum())
-    text = (
-        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
-        "inside the network that your own traffic fills while equivalent links are not full. The "
-        f"heaviest, {t.name[link]}, is {percent(use)} used (\u2265 "
-        f"{percent(FULL_UTILIZATION)} counts as full); {idle} of its {int(mates.sum()) - 1} "
-        "equivalents carried less than half as many of your packets"
-    )
+    text = wording.routing(share, count, t.name[link], use, idle, int(mates.sum()) - 1)
     return evidence.finding(
-        "TB006",
-        "routing",
-        "Routing imbalance: links are full while equivalent ones are not",
-        text + ".",
-        roots,
-        "Spread this traffic over the equivalent links: use routes with several paths each.",
+        "TB006", "routing", wording.ROUTING, text, roots, wording.SPREAD_TRAFFIC
     )

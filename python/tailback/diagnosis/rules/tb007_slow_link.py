@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.units import percent
 
 
 @RULES.register("TB007")
@@ -51,38 +51,18 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         return None
     t = evidence.topology
     if node is not None:
-        name = evidence.run.tables["nodes"].sort("node")["name"]
-        text = (
-            f"No large message to or from {name[node]} got more than "
-            f"{percent(evidence.adapters.fastest[node])} of the line rate, though those of the "
-            f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its own "
-            f"cable is slow"
-        )
-        where = f"the cable of {name[node]}"
+        name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
+        fastest = evidence.adapters.fastest
+        text = wording.slow_node(name, float(fastest[node]), float(np.nanmedian(fastest)))
     else:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
-        most = min(float(roots["utilization_high"][0]), 1.0)
-        dark = evidence.whole.fraction[link]
-        why = (
-            "it leads into one of your nodes, to which nobody else sends, and no large message of "
-            "that node is fast, though other nodes' are"
-            if t.to_node[link]
-            else "equivalent links carry as much of your traffic and are hardly congested, and "
-            f"this cable alone explains {percent(evidence.explained(link))} of the squared "
-            "lateness of your messages"
-        )
-        text = (
-            f"{percent(share)} of the congested packets wait for {count} "
-            f"{'link' if count == 1 else 'links'} that run slower than they should. The heaviest, "
-            f"{t.name[link]}, has a congested fraction of {percent(dark)} but carries your traffic "
-            f"at {percent(most)} of its line rate at most. Other traffic is not the reason: {why}"
-        )
-        where = f"the cable {t.name[link]}"
+        name = t.name[link]
+        text = wording.slow_link(
+            share, count, name, float(evidence.whole.fraction[link]),
+            min(float(roots["utilization_high"][0]), 1.0),
+            None if t.to_node[link] else evidence.explained(link),
+        )  # fmt: skip
     return evidence.finding(
-        "TB007",
-        "slow-link",
-        "Slow link: a link runs slower than it should",
-        text + ".",
-        roots,
-        f"Ask the operators to check {where} (speed, width, error counters); avoid it until then.",
-    )
+        "TB007", "slow-link", wording.SLOW_LINK, text, roots,
+        wording.check_cable(name, of_node=node is not None),
+    )  # fmt: skip

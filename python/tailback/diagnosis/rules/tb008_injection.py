@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.units import percent
 
 LINE_BOUND = 0.5
 """Share of the whole time that the busiest adapter needs at line rate, from which that is what the
@@ -44,24 +44,12 @@ def injection(evidence: RunAnalysis) -> Finding | None:
     node = int(sent.argmax())
     name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
     rate = float(evidence.adapters.rate_gbps[node])
+    met = wording.met_congestion(evidence.overall.value, evidence.overall.high)
     return evidence.finding(
-        "TB008",
-        "injection",
-        "Injection limit: adapters send at line rate",
-        f"Adapter {name} needs {percent(evidence.wire_share)} of the time to send its data at "
-        f"{rate:g} Gb/s, and {met_congestion(evidence)}: the network does not hold it up.",
-        evidence.roots.clear(),
-        "Send less, keep more traffic within the node, or overlap it with computation.",
-    )
-
-
-def met_congestion(evidence: RunAnalysis) -> str:
-    """The share of packet-hops that met congestion; where it is estimated, how much it may be."""
-    overall = evidence.overall
-    text = f"{percent(overall.value, 1)} of packet-hops met congestion"
-    if overall.high == overall.value:
-        return text
-    return f"{text} (at most {percent(overall.high, 1)} with 95 % confidence)"
+        "TB008", "injection", wording.INJECTION,
+        wording.injection(name, evidence.wire_share, rate, met), evidence.roots.clear(),
+        wording.SEND_LESS,
+    )  # fmt: skip
 
 
 def is_quiet(evidence: RunAnalysis) -> bool:

@@ -66,7 +66,7 @@ def _in_slurms_order(names: list[str]) -> list[str]:
         one, other = next((a, b) for a, b in zip(ends, natural, strict=True) if a != b)
         raise PlacementError(
             f"a Cray rank order holds only for one order of the nodes, Slurm's, and the names do "
-            f"not tell whether {one!r} or {other!r} is first",
+            f"not determine whether {one!r} or {other!r} is first",
             remedy="place on hosts whose names differ in one number, or use another rank file",
         )
     return ends

@@ -104,7 +104,7 @@ def assignment_for(
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
         raise PlacementError(
-            f"two hosts are called {twice!r}, so a rank file cannot tell them apart",
+            f"two hosts are called {twice!r}, so a rank file cannot distinguish them",
             remedy="give the hosts distinct names in the fabric",
         )
     slot = _slots(fabric, nodes, host)

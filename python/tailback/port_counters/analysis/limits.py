@@ -33,7 +33,7 @@ def roots(verdict: Verdict) -> str:
     if verdict.kind != "stalls":
         return ""
     if verdict.ports["utilization"].null_count() == verdict.ports.height:
-        return "where the waiting begins is open: no port tells how full it was"
+        return "it is unknown where the waiting begins: no port has data on how full it was"
     full = full_ports(verdict)
     if not full.height:
         return (

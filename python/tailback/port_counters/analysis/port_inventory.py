@@ -196,7 +196,7 @@ def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame
         ticks = found.filter(ticking)["_tick"].drop_nulls().unique()
         if len(ticks):
             listed = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
-            notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick says another)")
+            notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick overrides it)")
     out = found.with_columns(_taken(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
@@ -302,11 +302,11 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
         )
         out = readings.with_columns(tick_ns=pl.coalesce("tick_ns", guess))
         listed = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
-        notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick says another)")
+        notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick overrides it)")
     missing = out.filter(ticking).select("node_name", "port").n_unique()
     if missing:
         notes.append(
-            f"ports that tell neither speed nor tick, so that their stall has no time: {missing}; "
+            f"ports without speed and tick, whose stall cannot be converted to time: {missing}; "
             "give --fabric or --tick, like --tick '22 ns'"
         )
     return out, notes

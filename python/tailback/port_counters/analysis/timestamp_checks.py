@@ -90,7 +90,7 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
         return []
     return [
         f"in {back} of {steps.height} steps from one file to the next most ports show less than "
-        f"before: right where somebody set them back; else {_REMEDY[instants]}"
+        f"before: right if they were reset; otherwise {_REMEDY[instants]}"
     ]
 
 
@@ -119,6 +119,5 @@ def note_single_readings(readings: pl.DataFrame) -> list[str]:
     if once.is_empty() or once.height == looks.height:
         return []
     return [
-        f"ports with one reading only, of which nothing can be said: {once.height}, like "
-        f"{some_ports(once)}"
+        f"ports with only one reading, which gives no rate: {once.height}, like {some_ports(once)}"
     ]

@@ -429,7 +429,8 @@ def _rounded(gbps: float) -> str:
 _MEANING: Final = {
     ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
     ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
-    ("Leaf", "down"): "leaves wait for what is below: look at the ports of the next tier down",
+    ("Leaf", "down"): "leaves wait for the links below them: look at the ports of the next tier "
+    "down",
     ("Spine", "down"): "spines wait for what is below: the blockage is further down",
     ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
     ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",

@@ -91,7 +91,7 @@ def _target(
         return None
     lid = where.switch.get(end.key) if switch else where.adapter.get((end.key, end.port))
     if lid is None:
-        return f"port {end.port}: the file tells no lid for it"
+        return f"port {end.port}: the file has no LID for it"
     if not 1 <= lid <= HIGHEST_UNICAST_LID:
         return f"port {end.port}: lid {lid} is none of 1 to {HIGHEST_UNICAST_LID}"
     try:

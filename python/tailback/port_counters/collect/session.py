@@ -380,14 +380,14 @@ class CollectorSession:
             # Not only the subnet's: a discovery file may be half written when it is read again.
             if first:
                 raise
-            self._log(f"re-discovery failed, the ports stay as they are: {error.message}")
+            self._log(f"re-discovery failed, the ports are kept: {error.message}")
             return False
         for name, problem in subnet.problems[:_LINES_PER_SWEEP]:
             self._log(f"{name[:64]!r}: {problem}")
         if len(subnet.problems) > _LINES_PER_SWEEP:
             self._log(f"… and {len(subnet.problems) - _LINES_PER_SWEEP} more problems")
         if not subnet.targets and not first:
-            self._log("re-discovery found no port, the ports stay as they are")
+            self._log("re-discovery found no port, the ports are kept")
         if not subnet.targets or subnet.targets == self._targets:
             return False
         self._targets = subnet.targets
@@ -426,7 +426,7 @@ class CollectorSession:
         try:
             self.summary.notes += self._collection.compact()
         except DiskFullError as error:
-            self._log(f"segments of an earlier run stay as they are: {error.message}")
+            self._log(f"segments of an earlier run are not converted: {error.message}")
 
     def _compact_but(self, being_written: Path) -> None:
         """Compact finished segments while collecting goes on."""
@@ -444,7 +444,7 @@ class CollectorSession:
             # The disk may be full for tables and still take readings: those cannot be read again.
             problem = str(error).splitlines()[0]
             self._event("not compacted", problem=problem)
-            self._log(f"segments stay as they are, until the next is finished: {problem}")
+            self._log(f"segments are not converted until the next is finished: {problem}")
 
     def _finish(self) -> None:
         """Leave everything on the disk, as Parquet where that is possible."""

@@ -254,7 +254,7 @@ def _what_is_lost(path: Path, segment: Segment) -> list[str]:
     notes = []
     kept = f"the segment is kept as {path.stem}.damaged"
     if segment.headless:
-        notes.append(f"{path.name}: its head is damaged and nothing of it can be read; {kept}")
+        notes.append(f"{path.name}: its header is damaged and none of it can be read; {kept}")
     elif segment.damaged_bytes:
         notes.append(
             f"{path.name}: {segment.damaged_bytes} octets are damaged and were not read; {kept}"

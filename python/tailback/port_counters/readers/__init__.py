@@ -92,7 +92,7 @@ def reader_of(path: Path, format: str | None = None) -> Reader:
         )  # fmt: skip
     if format is None and entry is None:
         raise CounterError(
-            "no reader knows this format", file=path,
+            "no reader recognises this format", file=path,
             remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
             "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
             "Prometheus server, or the folder of a collection, a run or a diagnosis",

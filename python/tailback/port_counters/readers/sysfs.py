@@ -88,7 +88,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "no InfiniBand port in it", file=path, remedy="give /sys/class/infiniband or a copy"
         )
     if time_ns is None:
-        notes.append("sysfs tells no time: the newest counter file's time of writing was taken")
+        notes.append(
+            "sysfs has no time stamps: the time of writing of the newest counter file was used"
+        )
     return CounterData(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
 
 

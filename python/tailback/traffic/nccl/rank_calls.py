@@ -72,7 +72,8 @@ def meet(
     whole = {key: found for key, found in sides.items() if _complete(found)}
     if len(whole) < len(sides):
         notes.append(f"{len(sides) - len(whole)} collectives that not all of their ranks recorded "
-                     "alike are left out; what they were computed beside stays")  # fmt: skip
+                     "alike are left out; the computation that overlapped with them is "
+                     "kept")  # fmt: skip
     number = {key: k for k, key in enumerate(whole)}
     collectives = [_collective(found) for found in whole.values()]
     uneven = sum(len({one.nbytes for one in found.values()}) > 1 for found in whole.values())

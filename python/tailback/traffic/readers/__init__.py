@@ -85,7 +85,7 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     if other is not None:
         file, name, remedy = other
         raise TraceError(f"this is {name}, which Tailback does not read", file=file, remedy=remedy)
-    raise TraceError("no reader knows this format", file=path, remedy=_KNOWN)
+    raise TraceError("no reader recognises this format", file=path, remedy=_KNOWN)
 
 
 def _with_synchronous_sends(program: Program) -> Program:

@@ -174,7 +174,7 @@ class _Builder:
             for before in node.after:
                 if before not in end:
                     raise TraceError(
-                        f"node {node.number} depends on node {before}, which is not there",
+                        f"node {node.number} depends on node {before}, which does not exist",
                         file=file, place=f"node {node.number}",
                         remedy="the trace is cut short or damaged: copy it again or make it again",
                     )  # fmt: skip

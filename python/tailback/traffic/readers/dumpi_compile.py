@@ -285,8 +285,8 @@ def _posts(
                             post.size, label, post.wait, LATE, False,
                             post.is_send or not anyone))  # fmt: skip
     if lost:
-        notes.append(f"{lost} sends and receives on communicators whose members the trace does not "
-                     "tell are left out")  # fmt: skip
+        notes.append(f"{lost} sends and receives on communicators whose members the trace does "
+                     f"not record are left out")  # fmt: skip
     kinds = (*(np.int64,) * 4, np.bool_, *(np.int64,) * 2, np.uint64, *(np.int64,) * 3,
              np.bool_, np.bool_)  # fmt: skip
     values = list(zip(*columns, strict=True)) or [()] * len(kinds)

@@ -177,6 +177,6 @@ def _note_what_is_lost(ranks: Sequence[RankTrace], logged: bool, notes: list[str
         notes.append(f"{silent} kernels of NCCL name no collective that is expanded (coalesced "
                      "calls do not) and are left out")  # fmt: skip
     if not logged:
-        notes.append("no log of NCCL says which algorithms ran: they are those of NCCL's cost "
-                     "model; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
+        notes.append("no NCCL log names the algorithms that ran: those of NCCL's cost model are "
+                     "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
                      "beside the trace")  # fmt: skip

@@ -54,8 +54,8 @@ def read(path: Path) -> Program:
     if not log.calls:
         raise TraceError("this log of NCCL names no calls", file=path, remedy=_SET)
     if not log.size:
-        raise TraceError("this log of NCCL names no communicators (commId), so nobody knows which "
-                         "lines belong together", file=path, remedy=_SET)  # fmt: skip
+        raise TraceError("this log of NCCL names no communicators (commId), so it is unknown "
+                         "which lines belong together", file=path, remedy=_SET)  # fmt: skip
     world = log.world()
     n_ranks = max(log.size.values())
     missing = sorted(set(range(n_ranks)) - set(world.values()))

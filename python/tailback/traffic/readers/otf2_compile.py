@@ -233,9 +233,9 @@ def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
             total[trace.regions[region]] += int((trace.calls.region == region).sum())
     for name in sorted(total):
         notes.append(
-            f"{total[name]} calls of {name}: the trace does not tell inter-communicators from "
-            "others, so messages on them are taken for ones within the sender's own group, or "
-            "left out; record with Score-P"
+            f"{total[name]} calls of {name}: the trace does not distinguish inter-communicators, "
+            f"so messages on them are treated as messages within the sender's group, or left "
+            f"out; record with Score-P"
         )
 
 

@@ -225,8 +225,8 @@ def _note_calls(calls: pl.DataFrame, notes: list[str]) -> None:
     tests = len(calls.filter(pl.col("op").is_in([*_TESTS, *_FOR_ONE])))
     if tests:
         notes.append(
-            f"{tests} calls of MPI_Test, MPI_Waitany and the like do not say what they completed: "
-            "it is waited for by the next MPI_Wait or MPI_Waitall that does, or at the end"
+            f"{tests} calls of MPI_Test, MPI_Waitany and the like do not record what they "
+            f"completed: it is waited for by the next MPI_Wait or MPI_Waitall, or at the end"
         )
 
 
@@ -419,13 +419,13 @@ def _note_collectives(
 ) -> None:
     if not agree.all():
         notes.append(
-            f"{len(np.unique(stream[~agree]))} collectives that not all ranks call alike are left "
-            "out: they may be ones of smaller communicators, which this format does not name"
+            f"{len(np.unique(stream[~agree]))} collectives that differ between ranks are left "
+            f"out: they may belong to smaller communicators, which this format does not name"
         )
     elif len(stream) and calls["op"].is_in(["comm_split"]).any():
         notes.append(
-            "the trace makes communicators and does not say which collectives are theirs: all are "
-            "taken for ones of MPI_COMM_WORLD"
+            "the trace creates communicators but does not record which collectives use them: all "
+            "are assumed to be on MPI_COMM_WORLD"
         )
 
 

@@ -38,8 +38,8 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
     )
     if crowd < MIN_SENDERS:
         raise DoesNotApplyError(
-            "ranks do not send to the same one at the same place of their loops "
-            f"(at most {crowd} do)"
+            "ranks do not send to the same receiver at the same position of their loops (at most "
+            "{crowd} do)"
         )
     if 2 * left > crowd:
         raise DoesNotApplyError(

@@ -54,7 +54,7 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
         _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
     return Rewritten(
         edit.build(),
-        f"Let {ranks_named(receivers)} ask the senders of "
+        f"Let {ranks_named(receivers)} grant permission to the senders of "
         f"{where(program, focus)} one after the other, {AT_ONCE} at a time, by an empty message "
         "each waits for before it sends.",
         "messages",

@@ -1,0 +1,118 @@
+"""The words of what evidence shows: slow links, other jobs' traffic, sources, what is missing.
+
+``explain`` decides what is put into the expected run; nothing here changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tailback.evidence.port_verdict import rate_of_rate
+from tailback.units import format_bytes, percent
+
+MOST_HOSTS: Final = 4
+"""Hosts of a job that are named."""
+
+HOSTS: Final = (
+    "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded times say "
+    "nothing about the links of this fabric"
+)
+COUNTERS: Final = (
+    "port counters from the time of the run. They show slow links and other jobs' traffic: run "
+    "tailback collect during the job and pass its folder with --counters"
+)
+JOB_LIST: Final = (
+    "a job list, which names the jobs behind the traffic: SLURM_TIME_FORMAT=%s sacct -a -X "
+    "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
+)
+FORWARDING: Final = (
+    "forwarding tables, which show the paths that messages took: dump_lfts.sh > lfts.txt, and "
+    "--forwarding lfts.txt"
+)
+"""Evidence that is missing, and the command that gets it."""
+
+MESSAGES_IN_ORDER: Final = (
+    "adapters send messages one after another: with this the model agrees with the measurement"
+)
+DROPS: Final = "the network drops packets when queues are full; the model holds them back"
+
+QUEUED_BELOW_RATE: Final = "its port sent less than its rate while packets were queued"
+"""What shows a slow link by counters of queues."""
+
+
+def traced_calls(calls: int) -> str:
+    """The source: a trace."""
+    return f"trace: times of {calls:,} MPI calls"
+
+
+def counted_links(links: int, *, lossy: bool) -> str:
+    """The source: port counters."""
+    kind = "queues and drops (lossy network)" if lossy else "stalls"
+    return f"counters of {links} links, with {kind}"
+
+
+def sampled_links(links: int) -> str:
+    """The source: samples in packets."""
+    return f"samples in packets: congestion of {links} links"
+
+
+def listed_jobs(jobs: int) -> str:
+    """The source: a job list."""
+    return f"job list: {jobs} other jobs at that time"
+
+
+def slow_cable(name: str, gbps: float, nominal_gbps: float) -> str:
+    """A slow link and its rates."""
+    return f"{name} serves {rate_of_rate(gbps, nominal_gbps)}"
+
+
+def candidate(name: str, gbps: float, nominal_gbps: float) -> str:
+    """A link that may be the slow one, with the rate that fits best."""
+    return f"{name} ({rate_of_rate(gbps, nominal_gbps)})"
+
+
+def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
+    """What shows a slow link by simulation.
+
+    Args:
+        removed: Share of the difference between measured and simulated that it removes.
+        stalls: The stalls of ports were compared, too.
+        alone: No other cable explains as much.
+    """
+    ports = " and how long ports stalled" if stalls else ""
+    others = ", and no other cable does" if alone else "; other cables explain as much"
+    return (
+        f"simulating it reproduces the time in every rank's calls{ports}: it removes "
+        f"{percent(removed)} of the difference{others}"
+    )
+
+
+def job_traffic(job: str | None, hosts: Sequence[str], gbps: float) -> str:
+    """Traffic of another job on its hosts; None for unknown senders."""
+    named = ", ".join(hosts[:MOST_HOSTS])
+    if len(hosts) > MOST_HOSTS:
+        named += f" and {len(hosts) - MOST_HOSTS} more"
+    what = "unknown senders" if job is None else f"job {job}"
+    return f"{what} on {named} ({gbps:.3g} Gb/s)"
+
+
+def counted_traffic(sent_bytes: float, overhead: float) -> str:
+    """What shows other traffic: bytes beyond ours; ``overhead`` of our messages on the wire."""
+    return (
+        f"host ports counted {format_bytes(sent_bytes)} more than our messages account for, which "
+        f"take {percent(overhead, 1)} more bytes on the wire than in the trace"
+    )
+
+
+def unknown_senders(near: str | None) -> str:
+    """Other traffic whose job is unknown; ``near``: a link that it may be close to."""
+    return "unknown senders" + (f", on links near {near}" if near is not None else "")
+
+
+def intermittent_steps(longer: int, steps: int) -> str:
+    """What shows traffic that comes and goes."""
+    return (
+        f"{longer} of {steps} equal steps of the program take half as long again as the fastest "
+        "tenth of them; a slow link would cost every step the same"
+    )

@@ -1,0 +1,87 @@
+"""The words for causes: in a headline, in a table, as the title of a finding, and what to do.
+
+Which cause it is, the verdicts choose; nothing here changes it.
+"""
+
+from __future__ import annotations
+
+from tailback.diagnosis.model import Cause
+from tailback.units import percent
+
+SENTENCES: dict[Cause, str] = {
+    "pattern": "Your communication pattern sends some nodes more than they can receive",
+    "placement": "Your ranks are placed so that links inside the network are overloaded",
+    "other-traffic": "Traffic of other jobs slows yours down",
+    "routing": "Static routing sends several of your flows over the same link",
+    "slow-link": "A link runs slower than it should",
+    "injection": "Your adapters send at line rate and the network does not slow them down",
+    "not-network": "The network is not the bottleneck",
+    "imbalance": "Some ranks compute longer than others, which wait for them",
+    "late-partner": "Ranks wait for partners that compute before they send",
+    "noise": "The same computation sometimes takes longer, and other ranks wait for it",
+    "undetermined": "There are too few samples for a verdict",
+}
+"""What a cause does, as the first half of a headline."""
+
+UNEVEN_ROUTING = (
+    "Routing sends several of your flows over the same link while other links have capacity"
+)
+"""The same for routing of any kind, static or not."""
+
+NAMES: dict[str, str] = {
+    "pattern": "communication pattern", "placement": "placement", "routing": "routing",
+    "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
+    "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
+}  # fmt: skip
+"""Causes within a sentence or a table."""
+
+TITLES: dict[Cause, str] = {
+    "pattern": "Communication pattern: nodes are sent more than they can receive",
+    "placement": "Placement: your own traffic fills links inside the network",
+    "routing": "Routing: routes share links while other links have capacity",
+    "slow-link": "Slow link: a slow cable explains which messages are late",
+    "other-traffic": "Other traffic: messages are late, but not because of your own traffic",
+    "injection": "Injection limit: the adapters' line rate limits the run",
+    "not-network": "Not the network: contention costs too little to be worth fixing",
+    "imbalance": "Imbalance: some ranks compute longer than others",
+    "noise": "Noise: the same computation sometimes takes longer",
+    "late-partner": "Late partner: ranks wait for others that compute before they send",
+    "healthy": "No fault: no cause costs enough to be one",
+    "undetermined": "Nothing in the data shows where the time goes",
+}
+"""Titles of the finding of a cause that no rule found."""
+
+ADVICE: dict[Cause, str] = {
+    "pattern": "Change the communication: spread the messages over receivers or time.",
+    "placement": "Try other placements of the ranks.",
+    "routing": "Spread the traffic over more paths.",
+    "slow-link": "Ask the operators to check the cables on the paths of late messages: "
+    "speed, width, error counters.",
+    "other-traffic": "Run again at another time, or request whole switches.",
+    "injection": "Send less, or use more adapters.",
+    "not-network": "Look at computation, load balance and latency.",
+    "imbalance": "Give every rank the same amount of computation.",
+    "noise": "Find out what else runs on the hosts: daemons, other ranks on the same core.",
+    "late-partner": "Send before computing, or overlap: the program makes ranks take turns.",
+    "healthy": "Nothing needs to be fixed; only a faster network or less traffic would help.",
+    "undetermined": "Run longer, or with a message log.",
+}
+"""Advice of that finding."""
+
+FROM_MESSAGE_TIMES = (
+    "No congestion tree shows it; it follows from the times at which messages were sent and "
+    "received."
+)
+"""Why it is the cause, where nothing was simulated."""
+
+
+def charged(share: float) -> str:
+    """Why it is the cause: what re-simulation charges to it."""
+    return f"No congestion tree shows it; re-simulation charges {percent(share)} of the time to it."
+
+
+def contention_costs_little(most: float) -> str:
+    """Why no contention is the cause: ``most`` is the largest share of the time that one costs."""
+    return (
+        f"By re-simulation no cause of contention costs more than {percent(most, 1)} of the time."
+    )

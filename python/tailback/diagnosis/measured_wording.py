@@ -1,0 +1,108 @@
+"""The words of the verdict on a measured run: its headline, and what shows each cause.
+
+``measured_verdict`` chooses the cause and computes the costs; nothing here changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
+from tailback.diagnosis.explanation import Cost
+from tailback.diagnosis.model import Cause
+from tailback.units import format_time, percent
+
+OUTSIDE_MODEL: Final = "set-up, end and calls without data"
+COMPUTATION: Final = "computation (mean over ranks)"
+BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
+UNEXPLAINED: Final = "not explained"
+"""Parts of the measured time that are not bars of the waterfall, by their names."""
+
+SHOWN_BY_MODEL: dict[Cause, str] = {
+    "pattern": "several nodes send to one at the same time, on an ideal switch as well",
+    "placement": "the run is faster with another placement on the same hosts",
+    "routing": "the run is faster with its traffic spread over all paths",
+}
+"""What shows a cause that re-simulation found."""
+
+TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
+"""What shows late partners."""
+
+_COMPUTATION = {
+    "imbalance": "some ranks compute longer between calls than others",
+    "noise": "the same computation sometimes takes longer",
+}
+
+
+def uneven_links(deviation: float) -> str:
+    """What shows uneven routing: the mean deviation of parallel links from their mean, 0–2."""
+    return f"parallel links carried {percent(deviation)} more or less than others"
+
+
+def waits_for_computation(cause: str) -> str:
+    """What shows imbalance or noise."""
+    return f"{_COMPUTATION[cause]}, and the others wait"
+
+
+def late_ranks(ranks: Sequence[int]) -> str:
+    """The ranks that others wait for."""
+    return ", ".join(f"rank {rank}" for rank in ranks)
+
+
+def nothing_costs(elapsed_ps: int) -> str:
+    """The headline of a healthy run in which no cause costs anything."""
+    return f"No fault found: no cause costs any of the measured {format_time(elapsed_ps)}."
+
+
+def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
+    """The headline of a healthy run: ``nearest`` is a fault from the share ``least`` on."""
+    return (
+        f"No fault found in the measured {format_time(elapsed_ps)}. The nearest to a fault is "
+        f"{NAMES[nearest.cause]}, at {percent(nearest.share, 1)} of the time; {percent(least)} "
+        "would be a fault."
+    )
+
+
+def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
+    """The headline without a cause; ``candidates`` are links of which one may be slow."""
+    text = (
+        f"{format_time(rest_ps)} of {format_time(elapsed_ps)} is not explained by any cause with "
+        "evidence"
+    )
+    if candidates:
+        text += f"; one of these links may be slow: {'; '.join(candidates)}"
+    return f"{text}."
+
+
+def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
+    """The headline of a cause: what it is, and what it costs."""
+    sentence = UNEVEN_ROUTING if cause == "routing" else SENTENCES[cause]
+    subject = f": {main.subject}" if main.subject else ""
+    return f"{sentence}{subject}. {_costs(main, elapsed_ps)}"
+
+
+def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
+    """The headline of a slow link, where the evidence fits several."""
+    return (
+        f"{SENTENCES['slow-link']}. The evidence does not tell which of these: "
+        f"{'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
+    )
+
+
+def find_first(cause: Cause, missing: str) -> str:
+    """What to do where the cause, or whose traffic it is, is open: get the evidence first."""
+    what = "the cause" if cause == "undetermined" else "whose traffic it is"
+    return f"First find {what}: {missing}."
+
+
+def as_sentence(text: str) -> str:
+    """A clause as a sentence."""
+    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
+
+
+def _costs(main: Cost, elapsed_ps: int) -> str:
+    return (
+        f"It costs {percent(main.share)} of the measured time "
+        f"({format_time(main.ps)} of {format_time(elapsed_ps)})."
+    )

@@ -1,0 +1,347 @@
+"""The words of the findings TB001 to TB008: titles, explanations, advice.
+
+The rules in :mod:`tailback.diagnosis.rules` decide what fires and compute the numbers; nothing here
+changes them. Shares are of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tailback.diagnosis.fanin import FanIn
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
+from tailback.units import counted, percent
+
+ENDPOINT: Final = "Endpoint congestion: nodes are sent more than they can receive"
+PLACEMENT: Final = "Placement: your own traffic fills links inside the network"
+OTHER_TRAFFIC: Final = "Other traffic: congested links that your job hardly uses"
+NO_COST: Final = "Not the network: congestion does not cost the time"
+WITHIN_HOSTS: Final = "Not the network: none of your messages crosses it"
+TOO_FEW_SAMPLES: Final = "Too few samples to be sure"
+NO_SAMPLE: Final = "Too few samples: no packet carried one"
+NOT_DECODED: Final = "Too few samples: those that arrived cannot be decoded"
+BOTTLENECKS: Final = "The bottlenecks are known, but not who fills them"
+ROUTING: Final = "Routing imbalance: links are full while equivalent ones are not"
+SLOW_LINK: Final = "Slow link: a link runs slower than it should"
+INJECTION: Final = "Injection limit: adapters send at line rate"
+
+PLACE_TOGETHER: Final = (
+    "Place ranks that exchange much data on the same switch, and compare placements by "
+    "re-simulation."
+)
+GO_ELSEWHERE: Final = "Run again at another time, or request nodes away from the listed links."
+SPREAD_TRAFFIC: Final = (
+    "Spread this traffic over the equivalent links: use routes with several paths each."
+)
+SEND_LESS: Final = "Send less, keep more traffic within the node, or overlap it with computation."
+LOOK_AT_COMPUTATION: Final = "Look at computation and load balance."
+LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for the network."
+LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of small messages."
+LOOK_WITHIN_HOSTS: Final = "Look at load balance and within the hosts: memory, sockets, processors."
+SWITCH_ON: Final = "Switch telemetry on (scheme = 'full') for a job with observed = true."
+FOLLOW_NOTE: Final = "Follow that note, or use scheme = 'full', which works on all routes."
+COUNT_PACKETS: Final = (
+    "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet)."
+)
+
+STAYS_WITHIN_HOSTS: Final = (
+    "No message of an observed job crosses a switch: all communication stays within hosts, or "
+    "there is none."
+)
+NOTHING_SAMPLED: Final = (
+    "No packet of an observed job carried a sample, so nothing is known about any link."
+)
+
+
+def endpoint(share: float, nodes: int, root: str, use: float, who: FanIn | None) -> str:
+    """TB001: nodes are sent more than they can receive.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        nodes: How many nodes.
+        root: Name of the heaviest root.
+        use: Its utilization by our messages while it is congested, 0–1.
+        who: Who sends to its node; None where that is unknown.
+    """
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(nodes, 'node')} to receive "
+        f"what is sent to them. The heaviest root, {root}, carries your own messages at "
+        f"{percent(use)} of its line rate while it is congested. Moving the rank would move the "
+        "congestion with it"
+    )
+    if who is not None:
+        text += (
+            f". {counted(who.sender_ranks, 'rank')} on {counted(who.senders, 'node')} "
+            f"{'sends' if who.sender_ranks == 1 else 'send'} to it"
+            + (f" ({who.ranks_on_node} ranks share it)" if who.ranks_on_node > 1 else "")
+            + (f", mostly by {who.call}" if who.call else "")
+        )
+    return f"{text}."
+
+
+def spread_messages(where: str) -> str:
+    """TB001, senders unknown; ``where``: a phase, or 'there'."""
+    return f"Change the communication {where}: spread the messages over receivers or time."
+
+
+def different_partners(call: str, where: str) -> str:
+    """TB001, an all-to-all."""
+    return (
+        f"Let every rank start {call} {where} at a different partner (rank + i, not i), so that "
+        "they do not all send to the same node at once."
+    )
+
+
+def tree_algorithm(call: str, where: str, receiver: int) -> str:
+    """TB001, a collective with a root."""
+    return (
+        f"{call} {where} sends everything to rank {receiver}: choose a tree algorithm in the MPI "
+        "library, or a call that does not need the whole result on one rank."
+    )
+
+
+def use_collective(call: str, where: str, receiver: int) -> str:
+    """TB001, a loop of sends to one rank."""
+    return (
+        f"Replace the sends to rank {receiver} by {call} {where} with the collective (MPI_Reduce, "
+        "MPI_Gather), which combines data along the tree instead of on one node."
+    )
+
+
+def order_exchange(call: str, where: str, who: FanIn) -> str:
+    """TB001, several ranks of a node receive at once."""
+    return (
+        f"{who.ranks_on_node} ranks of one node receive at once from {who.senders} nodes by {call} "
+        f"{where}: order the exchange so that they arrive spread over time, or send one message "
+        "per node instead of one per rank."
+    )
+
+
+def stay_in_step(call: str, where: str) -> str:
+    """TB001, one sender whose phases overlap."""
+    return (
+        f"One node sends more by {call} {where} than the other can receive as phases overlap: let "
+        "ranks wait for a missing neighbour instead of skipping it, so they stay in step."
+    )
+
+
+def take_turns(call: str, where: str, senders: int) -> str:
+    """TB001, a few neighbours that send at once."""
+    return (
+        f"{senders} nodes send to the same node at once by {call} {where}: order the exchange so "
+        "that they take turns (wait for a missing neighbour instead of skipping it), or do not "
+        "synchronise between the phases."
+    )
+
+
+def placement(share: float, links: int, kind: str, such_as: str, use: float) -> str:
+    """TB002: our own traffic fills links inside the network.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        kind: What most of them are called, like ``tier-0 up-links``.
+        such_as: Name of the heaviest of these.
+        use: Mean utilization by our traffic while they are congested.
+    """
+    return (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} inside the "
+        f"network, mostly {kind} (such as {such_as}). No link downstream of them is congested, and "
+        f"your own traffic fills them to {percent(min(use, 1.0))} of the line rate while they are "
+        f"congested (≥ {percent(FULL_UTILIZATION)} counts as full): this placement needs more "
+        "capacity there than the network has."
+    )
+
+
+def links_of_tier(tier: int, direction: int) -> str:
+    """What links of a tier and direction (1 up, 0 flat, -1 down) are called."""
+    word = {1: "up-links", 0: "links between switches", -1: "down-links"}[direction]
+    return f"tier-{tier} {word}"
+
+
+def other_traffic(
+    share: float, links: int, use: float, heaviest: str, fraction: float, most: float, *,
+    with_log: bool,
+) -> str:  # fmt: skip
+    """TB003: congested links that our job hardly uses.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        use: Mean utilization by our traffic while they are congested.
+        heaviest: Name of the heaviest.
+        fraction: Its congested fraction.
+        most: Upper 95 % bound of its utilization by our traffic.
+        with_log: Whether a message log shows bursts that are shorter than a window.
+    """
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} on which "
+        f"your own traffic takes {percent(use)} of the line rate while they are congested. The "
+        f"heaviest, {heaviest}, has a congested fraction of {percent(fraction)}, and with 95 % "
+        f"confidence your job uses at most {percent(most)} of it (less than "
+        f"{percent(FULL_UTILIZATION)} is not full). A congested root is full, so the rest must be "
+        "other traffic."
+    )
+    if with_log:
+        return text
+    return (
+        f"{text} Without a message log, bursts of your own traffic shorter than a time window "
+        "would look the same."
+    )
+
+
+def little_communication(busy: float, met: float | None) -> str:
+    """TB004: ranks are rarely blocked; ``met``: share of packet-hops that met congestion."""
+    text = f"Ranks are blocked in communication for {percent(busy, 1)} of their time"
+    if met is None:
+        return f"{text}."
+    return (
+        f"{text}; {percent(met, 1)} of the packet-hops met congestion, which can cost no more than "
+        "that."
+    )
+
+
+def quiet_capture(met: str) -> str:
+    """TB004: nothing is congested in captured packets; ``met`` from :func:`met_congestion`."""
+    return f"{met} while packets were captured."
+
+
+def quiet_network(met: str, busy: float) -> str:
+    """TB004: nothing is congested, though ranks wait."""
+    return (
+        f"{met}, while ranks are blocked for {percent(busy)} of their time: they wait for each "
+        "other, or are limited by latency and line rate, not by congestion."
+    )
+
+
+def met_congestion(value: float, high: float) -> str:
+    """Share of packet-hops that met congestion, and its upper 95 % bound where it is estimated."""
+    text = f"{percent(value, 1)} of packet-hops met congestion"
+    return text if high == value else f"{text} (at most {percent(high, 1)} with 95 % confidence)"
+
+
+def too_few_samples(
+    packets: int, seen: int, sure: int, share: float, more: int, least_certain: Sequence[str]
+) -> str:
+    """TB005: how far the samples reach.
+
+    Args:
+        packets: Packets with a sample.
+        seen: Links they sampled.
+        sure: Links of these that can be judged.
+        share: Share of the congested packets that remain uncertain.
+        more: How many more packets would settle most of them.
+        least_certain: Names of the links.
+    """
+    where = f" Least certain: {'; '.join(least_certain)}." if least_certain else ""
+    return (
+        f"{packets} packets sampled {seen} links, enough to judge {sure} of them; {percent(share)} "
+        "of the congested packets are on links or in trees that remain uncertain. About "
+        f"{more} more packets of this traffic would settle most of them.{where}"
+    )
+
+
+def sample_more(more: int, phase: str, hash_bits: int | None) -> str:
+    """TB005: what to do; ``hash_bits`` of a hashed scheme, None of others."""
+    which = f" of phase {phase!r}" if phase else ""
+    bits = (
+        f"; with more than {hash_bits} hash bit{'s' * (hash_bits > 1)} per packet fewer are needed"
+        if hash_bits is not None
+        else ""
+    )
+    return f"Sample about {more} more packets{which}: repeat it, or use smaller packets{bits}."
+
+
+def not_decoded(packets: int, scheme: str) -> str:
+    """TB005: headers arrived that do not identify links on these routes."""
+    return (
+        f"{packets} packets arrived with a header of scheme {scheme}, but on these routes it does "
+        "not identify links (a note of the run says why), so nothing is known about any link."
+    )
+
+
+def bottlenecks_only(names: Sequence[str]) -> str:
+    """TB005: what scheme worst-hop shows; ``names``: the links that most packets name."""
+    seen = f"Most packets name {'; '.join(names)}. " if names else ""
+    return (
+        f"{seen}Scheme worst-hop names only the most congested link of each packet: a lower bound "
+        "of a link's congested packets, and no count of all its packets. Congestion trees and the "
+        "utilization of their roots therefore assume packets spread evenly over the routes, and "
+        "more samples cannot settle them."
+    )
+
+
+def routing(
+    share: float, links: int, heaviest: str, use: float, idle: int, equivalents: int
+) -> str:
+    """TB006: links are full while equivalent ones are not.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        use: Its utilization by our traffic.
+        idle: Its equivalents with less than half of its packets.
+        equivalents: All its equivalents.
+    """
+    return (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} inside the "
+        f"network that your own traffic fills while equivalent links are not full. The heaviest, "
+        f"{heaviest}, is {percent(use)} used (≥ {percent(FULL_UTILIZATION)} counts as full); "
+        f"{idle} of its {equivalents} equivalents carried less than half as many of your packets."
+    )
+
+
+def slow_node(name: str, fastest: float, median: float) -> str:
+    """TB007: all large messages of one node are slow; rates as shares of the line rate."""
+    return (
+        f"No large message to or from {name} got more than {percent(fastest)} of the line rate, "
+        f"though those of the median node reach {percent(median)}: its cable is slow."
+    )
+
+
+def slow_link(
+    share: float, links: int, heaviest: str, fraction: float, most: float, explained: float | None
+) -> str:
+    """TB007: links that run slower than equivalent ones.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        fraction: Its congested fraction.
+        most: Upper bound of its utilization by our traffic.
+        explained: Share of the squared lateness that its cable explains; None where it leads into a
+            node of ours.
+    """
+    why = (
+        "it leads into one of your nodes, to which no other job sends, and no large message of "
+        "that node is fast, although those of other nodes are"
+        if explained is None
+        else "equivalent links carry as much of your traffic and are hardly congested, and this "
+        f"cable alone explains {percent(explained)} of the squared lateness of your messages"
+    )
+    return (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} that run "
+        f"slower than they should. The heaviest, {heaviest}, has a congested fraction of "
+        f"{percent(fraction)} but carries your traffic at {percent(most)} of its line rate at "
+        f"most. Other traffic is not the reason: {why}."
+    )
+
+
+def check_cable(name: str, *, of_node: bool) -> str:
+    """TB007: what to do about the cable of a node, or that of a link."""
+    cable = f"cable of {name}" if of_node else f"cable {name}"
+    return (
+        f"Ask the operators to check the {cable} (speed, width, error counters); avoid it until "
+        "then."
+    )
+
+
+def injection(adapter: str, share: float, rate_gbps: float, met: str) -> str:
+    """TB008: the busiest adapter, its share of the run time, its rate."""
+    return (
+        f"Adapter {adapter} needs {percent(share)} of the time to send its data at {rate_gbps:g} "
+        f"Gb/s, and {met}: the network does not slow it down."
+    )
