@@ -35,6 +35,21 @@ def test_words_of_the_plots_stay_inside_them(
             assert browser.run(webdriver.OUTSIDE, browser.saved(plot)) == [], plot
 
 
+def test_ticks_of_histograms_are_edges_of_their_classes(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    ticks = []
+    for plot in ("samples", "change_how_sure"):
+        texts = browser.run(TEXTS, browser.saved(plot))
+        title = next(y for text, _, y in texts if "samples of a link" in text or "errors" in text)
+        ticks.append([text for text, _, y in texts if 10 < title - y < 20])
+    powers = [int(text.replace(",", "")) for text in ticks[0]]
+    assert powers[0] == 1 and all(power & (power - 1) == 0 for power in powers)
+    whole = [int(text.replace("−", "-")) for text in ticks[1]]
+    assert 0 in whole and whole == [-each for each in reversed(whole)]
+
+
 def test_times_below_a_narrow_raster_do_not_overlap(
     browser: webdriver.Browser, plain: Path
 ) -> None:
@@ -102,8 +117,8 @@ def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> No
     """A4 between its margins is narrower than a small window, and paper does not scroll."""
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
+        browser.open(plain)
         with browser.wide(717):
-            browser.open(plain)
             cut: list[Any] = browser.run(
                 "return [...document.querySelectorAll('table')].filter(t => t.offsetParent)"
                 ".filter(t => t.scrollWidth > t.clientWidth || getComputedStyle(t).overflowX !="
@@ -113,5 +128,12 @@ def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> No
             page = "return [document.documentElement.scrollWidth, innerWidth]"
             within, paper = browser.run(page)
             assert within <= paper
+            # Plots are drawn anew: those of a wide window would be a third too small to read.
+            shown = browser.run(
+                "dispatchEvent(new Event('beforeprint'));"
+                "return [...document.querySelectorAll('canvas')].filter(c => c.offsetParent)"
+                ".map(c => c.clientWidth / parseFloat(c.style.width))"
+            )
+            assert len(shown) > 8 and min(shown) > 0.95
     finally:
         browser.command("Emulation.setEmulatedMedia", media="")

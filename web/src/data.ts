@@ -63,6 +63,8 @@ export interface BarsMeta {
 
 export interface ColumnsMeta {
   labels: string[];
+  /** Where the classes begin and end, of a histogram of numbers; one more than there are classes. */
+  edges: string[] | null;
   series: { name: string; colour: string; values: number[] }[];
   curve: { name: string; values: number[] } | null;
   stacked: boolean;

@@ -14,6 +14,8 @@ export interface Drawing {
 const REST_MS = 45;
 /** Plots this near to the window count as in sight. */
 const NEAR = "200px";
+/** Width of A4 between its margins and those of the page, in CSS pixels; dots to each. */
+const PAPER = { width: 660, density: 2 };
 
 /** Plots out of sight that wait to be drawn. */
 const late = new Set<() => void>();
@@ -86,10 +88,10 @@ export class Surface {
     });
   }
 
-  /** Draw at once: a page that is printed waits for no frame. */
-  now(): void {
+  /** Draw at once as wide as paper is: a page that is printed waits for no frame. */
+  forPaper(): void {
     this.stale = true;
-    this.paint();
+    this.paint(PAPER.width, PAPER.density);
   }
 
   svg(): string {
@@ -115,11 +117,12 @@ export class Surface {
     return out;
   }
 
-  private paint(): void {
-    const width = Math.floor((this.canvas.parentElement ?? this.canvas).clientWidth);
+  private paint(
+    width = Math.floor((this.canvas.parentElement ?? this.canvas).clientWidth),
+    density = Math.min(window.devicePixelRatio || 1, 3),
+  ): void {
     if (width < 50) return;
     const height = Math.ceil(this.drawing.height(width));
-    const density = Math.min(window.devicePixelRatio || 1, 3);
     const [wide, tall] = [Math.floor(width * density), Math.floor(height * density)];
     if (this.canvas.width !== wide || this.canvas.height !== tall || this.width !== width) {
       this.width = width;
