@@ -175,9 +175,10 @@ def test_links_stand_in_the_order_in_which_congestion_reached_them(
     tip = "return document.getElementById('heat-tip').textContent.split('\\n')"
     browser.run(
         "window.at = (kind, row, step) => { const c = document.getElementById('heat');"
-        "const b = c.getBoundingClientRect(); c.dispatchEvent(new PointerEvent(kind, {bubbles: true,"
-        "clientX: b.left + 150 + (b.width - 164) * (step + 0.5) / 4, clientY: b.top + 6 + 10 * row"
-        " + 5})); }"
+        "const b = c.getBoundingClientRect();"
+        "c.dispatchEvent(new PointerEvent(kind, {bubbles: true,"
+        "clientX: b.left + 150 + (b.width - 164) * (step + 0.5) / 4, "
+        "clientY: b.top + 11 + 10 * row})); }"
     )
     seen = []
     for row in range(4):

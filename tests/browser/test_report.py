@@ -565,6 +565,26 @@ def test_an_address_says_how_far_a_part_is_scrolled(
             "return [box.top, box.bottom]"
         )
         assert 0 < top < 60 and bottom < 300, part
+    # However long a drag takes, it is one step.
+    browser.run(
+        "const c = document.getElementById('course'); c.setPointerCapture = () => {};"
+        "window.steps = history.length; const b = c.getBoundingClientRect();"
+        "window.at = (kind, share) => c.dispatchEvent(new PointerEvent(kind, {pointerId: 1,"
+        " bubbles: true, clientX: b.left + b.width * share, clientY: b.top + b.height / 2}));"
+        "at('pointerdown', 0.4); at('pointermove', 0.5)"
+    )
+    browser.run_async(
+        "setTimeout(() => { at('pointermove', 0.6); setTimeout(arguments[0], 300) }, 300)"
+    )
+    assert browser.run("return [history.length - steps, location.hash.includes('frames')]") == [
+        0,
+        False,
+    ]
+    browser.run("at('pointerup', 0.6)")
+    browser.wait("return location.hash.includes('frames=') && history.length === steps + 1")
+    browser.press("#course", ESCAPE)
+    browser.run("location.hash = arguments[0]", address)
+    browser.settle()
     # Only choices are steps back, and a step back has its place on the page.
     browser.run("document.querySelectorAll('tr[data-link]')[0].click()")
     browser.wait("return !location.hash.includes(arguments[0])".replace(

@@ -3,6 +3,7 @@
 import { byId } from "./controls";
 import type { Model, Quantity } from "./data";
 import type { Choice, Store } from "./state";
+import { pointerHeld } from "./surface";
 
 /** Browsers refuse to write an address more than about six times a second. */
 const PAUSE_MS = 250;
@@ -160,8 +161,13 @@ export function connectAddress(model: Model, store: Store): void {
   } catch {
     // As above.
   }
+  /** What is dragged is one step back, however long it takes. */
+  const whenRested = (): void => {
+    if (pointerHeld()) waiting = window.setTimeout(whenRested, PAUSE_MS);
+    else write(true);
+  };
   const later = (): void => {
-    if (!taking && !waiting) waiting = window.setTimeout(() => write(true), PAUSE_MS);
+    if (!taking && !waiting) waiting = window.setTimeout(whenRested, PAUSE_MS);
   };
   store.listen(later);
   for (const select of selectors()) select.addEventListener("change", later);

@@ -168,6 +168,13 @@ export interface RanksMeta {
   calls: string[];
   /** For each run the place in it of each edge, by the messages posted; null where unknown. */
   expected_ps: (number[] | null)[];
+  /** Node of each rank; −1 where unknown. */
+  rank_node: Ref;
+  /** Point-to-point messages by receiver, with the windows in which they were sent and received. */
+  messages: Record<"src_rank" | "dst_rank" | "size_bytes" | "sent" | "begun" | "done" | "line", Ref>;
+  messages_left_out: number;
+  /** Lines of the program that send, and the links on which they met most congestion. */
+  lines: { name: string; phase: string; links: Ref }[];
 }
 
 export type Scale = Quantity | "traffic" | "change";

@@ -53,7 +53,7 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   }
   if (payload.ranks) {
     const ranks = new RankTimeline(model, payload.ranks, store, canvas("ranks"));
-    ranks.connectText(byId("rank-detail"));
+    ranks.connectText(byId("rank-detail"), byId("rank-messages"));
     ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
     out.push(["rank_timeline", ranks]);
   }

@@ -255,9 +255,7 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
     )  # fmt: skip
 
 
-def _spread_rows(
-    graph: Evolution, panels: Sequence[Panel], scale: float
-) -> list[tuple[str, ...]]:
+def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> list[tuple[str, ...]]:
     """Parts of the network in the order in which congestion reached them.
 
     Returns:

@@ -1,5 +1,7 @@
 // Links against time: each part of the network with its links in the order in which congestion reached them.
 
+import { median, pairs } from "d3-array";
+import type { Scale } from "../axis";
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf } from "../axis";
 import type { Renderer } from "../renderer";
 import { fitted, INK, MUTED, SELECTED } from "../renderer";
@@ -48,6 +50,9 @@ export class Heat implements Drawing {
   private readonly bands: Band[];
   private readonly rows: number[][];
   private readonly shades: string[];
+  private readonly starts: number[];
+  /** Where each step ends: at the next one, or after the usual time where that is much later. */
+  private readonly ends: number[];
   private cursor: Cell | null = null;
   private choice: Choice = { feature: -1, step: 0 };
   private width = 0;
@@ -59,6 +64,10 @@ export class Heat implements Drawing {
     private readonly told: (place: number) => void,
   ) {
     this.shades = graph.shades();
+    this.starts = graph.payload.times;
+    const usual = median(pairs(this.starts, (a, b) => b - a)) ?? 1;
+    this.ends = this.starts.map((at, step) => Math.min(this.starts[step + 1] ?? Infinity, at + 1.5 * usual));
+    this.ends[this.starts.length - 1] = (this.starts[this.starts.length - 1] ?? 0) + usual;
     this.bands = graph.payload.panels.map((panel) => bandOf(graph, panel));
     // The part that congestion reached first stands on top.
     const first = ({ rows }: Band): number => (rows[0]?.[0] === undefined ? Infinity : graph.reached(rows[0][0]!));
@@ -107,8 +116,15 @@ export class Heat implements Drawing {
     return this.bottom + AXIS_HEIGHT + 12 + legendHeight(this.words, width - this.left - RIGHT);
   }
 
-  private x(step: number): number {
-    return this.left + (step / Math.max(this.steps, 1)) * (this.width - this.left - RIGHT);
+  private get time(): Scale {
+    return linear([this.starts[0] ?? 0, this.ends[this.steps - 1] ?? 1], [this.left, this.width - RIGHT]);
+  }
+
+  /** Left edge and width of a step: a pause between readings stays blank. */
+  private span(step: number): [number, number] {
+    const { time } = this;
+    const from = time(this.starts[step] ?? 0);
+    return [from, Math.max(time(this.ends[step] ?? 0) - from, 0.5)];
   }
 
   private y(row: number): number {
@@ -136,11 +152,13 @@ export class Heat implements Drawing {
     const bins: number[][] = this.shades.map(() => []);
     const blank: number[] = [];
     const tall = this.rowHeight;
+    const spans = this.starts.map((_, step) => this.span(step));
     this.rows.forEach((_, row) => {
       const y = this.y(row);
       for (let step = 0; step < this.steps; step++) {
         const place = this.worst({ row, step });
-        const box = [this.x(step), y, this.x(step + 1) - this.x(step), tall];
+        const [x, wide] = spans[step]!;
+        const box = [x, y, wide, tall];
         const at = place < 0 ? -1 : Math.round((this.graph.percent(step, place) / 100) * (bins.length - 1));
         (bins[Math.min(at, bins.length - 1)] ?? blank).push(...box);
       }
@@ -160,7 +178,7 @@ export class Heat implements Drawing {
       const count = band.rows.reduce((sum, row) => sum + row.length, 0);
       renderer.text(fitted(band.title, 11, this.left - 10), this.left - 8, y + Math.max(high, NAME) / 2,
         { size: 11, align: "end", colour: MUTED });
-      const wide = this.x(this.steps) - this.left;
+      const wide = this.width - RIGHT - this.left;
       if (high > 0) renderer.frame(this.left - 0.5, y - 0.5, wide + 1, high + 1, "#c3cad1", 1);
       else {
         const text = `none of ${band.links} links stalls ${this.graph.payload.threshold} % of a step`;
@@ -175,20 +193,14 @@ export class Heat implements Drawing {
   }
 
   private axis(renderer: Renderer): void {
-    const { times, unit } = this.graph.payload;
-    // A step is drawn from its time on; the last is as long as the one before.
-    const last = times[this.steps - 1] ?? 0;
-    const end = last + (this.steps > 1 ? last - (times[this.steps - 2] ?? 0) : 1);
-    const time = linear([times[0] ?? 0, end], [this.left, this.width - RIGHT]);
-    const even = times.every((at, i) => Math.abs(time(at) - this.x(i)) < 2);
-    const scale = even ? time : linear([0, this.steps], [this.left, this.width - RIGHT]);
-    bottomAxis(renderer, scale, ticksOf(scale), this.bottom, even ? `time, ${unit}` : "step");
+    const { time } = this;
+    bottomAxis(renderer, time, ticksOf(time), this.bottom, `time, ${this.graph.payload.unit}`);
   }
 
   overlay(renderer: Renderer): void {
     const { step, feature } = this.choice;
-    const [from, to] = [this.x(step), this.x(step + 1)];
-    renderer.frame(from, TOP - 2, Math.max(to - from, 2), this.bottom - TOP, SELECTED, 1.5);
+    const [from, wide] = this.span(step);
+    renderer.frame(from, TOP - 2, Math.max(wide, 2), this.bottom - TOP, SELECTED, 1.5);
     const members = new Set(feature < 0 ? [] : this.graph.members(feature));
     this.rows.forEach((row, at) => {
       if (row.some((place) => members.has(place))) {
@@ -197,7 +209,8 @@ export class Heat implements Drawing {
     });
     if (!this.cursor) return;
     const { row, step: at } = this.cursor;
-    renderer.frame(this.x(at) - 1, this.y(row) - 1, this.x(at + 1) - this.x(at) + 2, this.rowHeight + 2, INK, 2);
+    const [left, across] = this.span(at);
+    renderer.frame(left - 1, this.y(row) - 1, across + 2, this.rowHeight + 2, INK, 2);
   }
 
   private facts(cell: Cell | null): string[] | null {
@@ -212,8 +225,9 @@ export class Heat implements Drawing {
   }
 
   private hit(px: number, py: number): Cell | null {
-    const step = Math.floor(((px - this.left) / (this.width - this.left - RIGHT)) * this.steps);
-    if (step < 0 || step >= this.steps) return null;
+    const at = this.time.invert(px);
+    const step = this.starts.findIndex((from, i) => at >= from && at < (this.ends[i] ?? from));
+    if (step < 0) return null;
     const row = this.rows.findIndex((_, at) => py >= this.y(at) && py < this.y(at) + this.rowHeight);
     return row < 0 ? null : { row, step };
   }
