@@ -3,11 +3,11 @@
     .venv/bin/python scripts/report-pictures.py
     .venv/bin/python scripts/report-pictures.py --review FOLDER report.html compare.html …
 
-Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed, compared and photographed, and the evolution of
-examples/blue-waters; ``--kept FOLDER`` keeps their results there and uses them the next time. With
-``--review`` each page is written whole, in pieces one can look at, 1280 and 500 pixels wide:
-light, dark and without colour, and on A4 paper as a PDF. Needs the Debian packages chromium and
-chromium-driver, as the browser tests do.
+Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed,
+compared and photographed, and so is the evolution of examples/blue-waters; ``--kept FOLDER`` keeps
+their results there and uses them the next time. With ``--review`` each page is written whole, in
+pieces one can look at, 1280 and 500 pixels wide: light, dark and without colour, and on A4 paper as
+a PDF. Needs the Debian packages chromium and chromium-driver, as the browser tests do.
 """
 
 from __future__ import annotations
