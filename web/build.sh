@@ -10,7 +10,7 @@ node_modules/.bin/esbuild src/main.ts --banner:js="$(cat d3-notice.js)" --bundle
   --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/viewer.js" --log-level=warning
 node_modules/.bin/esbuild src/viewer.css --bundle --minify --charset=utf8 \
   --legal-comments=none --outfile="$out/viewer.css" --log-level=warning
-node_modules/.bin/esbuild src/evolution/main.ts --bundle --minify --format=iife \
+node_modules/.bin/esbuild src/evolution/main.ts --banner:js="$(cat d3-notice.js)" --bundle --minify --format=iife \
   --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/evolution.js" --log-level=warning
-node_modules/.bin/esbuild src/evolution/evolution.css --minify --charset=utf8 \
+node_modules/.bin/esbuild src/evolution/evolution.css --bundle --minify --charset=utf8 \
   --legal-comments=none --outfile="$out/evolution.css" --log-level=warning

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import polars as pl
+
+from tailback.report.rank_timeline import rank_timeline
 from tailback.report.scales import KIND_COLOURS
 from tests.factories import webdriver
 from tests.factories.rank_times import STEP_PS, STEPS, make_measured, wait_ps
@@ -77,6 +80,46 @@ def test_numbers_and_colours_are_those_of_the_tables(
         assert said[2:] == [f"{name} 1 µs (100 %)"]
         waited = sum(wait_ps(rank, each) for each in range(STEPS)) / 1e6
         assert f"Whole run: waited {waited:g} µs." in text(browser, "rank-detail")
+
+
+def test_an_interval_has_its_messages_lines_and_links(
+    browser: webdriver.Browser, measured: Path
+) -> None:
+    run = make_run()
+    tables = make_measured(run)
+    timeline = rank_timeline(tables)
+    assert timeline is not None
+    rank = 12
+    # A window in which a message from another leaf is received.
+    heard = tables["transfers"].filter((pl.col("dst_rank") == rank) & (pl.col("src_rank") >= 16))
+    window = int(heard["recv_enter_ps"][0] // timeline.edges_ps[1]) + 1
+    low, high = timeline.edges_ps[window : window + 2].tolist()
+    expected = {
+        f"rank {row['src_rank']} → rank {row['dst_rank']}, {row['size_bytes'] / 1000:.3g} kB"
+        for row in tables["transfers"].iter_rows(named=True)
+        if (row["dst_rank"] == rank and row["recv_enter_ps"] < high and row["recv_done_ps"] >= low)
+        or (row["src_rank"] == rank and low <= row["send_enter_ps"] < high)
+    }
+    browser.open(measured)
+    x, y = place(browser, rank, (low + high) / 2)
+    point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
+    listed = browser.run(
+        "return [...document.querySelectorAll('#rank-messages li')].map(li =>"
+        " [...li.querySelectorAll('button')].map(b => b.textContent))"
+    )
+    shown = {buttons[0] for buttons in listed if buttons}
+    assert shown and shown == expected
+    assert all("tag" in buttons[1] or "MPI" in buttons[1] for buttons in listed if buttons)
+    # A link of a message is chosen in every plot, and is one that its line met congestion on.
+    name = browser.run(
+        "const links = [...document.querySelectorAll('#rank-messages button')]"
+        ".filter(b => b.textContent.includes('] →')); links[0].click(); return links[0].textContent"
+    )
+    link, share = re.fullmatch(r"(.*) (\d+) %", name).groups()  # type: ignore[union-attr]
+    browser.settle()
+    said = text(browser, "chosen")
+    assert said.startswith(f"{link}: congested ")
+    assert round(float(re.search(r"congested ([\d.]+) %", said)[1])) == int(share)  # type: ignore[index]
 
 
 def test_rows_are_sorted_by_the_time_they_waited(

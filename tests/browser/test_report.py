@@ -390,9 +390,11 @@ def test_a_choice_survives_a_reload_and_can_be_sent_on(
     browser.run("location.hash = arguments[0]", address)
     browser.settle()
     assert browser.run(SHOWN) == panel
-    assert (
-        abs(browser.run("return document.getElementById('when').getBoundingClientRect().top")) < 80
+    below = browser.run(
+        "return document.getElementById('when').getBoundingClientRect().top"
+        " - document.getElementById('tools').getBoundingClientRect().bottom"
     )
+    assert abs(below) < 20, "the part stands right below the choices"
 
 
 def test_an_address_of_another_report_is_passed_over(
@@ -539,6 +541,84 @@ def test_back_and_forward_step_through_choices(browser: webdriver.Browser, plain
     browser.wait("return document.getElementById('detail').dataset.link === '-1'")
     browser.run("history.forward()")
     browser.wait(f"return document.getElementById('detail').dataset.link === '{first}'")
+
+
+def test_an_address_says_how_far_a_part_is_scrolled(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    place = (
+        "const part = document.getElementById('when').getBoundingClientRect();"
+        "return (document.getElementById('tools').getBoundingClientRect().bottom - part.top)"
+        " / part.height"
+    )
+    browser.open(plain)
+    browser.run("document.querySelectorAll('tr[data-link]')[1].click();"
+                "document.getElementById('time_course').scrollIntoView()")  # fmt: skip
+    browser.wait("return location.hash.startsWith('#when?at=') && location.hash.includes('link=')")
+    scrolled, address = browser.run(place), browser.run("return location.hash")
+    assert scrolled > 0.3
+    # Both choices stay in sight in every part of the page.
+    for part in ("when", "placement", "sure"):
+        browser.run("document.getElementById(arguments[0]).scrollIntoView()", part)
+        top, bottom = browser.run(
+            "const box = document.getElementById('tools').getBoundingClientRect();"
+            "return [box.top, box.bottom]"
+        )
+        assert 0 < top < 60 and bottom < 300, part
+    # However long a drag takes, it is one step.
+    browser.run(
+        "const c = document.getElementById('course'); c.setPointerCapture = () => {};"
+        "window.steps = history.length; const b = c.getBoundingClientRect();"
+        "window.at = (kind, share) => c.dispatchEvent(new PointerEvent(kind, {pointerId: 1,"
+        " bubbles: true, clientX: b.left + b.width * share, clientY: b.top + b.height / 2}));"
+        "at('pointerdown', 0.4); at('pointermove', 0.5)"
+    )
+    browser.run_async(
+        "setTimeout(() => { at('pointermove', 0.6); setTimeout(arguments[0], 300) }, 300)"
+    )
+    assert browser.run("return [history.length - steps, location.hash.includes('frames')]") == [
+        0,
+        False,
+    ]
+    browser.run("at('pointerup', 0.6)")
+    browser.wait("return location.hash.includes('frames=') && history.length === steps + 1")
+    browser.press("#course", ESCAPE)
+    browser.run("location.hash = arguments[0]", address)
+    browser.settle()
+    # Only choices are steps back, and a step back has its place on the page.
+    browser.run("document.querySelectorAll('tr[data-link]')[0].click()")
+    browser.wait("return !location.hash.includes(arguments[0])".replace(
+        "arguments[0]", repr("link=" + address.partition("link=")[2])))  # fmt: skip
+    browser.run("history.back()")
+    browser.wait(f"return location.hash.endsWith('{address.partition('link=')[2]}')")
+    with browser.wide(1000):
+        browser.open(plain)
+        browser.run("location.hash = arguments[0]", address)
+        browser.settle()
+        assert browser.run(place) == pytest.approx(scrolled, abs=0.05)
+
+
+def test_a_long_table_is_folded(browser: webdriver.Browser, plain: Path) -> None:
+    rows = (
+        "const t = document.querySelector('table.folding tr[data-link]').closest('table');"
+        "const seen = () => [...t.tBodies[0].rows].filter(r => r.offsetParent);"
+    )
+    browser.open(plain)
+    every = browser.run(rows + "return t.tBodies[0].rows.length")
+    assert every >= 12
+    assert browser.run(rows + "return seen().length") == 10
+    # What is chosen, or looked for, is seen.
+    assert browser.run(rows + "t.tBodies[0].rows[every].click(); return seen().length".replace(
+        "every", str(every - 1))) == 11  # fmt: skip
+    name = browser.run(rows + f"return t.tBodies[0].rows[{every - 2}].cells[0].textContent")
+    found = browser.run(
+        rows + "const box = t.previousElementSibling; box.value = arguments[0];"
+        "box.dispatchEvent(new Event('input')); const out = seen().map(r => r.textContent);"
+        "box.value = ''; box.dispatchEvent(new Event('input')); return out", name,
+    )  # fmt: skip
+    assert any(name in text for text in found)
+    browser.run(rows + "t.nextElementSibling.click()")
+    assert browser.run(rows + "return seen().length") == every
 
 
 def test_tables_sort_and_filter(browser: webdriver.Browser, plain: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_course_that_is_drawn_is_that_of_the_tables(
 SWEEP = """
 const canvas = document.getElementById('raster'), box = canvas.getBoundingClientRect();
 const scale = canvas.width / box.width, ctx = canvas.getContext('2d'), found = {};
-for (let y = 9; y < box.height; y += 14) for (let x = 125; x < box.width; x += 28) {
+for (let y = 9; y < box.height; y += 14) for (let x = 125; x < box.width; x += arguments[0]) {
   // The panel above grows with what it says.
   const {left, top} = canvas.getBoundingClientRect();
   canvas.dispatchEvent(new PointerEvent('pointermove', {clientX: left + x, clientY: top + y}));
@@ -68,14 +68,17 @@ return found;
 """Colour and words of every link that the pointer finds in the fabric raster."""
 
 
+# In a narrow window cells are small, and are drawn as one picture.
+@pytest.mark.parametrize(("width", "pitch"), [(1280, 28), (400, 5)])
 def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
-    browser: webdriver.Browser, plain: Path
+    browser: webdriver.Browser, plain: Path, width: int, pitch: int
 ) -> None:
     evidence = FigureData(make_run())
     estimate, error = evidence.load().fraction, evidence.load().error
     names = {evidence.link_name(link): link for link in range(evidence.n_links)}
-    browser.open(plain)
-    found = browser.run(SWEEP)
+    with browser.wide(width):
+        browser.open(plain)
+        found = browser.run(SWEEP, pitch)
     sure = {
         names[name]: said for name, said in found.items()
         if name in names and 1.96 * error[names[name]] < 0.15 and estimate[names[name]] > 0

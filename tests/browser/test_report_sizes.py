@@ -35,6 +35,21 @@ def test_words_of_the_plots_stay_inside_them(
             assert browser.run(webdriver.OUTSIDE, browser.saved(plot)) == [], plot
 
 
+def test_ticks_of_histograms_are_edges_of_their_classes(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    ticks = []
+    for plot in ("samples", "change_how_sure"):
+        texts = browser.run(TEXTS, browser.saved(plot))
+        title = next(y for text, _, y in texts if "samples of a link" in text or "errors" in text)
+        ticks.append([text for text, _, y in texts if 10 < title - y < 20])
+    powers = [int(text.replace(",", "")) for text in ticks[0]]
+    assert powers[0] == 1 and all(power & (power - 1) == 0 for power in powers)
+    whole = [int(text.replace("−", "-")) for text in ticks[1]]
+    assert 0 in whole and whole == [-each for each in reversed(whole)]
+
+
 def test_times_below_a_narrow_raster_do_not_overlap(
     browser: webdriver.Browser, plain: Path
 ) -> None:
@@ -100,6 +115,14 @@ def test_time_runs_evenly_where_windows_do_not(browser: webdriver.Browser, tmp_p
 
 def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> None:
     """A4 between its margins is narrower than a small window, and paper does not scroll."""
+    browser.open(plain)
+    # Plots are drawn anew as wide as paper: those of a wide window would be too small to read.
+    wide = browser.run(
+        "dispatchEvent(new Event('beforeprint')); const wide = [...document.querySelectorAll("
+        "'canvas')].filter(c => c.offsetParent).map(c => parseFloat(c.style.width));"
+        "dispatchEvent(new Event('afterprint')); return wide"
+    )
+    assert len(wide) > 8 and max(wide) <= 662
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
         with browser.wide(717):

@@ -30,7 +30,9 @@ def make_measured(run: Run, ranks: int = 16, prefix: str = "") -> dict[str, pl.D
     waits = [wait_ps(*pair) for pair in zip(rank.tolist(), step.tolist(), strict=True)]
     call = np.arange(len(rank))
     total = STEP_PS * STEPS
-    messages = run.tables["messages"].height
+    sent = run.tables["messages"].join(run.tables["labels"], on="label", maintain_order="left")
+    messages = sent.height
+    posted = total * np.arange(messages) // max(messages, 1)
     return {
         "calls": pl.DataFrame({
             "call": call, "rank": rank, "enter_ps": enter, "leave_ps": (step + 1) * STEP_PS,
@@ -45,7 +47,10 @@ def make_measured(run: Run, ranks: int = 16, prefix: str = "") -> dict[str, pl.D
             "rank": np.arange(ranks), "host": [f"{prefix}host{i:02d}" for i in range(ranks)],
             "start_ps": np.zeros(ranks, np.int64), "end_ps": np.full(ranks, total),
         }),
-        "transfers": pl.DataFrame(
-            {"send_enter_ps": total * np.arange(messages) // max(messages, 1)}
-        ),
+        "transfers": pl.DataFrame({
+            "send_enter_ps": posted, "recv_enter_ps": posted,
+            "recv_done_ps": np.minimum(posted + STEP_PS // 2, total - 1),
+            **{name: sent[name] for name in
+               ("src_rank", "dst_rank", "size_bytes", "tag", "communicator")},
+        }),
     }  # fmt: skip

@@ -3,9 +3,13 @@
 import { byId } from "./controls";
 import type { Model, Quantity } from "./data";
 import type { Choice, Store } from "./state";
+import { pointerHeld } from "./surface";
 
 /** Browsers refuse to write an address more than about six times a second. */
 const PAUSE_MS = 250;
+
+/** What is not a choice: how far a part of the page is scrolled, as a share of its height. */
+const AT = "at";
 
 /** Name of a run in an address. */
 function runName(model: Model, dataset: number): string {
@@ -72,13 +76,42 @@ function parts(): [string, string] {
   return [part, rest.join("?")];
 }
 
+/** The choices of an address, without the place on the page. */
+function choices(text: string): string {
+  const out = new URLSearchParams(text);
+  out.delete(AT);
+  return out.toString();
+}
+
+/** Lower end of what stays in sight above a part of the page. */
+function stuck(part: HTMLElement): number {
+  return parseFloat(getComputedStyle(part).scrollMarginTop) +
+    parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+}
+
+/** How far a part of the page is scrolled, as a share of its height: windows differ in size. */
+function scrolled(part: HTMLElement): number {
+  const { top, height } = part.getBoundingClientRect();
+  return Math.min(Math.max((stuck(part) - top) / Math.max(height, 1), 0), 1);
+}
+
+/** Scroll to the place on the page that an address says. */
+function scrollTo(name: string, text: string): void {
+  const part = document.getElementById(name);
+  if (!part) return;
+  const at = Number(new URLSearchParams(text).get(AT) ?? 0);
+  const share = at > 0 && at <= 1 ? at : 0;
+  const { top, height } = part.getBoundingClientRect();
+  window.scrollTo({ top: window.scrollY + top - stuck(part) + share * height });
+}
+
 /** The part of the page that is in sight: the one of the address while it is, else the first. */
 function partInSight(): string {
   const tall = window.innerHeight;
   const sections = [...document.querySelectorAll<HTMLElement>("main > section[id]")];
   const seen = sections.filter((section) => {
     const { top, bottom } = section.getBoundingClientRect();
-    return bottom > 90 && top < 0.7 * tall;
+    return bottom > stuck(section) + 30 && top < 0.7 * tall;
   });
   const [named] = parts();
   if (seen.some(({ id }) => id === named)) return named;
@@ -95,8 +128,12 @@ export function connectAddress(model: Model, store: Store): void {
     window.clearTimeout(waiting);
     waiting = 0;
     const choice = written(model, store.now, first);
-    const old = parts()[1];
-    const hash = `#${partInSight()}${choice && `?${choice}`}`;
+    const old = choices(parts()[1]);
+    const name = partInSight();
+    const part = document.getElementById(name);
+    const at = part ? scrolled(part) : 0;
+    const said = [at > 0.01 ? `${AT}=${at.toFixed(3)}` : "", choice].filter(Boolean).join("&");
+    const hash = `#${name}${said && `?${said}`}`;
     if (hash === (location.hash || "#")) return;
     try {
       // A step back for every choice, none for what only scrolled.
@@ -115,20 +152,31 @@ export function connectAddress(model: Model, store: Store): void {
   if (choice) takeOver(choice);
   // The plots have their size after two frames, and what is below them its place.
   const [visit] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
-  const scroll = (): void => document.getElementById(part)?.scrollIntoView();
+  const scroll = (): void => scrollTo(part, choice);
   if (part && visit?.type !== "reload") {
     requestAnimationFrame(() => requestAnimationFrame(scroll));
   }
   try {
-    history.replaceState({ choice }, "");
+    history.replaceState({ choice: choices(choice) }, "");
   } catch {
     // As above.
   }
+  /** What is dragged is one step back, however long it takes. */
+  const whenRested = (): void => {
+    if (pointerHeld()) waiting = window.setTimeout(whenRested, PAUSE_MS);
+    else write(true);
+  };
   const later = (): void => {
-    if (!taking && !waiting) waiting = window.setTimeout(() => write(true), PAUSE_MS);
+    if (!taking && !waiting) waiting = window.setTimeout(whenRested, PAUSE_MS);
   };
   store.listen(later);
   for (const select of selectors()) select.addEventListener("change", later);
+  let scrolling = 0;
+  window.addEventListener("scroll", () => {
+    window.clearTimeout(scrolling);
+    // A choice that waits to be written takes the place along.
+    scrolling = window.setTimeout(() => waiting || write(false), PAUSE_MS);
+  }, { passive: true });
   window.addEventListener("popstate", (event) => {
     const state = event.state as { choice?: unknown } | null;
     window.clearTimeout(waiting);
@@ -140,7 +188,7 @@ export function connectAddress(model: Model, store: Store): void {
     const ours = history.state !== null;
     if (said && !ours) {
       takeOver(said);
-      document.getElementById(to)?.scrollIntoView();
+      scrollTo(to, said);
     }
     if (!ours) write(false);
   });

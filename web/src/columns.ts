@@ -92,15 +92,22 @@ export class Columns extends ItemPlot {
     return { box, facts: [`${this.meta.x}: ${label}`, ...facts] };
   }
 
-  /** Names of the classes, as many as stand side by side. */
+  /** Names of the classes, or of the edges between them, as many as stand side by side. */
   private labels(renderer: Renderer, width: number, pitch: number, bottom: number): void {
-    const { labels, x } = this.meta;
-    const widest = Math.max(...labels.map((label) => textWidth(label, TICK_SIZE))) + 8;
-    const step = Math.max(1, Math.ceil(widest / pitch));
-    const shift = Math.floor(((labels.length - 1) % step) / 2);
-    for (let c = shift; c < labels.length; c += step) {
-      const at = LEFT + (c + 0.5) * pitch;
-      renderer.text(labels[c] ?? "", at, bottom + 12, { size: TICK_SIZE, align: "middle", colour: MUTED });
+    const { labels, edges, x } = this.meta;
+    const texts = edges ?? labels;
+    const widest = Math.max(...texts.map((text) => textWidth(text, TICK_SIZE))) + 8;
+    let step = 1;
+    while (step * pitch < widest && step < texts.length) step *= 2;
+    // Edges on both sides of zero are shown evenly about it.
+    const first = Math.max(texts.indexOf("0"), 0) % step;
+    for (let c = first; c < texts.length; c += step) {
+      const at = LEFT + (edges ? c : c + 0.5) * pitch;
+      if (edges) renderer.lines([at, bottom, at, bottom + 4], MUTED, 0.8);
+      const half = textWidth(texts[c] ?? "", TICK_SIZE) / 2;
+      const align = at + half > width ? "end" : "middle";
+      const place = align === "end" ? width : at;
+      renderer.text(texts[c] ?? "", place, bottom + 12, { size: TICK_SIZE, align, colour: MUTED });
     }
     const room = width - LEFT - RIGHT;
     renderer.text(fitted(x, 11.5, room), LEFT + room / 2, bottom + 28, { size: 11.5, align: "middle" });

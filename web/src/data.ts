@@ -63,6 +63,8 @@ export interface BarsMeta {
 
 export interface ColumnsMeta {
   labels: string[];
+  /** Where the classes begin and end, of a histogram of numbers; one more than there are classes. */
+  edges: string[] | null;
   series: { name: string; colour: string; values: number[] }[];
   curve: { name: string; values: number[] } | null;
   stacked: boolean;
@@ -166,6 +168,13 @@ export interface RanksMeta {
   calls: string[];
   /** For each run the place in it of each edge, by the messages posted; null where unknown. */
   expected_ps: (number[] | null)[];
+  /** Node of each rank; −1 where unknown. */
+  rank_node: Ref;
+  /** Point-to-point messages by receiver, with the windows in which they were sent and received. */
+  messages: Record<"src_rank" | "dst_rank" | "size_bytes" | "sent" | "begun" | "done" | "line", Ref>;
+  messages_left_out: number;
+  /** Lines of the program that send, and the links on which they met most congestion. */
+  lines: { name: string; phase: string; links: Ref }[];
 }
 
 export type Scale = Quantity | "traffic" | "change";

@@ -94,12 +94,21 @@ export function linkFacts(model: Model, store: Store, link: number): string[] | 
   return [name?.[1] ?? "", ...rest.slice(0, 5).map(([what, value]) => `${what}: ${value}`)];
 }
 
+/** A link in one line. */
+function inShort(model: Model, store: Store, link: number): string {
+  if (link < 0) return "No link chosen";
+  const views = new LinkValues(model, store).views();
+  return `${model.linkName(link)}: congested ${views.map((view) => estimate(view, link)).join(" → ")}`;
+}
+
 /** Show the facts of a link in a panel; text only, never markup. */
 export function show(panel: HTMLElement, model: Model, store: Store, link: number): void {
   panel.replaceChildren();
   panel.dataset["link"] = String(link);
   const { nodes } = store.now;
   panel.dataset["nodes"] = nodes.join(" ");
+  const short = panel.closest("details")?.querySelector("summary > span");
+  if (short) short.textContent = inShort(model, store, link);
   if (link < 0) {
     const hint = document.createElement("p");
     hint.textContent =

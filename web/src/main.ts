@@ -30,14 +30,18 @@ const canvas = (id: string): HTMLCanvasElement => byId<HTMLCanvasElement>(id);
 function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   const { payload } = model;
   const panel = byId("detail");
-  const fabric = new FabricPlot(model, store, canvas("fabric"));
-  for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
-    button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
+  const out: [string, { surface: Surface }][] = [];
+  if (document.getElementById("fabric")) {
+    const fabric = new FabricPlot(model, store, canvas("fabric"));
+    for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
+      button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
+    }
+    out.push(["congested_fraction", fabric]);
   }
   const raster = new Raster(model, store, canvas("raster"), (hovered) => {
     show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
   });
-  const out: [string, { surface: Surface }][] = [["congested_fraction", fabric], ["fabric_raster", raster]];
+  out.push(["fabric_raster", raster]);
   if (payload.flames) {
     const flame = new Flame(model, payload.flames, store, canvas("flame"));
     const count = (): void => {
@@ -49,7 +53,7 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   }
   if (payload.ranks) {
     const ranks = new RankTimeline(model, payload.ranks, store, canvas("ranks"));
-    ranks.connectText(byId("rank-detail"));
+    ranks.connectText(byId("rank-detail"), byId("rank-messages"));
     ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
     out.push(["rank_timeline", ranks]);
   }
@@ -77,6 +81,15 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   return out;
 }
 
+/** The page knows how high the choices are that stay in sight: what is jumped to stands below. */
+function keepInSight(): void {
+  const tools = byId("tools");
+  // A low or narrow window needs its room for the plots.
+  byId<HTMLDetailsElement>("inspector").open = window.innerWidth > 900 && window.innerHeight > 500;
+  const root = document.documentElement.style;
+  new ResizeObserver(() => root.setProperty("--stuck", `${46 + tools.offsetHeight + 8}px`)).observe(tools);
+}
+
 async function start(): Promise<void> {
   connectCopyButtons();
   connectTables();
@@ -88,6 +101,7 @@ async function start(): Promise<void> {
   const store = new Store();
   document.documentElement.classList.add("interactive");
 
+  keepInSight();
   const panel = byId("detail");
   show(panel, model, store, -1);
   const drawn = plots(model, store);
@@ -98,8 +112,9 @@ async function start(): Promise<void> {
   connectSearch(model, store);
   connectCommand(model, store);
   connectAddress(model, store);
-  const redraw = (): void => drawn.forEach(([, plot]) => plot.surface.now());
-  window.addEventListener("beforeprint", redraw);
+  // Drawn anew for paper: a picture of the screen, made smaller, would be too small to read.
+  window.addEventListener("beforeprint", () => drawn.forEach(([, plot]) => plot.surface.forPaper()));
+  window.addEventListener("afterprint", () => drawn.forEach(([, plot]) => plot.surface.redraw()));
   document.documentElement.dataset["ready"] = "true";
 }
 

@@ -3,6 +3,7 @@
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Model, Numbers, RanksMeta } from "./data";
 import { frameAt } from "./data";
+import { listMessages } from "./messages";
 import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Store } from "./state";
@@ -295,11 +296,13 @@ export class RankTimeline implements Drawing {
     });
   }
 
-  connectText(panel: HTMLElement): void {
+  connectText(panel: HTMLElement, list: HTMLElement): void {
     this.describe = (cell) => {
       const [who, ...facts] = this.facts(cell);
       panel.textContent =
         `${who}: ${facts.join("; ")}. Whole run: waited ${timeText(this.waited(cell.row))}.`;
+      const ranks: [number, number] = [this.first[cell.row] ?? 0, this.first[cell.row + 1] ?? 0];
+      listMessages(list, this.model, this.meta, this.store, ranks, cell.window);
     };
     new Tip(this.canvas, (x, y) => {
       const cell = this.hit(x, y);

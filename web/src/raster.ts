@@ -146,12 +146,62 @@ export class Raster implements Drawing {
     value: (link: number) => number,
     doubt: (link: number) => number,
   ): void {
-    const { block, cells, x, y, cw, ch } = place;
+    const { block, x, y, cw, ch } = place;
+    if (cw < 5 || ch < 5) this.drawDense(renderer, place, colours, value, doubt);
+    else this.drawCells(renderer, place, colours, value, doubt);
+    const w = block.ports * cw;
+    const h = block.switches.length * ch;
+    renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
+    const last = block.first_port + block.ports - 1;
+    const ports = `ports ${block.first_port}–${last}`;
+    const short = w < 110 ? `pod ${block.pod}` : `pod ${block.pod}, ${ports}`;
+    const title = block.pod < 0 ? ports : short;
+    renderer.text(title, x, y - 8, { size: 10.5, colour: MUTED });
+  }
+
+  /** Small cells without gaps: one picture for the shades, runs of cells for what is not sure. */
+  private drawDense(
+    renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
+    value: (link: number) => number, doubt: (link: number) => number,
+  ): void {
+    const { ports } = block;
+    const shades = new Int16Array(cells.length).fill(-1);
+    // 1: no data, 2: not sure.
+    const marks = new Uint8Array(cells.length);
+    const less: number[] = [];
+    for (let i = 0; i < cells.length; i++) {
+      const link = cells[i]!;
+      if (link < 0) continue;
+      const at = value(link);
+      if (Number.isNaN(at)) marks[i] = 1;
+      else {
+        shades[i] = this.shown.shade(at);
+        if (doubt(link) > DOUBTFUL) marks[i] = 2;
+        if (this.shown.change) {
+          less.push(...dot([x + (i % ports) * cw, y + Math.floor(i / ports) * ch, cw, ch], at));
+        }
+      }
+    }
+    const runs: [number[], number[]] = [[], []];
+    for (let i = 0, to = 1; i < marks.length; i = to, to++) {
+      while (to % ports !== 0 && marks[to] === marks[i]) to++;
+      runs[marks[i]! - 1]?.push(x + (i % ports) * cw, y + Math.floor(i / ports) * ch, (to - i) * cw, ch);
+    }
+    renderer.rects(runs[0], "hatch");
+    renderer.cells([x, y, ports * cw, (cells.length / ports) * ch], ports, shades, colours);
+    renderer.rects(runs[1], "doubt");
+    renderer.rects(less, "#fff");
+  }
+
+  private drawCells(
+    renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
+    value: (link: number) => number, doubt: (link: number) => number,
+  ): void {
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const less: number[] = [];
     const unsure: number[] = [];
-    const inset = cw >= 5 && ch >= 5 ? 0.5 : 0;
+    const inset = 0.5;
     cells.forEach((link, i) => {
       if (link < 0) return;
       const column = i % block.ports;
@@ -170,14 +220,6 @@ export class Raster implements Drawing {
     bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
     renderer.rects(unsure, "doubt");
     renderer.rects(less, "#fff");
-    const w = block.ports * cw;
-    const h = block.switches.length * ch;
-    renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
-    const last = block.first_port + block.ports - 1;
-    const ports = `ports ${block.first_port}–${last}`;
-    const short = w < 110 ? `pod ${block.pod}` : `pod ${block.pod}, ${ports}`;
-    const title = block.pod < 0 ? ports : short;
-    renderer.text(title, x, y - 8, { size: 10.5, colour: MUTED });
   }
 
   overlay(renderer: Renderer): void {

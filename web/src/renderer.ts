@@ -3,6 +3,9 @@
 /** A colour; hatched for no data; stripes over what is uncertain. */
 export type Fill = string | "hatch" | "doubt";
 
+/** Left, top, width and height. */
+export type Box = readonly [number, number, number, number];
+
 export interface TextStyle {
   size?: number;
   colour?: string;
@@ -15,6 +18,8 @@ export interface Renderer {
   lines(coordinates: number[], colour: string, width: number, dash?: number[]): void;
   /** Many rectangles x,y,w,h of one fill. */
   rects(coordinates: number[], fill: Fill): void;
+  /** A grid of cells side by side in a box, each of one of the colours; −1 leaves a cell as it is. */
+  cells(box: Box, columns: number, shades: Int16Array, colours: string[]): void;
   frame(x: number, y: number, w: number, h: number, colour: string, width: number): void;
   circles(coordinates: number[], radius: number, fill: string, stroke: string): void;
   text(text: string, x: number, y: number, style?: TextStyle): void;
@@ -84,13 +89,48 @@ function stripes(
   return ctx.createPattern(tile, "repeat") ?? paper ?? "transparent";
 }
 
+interface Patterns {
+  hatch: CanvasPattern | string;
+  doubt: CanvasPattern | string;
+}
+
+/** Patterns of each canvas: making them costs more than most of what a frame draws. */
+const patterns = new WeakMap<CanvasRenderingContext2D, Patterns>();
+
+/** A colour #rrggbb as a pixel of an image in the machine's order of bytes. */
+function pixel(colour: string): number {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) as [number, number, number];
+  return new Uint32Array(new Uint8Array([r, g, b, 255]).buffer)[0] ?? 0;
+}
+
 export class CanvasRenderer implements Renderer {
   private readonly hatch: CanvasPattern | string;
   private readonly doubt: CanvasPattern | string;
 
   constructor(private readonly ctx: CanvasRenderingContext2D) {
-    this.hatch = stripes(ctx, HATCH, NO_DATA);
-    this.doubt = stripes(ctx, DOUBT, null);
+    let known = patterns.get(ctx);
+    if (!known) patterns.set(ctx, (known = { hatch: stripes(ctx, HATCH, NO_DATA), doubt: stripes(ctx, DOUBT, null) }));
+    ({ hatch: this.hatch, doubt: this.doubt } = known);
+  }
+
+  cells([x, y, w, h]: Box, columns: number, shades: Int16Array, colours: string[]): void {
+    const rows = Math.floor(shades.length / Math.max(columns, 1));
+    if (rows < 1 || columns < 1) return;
+    // One small picture, enlarged without smoothing: thousands of rectangles take far longer.
+    const tile = document.createElement("canvas");
+    [tile.width, tile.height] = [columns, rows];
+    const on = tile.getContext("2d");
+    if (!on) return;
+    const image = on.createImageData(columns, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    const palette = colours.map(pixel);
+    for (let i = 0; i < pixels.length; i++) pixels[i] = shades[i]! < 0 ? 0 : (palette[shades[i]!] ?? 0);
+    on.putImageData(image, 0, 0);
+    const { ctx } = this;
+    const smooth = ctx.imageSmoothingEnabled;
+    ctx.imageSmoothingEnabled = false;
+    ctx.drawImage(tile, x, y, w, h);
+    ctx.imageSmoothingEnabled = smooth;
   }
 
   lines(coordinates: number[], colour: string, width: number, dash: number[] = []): void {
@@ -191,6 +231,18 @@ export class SvgRenderer implements Renderer {
     }
     const paint = fill === "hatch" ? "url(#no-data)" : fill === "doubt" ? "url(#doubt)" : fill;
     if (d.length) this.parts.push(`<path d="${d.join("")}" fill="${paint}"/>`);
+  }
+
+  cells([x, y, w, h]: Box, columns: number, shades: Int16Array, colours: string[]): void {
+    const rows = Math.floor(shades.length / Math.max(columns, 1));
+    const [cw, ch] = [w / columns, h / rows];
+    const bins: number[][] = colours.map(() => []);
+    // Neighbours of one shade in a row are one rectangle.
+    for (let i = 0, to = 1; i < rows * columns; i = to, to++) {
+      while (to % columns !== 0 && shades[to] === shades[i]) to++;
+      bins[shades[i]!]?.push(x + (i % columns) * cw, y + Math.floor(i / columns) * ch, (to - i) * cw, ch);
+    }
+    bins.forEach((bin, shade) => this.rects(bin, colours[shade] ?? INK));
   }
 
   frame(x: number, y: number, w: number, h: number, colour: string, width: number): void {

@@ -14,12 +14,23 @@ export interface Drawing {
 const REST_MS = 45;
 /** Plots this near to the window count as in sight. */
 const NEAR = "200px";
+/** Width of A4 between its margins and those of the page, in CSS pixels; dots to each. */
+const PAPER = { width: 660, density: 2 };
+
+/**
+ * While a pointer is held, a plot that takes longer to draw than a frame leaves room for (ms) is
+ * drawn in one of so many frames' time: what is dragged keeps up, and the plot follows it.
+ */
+const COSTLY = { ms: 5, pause: 6 };
 
 /** Plots out of sight that wait to be drawn. */
 const late = new Set<() => void>();
 let rest = 0;
 /** Whether a pointer is held down: what it drags has not come to rest. */
 let held = false;
+
+/** Whether a pointer is held down, so that what it drags goes on changing. */
+export const pointerHeld = (): boolean => held;
 
 /** Draw a plot out of sight when choices rest: while time is dragged only what is seen is drawn. */
 function atRest(paint: () => void): void {
@@ -50,6 +61,9 @@ export class Surface {
   private stale = true;
   private waiting = false;
   private inSight = true;
+  /** How long the last full drawing took, and when it was over. */
+  private cost = 0;
+  private drawnAt = 0;
   private readonly paintLate = (): void => this.paint();
   width = 0;
   heightPx = 0;
@@ -82,14 +96,22 @@ export class Surface {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      this.paint();
+      if (!this.tooSoon()) this.paint();
     });
   }
 
-  /** Draw at once: a page that is printed waits for no frame. */
-  now(): void {
+  /** Put off a costly drawing while a pointer is held; it is done later, and at last on release. */
+  private tooSoon(): boolean {
+    const rested = performance.now() - this.drawnAt;
+    if (!held || !this.stale || this.cost < COSTLY.ms || rested > COSTLY.pause * this.cost) return false;
+    atRest(this.paintLate);
+    return true;
+  }
+
+  /** Draw at once as wide as paper is: a page that is printed waits for no frame. */
+  forPaper(): void {
     this.stale = true;
-    this.paint();
+    this.paint(PAPER.width, PAPER.density);
   }
 
   svg(): string {
@@ -115,11 +137,12 @@ export class Surface {
     return out;
   }
 
-  private paint(): void {
-    const width = Math.floor((this.canvas.parentElement ?? this.canvas).clientWidth);
+  private paint(
+    width = Math.floor((this.canvas.parentElement ?? this.canvas).clientWidth),
+    density = Math.min(window.devicePixelRatio || 1, 3),
+  ): void {
     if (width < 50) return;
     const height = Math.ceil(this.drawing.height(width));
-    const density = Math.min(window.devicePixelRatio || 1, 3);
     const [wide, tall] = [Math.floor(width * density), Math.floor(height * density)];
     if (this.canvas.width !== wide || this.canvas.height !== tall || this.width !== width) {
       this.width = width;
@@ -130,20 +153,29 @@ export class Surface {
       this.canvas.style.height = `${height}px`;
       this.stale = true;
     }
+    const drew = this.stale;
     if (this.stale) {
       const on = this.base.getContext("2d");
       if (!on) return;
       this.stale = false;
+      const began = performance.now();
       on.reset();
       on.scale(density, density);
       on.fillStyle = "#fff";
       on.fillRect(0, 0, width, height);
       this.drawing.draw(new CanvasRenderer(on), width, height);
+      this.cost = performance.now() - began;
     }
     const ctx = this.canvas.getContext("2d");
     if (!ctx) return;
+    const began = performance.now();
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.base, 0, 0);
+    // The browser draws what it was told only when the picture is used.
+    if (drew) {
+      this.drawnAt = performance.now();
+      this.cost += this.drawnAt - began;
+    }
     ctx.scale(density, density);
     this.drawing.overlay(new CanvasRenderer(ctx));
   }

@@ -1,7 +1,11 @@
-// Tables that sort by a column and filter by a word.
+// Tables that sort by a column, filter by a word, and fold what is beyond their first rows.
 
 /** Rows from which a table has a box to filter it. */
 const FILTER_FROM = 8;
+
+/** Rows of a folded table, and how many more there must be to fold them. */
+const FOLDED = 10;
+const WORTH_FOLDING = 2;
 
 /** What a cell sorts by: the number it carries or begins with, else its text. */
 function keyOf(row: HTMLTableRowElement, column: number): number | string {
@@ -28,7 +32,7 @@ function groups(body: HTMLTableSectionElement): HTMLTableRowElement[][] {
   return out;
 }
 
-function sortable(table: HTMLTableElement, body: HTMLTableSectionElement): void {
+function sortable(table: HTMLTableElement, body: HTMLTableSectionElement, sorted: () => void): void {
   const first = groups(body);
   const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
   heads.forEach((head, column) => {
@@ -51,8 +55,31 @@ function sortable(table: HTMLTableElement, body: HTMLTableSectionElement): void 
         rows.sort((a, b) => sign * compare(keyOf(a[0]!, column), keyOf(b[0]!, column)));
       }
       body.append(...rows.flat());
+      sorted();
     });
   });
+}
+
+/** Fold a long table; returns what marks the rows beyond its first ones, in their order. */
+function foldable(table: HTMLTableElement, body: HTMLTableSectionElement): () => void {
+  const all = groups(body).length;
+  if (!table.classList.contains("folding") || all < FOLDED + WORTH_FOLDING) return () => undefined;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "unfold";
+  table.after(button);
+  const fold = (folded: boolean): void => {
+    table.classList.toggle("folded", folded);
+    button.textContent = folded ? `Show all ${all} rows` : `Show the first ${FOLDED} rows`;
+    button.setAttribute("aria-expanded", String(!folded));
+  };
+  const mark = (): void => groups(body).forEach((rows, at) => {
+    for (const row of rows) row.classList.toggle("beyond", at >= FOLDED);
+  });
+  button.addEventListener("click", () => fold(!table.classList.contains("folded")));
+  mark();
+  fold(true);
+  return mark;
 }
 
 function filterable(table: HTMLTableElement, body: HTMLTableSectionElement): void {
@@ -63,6 +90,8 @@ function filterable(table: HTMLTableElement, body: HTMLTableSectionElement): voi
   box.setAttribute("aria-label", "Filter the rows of the table below");
   table.before(box);
   box.addEventListener("input", () => {
+    // What is looked for may be in a row that is folded.
+    table.classList.toggle("filtered", box.value.trim() !== "");
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const rows of groups(body)) {
       const text = rows.map((row) => row.textContent?.toLowerCase() ?? "").join(" ");
@@ -75,7 +104,7 @@ export function connectTables(): void {
   for (const table of document.querySelectorAll<HTMLTableElement>("table.sortable")) {
     const body = table.tBodies[0];
     if (!body) continue;
-    sortable(table, body);
+    sortable(table, body, foldable(table, body));
     if (body.rows.length >= FILTER_FROM) filterable(table, body);
   }
 }

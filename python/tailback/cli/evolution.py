@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import numpy as np
@@ -78,11 +80,21 @@ def evolution(
         if direction is not None:
             raise _pointless("--direction", "only a simulated torus has directions here", source)
         graph, panels, values, full, title = _of_counters(source, fabric, threshold)
-    write_evolution(out, graph, panels, values, full=full, title=title)
+    write_evolution(
+        out, graph, panels, values, full=full, title=title, report=_report_of(source, out)
+    )
     click.echo(
         f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
         f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
     )
+
+
+def _report_of(source: Path, page: Path) -> str:
+    """Address of the report of a result, or of the result a run is part of, from the page."""
+    for found in (source / "report.html", source.parent / "report.html"):
+        if found.is_file() and (found.parent / "diagnosis.json").is_file():
+            return quote(os.path.relpath(found.resolve(), page.resolve().parent))
+    return ""
 
 
 def _pointless(option: str, why: str, source: Path) -> TailbackError:

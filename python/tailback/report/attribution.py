@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -193,14 +193,18 @@ class _Waits:
 
     def line(self, label: int) -> str:
         """The line of the program a label stands for."""
-        row = self.labels[label]
-        tag = f", tag {row['tag']}" if row["tag"] >= 0 else ""
-        if row["path"]:
-            return f"{row['path']} > {row['call']}{tag}"
-        if row["phase"] == f"tag {row['tag']}":
-            return f"{row['call']}{tag}"
-        phase = f" in {row['phase']}" if row["phase"] not in ("", row["call"]) else ""
-        return f"{row['call']}{phase}{tag}"
+        return line_name(self.labels[label])
+
+
+def line_name(label: Mapping[str, Any]) -> str:
+    """The line of the program that a row of ``labels`` stands for, with its call path if known."""
+    tag = f", tag {label['tag']}" if label["tag"] >= 0 else ""
+    if label["path"]:
+        return f"{label['path']} > {label['call']}{tag}"
+    if label["phase"] == f"tag {label['tag']}":
+        return f"{label['call']}{tag}"
+    phase = f" in {label['phase']}" if label["phase"] not in ("", label["call"]) else ""
+    return f"{label['call']}{phase}{tag}"
 
 
 def _places(trees: Trees) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis*, section
 VI: time downwards, a circle a feature, sized by its extent, coloured by its largest value (Figure
 9). Beside it is the network at the chosen step: slices of a torus (Figure 10) or tiers of a tree.
+Above both are the congested links against time, in the order in which congestion reached them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,6 @@ from tailback.port_counters.analysis.dot import BANDS
 from tailback.port_counters.analysis.evolution import Evolution
 from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.port_counters.analysis.evolution_tiers import Panel
-from tailback.port_counters.analysis.figures import draw, render
-from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.schema import counter_is_full
 from tailback.report import scales
 from tailback.report.packing import Packer, safe_json
@@ -47,6 +45,7 @@ def write_evolution(
     *,
     full: NDArray[np.bool_] | None = None,
     title: str = "",
+    report: str = "",
 ) -> Path:
     """Write the page.
 
@@ -58,6 +57,7 @@ def write_evolution(
             out when there are more than ``MAX_VALUES``, and the page says so.
         full: Which of these are lower bounds, as the stall counter is full; same shape.
         title: What the counters are of.
+        report: Address of the report of the same run, relative to the page; empty without one.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -66,7 +66,9 @@ def write_evolution(
         RunError: The file cannot be written.
     """
     return write_page(
-        path, render_evolution(graph, panels, percent, full=full, title=title), "page"
+        path,
+        render_evolution(graph, panels, percent, full=full, title=title, report=report),
+        "page",
     )
 
 
@@ -77,6 +79,7 @@ def render_evolution(
     *,
     full: NDArray[np.bool_] | None = None,
     title: str = "",
+    report: str = "",
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
     viewer, look = asset("evolution.js"), asset("evolution.css")
@@ -97,8 +100,6 @@ def render_evolution(
         )
     unit, scale = time_unit(graph.steps)
     data, arrays = _payload(graph, panels, percent, full, unit, scale)
-    drawn = draw("evolution", Study(evolution=graph, title=title))
-    picture = "" if drawn is None else render(drawn, "svg").decode("utf-8")
     return template("evolution.html.j2").render(
         version=tailback.__version__,
         policy=content_policy(viewer, look),
@@ -115,10 +116,9 @@ def render_evolution(
         merges=f"{graph.merges:,}",
         note=" ".join(notes),
         bands=[(f"{max(b, graph.threshold):g}", c) for b, c in BANDS if b + 10 > graph.threshold],
-        picture="data:image/svg+xml," + quote(picture, safe=" ='/:;,()+@!*~$?[]{}|")
-        if picture
-        else "",
         worst=_worst_rows(graph, scale),
+        spread=_spread_rows(graph, panels, scale),
+        report=report,
         unit=unit,
     )
 
@@ -253,6 +253,40 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
         renumbered(graph.edges, "source", "target"), renumbered(graph.members, "feature"),
         graph.places, graph.threshold, graph.sweeps,
     )  # fmt: skip
+
+
+def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> list[tuple[str, ...]]:
+    """Parts of the network in the order in which congestion reached them.
+
+    Returns:
+        Title, first time, links ever congested of all, most at once, the time of that, last time.
+    """
+    part = np.full(len(graph.places), -1)
+    for number, panel in enumerate(panels):
+        part[panel.links[panel.links >= 0]] = number
+    places = pl.DataFrame({"part": part, "place": np.arange(len(part))})
+    seen = (
+        graph.members.with_columns(pl.col("place").cast(pl.Int64))
+        .join(graph.features.select("feature", "step"), on="feature")
+        .join(places, on="place")
+        .filter(pl.col("part") >= 0)
+    )
+    ever = seen.group_by("part").agg(
+        pl.col("step").min().alias("first"), pl.col("step").max().alias("last"),
+        pl.col("place").n_unique().alias("links"),
+    )  # fmt: skip
+    most = (
+        seen.group_by("part", "step").agg(pl.col("place").n_unique().alias("most"))
+        .sort("part", "most", "step", descending=[False, True, False])
+        .unique("part", keep="first", maintain_order=True)
+    )  # fmt: skip
+    at = [f"{(int(time) - int(graph.steps[0])) / scale:.4g}" for time in graph.steps]
+    return [
+        (panels[row["part"]].title, at[row["first"]],
+         f"{row['links']:,} of {int((panels[row['part']].links >= 0).sum()):,}",
+         f"{row['most']:,}", at[row["step"]], at[row["last"]])
+        for row in ever.join(most, on="part").sort("first", "part").iter_rows(named=True)
+    ]  # fmt: skip
 
 
 def _bound(row: dict[str, Any], column: str) -> str:

@@ -6,6 +6,7 @@ functions; only the drawing differs.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -160,6 +161,7 @@ def _samples(evidence: FigureData) -> dict[str, Any] | None:
     return {
         "labels": [f"{int(a)}–{int(b) - 1}" if b - a > 1 else f"{int(a)}"
                    for a, b in zip(edges, [*edges[1:-1], 2.0**top + 1], strict=False)],
+        "edges": [f"{2**power:,}" for power in range(top + 1)],
         "series": series, "stacked": True, "curve": None, "unit": "links",
         "title": f"{len(samples) - unseen:,} links sampled, {unseen:,} never",
         "x": "hop samples of a link, whole run", "y": "links",
@@ -180,8 +182,9 @@ def _distances(case: FigureCase) -> dict[str, Any] | None:
         at = dict(zip(hops.tolist(), (100 * share).tolist(), strict=True))
         series.append({"name": f"{name}: {mean:.2f} switches on average", "colour": colour,
                        "values": [at.get(hop, 0.0) for hop in every]})  # fmt: skip
-    return {"labels": [str(hop) for hop in every], "series": series, "stacked": False,
-            "curve": None, "unit": "% of bytes", "title": "How far the bytes travel",
+    return {"labels": [str(hop) for hop in every], "edges": None, "series": series,
+            "stacked": False, "curve": None, "unit": "% of bytes",
+            "title": "How far the bytes travel",
             "x": "switches visited (0: within a host)", "y": "share of bytes, %"}  # fmt: skip
 
 
@@ -191,7 +194,7 @@ def _distance_change(case: FigureCase) -> dict[str, Any] | None:
     if pairs is None or pairs.height == 0:
         return None
     hops, change = distances(pairs)
-    return {"labels": [str(hop) for hop in hops], "stacked": False, "curve": None,
+    return {"labels": [str(hop) for hop in hops], "edges": None, "stacked": False, "curve": None,
             "series": [{"name": "change", "colour": MUTED, "values": (100 * change).tolist()}],
             "unit": "percentage points", "title": "Bytes by distance, change",
             "x": "switches visited", "y": "change of the share of bytes, points"}  # fmt: skip
@@ -210,9 +213,11 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 33)
     counts, _ = np.histogram(score, edges)
     middle = (edges[1:] + edges[:-1]) / 2
+    names = [f"{at:g}".replace("-", "−") for at in edges.tolist()]
     share = percent(float(beyond_noise(found)[chosen].mean()))
     return {
-        "labels": [f"{at:.2f}".rstrip("0").rstrip(".").replace("-", "−") for at in middle],
+        "labels": [f"{a} to {b}" for a, b in pairwise(names)],
+        "edges": names,
         "series": [{"name": "links", "colour": "#7f96b0", "values": counts.tolist()}],
         "curve": {"name": "if nothing had changed",
                   "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist()},

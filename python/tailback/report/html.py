@@ -145,6 +145,9 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "column_plots": names["columns"],
         "points": names["points"],
         "grids": names["grids"],
+        # Switches in one row say nothing about their place: grids and the raster do.
+        "node_link": names["grids"] is None
+        and (names["layout"]["tiers"] > 1 or len(names["switch_names"]) == 1),
         "attribution": case.attribution,
         "lines": _lines(case),
         "phases_left_out": len(case.observed.phases) - len(phases_carried(case.observed)),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from tailback.evidence.split import PART_NAMES
+from tailback.report.attribution import line_name
 from tailback.report.difference import pair_changes
 from tailback.report.figure_data import FigureData
 from tailback.report.figures.change_rank_matrix import MAX_HOP_CHANGE, moved
@@ -136,7 +137,51 @@ def ranks_data(
         "call": packer.add(ranks.call + 1, "u1"),
         "calls": ranks.calls,
         "expected_ps": [None if place is None else place.tolist() for place in places],
+        "rank_node": packer.add(
+            np.array([node_of.get(rank, -1) for rank in range(max(node_of, default=-1) + 1)]), "i4"
+        ),
+        **_messages(packer, ranks, evidence),
     }  # fmt: skip
+
+
+LINKS_OF_LINE = 256
+"""Links that a line of the program is carried with: those where it met most congestion."""
+
+NO_LINE = 255
+
+
+def _messages(packer: Packer, ranks: RankTimeline, evidence: FigureData) -> dict[str, Any]:
+    """Messages of the ranks, and of each line of the program the links it met congestion on."""
+    messages = ranks.messages
+    labels = evidence.run.tables["labels"].filter(pl.col("tag") >= 0)
+    heat = (
+        evidence.samples.group_by("label", "link").agg(pl.col("congested_weight").sum())
+        .filter(pl.col("congested_weight") > 0)
+        .sort("congested_weight", "link", descending=[True, False])
+    )  # fmt: skip
+    traffic = evidence.samples.group_by("label").agg(pl.col("hop_weight").sum())
+    # A tag has a label for each call that names it: packets carry that of the sender.
+    sending = (
+        labels.join(traffic, on="label").sort("hop_weight", "label", descending=[True, False])
+        .unique(["tag", "communicator"], keep="first", maintain_order=True).head(NO_LINE)
+    )  # fmt: skip
+    number = {(row["tag"], row["communicator"]): i for i, row in enumerate(sending.to_dicts())}
+    line = [number.get(pair, NO_LINE) for pair in messages.select("tag", "communicator").rows()]
+    links = [heat.filter(pl.col("label") == label)["link"].head(LINKS_OF_LINE).to_numpy()
+             for label in sending["label"].to_list()]  # fmt: skip
+    kinds = {"src_rank": "u4", "dst_rank": "u4", "size_bytes": "u4",
+             "sent": "u1", "begun": "u1", "done": "u1"}  # fmt: skip
+    return {
+        "messages": {
+            **{name: packer.add(messages[name].to_numpy(), kind) for name, kind in kinds.items()},
+            "line": packer.add(np.array(line, np.int64), "u1"),
+        },
+        "messages_left_out": len(ranks.posted_ps) - messages.height,
+        "lines": [
+            {"name": line_name(row), "phase": row["phase"], "links": packer.add(of, "u4")}
+            for row, of in zip(sending.to_dicts(), links, strict=True)
+        ],
+    }
 
 
 def _order(packer: Packer, evidence: FigureData, order: RankOrder) -> dict[str, Any]:

@@ -32,6 +32,9 @@ WAITS = tuple(
     if kind not in ("computation", "transfer", "other_mpi", "not_running", "not_recorded")
 )  # fmt: skip
 
+MESSAGES = 20_000
+"""Point-to-point messages that a report carries: those that were received over the longest time."""
+
 OTHER_CALLS = "other calls"
 
 
@@ -49,6 +52,9 @@ class RankTimeline:
         call: MPI call that took longest, as an index into ``calls``; -1 without, shape (R, W).
         calls: Names of calls.
         posted_ps: When each point-to-point message was posted, in order, shape (M,).
+        messages: ``src_rank, dst_rank, tag, communicator, size_bytes``, and the windows in which
+            the message was sent (``sent``), its receiver began to wait for it or to receive it
+            (``begun``) and had it (``done``); :data:`MESSAGES` at most, by receiver and time.
     """
 
     edges_ps: Ints
@@ -59,6 +65,7 @@ class RankTimeline:
     call: Ints
     calls: list[str]
     posted_ps: Ints
+    messages: pl.DataFrame
 
     @property
     def ranks(self) -> Ints:
@@ -130,7 +137,7 @@ def rank_timeline(
     posted = np.sort(tables["transfers"]["send_enter_ps"].to_numpy() - intervals.start_ps)
     return RankTimeline(
         edges, first, _hosts(tables["hosts"], first), [KINDS[k] for k in used], spent[used],
-        call, calls, posted,
+        call, calls, posted, _messages(tables["transfers"], edges + intervals.start_ps),
     )  # fmt: skip
 
 
@@ -242,6 +249,24 @@ def _longest_calls(
         out[spent > longest] = i
         longest = np.maximum(longest, spent)
     return out, named
+
+
+def _messages(transfers: pl.DataFrame, edges: Ints) -> pl.DataFrame:
+    """Messages with the windows between ``edges`` in which they were sent and received."""
+    times = {"sent": "send_enter_ps", "begun": "recv_enter_ps", "done": "recv_done_ps"}
+    windows = {
+        name: np.clip(np.searchsorted(edges, transfers[column].to_numpy(), side="right") - 1,
+                      0, len(edges) - 2)
+        for name, column in times.items()
+    }  # fmt: skip
+    return (
+        transfers.with_columns(**{name: pl.Series(at) for name, at in windows.items()})
+        .sort(pl.col("recv_done_ps") - pl.col("recv_enter_ps"), descending=True,
+              maintain_order=True)
+        .head(MESSAGES)
+        .sort("dst_rank", "recv_done_ps", "src_rank", maintain_order=True)
+        .select("src_rank", "dst_rank", "tag", "communicator", "size_bytes", *times)
+    )  # fmt: skip
 
 
 def _hosts(hosts: pl.DataFrame, first: Ints) -> list[str]:

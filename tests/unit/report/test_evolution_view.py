@@ -111,6 +111,21 @@ def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
                      "--out", str(out)]) == 0  # fmt: skip
     text = out.read_text()
     assert "z = 2" in text and "<h1>" in text
+    assert re.search(
+        r"<td>z = 0</td><td class=\"n\">[\d.]+</td><td class=\"n\">\d+ of 36</td>", text
+    )
+    assert "report.html" not in text
+    # The page of a result, or of a run in it, links to its report.
+    (tmp_path / "diagnosis.json").write_text("{}")
+    (tmp_path / "report.html").write_text("")
+    (tmp_path / "a b").mkdir()
+    linked = tmp_path / "a b" / "linked.html"
+    assert tailback(["evolution", str(tmp_path / "run"), "--out", str(linked)]) == 0
+    assert '<a href="../report.html">Report</a>' in linked.read_text()
+    # A torus is drawn as rings and slices: a drawing of its switches in one row says nothing.
+    assert tailback(["report", str(tmp_path / "run"), "--out", str(tmp_path / "torus.html")]) == 0
+    report = (tmp_path / "torus.html").read_text()
+    assert 'id="grids"' in report and 'id="fabric"' not in report
     assert tailback(["evolution", str(tmp_path / "run"), "--out", str(out)]) == 2
 
 

@@ -67,7 +67,7 @@ def test_the_view_states_what_the_verdict_rests_on() -> None:
     figure = how_sure(export.make_case(rare(1), None), Options())
     assert figure is not None
     said = figure.axes[1].get_title()
-    found = re.search(r"([\d.]+) % of (\d+) of the links' own samples", said)
+    found = re.search(r"([\d.]+) % of (\d+) links by their own samples", said)
     assert found is not None and 92.0 <= float(found[1]) <= 99.0, said
     assert int(found[2]) > 300
 

@@ -49,6 +49,7 @@ export class Graph {
   private readonly place: Numbers;
   private readonly values: Numbers | null;
   private readonly full: Set<number>;
+  private firsts: Int32Array | null = null;
 
   constructor(
     readonly payload: Payload,
@@ -105,6 +106,35 @@ export class Graph {
     if (Number.isNaN(percent)) return "not measured";
     const bound = this.full.has(step * this.payload.places.length + place);
     return `${bound ? "≥ " : ""}${percent.toFixed(1)} %`;
+  }
+
+  /** First step at which a place was at the threshold; −1 for never. */
+  reached(place: number): number {
+    if (!this.firsts) {
+      const many = this.payload.places.length;
+      this.firsts = new Int32Array(many).fill(-1);
+      const least = 2 * this.payload.threshold;
+      this.values?.forEach((value, i) => {
+        const at = i % many;
+        // Bytes hold half percent steps; 255 is unknown.
+        if (this.firsts![at]! < 0 && value >= least && value !== UNKNOWN) this.firsts![at] = Math.floor(i / many);
+      });
+    }
+    return this.firsts[place] ?? -1;
+  }
+
+  /** The feature that a place is part of at a step; −1 for none. */
+  featureOf(step: number, place: number): number {
+    return this.byStep[step]?.find((feature) => this.members(feature).includes(place)) ?? -1;
+  }
+
+  /** Shades of stall from none to all of the time. */
+  shades(): string[] {
+    const rgb = this.arrays.get(this.payload.shades);
+    return Array.from({ length: rgb.length / 3 }, (_, i) => {
+      const parts = [0, 1, 2].map((c) => (rgb[3 * i + c] ?? 0).toString(16).padStart(2, "0"));
+      return `#${parts.join("")}`;
+    });
   }
 
   colour(percent: number): string {

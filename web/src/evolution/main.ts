@@ -1,9 +1,11 @@
 // Viewer of a congestion evolution graph. Everything is in the page; it never asks the network.
 
 import { byId, save } from "../controls";
+import { connectTables } from "../tables";
 import { Arrays, inflate } from "../data";
 import type { Payload } from "./data";
 import { Graph } from "./data";
+import { Heat } from "./heat";
 import { Panels } from "./panels";
 import type { Choice } from "./plot";
 import { GraphPlot } from "./plot";
@@ -40,11 +42,39 @@ function fill(panel: HTMLElement, lines: string[]): void {
   );
 }
 
+/** The choice that the address of the page states; null without one. */
+function said(graph: Graph): Choice | null {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  const number = (name: string, many: number): number => {
+    const text = parts.get(name) ?? "";
+    return /^\d{1,9}$/.test(text) && Number(text) < many ? Number(text) : -1;
+  };
+  const feature = number("feature", graph.count);
+  const step = feature < 0 ? number("step", graph.payload.times.length) : (graph.step[feature] ?? 0);
+  return step < 0 ? null : { feature, step };
+}
+
+let writing = 0;
+
+/** Keep a choice in the address, as a step back. Browsers refuse more than a few a second. */
+function keep({ feature, step }: Choice): void {
+  window.clearTimeout(writing);
+  writing = window.setTimeout(() => {
+    const hash = feature < 0 ? `#step=${step}` : `#step=${step}&feature=${feature}`;
+    try {
+      if (hash !== location.hash) history.pushState(null, "", hash);
+    } catch {
+      // A page inside another one may have no address of its own.
+    }
+  }, 250);
+}
+
 async function start(): Promise<void> {
   const payload = JSON.parse(byId("evolution-data").textContent ?? "") as Payload;
   const bytes = await inflate(byId("evolution-arrays").textContent ?? "");
   const graph = new Graph(payload, new Arrays(bytes));
-  document.documentElement.classList.add("interactive");
+  document.documentElement.classList.add("js", "interactive");
+  connectTables();
 
   const detail = byId("detail");
   const now = byId("now");
@@ -55,33 +85,51 @@ async function start(): Promise<void> {
     detail.dataset["feature"] = String(feature);
     fill(detail, feature < 0 ? ["No feature chosen"] : describe(graph, feature));
   };
-  const choose = (next: Choice): void => {
+  const show = (next: Choice): void => {
     choice = next;
     slider.value = String(choice.step);
     now.textContent = graph.time(choice.step);
     told(choice.feature);
     plot.show(choice);
     panels.show(choice);
+    heat?.show(choice);
+  };
+  const choose = (next: Choice): void => {
+    show(next);
+    keep(next);
+  };
+  const tellPlace = (place: number): void => {
+    const amount = graph.amount(choice.step, place);
+    byId("place").textContent = place < 0 ? "" : `${payload.places[place] ?? "?"}: ${amount}`;
   };
   const plot = new GraphPlot(graph, byId<HTMLCanvasElement>("graph"), choose, (feature) => {
     told(feature < 0 ? choice.feature : feature);
   });
-  const panels = new Panels(graph, byId<HTMLCanvasElement>("network"), (place) => {
-    const amount = graph.amount(choice.step, place);
-    byId("place").textContent = place < 0 ? "" : `${payload.places[place] ?? "?"}: ${amount}`;
-  });
+  const panels = new Panels(graph, byId<HTMLCanvasElement>("network"), tellPlace);
+  const heat = payload.values
+    ? new Heat(graph, byId<HTMLCanvasElement>("heat"), choose, tellPlace) : null;
+  byId("spread-plot").hidden = heat === null;
+  // Dots that would lie on each other show nothing: the links against time do.
+  byId<HTMLDetailsElement>("features").open = heat === null || plot.legible(byId("features").clientWidth);
   slider.addEventListener("input", () => choose({ feature: -1, step: Number(slider.value) }));
-  byId("save-graph").addEventListener("click", () => {
-    save("evolution.svg", plot.surface.svg(), "image/svg+xml");
-  });
-  byId("save-network").addEventListener("click", () => {
-    save("network.svg", panels.surface.svg(), "image/svg+xml");
-  });
+  const surfaces = { graph: plot.surface, network: panels.surface, ...(heat && { heat: heat.surface }) };
+  for (const [name, surface] of Object.entries(surfaces)) {
+    const file = name === "graph" ? "evolution" : name === "heat" ? "spread" : "network";
+    byId(`save-${name}`).addEventListener("click", () => save(`${file}.svg`, surface.svg(), "image/svg+xml"));
+  }
+  const drawn = Object.values(surfaces);
+  window.addEventListener("beforeprint", () => drawn.forEach((surface) => surface.forPaper()));
+  window.addEventListener("afterprint", () => drawn.forEach((surface) => surface.redraw()));
   let worst = -1;
   graph.maximum.forEach((value, feature) => {
     if (worst < 0 || value > (graph.maximum[worst] ?? 0)) worst = feature;
   });
-  choose({ feature: worst, step: graph.step[worst] ?? 0 });
+  const first: Choice = { feature: worst, step: graph.step[worst] ?? 0 };
+  show(said(graph) ?? first);
+  for (const event of ["popstate", "hashchange"]) {
+    // A part of the page in the address is no choice.
+    window.addEventListener(event, () => show(location.hash ? (said(graph) ?? choice) : first));
+  }
   document.documentElement.dataset["ready"] = "true";
 }
 

@@ -38,11 +38,7 @@ export class Panels implements Drawing {
     canvas: HTMLCanvasElement,
     private readonly told: (place: number) => void,
   ) {
-    const rgb = graph.arrays.get(graph.payload.shades);
-    this.shades = Array.from({ length: rgb.length / 3 }, (_, i) => {
-      const parts = [0, 1, 2].map((c) => (rgb[3 * i + c] ?? 0).toString(16).padStart(2, "0"));
-      return `#${parts.join("")}`;
-    });
+    this.shades = graph.shades();
     this.surface = new Surface(canvas, this);
     canvas.addEventListener("pointermove", (event) => {
       const under = this.hit(...pointer(event, canvas));

@@ -43,6 +43,11 @@ export class GraphPlot implements Drawing {
     return TOP + this.graph.payload.times.length * this.pitch() + BOTTOM;
   }
 
+  /** Whether the circles of a step stand beside each other in a width. */
+  legible(width: number): boolean {
+    return (width - LEFT - 20) / this.graph.columns >= 7;
+  }
+
   /** Height of one step: readable for an hour by the minute, small for a day. */
   private pitch(): number {
     const steps = Math.max(this.graph.payload.times.length, 1);

@@ -165,8 +165,8 @@ def coverage_sentence(evidence: FigureData) -> tuple[str, bool]:
     """
     parts, short = [], False
     counted = (
-        ("of the links' own samples", coverage(evidence)),
-        ("with the bundle's", shown_coverage(evidence)),
+        ("links by their own samples", coverage(evidence)),
+        ("links with the evidence of their bundles", shown_coverage(evidence)),
     )
     for what, found in counted:
         assert found is not None  # the caller saw the truth
