@@ -15,7 +15,7 @@ from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.collectives_of_counts import Counts, schedule_of_counts
 from tailback.traffic.program import require_room
-from tailback.traffic.readers.posts import Posts
+from tailback.traffic.readers.posts import Posts, distinct
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ def collective_posts(
     """
     if not len(calls.rank):
         return no_posts()
-    shape, index, times = np.unique(
-        np.stack([calls.operation, calls.size, calls.me, calls.root, calls.sent, calls.received,
-                  calls.counts], axis=1),
-        axis=0, return_inverse=True, return_counts=True,
-    )  # fmt: skip
+    columns = (calls.operation, calls.size, calls.me, calls.root, calls.sent, calls.received,
+               calls.counts)  # fmt: skip
+    some, index = distinct(columns)
+    shape = np.stack([column[some] for column in columns], axis=1)
+    times = np.bincount(index)
     templates = []
     posts = 0
     for values, number in zip(shape.tolist(), times.tolist(), strict=True):
@@ -110,7 +110,6 @@ def collective_posts(
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
     flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))
-    index = index.reshape(-1)
     of = np.repeat(np.arange(len(index)), width[index])
     first = np.cumsum(width[index]) - width[index]
     row = np.arange(len(of)) - first[of] + offset[index][of]
