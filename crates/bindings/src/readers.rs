@@ -76,7 +76,7 @@ fn ranks_exist(rank: &[i64], n_ranks: usize) -> PyResult<()> {
 /// The order of posts by rank, position and step (None where they stand in it), and the post that
 /// each one meets in that order, -1 without.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
 fn pair_posts<'py>(
     py: Python<'py>,
     n_ranks: usize,

@@ -100,7 +100,7 @@ pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, Fault> {
         choices,
         n_ranks: files.len(),
         labels: Map::default(),
-        place: Map::default(),
+        place: Rows::default(),
         wanted: Vec::new(),
     };
     for (file, data) in files.iter().enumerate() {
@@ -114,9 +114,50 @@ struct Reader<'a> {
     choices: Choices<'a>,
     n_ranks: usize,
     labels: Map<(u8, u64), u32>,
-    place: Map<u64, u32>,
+    place: Rows,
     /// Row and number of what it depends on.
     wanted: Vec<(u32, u64)>,
+}
+
+/// Rows of nodes by their numbers, which mostly count up from a small one.
+#[derive(Default)]
+struct Rows {
+    small: Vec<u32>,
+    others: Map<u64, u32>,
+}
+
+impl Rows {
+    const NONE: u32 = u32::MAX;
+
+    fn get(&self, number: u64) -> Option<u32> {
+        let place = usize::try_from(number).ok().and_then(|at| self.small.get(at)).copied();
+        place.filter(|&row| row != Self::NONE).or_else(|| {
+            if self.others.is_empty() { None } else { self.others.get(&number).copied() }
+        })
+    }
+
+    /// Adds a node; says whether its number is new.
+    fn insert(&mut self, number: u64, row: u32) -> bool {
+        if self.get(number).is_some() {
+            return false;
+        }
+        // Numbers that leave large gaps would take memory for nothing.
+        if number < 2 * self.small.len() as u64 + 64 {
+            let at = number as usize;
+            if at >= self.small.len() {
+                self.small.resize(at + 1, Self::NONE);
+            }
+            self.small[at] = row;
+        } else {
+            self.others.insert(number, row);
+        }
+        true
+    }
+
+    fn clear(&mut self) {
+        self.small.clear();
+        self.others.clear();
+    }
 }
 
 impl Reader<'_> {
@@ -146,7 +187,7 @@ impl Reader<'_> {
             return Err(What::Empty);
         }
         for &(row, number) in &self.wanted {
-            let Some(&before) = self.place.get(&number) else {
+            let Some(before) = self.place.get(number) else {
                 return Err(What::Lost(self.out.number[row as usize], number));
             };
             self.out.before.push(before);
@@ -170,7 +211,7 @@ impl Reader<'_> {
         let wanted = &mut self.wanted;
         let node = parse(data, at, &mut |before| wanted.push((row, before)))?;
         let number = node.number;
-        if self.place.insert(number, row).is_some() {
+        if !self.place.insert(number, row) {
             return Err(What::Again(number));
         }
         let wrong = |why| What::Node(number, node.name.to_owned(), why);

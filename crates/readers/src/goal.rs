@@ -264,10 +264,10 @@ impl<'a> Reader<'a> {
                 self.cores.push(core);
             }
         }
-        if let Some(name) = name {
-            if !self.names.insert(name, self.out.kind.len() as u32) {
-                return Err(ScheduleError::Twice(at, name.to_vec()));
-            }
+        if let Some(name) = name
+            && !self.names.insert(name, self.out.kind.len() as u32)
+        {
+            return Err(ScheduleError::Twice(at, name.to_vec()));
         }
         let out = &mut self.out;
         out.line.push(at);
@@ -394,14 +394,14 @@ impl<'a> Names<'a> {
                 })
             });
             // Numbers that leave large gaps would take memory for nothing.
-            if let Some(table) = at.map(|at| &mut self.words[at].1) {
-                if number < 2 * table.len() + 64 {
-                    if number >= table.len() {
-                        table.resize(number + 1, Self::NONE);
-                    }
-                    table[number] = operation;
-                    return true;
+            if let Some(table) = at.map(|at| &mut self.words[at].1)
+                && number < 2 * table.len() + 64
+            {
+                if number >= table.len() {
+                    table.resize(number + 1, Self::NONE);
                 }
+                table[number] = operation;
+                return true;
             }
         }
         self.others.insert(name, operation);

@@ -1,6 +1,6 @@
 //! From operations that depend on each other to the operations of ranks in order.
 
-use crate::numbering::Map;
+use crate::numbering::{Map, Seeded};
 use crate::{ProgramColumns, op};
 
 const NEVER: u32 = u32::MAX;
@@ -103,10 +103,8 @@ fn inherited(graph: &Graph<'_>, kinds: &[u8]) -> Vec<Edge> {
     }
     let mut required: Map<u32, Vec<u32>> = early.iter().map(|&(at, _)| (at, Vec::new())).collect();
     for &(before, after, begun) in &edges {
-        if !begun {
-            if let Some(of) = required.get_mut(&after) {
-                of.push(before);
-            }
+        if let Some(of) = required.get_mut(&after).filter(|_| !begun) {
+            of.push(before);
         }
     }
     for (computation, at) in early {
@@ -133,7 +131,8 @@ fn pair(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, Grap
     drop(level);
     let mut pair = vec![NEVER; n];
     // The first operation of each stream that is not met, whether it is a send, and the next of its kind.
-    let mut waiting: Map<(u64, i64), (u32, u32)> = Map::default();
+    let mut waiting: Map<(u64, i64), (u32, u32)> =
+        Map::with_capacity_and_hasher(messages.len() / 2, Seeded::default());
     let mut next = vec![NEVER; n];
     for at in messages {
         let row = at as usize;

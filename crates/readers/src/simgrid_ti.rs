@@ -469,10 +469,9 @@ impl<'a> Reader<'a> {
         for rank in 0..self.out.n_ranks {
             let (mut begun, mut ended, mut last) = (false, false, 0);
             for record in order.of_rank(&records, rank) {
-                if record.what == What::Init {
-                    if std::mem::replace(&mut begun, true) {
-                        return Err(LineError::Twice(record.row, rank));
-                    }
+                let begins = record.what == What::Init;
+                if begins && std::mem::replace(&mut begun, true) {
+                    return Err(LineError::Twice(record.row, rank));
                 }
                 ended |= record.what == What::Finalize;
                 last = record.row;
@@ -486,7 +485,7 @@ impl<'a> Reader<'a> {
             return Err(fault);
         }
         self.out.default_bytes = if self.wide { 8 } else { 1 };
-        let mut rows = Rows { out: self.out, labels: Map::default() };
+        let mut rows = Rows { out: self.out, labels: Map::default(), last: [None; POSTS.len()] };
         for rank in 0..rows.out.n_ranks {
             rows.rank(order.of_rank(&records, rank))?;
         }
@@ -557,6 +556,8 @@ impl Order {
 struct Rows {
     out: Calls,
     labels: Map<(u8, u32), u32>,
+    /// Tag and label of the last message of each call.
+    last: [Option<(i32, u32)>; POSTS.len()],
 }
 
 /// Source, destination and tag of a message.
@@ -605,6 +606,21 @@ impl Rows {
         Ok(())
     }
 
+    /// The number of a label; that of each call is mostly the one it had last.
+    fn label(&mut self, call: u8, tag: i32) -> u32 {
+        let last = &mut self.last[call as usize];
+        if let Some(number) = last.filter(|found| found.0 == tag) {
+            return number.1;
+        }
+        let next = self.out.labels.len() as u32;
+        let label = *self.labels.entry((call, tag as u32)).or_insert(next);
+        if label == next {
+            self.out.labels.push((call, tag));
+        }
+        *last = Some((tag, label));
+        label
+    }
+
     /// Adds a send or receive; nothing for one of MPI_PROC_NULL.
     fn post(
         &mut self,
@@ -625,11 +641,7 @@ impl Rows {
             0 => record.amount * self.out.default_bytes,
             _ => record.amount & !TYPED,
         };
-        let next = self.out.labels.len() as u32;
-        let label = *self.labels.entry((call, record.tag as u32)).or_insert(next);
-        if label == next {
-            self.out.labels.push((call, record.tag));
-        }
+        let label = self.label(call, record.tag);
         let position = 2 * record.row as i64;
         let posts = &mut self.out.posts;
         posts.rank.push(i64::from(record.rank));

@@ -54,10 +54,8 @@ pub(crate) fn integer(text: &[u8]) -> Option<i32> {
 
 /// A number that may be written like `1e6`.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
-    if text.len() <= 15 {
-        if let Some(value) = natural(text) {
-            return Some(value as f64);
-        }
+    if let Some(value) = natural(text).filter(|_| text.len() <= 15) {
+        return Some(value as f64);
     }
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -103,10 +103,12 @@ def collective_posts(
     times = np.bincount(index)
     templates = []
     posts = 0
+    # Asked once: the answer is in files of the system, and there can be as many calls as ranks.
+    room = available_memory()
     for values, number in zip(shape.tolist(), times.tolist(), strict=True):
         templates.append(_template(values, names, counts, file))
         posts += len(templates[-1].order) * number
-        _require_room(posts, file)
+        _require_room(posts, room, file)
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
     flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))
@@ -144,11 +146,11 @@ def no_posts() -> Posts:
     return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no)
 
 
-def _require_room(posts: int, file: Path) -> None:
+def _require_room(posts: int, room: int | None, file: Path) -> None:
     """Refuse collectives whose messages do not fit; a send or receive and its wait each."""
     try:
         require_room(
-            2 * posts, available_memory(), what="the collectives of the trace", error=TraceError,
+            2 * posts, room, what="the collectives of the trace", error=TraceError,
             remedy="record a shorter run, or one of fewer ranks",
         )  # fmt: skip
     except TraceError as error:

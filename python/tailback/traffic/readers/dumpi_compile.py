@@ -108,10 +108,11 @@ def compile_ranks(name: str, ranks: list[RankCalls], path: Path) -> Program:
         name, len(ranks), Posts.join([posts, expanded]), list(labels),
         ImpliedWaits(none, none, none), computes, notes,
     )  # fmt: skip
+    names = {call.name for one in ranks for call in one.calls}
+    counted = {name for name in names if communicates(name)}
     inside = sum(
-        call.leave_ns - call.enter_ns
-        for one in ranks for call in one.calls if communicates(call.name)
-    )  # fmt: skip
+        call.leave_ns - call.enter_ns for one in ranks for call in one.calls if call.name in counted
+    )
     between = int(program.amount[program.kind == Op.COMPUTE].sum())
     program.recording = Recording(inside * 1000 // len(ranks), between // len(ranks))
     return program
