@@ -100,12 +100,14 @@ FORMATS: dict[str, Callable[[Path, int, int], int]] = {
 }  # fmt: skip
 
 _CHILD = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
 from tailback.traffic.readers import read_trace
 import polars, scipy.sparse
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not ru_maxrss: that begins with the memory of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 before, start = peak(), time.process_time()
 program = read_trace(Path(sys.argv[1]))
 print(json.dumps({"cpu_s": time.process_time() - start, "bytes": peak() - before,

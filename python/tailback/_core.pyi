@@ -365,6 +365,48 @@ def simulate(
     watch: Callable[[int, int, int, int], object] | None = None,
 ) -> PacketOutcome: ...
 def read_captures(paths: Sequence[Path], most: int) -> CapturedColumns: ...
+
+_Integers: TypeAlias = NDArray[int64]
+# What cannot be decoded raises a ValueError: kind, row, text, number and limit.
+_Decoded: TypeAlias = dict[str, Any]
+
+def dense_numbers(values: _Integers) -> tuple[_Integers, _Integers]: ...
+def count_turns(values: _Integers) -> _Integers: ...
+def pair_posts(
+    n_ranks: int,
+    rank: _Integers,
+    position: _Integers,
+    step: _Integers,
+    is_send: NDArray[bool_],
+    peer: _Integers,
+    channel: _Integers,
+) -> tuple[_Integers | None, _Integers]: ...
+def assemble_posts(
+    n_ranks: int,
+    posts: tuple[NDArray[Any], ...],
+    completions: tuple[NDArray[Any], ...],
+    waits: tuple[NDArray[Any], ...],
+    computes: tuple[NDArray[Any], ...],
+) -> _Decoded: ...
+def compile_graph(
+    n_ranks: int,
+    nodes: tuple[
+        NDArray[uint32],
+        NDArray[uint8],
+        NDArray[int32],
+        _Integers,
+        NDArray[uint64],
+        NDArray[uint32],
+    ],
+    edges: tuple[NDArray[uint32], NDArray[uint32], NDArray[bool_]],
+) -> tuple[_Decoded, int, int, bool]: ...
+def read_chakra(
+    files: Sequence[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
+) -> _Decoded: ...
+def read_goal(data: bytes, longest_ps: int) -> _Decoded: ...
+def read_simgrid_ti(
+    files: Sequence[bytes], type_bytes: Sequence[int], ps_per_flop: int, longest_ps: int
+) -> _Decoded: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> TraceColumns: ...
 
 class Routing:

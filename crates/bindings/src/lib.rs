@@ -5,6 +5,7 @@ mod errors;
 mod fluid;
 mod network;
 mod program;
+mod readers;
 mod run;
 mod settings;
 mod table;
@@ -23,6 +24,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     capture::register(m)?;
     errors::register(m)?;
     fluid::register(m)?;
+    readers::register(m)?;
     telemetry::register(m)?;
     topologies::register(m)?;
     trace::register(m)

@@ -18,7 +18,7 @@ from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import fates, implied_waits, point_to_point
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, normalised_call
-from tailback.traffic.readers.posts import Posts, guess_sources, match_posts
+from tailback.traffic.readers.posts import Posts, guess_sources, in_order
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -347,9 +347,9 @@ def _transfers(
             + ("" if even else "; streams differ in length, so some matches may be wrong")
         )
     order = np.lexsort((posts.step, posts.position, posts.rank))
-    posts, rows, unknown = posts.take(order), rows[order], unknown[order]
+    rows, unknown = rows[order], unknown[order]
     done_row, _ = fates(trace)
-    partner = match_posts(posts, trace.n_ranks)
+    posts, partner = in_order(posts, trace.n_ranks)
     done_call, done_ps, implied = _completions(trace, posts, rows, done_row, row_of, clock)
     for is_send, what in ((False, "receives"), (True, "non-blocking sends")):
         number = int((implied & (posts.is_send == is_send)).sum())

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import Label, Op, Program
-from tailback.traffic.readers.posts import UNKNOWN, Posts, match_posts
+from tailback import _core
+from tailback.traffic.program import Label, Program
+from tailback.traffic.readers.posts import UNKNOWN, Posts, contiguous, dense, in_order
 
 LATE = 2**40
 """A step later than any other at its position."""
@@ -75,7 +76,7 @@ def compile_posts(
         The program, with labels and notes.
     """
     posts = drop_unpaired(posts, n_ranks, labels, notes)
-    used, posts.label = np.unique(posts.label, return_inverse=True)
+    used, posts.label = dense(posts.label)
     last = wait_at_end(posts, waits, n_ranks)
     every = ImpliedWaits(*(np.concatenate(pair) for pair in zip(waits, last, strict=True)))
     program = assemble(name, n_ranks, posts, every, computes)
@@ -94,17 +95,21 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
         labels: Labels by number.
         notes: Gets a line for what is left out, and for sizes that the two ends disagree about.
     """
-    posts = posts.take(np.lexsort((posts.step, posts.position, posts.rank)))
-    partner = match_posts(posts, n_ranks)
+    before = len(notes)
+    posts, partner = in_order(posts, n_ranks)
+    _settle_sizes(posts, partner, labels, notes)
     lost = partner < 0
+    if not lost.any():
+        return posts
+    found = []
     for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
         number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
         if number:
-            notes.append(f"{number} {one} without a matching {other} are left out")
+            found.append(f"{number} {one} without a matching {other} are left out")
     if (lost & posts.collective).any():
         number = int((lost & posts.collective).sum())
-        notes.append(f"{number} messages of collectives do not fit together and are left out")
-    _settle_sizes(posts, partner, labels, notes)
+        found.append(f"{number} messages of collectives do not fit together and are left out")
+    notes[before:before] = found
     return posts.take(~lost)
 
 
@@ -118,10 +123,14 @@ def _settle_sizes(
     """
     receive = np.flatnonzero(~posts.is_send & (partner >= 0))
     scattered = [number for number, label in enumerate(labels) if label.call in _SCATTERS]
-    known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
-    posts.size[partner[known]] = posts.size[known]
+    if scattered:
+        known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
+        posts.size[partner[known]] = posts.size[known]
     sent = posts.size[partner[receive]]
-    wrong = posts.peer_known[receive] & ~posts.collective[receive] & (posts.size[receive] != sent)
+    wrong = posts.size[receive] != sent
+    if not wrong.any():
+        return
+    wrong &= posts.peer_known[receive] & ~posts.collective[receive]
     if wrong.any():
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels[int(posts.label[row])].tag
@@ -149,51 +158,13 @@ def assemble(
     Returns:
         The program, without labels.
     """
-    n = len(posts)
-    completed = np.flatnonzero(posts.wait_position != UNKNOWN)
-    rank = np.concatenate([posts.rank, posts.rank[completed], waits.rank, computes.rank])
-    position = np.concatenate(
-        [posts.position, posts.wait_position[completed], waits.position, computes.position]
+    columns = _core.assemble_posts(
+        n_ranks,
+        contiguous(
+            posts.rank, posts.position, posts.step, posts.is_send, posts.peer, posts.channel
+        ),
+        contiguous(posts.size, posts.label, posts.wait_position, posts.wait_step),
+        contiguous(waits.rank, waits.position, waits.post),
+        contiguous(computes.rank, computes.position, computes.ps),
     )
-    idle = len(computes.rank)
-    step = np.concatenate(
-        [
-            posts.step,
-            posts.wait_step[completed],
-            np.full(len(waits.rank), LATE),
-            np.zeros(idle, int),
-        ]
-    )
-    post = np.concatenate([np.arange(n), completed, waits.post, np.full(idle, -1)])
-    kind = np.concatenate([
-        np.where(posts.is_send, Op.ISEND, Op.IRECV),
-        np.full(len(completed), Op.WAIT),
-        np.where(waits.post < 0, Op.WAITALL, Op.WAIT),
-        np.full(idle, Op.COMPUTE),
-    ])  # fmt: skip
-    # Ties are kept in the order of the posts: lexsort is stable.
-    order = np.lexsort((step, position, rank))
-    # Requests are numbered in the order a rank posts them; posts are sorted already.
-    first_post = np.searchsorted(posts.rank, np.arange(n_ranks))
-    request_of = np.append(np.arange(n) - first_post[posts.rank], -1)
-    padded = {
-        "peer": np.concatenate([posts.peer, np.full(len(order) - n, -1)]),
-        "tag": np.concatenate([posts.channel, np.zeros(len(order) - n, np.int64)]),
-        "label": np.concatenate([posts.label, np.zeros(len(order) - n, np.int64)]),
-    }
-    amount = np.zeros(len(order), np.uint64)
-    amount[:n] = posts.size
-    amount[len(order) - idle :] = computes.ps
-    start = np.zeros(n_ranks + 1, np.uint64)
-    start[1:] = np.cumsum(np.bincount(rank, minlength=n_ranks))
-    return Program(
-        name=name,
-        rank_start=start,
-        kind=kind[order].astype(np.uint8),
-        peer=padded["peer"][order].astype(np.int32),
-        amount=amount[order],
-        tag=padded["tag"][order],
-        request=request_of[post][order].astype(np.int32),
-        label=padded["label"][order].astype(np.uint32),
-        labels=[],
-    )
+    return Program(name=name, labels=[], **columns)

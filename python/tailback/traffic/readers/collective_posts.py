@@ -15,7 +15,7 @@ from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.collectives_of_counts import Counts, schedule_of_counts
 from tailback.traffic.program import require_room
-from tailback.traffic.readers.posts import Posts
+from tailback.traffic.readers.posts import Posts, distinct
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,22 @@ def collective_posts(
     """
     if not len(calls.rank):
         return no_posts()
-    shape, index, times = np.unique(
-        np.stack([calls.operation, calls.size, calls.me, calls.root, calls.sent, calls.received,
-                  calls.counts], axis=1),
-        axis=0, return_inverse=True, return_counts=True,
-    )  # fmt: skip
+    columns = (calls.operation, calls.size, calls.me, calls.root, calls.sent, calls.received,
+               calls.counts)  # fmt: skip
+    some, index = distinct(columns)
+    shape = np.stack([column[some] for column in columns], axis=1)
+    times = np.bincount(index)
     templates = []
     posts = 0
+    # Asked once: the answer is in files of the system, and there can be as many calls as ranks.
+    room = available_memory()
     for values, number in zip(shape.tolist(), times.tolist(), strict=True):
         templates.append(_template(values, names, counts, file))
         posts += len(templates[-1].order) * number
-        _require_room(posts, file)
+        _require_room(posts, room, file)
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
     flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))
-    index = index.reshape(-1)
     of = np.repeat(np.arange(len(index)), width[index])
     first = np.cumsum(width[index]) - width[index]
     row = np.arange(len(of)) - first[of] + offset[index][of]
@@ -145,11 +146,11 @@ def no_posts() -> Posts:
     return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no)
 
 
-def _require_room(posts: int, file: Path) -> None:
+def _require_room(posts: int, room: int | None, file: Path) -> None:
     """Refuse collectives whose messages do not fit; a send or receive and its wait each."""
     try:
         require_room(
-            2 * posts, available_memory(), what="the collectives of the trace", error=TraceError,
+            2 * posts, room, what="the collectives of the trace", error=TraceError,
             remedy="record a shorter run, or one of fewer ranks",
         )  # fmt: skip
     except TraceError as error:

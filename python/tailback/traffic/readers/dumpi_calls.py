@@ -189,6 +189,24 @@ SIGNATURES = _signatures()
 """The calls whose arguments are known, by their number."""
 
 
+class _Layout(NamedTuple):
+    """Arguments of a call: those of a fixed size that come first at once, the others one by one."""
+
+    fixed: struct.Struct
+    names: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]
+
+
+def _layout(signature: Signature) -> _Layout:
+    first = len(signature.codes) - len(signature.codes.lstrip("bhi"))
+    others = zip(signature.codes[first:], signature.arguments[first:], strict=True)
+    fixed = struct.Struct(">" + signature.codes[:first])
+    return _Layout(fixed, signature.arguments[:first], tuple(others))
+
+
+_LAYOUTS = {number: _layout(signature) for number, signature in SIGNATURES.items()}
+
+
 class Cursor:
     """Takes numbers and arguments off the bytes of a file; struct.error where they end."""
 
@@ -236,13 +254,16 @@ class Cursor:
             if number == _INIT_THREAD:
                 self.at += 2
             return "MPI_Init", {}
-        signature = SIGNATURES[number]
-        arguments: dict[str, Any] = {}
-        for code, name in zip(signature.codes, signature.arguments, strict=True):
+        fixed, names, others = _LAYOUTS[number]
+        arguments: dict[str, Any] = dict(
+            zip(names, fixed.unpack_from(self.data, self.at), strict=True)
+        )
+        self.at += fixed.size
+        for code, name in others:
             if code in "xXy" and arguments["commrank"] != arguments["root"]:
                 continue
             arguments[name] = self._argument(code, mask)
-        return signature.name, arguments
+        return SIGNATURES[number].name, arguments
 
     def _argument(self, code: str, mask: int) -> Any:
         if code in "bhi":

@@ -17,7 +17,7 @@ from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.dumpi_communicators import Communicators, Key
 from tailback.traffic.readers.dumpi_files import Call, RankCalls
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, communicates
-from tailback.traffic.readers.posts import UNKNOWN, Posts, guess_sources
+from tailback.traffic.readers.posts import UNKNOWN, Posts, dense, guess_sources
 from tailback.units import LONGEST_PS
 
 _SENDS = tuple(
@@ -100,7 +100,7 @@ def compile_ranks(name: str, ranks: list[RankCalls], path: Path) -> Program:
     members = shared.members()
     labels: dict[Label, int] = {}
     posts = _posts(rows, members, labels, notes)
-    channels, posts.channel = np.unique(posts.channel, return_inverse=True)
+    channels, posts.channel = dense(posts.channel)
     expanded = _expand(rows, members, labels, len(channels), notes, path)
     computes = _computes(ranks)
     none = np.zeros(0, np.int64)
@@ -108,10 +108,11 @@ def compile_ranks(name: str, ranks: list[RankCalls], path: Path) -> Program:
         name, len(ranks), Posts.join([posts, expanded]), list(labels),
         ImpliedWaits(none, none, none), computes, notes,
     )  # fmt: skip
+    names = {call.name for one in ranks for call in one.calls}
+    counted = {name for name in names if communicates(name)}
     inside = sum(
-        call.leave_ns - call.enter_ns
-        for one in ranks for call in one.calls if communicates(call.name)
-    )  # fmt: skip
+        call.leave_ns - call.enter_ns for one in ranks for call in one.calls if call.name in counted
+    )
     between = int(program.amount[program.kind == Op.COMPUTE].sum())
     program.recording = Recording(inside * 1000 // len(ranks), between // len(ranks))
     return program

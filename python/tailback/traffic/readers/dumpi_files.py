@@ -16,6 +16,13 @@ MAGIC = b"\xff\xaa\xddDUMPI"
 _OLDEST = (0, 6, 9)
 """The first version that stores all arguments right."""
 _INDEX_BYTES = 64
+_HEADERS = {
+    thread | cpu | wall: struct.Struct(
+        ">" + "2x" * bool(thread) + "HIHI" * (bool(cpu) + bool(wall))
+    )
+    for thread in (0, THREAD) for cpu in (0, CPU) for wall in (0, WALL)
+}  # fmt: skip
+"""Thread, entry and exit by each clock that the mask of a call announces."""
 _CUT = "the trace is cut short: copy it again, or record it again and let the program end normally"
 _DAMAGED = "the trace is damaged: copy it again or record it again"
 _CALL = re.compile(
@@ -103,15 +110,9 @@ def _stream(cursor: Cursor, out: RankCalls) -> None:
         if number == END:
             return
         mask = cursor.take(">B")
-        cursor.at += 2 * bool(mask & THREAD)
-        times = [(0, 0), (0, 0)]
-        for clock, bit in enumerate((CPU, WALL)):
-            if mask & bit:
-                parts = struct.unpack_from(">HIHI", cursor.data, cursor.at)
-                cursor.at += 12
-                times[clock] = tuple(
-                    base_ns[clock] + parts[k] * 10**9 + parts[k + 1] for k in (0, 2)
-                )
+        header = _HEADERS[mask & (THREAD | CPU | WALL)]
+        times = header.unpack_from(cursor.data, cursor.at)
+        cursor.at += header.size
         if mask & COUNTERS:
             cursor.at += 16 * cursor.take(">B")
         try:
@@ -121,7 +122,12 @@ def _stream(cursor: Cursor, out: RankCalls) -> None:
                 f"call number {number} has arguments that Tailback does not know", file=out.file,
                 place=place, remedy="convert the files to text: dumpi2ascii FILE > FILE.txt",
             ) from None  # fmt: skip
-        enter, leave = times[1] if mask & WALL else times[0]
+        # The clock of the wall comes last, and is the one that counts if there are two.
+        enter = leave = 0
+        if times:
+            base = base_ns[1] if mask & WALL else base_ns[0]
+            seconds, ns, last_seconds, last_ns = times[-4:]
+            enter, leave = base + seconds * 10**9 + ns, base + last_seconds * 10**9 + last_ns
         out.calls.append(Call(name, enter, leave, arguments, place))
 
 

@@ -18,7 +18,7 @@ from tailback.traffic.readers.otf2_links import (
     ICOLLECTIVE_REQUEST,
 )
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
-from tailback.traffic.readers.posts import Posts, index_within_group
+from tailback.traffic.readers.posts import Posts, distinct, index_within_group
 
 
 @dataclass
@@ -112,11 +112,11 @@ def _bytes_of_calls(
     # EZTrace, which does not say who it is, writes the arguments of the call; others sums.
     if not trace.creator:
         return sent, received
-    shape, index = np.unique(
-        np.stack([operation, records.size, sent, received], axis=1), axis=0, return_inverse=True
-    )
+    columns = [operation, records.size, sent, received]
+    first, index = distinct(columns)
+    shape = np.stack(columns, axis=1)[first]
     args = [call_bytes(OPERATIONS[op], size, out, in_) for op, size, out, in_ in shape.tolist()]
-    pairs = np.array(args, np.int64).reshape(-1, 2)[index.reshape(-1)]
+    pairs = np.array(args, np.int64).reshape(-1, 2)[index]
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -169,7 +169,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     # Blocking and non-blocking collectives never match one another.
     stream = 2 * m.comm[rows] + (m.kind[rows] == ICOLLECTIVE_COMPLETE)
     turn = index_within_group(stream * trace.n_ranks + m.rank[rows])
-    _, instance = np.unique(np.stack([stream, turn], axis=1), axis=0, return_inverse=True)
+    _, instance = distinct([stream, turn])
     position = m.position[begun[rows]]
     early = trace.threaded[m.rank[rows]] & (m.kind[rows] == COLLECTIVE) & (m.call[rows] >= 0)
     position[early] = trace.calls.enter_position[m.call[rows[early]]]

@@ -44,6 +44,7 @@ from tailback.traffic.readers.otf2_recording import recording
 from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
+    dense,
     guess_sources,
     index_within_group,
 )
@@ -82,7 +83,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     labels = Labels(trace)
     posts = Posts.join(_all_posts(trace, labels, notes, file))
     posts = drop_unpaired(posts, trace.n_ranks, labels.all(), notes)
-    used, posts.label = np.unique(posts.label, return_inverse=True)
+    used, posts.label = dense(posts.label)
     _note_silent_calls(trace, notes)
     _note_inter_communicators(trace, notes)
     if not len(posts) and not notes and trace.n_ranks > 1:
@@ -121,7 +122,7 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
     names = {-1 - kind: text for kind, text in _KIND_NAMES.items()} | trace.regions
     tag, comm = posts.channel & 0xFFFF_FFFF, posts.channel >> 32
     posts.label = labels.number(m.phase[rows], m.path[rows], call, tag, comm, names)
-    channels, posts.channel = np.unique(posts.channel, return_inverse=True)
+    channels, posts.channel = dense(posts.channel)
     return [posts, expand(trace, labels, len(channels), notes, file)]
 
 

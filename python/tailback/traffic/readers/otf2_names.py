@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.traffic.program import Label
 from tailback.traffic.readers.otf2_columns import MessageColumns, Trace
+from tailback.traffic.readers.posts import distinct
 
 OPERATIONS = (
     "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
@@ -122,9 +123,9 @@ class Labels:
             comm: Communicator, shape (P,).
             calls: Name of each call.
         """
-        columns, index = np.unique(
-            np.stack([phase, path, call, tag, comm], axis=1), axis=0, return_inverse=True
-        )
+        table = [phase, path, call, tag, comm]
+        first, index = distinct(table)
+        columns = np.stack([column[first] for column in table], axis=1)
         numbers = np.zeros(len(columns), np.int64)
         for row, (region, route, key, mpi_tag, communicator) in enumerate(columns.tolist()):
             name = calls[key]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tailback import _core
 
 UNKNOWN = -1
 """A peer or a wait that the trace does not tell."""
@@ -55,6 +59,9 @@ class Posts:
     @staticmethod
     def join(tables: list[Posts]) -> Posts:
         """All tables one after the other; at least one is needed."""
+        tables = [table for table in tables if len(table)] or tables[:1]
+        if len(tables) == 1:
+            return tables[0]
         return Posts(
             *(
                 np.concatenate([getattr(table, column.name) for table in tables])
@@ -65,23 +72,48 @@ class Posts:
 
 def index_within_group(group: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many earlier rows are of the same group, shape like ``group``."""
-    order = np.argsort(group, kind="stable")
-    ordered = group[order]
-    first = np.searchsorted(ordered, ordered, side="left")
-    out = np.empty(len(group), np.int64)
-    out[order] = np.arange(len(group)) - first
-    return out
+    return _core.count_turns(np.ascontiguousarray(group, np.int64))
+
+
+def contiguous(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Columns whose rows lie one after the other, as the compiled module takes them."""
+    return tuple(np.ascontiguousarray(column) for column in columns)
+
+
+def dense(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different values in ascending order, and the place of each value among them."""
+    return _core.dense_numbers(np.ascontiguousarray(values, np.int64))
+
+
+def distinct(
+    columns: Sequence[NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of each different combination of columns.
+
+    Args:
+        columns: Columns of N rows, one or more.
+
+    Returns:
+        The first row of each combination, these in ascending order, and the number of the
+        combination of each row, shape (N,).
+    """
+    _, place = dense(columns[0])
+    for column in columns[1:]:
+        values, number = dense(column)
+        _, place = dense(place * len(values) + number)
+    first = np.zeros(int(place.max(initial=-1)) + 1, np.int64)
+    first[place[::-1]] = np.arange(len(place) - 1, -1, -1)
+    return first, place
 
 
 def stream_of(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
     """Number of the (source, destination, channel) of each post; only meaningful where known."""
     source = np.where(posts.is_send, posts.rank, posts.peer)
     target = np.where(posts.is_send, posts.peer, posts.rank)
-    _, channel = np.unique(posts.channel, return_inverse=True)
+    _, channel = dense(posts.channel)
     n_channels = int(channel.max(initial=0)) + 1
     pair = source * n_ranks + target
-    _, stream = np.unique(pair * n_channels + channel, return_inverse=True)
-    return stream.astype(np.int64)
+    return dense(pair * n_channels + channel)[1]
 
 
 def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
@@ -141,32 +173,23 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     return len(to), bool((shortest[target] == longest[target]).all())
 
 
-def match_posts(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
-    """Which post each one meets: of each stream the k-th send and the k-th receive.
+def in_order(posts: Posts, n_ranks: int) -> tuple[Posts, NDArray[np.int64]]:
+    """The posts by rank, position and step, and which one each meets.
+
+    Of each source, destination and channel the k-th send meets the k-th receive.
 
     Args:
-        posts: Sorted by rank, position and step.
+        posts: In any order.
         n_ranks: Number of ranks.
 
     Returns:
-        Rows of ``posts``, -1 without a partner, shape (P,); posts of unknown peer have none.
+        The posts in order, and rows of them, -1 without a partner, shape (P,); posts of unknown
+        peer have none.
     """
-    out = np.full(len(posts), -1, np.int64)
-    rows = np.flatnonzero(posts.peer != UNKNOWN)
-    if not len(rows):
-        return out
-    sub = posts.take(rows)
-    stream = stream_of(sub, n_ranks)
-    n = int(stream.max()) + 1
-    both = np.minimum(
-        np.bincount(stream[sub.is_send], minlength=n),
-        np.bincount(stream[~sub.is_send], minlength=n),
+    order, partner = _core.pair_posts(
+        n_ranks,
+        *contiguous(
+            posts.rank, posts.position, posts.step, posts.is_send, posts.peer, posts.channel
+        ),
     )
-    sides = []
-    for side in (sub.is_send, ~sub.is_send):
-        at = np.flatnonzero(side)
-        at = at[np.argsort(stream[at], kind="stable")]
-        sides.append(rows[at[index_within_group(stream[at]) < both[stream[at]]]])
-    sends, receives = sides
-    out[sends], out[receives] = receives, sends
-    return out
+    return posts if order is None else posts.take(order), partner

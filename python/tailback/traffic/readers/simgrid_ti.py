@@ -15,8 +15,8 @@ from tailback.delimited import head
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.simgrid_ti_compile import FLOPS_PER_SECOND, compile_lines
-from tailback.traffic.readers.text_lines import read_lines
+from tailback.traffic.readers.simgrid_ti_compile import FLOPS_PER_SECOND, compile_text
+from tailback.traffic.readers.text_lines import read_text
 
 CAPABILITIES = Capabilities(
     times="no",
@@ -57,7 +57,7 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: A file is missing, cut short, or has a line that is not of this format.
     """
-    return compile_lines(read_lines(_files(path)), path)
+    return compile_text(read_text(_files(path)), path)
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from tailback.traffic.collectives_of_counts import Counts
 
-# Sizes in bytes by the number that SimGrid 3.2x writes for a type, from 0; LP64.
-_TYPE_BYTES = (
+TYPE_BYTES = (
     8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1, 1, 2, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8,
     8, 16, 12, 6, 8, 8, 16, 16, 4, 4, 8, 16, 8, 16, 16, 4, 2, 4, 8, 16, 32, 1, 8, 16, 32, 0, 0,
     1, 8, 8,
 )  # fmt: skip
+"""Sizes in bytes by the number that SimGrid 3.2x writes for a type, from 0; LP64."""
 
 _MOST = float(1 << 53)
 """Largest count or number of flops: what a double holds without loss."""
@@ -52,9 +52,9 @@ def type_bytes(number: str, default: int) -> int:
     """Size of the type of this number, ``default`` for an empty one; raises ValueError."""
     if not number:
         return default
-    if not number.isdecimal() or len(number) > 4 or int(number) >= len(_TYPE_BYTES):
-        raise ValueError(f"the type {number!r} is not one of 0 to {len(_TYPE_BYTES) - 1}")
-    return _TYPE_BYTES[int(number)]
+    if not number.isdecimal() or len(number) > 4 or int(number) >= len(TYPE_BYTES):
+        raise ValueError(f"the type {number!r} is not one of 0 to {len(TYPE_BYTES) - 1}")
+    return TYPE_BYTES[int(number)]
 
 
 def whole(text: str) -> int:

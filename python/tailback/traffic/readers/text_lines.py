@@ -1,97 +1,79 @@
-"""Lines of large text files as one column, and errors that name the file and the line."""
+"""Large text files as bytes, and errors that name the file and the line."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import polars as pl
 
 from tailback.delimited import content, shown
 from tailback.errors import TraceError
 
-_NEVER = "\x1f"
-"""A separator of columns that no text file holds."""
+_STRANGE = b"\x1f"
+"""A separator of units, which no text holds."""
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Lines of one or several files, one file after the other, N of them.
+@dataclass
+class Text:
+    """One or several text files, one after the other; a row is a line of all, from 0.
 
     Attributes:
-        text: Each line without blanks around it; null where there is nothing else, shape (N,).
+        data: The bytes of each file.
         files: The files.
         first: Row of the first line of each file.
     """
 
-    text: pl.Series
+    data: list[bytes]
     files: list[Path]
-    first: list[int]
+    first: list[int] = field(default_factory=list)
 
-    def place(self, row: int) -> tuple[Path, str]:
-        """File and line of a row."""
+    def __post_init__(self) -> None:
+        if len(self.files) == 1:
+            self.first = [0]
+
+    def place(self, row: int) -> tuple[int, int]:
+        """Number of the file and of the line in it, both from 0, of a row."""
+        if not self.first:
+            rows = 0
+            for data in self.data:
+                self.first.append(rows)
+                rows += data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
         at = bisect_right(self.first, row) - 1
-        return self.files[at], f"line {row - self.first[at] + 1}"
+        return at, row - self.first[at]
 
     def fault(self, row: int, message: str, remedy: str | None = None) -> TraceError:
         """The error ``message`` about a row."""
-        file, place = self.place(row)
-        return TraceError(message, file=file, place=place, remedy=remedy)
+        at, line = self.place(row)
+        return TraceError(message, file=self.files[at], place=f"line {line + 1}", remedy=remedy)
 
     def quoted(self, row: int) -> str:
         """The line of a row for a message: quoted, and cut where it is long."""
-        return shown(self.text[row] or "")
+        at, line = self.place(row)
+        return shown(self.data[at].split(b"\n")[line].decode("utf-8", "replace").strip(" \t\r"))
 
 
-def read_lines(
-    files: Iterable[Path], change: Callable[[bytes], bytes] = lambda data: data
-) -> Lines:
+def read_text(files: Iterable[Path]) -> Text:
     """Read text files, plain or gzip.
-
-    Args:
-        files: The files.
-        change: What to make of the bytes of each; must keep the ends of lines.
 
     Raises:
         TraceError: A file cannot be read, is not text, or is a damaged gzip file.
     """
-    columns: list[pl.Series] = []
-    paths, first = [], []
-    rows = 0
-    for path in files:
-        column = _column(path, change)
-        columns.append(column)
-        paths.append(path)
-        first.append(rows)
-        rows += len(column)
-    text = pl.concat(columns) if columns else pl.Series([], dtype=pl.String)
-    text = text.str.strip_chars(" \t\r")
-    return Lines(text.set(text == "", None), paths, first)
+    paths = list(files)
+    return Text([_text(path) for path in paths], paths)
 
 
-def _column(path: Path, change: Callable[[bytes], bytes]) -> pl.Series:
-    data = change(content(path, TraceError))
-    if not data:
-        return pl.Series("line", [], dtype=pl.String)
-    try:
-        table = pl.read_csv(
-            data, has_header=False, separator=_NEVER, quote_char=None, schema={"line": pl.String}
-        )
-    except pl.exceptions.PolarsError:
-        byte = _first_strange(data)
+def _text(path: Path) -> bytes:
+    data = content(path, TraceError)
+    byte = data.find(_STRANGE)
+    if byte < 0 and not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.start
+    if byte >= 0:
         raise TraceError(
             "is not text", file=path, place=f"byte {byte}",
             remedy="the file is damaged or of another format: copy it again",
-        ) from None  # fmt: skip
-    return table.to_series()
-
-
-def _first_strange(data: bytes) -> int:
-    """The first byte that is not text."""
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start
-    return max(data.find(_NEVER.encode()), 0)
+        )  # fmt: skip
+    return data

@@ -1,0 +1,366 @@
+//! Readers of traces and the order of operations for Python: columns in, columns out.
+//!
+//! Errors are `ValueError`s with the arguments `(kind, row, text, number, limit)`.
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyDict;
+use tailback_readers::chakra::{Choices, Fault, What};
+use tailback_readers::goal::ScheduleError;
+use tailback_readers::graph::{Graph, GraphError};
+use tailback_readers::simgrid_ti::{LineError, Scale};
+use tailback_readers::{ProgramColumns, assembly, chakra, goal, graph, numbering, simgrid_ti};
+
+use crate::table::columns;
+
+type Integers<'py> = PyReadonlyArray1<'py, i64>;
+type Flags<'py> = PyReadonlyArray1<'py, bool>;
+type Sizes<'py> = PyReadonlyArray1<'py, u64>;
+type Numbers<'py> = PyReadonlyArray1<'py, u32>;
+
+/// Adds the functions of the readers to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(dense_numbers, m)?)?;
+    m.add_function(wrap_pyfunction!(count_turns, m)?)?;
+    m.add_function(wrap_pyfunction!(pair_posts, m)?)?;
+    m.add_function(wrap_pyfunction!(assemble_posts, m)?)?;
+    m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(read_chakra, m)?)?;
+    m.add_function(wrap_pyfunction!(read_goal, m)?)?;
+    m.add_function(wrap_pyfunction!(read_simgrid_ti, m)?)
+}
+
+/// Two arrays of 64-bit integers.
+type Pair<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+
+/// The different values in ascending order, and the place of each value among them.
+#[pyfunction]
+fn dense_numbers<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Pair<'py>> {
+    let values = values.as_slice()?;
+    let (different, place) = py.detach(|| numbering::dense(values));
+    Ok((different.into_pyarray(py), place.into_pyarray(py)))
+}
+
+/// How many earlier values each value is equal to.
+#[pyfunction]
+fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let values = values.as_slice()?;
+    Ok(py.detach(|| numbering::turns(values)).into_pyarray(py))
+}
+
+/// Raises ValueError where columns of posts are not of one length or name ranks beyond `n_ranks`.
+fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
+    let n = posts.rank.len();
+    let lengths = [
+        posts.position.len(),
+        posts.step.len(),
+        posts.is_send.len(),
+        posts.peer.len(),
+        posts.channel.len(),
+    ];
+    if lengths != [n; 5] || n >= u32::MAX as usize {
+        return Err(PyValueError::new_err("columns of different lengths, or too many posts"));
+    }
+    ranks_exist(posts.rank, n_ranks)
+}
+
+fn ranks_exist(rank: &[i64], n_ranks: usize) -> PyResult<()> {
+    match rank.iter().find(|&&rank| rank < 0 || rank as usize >= n_ranks) {
+        Some(rank) => Err(PyValueError::new_err(format!("rank {rank} of {n_ranks} ranks"))),
+        None => Ok(()),
+    }
+}
+
+/// The order of posts by rank, position and step (None where they stand in it), and the post that
+/// each one meets in that order, -1 without.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+fn pair_posts<'py>(
+    py: Python<'py>,
+    n_ranks: usize,
+    rank: Integers<'py>,
+    position: Integers<'py>,
+    step: Integers<'py>,
+    is_send: Flags<'py>,
+    peer: Integers<'py>,
+    channel: Integers<'py>,
+) -> PyResult<(Option<Bound<'py, PyArray1<i64>>>, Bound<'py, PyArray1<i64>>)> {
+    let posts = assembly::Posts {
+        rank: rank.as_slice()?,
+        position: position.as_slice()?,
+        step: step.as_slice()?,
+        is_send: is_send.as_slice()?,
+        peer: peer.as_slice()?,
+        channel: channel.as_slice()?,
+    };
+    checked(&posts, n_ranks)?;
+    let (order, partner) = py.detach(|| assembly::pair(&posts));
+    Ok((order.map(|order| order.into_pyarray(py)), partner.into_pyarray(py)))
+}
+
+/// The columns of a program from sorted posts, waits `(rank, position, post)` and computations
+/// `(rank, position, ps)`.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+fn assemble_posts<'py>(
+    py: Python<'py>,
+    n_ranks: usize,
+    posts: (Integers<'py>, Integers<'py>, Integers<'py>, Flags<'py>, Integers<'py>, Integers<'py>),
+    completions: (Sizes<'py>, Integers<'py>, Integers<'py>, Integers<'py>),
+    waits: (Integers<'py>, Integers<'py>, Integers<'py>),
+    computes: (Integers<'py>, Integers<'py>, Sizes<'py>),
+) -> PyResult<Bound<'py, PyDict>> {
+    let posts = assembly::Posts {
+        rank: posts.0.as_slice()?,
+        position: posts.1.as_slice()?,
+        step: posts.2.as_slice()?,
+        is_send: posts.3.as_slice()?,
+        peer: posts.4.as_slice()?,
+        channel: posts.5.as_slice()?,
+    };
+    let ends = assembly::Completions {
+        size: completions.0.as_slice()?,
+        label: completions.1.as_slice()?,
+        wait_position: completions.2.as_slice()?,
+        wait_step: completions.3.as_slice()?,
+    };
+    let waits = assembly::Events {
+        rank: waits.0.as_slice()?,
+        position: waits.1.as_slice()?,
+        what: waits.2.as_slice()?,
+    };
+    let computes = assembly::Events {
+        rank: computes.0.as_slice()?,
+        position: computes.1.as_slice()?,
+        what: computes.2.as_slice()?,
+    };
+    checked(&posts, n_ranks)?;
+    ranks_exist(waits.rank, n_ranks)?;
+    ranks_exist(computes.rank, n_ranks)?;
+    let n = posts.rank.len();
+    let same = [ends.size.len(), ends.label.len(), ends.wait_position.len(), ends.wait_step.len()]
+        == [n; 4]
+        && [waits.position.len(), waits.what.len()] == [waits.rank.len(); 2]
+        && [computes.position.len(), computes.what.len()] == [computes.rank.len(); 2];
+    if !same || !posts.rank.is_sorted() {
+        return Err(PyValueError::new_err("columns of different lengths, or not in order"));
+    }
+    let program = py.detach(|| assembly::assemble(n_ranks, &posts, &ends, &waits, &computes));
+    program_columns(py, program)
+}
+
+fn program_columns(py: Python<'_>, program: ProgramColumns) -> PyResult<Bound<'_, PyDict>> {
+    Ok(columns!(py, program; rank_start, kind, peer, amount, tag, request, label))
+}
+
+/// The columns of a program from operations `(rank, kind, peer, tag, amount, label)` and dependencies
+/// `(before, after, begun)`, the sends and receives left out, and whether sends are buffered.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+fn compile_graph<'py>(
+    py: Python<'py>,
+    n_ranks: usize,
+    nodes: (
+        Numbers<'py>,
+        PyReadonlyArray1<'py, u8>,
+        PyReadonlyArray1<'py, i32>,
+        Integers<'py>,
+        Sizes<'py>,
+        Numbers<'py>,
+    ),
+    edges: (Numbers<'py>, Numbers<'py>, Flags<'py>),
+) -> PyResult<(Bound<'py, PyDict>, u64, u64, bool)> {
+    let graph = Graph {
+        n_ranks,
+        rank: nodes.0.as_slice()?,
+        kind: nodes.1.as_slice()?,
+        peer: nodes.2.as_slice()?,
+        tag: nodes.3.as_slice()?,
+        amount: nodes.4.as_slice()?,
+        label: nodes.5.as_slice()?,
+        before: edges.0.as_slice()?,
+        after: edges.1.as_slice()?,
+        begun: edges.2.as_slice()?,
+    };
+    let n = graph.rank.len();
+    let lengths = [
+        graph.kind.len(),
+        graph.peer.len(),
+        graph.tag.len(),
+        graph.amount.len(),
+        graph.label.len(),
+    ];
+    let ends = [graph.before, graph.after];
+    let right = lengths == [n; 5]
+        && ends.iter().all(|column| column.len() == graph.begun.len())
+        && ends.iter().all(|column| column.iter().all(|&at| (at as usize) < n))
+        && graph.rank.is_sorted()
+        && graph.rank.last().is_none_or(|&rank| (rank as usize) < n_ranks);
+    if !right {
+        return Err(PyValueError::new_err("columns that do not make a graph"));
+    }
+    let done = py.detach(|| graph::compile(&graph)).map_err(|error| match error {
+        GraphError::Cycle(at) => fault("cycle", u64::from(at)),
+        GraphError::Large => fault("large", 0),
+    })?;
+    let columns = program_columns(py, done.program)?;
+    Ok((columns, done.lost_sends, done.lost_receives, done.buffered))
+}
+
+fn fault(kind: &str, row: u64) -> PyErr {
+    full_fault(kind, row, &[], 0, 0.0)
+}
+
+fn full_fault(kind: &str, row: u64, text: &[u8], number: i64, limit: f64) -> PyErr {
+    let text = String::from_utf8_lossy(text).into_owned();
+    PyValueError::new_err((kind.to_owned(), row, text, number, limit))
+}
+
+/// A GOAL schedule without comments.
+#[pyfunction]
+fn read_goal(py: Python<'_>, data: PyBackedBytes, longest_ps: u64) -> PyResult<Bound<'_, PyDict>> {
+    let found = py.detach(|| goal::read(&data, longest_ps)).map_err(goal_fault)?;
+    let out = columns!(py, found; line, rank, kind, peer, tag, amount, label, before, after, begun);
+    out.set_item("n_ranks", found.n_ranks)?;
+    out.set_item("cores", found.cores)?;
+    out.set_item("labels", found.labels)?;
+    Ok(out)
+}
+
+fn goal_fault(error: ScheduleError) -> PyErr {
+    match error {
+        ScheduleError::Beginning => fault("beginning", 0),
+        ScheduleError::Unexpected(at) => fault("unexpected", at.into()),
+        ScheduleError::Open(at) => fault("open", at.into()),
+        ScheduleError::Again(at, rank) => full_fault("again", at.into(), &[], rank as i64, 0.0),
+        ScheduleError::Beyond(at, rank, ranks) => {
+            full_fault("beyond", at.into(), ranks.to_string().as_bytes(), rank as i64, 0.0)
+        }
+        ScheduleError::Missing(rank, ranks) => {
+            full_fault("missing", 0, ranks.to_string().as_bytes(), rank as i64, 0.0)
+        }
+        ScheduleError::Unknown(at) => fault("unknown", at.into()),
+        ScheduleError::Impossible(at, ranks) => {
+            full_fault("impossible", at.into(), ranks.to_string().as_bytes(), 0, 0.0)
+        }
+        ScheduleError::Twice(at, label) => full_fault("twice", at.into(), &label, 0, 0.0),
+        ScheduleError::Undefined(at, label) => full_fault("undefined", at.into(), &label, 0, 0.0),
+        ScheduleError::Large => fault("large", 0),
+    }
+}
+
+/// A time-independent trace of SimGrid: the files of all ranks.
+#[pyfunction]
+fn read_simgrid_ti(
+    py: Python<'_>,
+    files: Vec<PyBackedBytes>,
+    type_bytes: Vec<u64>,
+    ps_per_flop: u64,
+    longest_ps: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let found = py.detach(|| {
+        let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
+        simgrid_ti::read(&files, Scale { type_bytes: &type_bytes, ps_per_flop, longest_ps })
+    });
+    let found = found.map_err(line_fault)?;
+    let out = PyDict::new(py);
+    out.set_item("n_ranks", found.n_ranks)?;
+    out.set_item("default_bytes", found.default_bytes)?;
+    out.set_item("nobody", found.nobody)?;
+    out.set_item("left_out", found.left_out)?;
+    out.set_item("untold", found.untold)?;
+    out.set_item("splits", found.splits)?;
+    out.set_item("labels", found.labels)?;
+    let posts = found.posts;
+    let posts = columns!(py, posts; rank, position, step, is_send, peer, channel, size, label,
+        wait_position, peer_known);
+    out.set_item("posts", posts)?;
+    let (waitalls, computes, collectives) = (found.waitalls, found.computes, found.collectives);
+    out.set_item("waitalls", columns!(py, waitalls; rank, row))?;
+    let computes = columns!(py, computes; rank, row);
+    computes.set_item("ps", found.computes_ps.into_pyarray(py))?;
+    out.set_item("computes", computes)?;
+    let collectives = columns!(py, collectives; rank, row);
+    collectives.set_item("kind", found.collective_kind.into_pyarray(py))?;
+    out.set_item("collectives", collectives)?;
+    let kinds: Vec<(u8, bool, u32, String, u64)> = found
+        .kinds
+        .into_iter()
+        .map(|one| {
+            let arguments = String::from_utf8_lossy(&one.arguments).into_owned();
+            (one.operation, one.blocking, one.me, arguments, one.row)
+        })
+        .collect();
+    out.set_item("kinds", kinds)?;
+    Ok(out)
+}
+
+fn line_fault(error: LineError) -> PyErr {
+    match error {
+        LineError::Empty => fault("empty", 0),
+        LineError::NoRank(row) => fault("no-rank", row),
+        LineError::NoCall(row) => fault("no-call", row),
+        LineError::Unknown(row, call) => full_fault("unknown", row, &call, 0, 0.0),
+        LineError::Missing(rank, last) => {
+            full_fault("missing", 0, last.to_string().as_bytes(), rank as i64, 0.0)
+        }
+        LineError::Twice(row, rank) => full_fault("twice", row, &[], rank.into(), 0.0),
+        LineError::Unfinished(row, rank) => full_fault("unfinished", row, &[], rank.into(), 0.0),
+        LineError::Lacks(row, what) => full_fault("lacks", row, what.as_bytes(), 0, 0.0),
+        LineError::NotWhole(row, what, text) => {
+            full_fault("not-whole", row, &joined(what, &text), 0, 0.0)
+        }
+        LineError::NotCount(row, what, text, most) => {
+            full_fault("not-count", row, &joined(what, &text), 0, most)
+        }
+        LineError::NoType(row, text) => full_fault("no-type", row, &text, 0, 0.0),
+        LineError::Beyond(row, rank, ranks) => {
+            full_fault("beyond", row, ranks.to_string().as_bytes(), rank.into(), 0.0)
+        }
+        LineError::Large => fault("large", 0),
+    }
+}
+
+/// The name of an argument and what stands there, with a blank between.
+fn joined(what: &str, text: &[u8]) -> Vec<u8> {
+    [what.as_bytes(), text].join(&b' ')
+}
+
+/// The Chakra execution traces of all ranks; `calls` has the number of the algorithm of each type.
+#[pyfunction]
+fn read_chakra(
+    py: Python<'_>,
+    files: Vec<PyBackedBytes>,
+    calls: Vec<(i64, u32)>,
+    longest_ps: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let found = py.detach(|| {
+        let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
+        chakra::read(&files, Choices { calls: &calls, longest_ps })
+    });
+    let found = found.map_err(chakra_fault)?;
+    let out = columns!(py, found; rank, kind, peer, tag, amount, label, number, before, after);
+    let collectives = found.collectives;
+    let collectives = columns!(py, collectives; row, call, size, root, turn, label);
+    out.set_item("collectives", collectives)?;
+    out.set_item("labels", found.labels)?;
+    out.set_item("silent", found.silent)?;
+    out.set_item("left_out", found.left_out)?;
+    Ok(out)
+}
+
+/// A ValueError with the arguments `(file, kind, number, name, message)`.
+fn chakra_fault(fault: Fault) -> PyErr {
+    let none = String::new;
+    let (kind, number, name, message) = match fault.what {
+        What::Bytes(at, message) => ("bytes", at, none(), message),
+        What::Empty => ("empty", 0, none(), none()),
+        What::Again(number) => ("again", number, none(), none()),
+        What::Node(number, name, why) => ("node", number, name, why),
+        What::Lost(number, before) => ("lost", number, none(), before.to_string()),
+        What::Large => ("large", 0, none(), none()),
+    };
+    PyValueError::new_err((fault.file, kind, number, name, message))
+}

@@ -1,0 +1,233 @@
+//! Which send meets which receive, and the order of what each rank does.
+
+use crate::numbering::Map;
+use crate::{ProgramColumns, op};
+
+/// A peer or a wait that the trace does not tell.
+pub const UNKNOWN: i64 = -1;
+/// A step later than any other at its position.
+const LATE: i64 = 1 << 40;
+
+/// Sends and receives that ranks post, a column each, of one length.
+#[derive(Clone, Copy)]
+pub struct Posts<'a> {
+    /// Who posts.
+    pub rank: &'a [i64],
+    /// Place in the order of all events.
+    pub position: &'a [i64],
+    /// Order among those of one position.
+    pub step: &'a [i64],
+    /// Send or receive.
+    pub is_send: &'a [bool],
+    /// The other rank, or [`UNKNOWN`].
+    pub peer: &'a [i64],
+    /// What besides the two ranks must be alike.
+    pub channel: &'a [i64],
+}
+
+/// What of posts only their program needs.
+#[derive(Clone, Copy)]
+pub struct Completions<'a> {
+    /// Bytes.
+    pub size: &'a [u64],
+    /// Number of the label.
+    pub label: &'a [i64],
+    /// Where each is waited for, or [`UNKNOWN`].
+    pub wait_position: &'a [i64],
+    /// Order among those of that position.
+    pub wait_step: &'a [i64],
+}
+
+/// Events of ranks that are no posts: whose, where, and what.
+#[derive(Clone, Copy)]
+pub struct Events<'a, T> {
+    /// Whose.
+    pub rank: &'a [i64],
+    /// Place in the order of all events.
+    pub position: &'a [i64],
+    /// Of waits the post, -1 for all that are open; of computations the picoseconds.
+    pub what: &'a [T],
+}
+
+/// The order of posts by rank, position and step; nothing if they stand in it already.
+fn order(posts: &Posts<'_>) -> Option<Vec<i64>> {
+    let key = |at: usize| (posts.rank[at], posts.position[at], posts.step[at]);
+    let n = posts.rank.len();
+    if (1..n).all(|at| key(at - 1) <= key(at)) {
+        return None;
+    }
+    let mut order: Vec<i64> = (0..n as i64).collect();
+    order.sort_by_key(|&at| key(at as usize));
+    Some(order)
+}
+
+/// The order of posts, where they do not stand in it, and which post each one meets in that order, -1
+/// without: of each source, destination and channel the k-th send and the k-th receive.
+pub fn pair(posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
+    let Some(order) = order(posts) else {
+        return (None, in_order(posts));
+    };
+    fn take<T: Copy>(column: &[T], order: &[i64]) -> Vec<T> {
+        order.iter().map(|&at| column[at as usize]).collect()
+    }
+    let partner = in_order(&Posts {
+        rank: &take(posts.rank, &order),
+        is_send: &take(posts.is_send, &order),
+        peer: &take(posts.peer, &order),
+        channel: &take(posts.channel, &order),
+        ..*posts
+    });
+    (Some(order), partner)
+}
+
+fn in_order(posts: &Posts<'_>) -> Vec<i64> {
+    const NONE: u32 = u32::MAX;
+    let mut streams: Map<(u64, i64), u32> = Map::default();
+    let mut counts: Vec<[u32; 2]> = Vec::new();
+    let mut last = ((u64::MAX, 0), NONE);
+    let stream: Vec<u32> = (0..posts.rank.len())
+        .map(|at| {
+            if posts.peer[at] == UNKNOWN {
+                return NONE;
+            }
+            let (mut from, mut to) = (posts.rank[at] as u64, posts.peer[at] as u64);
+            if !posts.is_send[at] {
+                std::mem::swap(&mut from, &mut to);
+            }
+            let key = (from << 32 | to & 0xFFFF_FFFF, posts.channel[at]);
+            if key != last.0 {
+                let next = counts.len() as u32;
+                last = (key, *streams.entry(key).or_insert(next));
+                if last.1 == next {
+                    counts.push([0; 2]);
+                }
+            }
+            counts[last.1 as usize][usize::from(posts.is_send[at])] += 1;
+            last.1
+        })
+        .collect();
+    drop(streams);
+    // The receives of each stream one after the other, those it has no send for left out.
+    let mut first = Vec::with_capacity(counts.len());
+    let mut total = 0;
+    for [receives, sends] in &counts {
+        first.push(total);
+        total += receives.min(sends);
+    }
+    let mut turn = vec![[0u32; 2]; counts.len()];
+    let mut slots = vec![[0u32; 2]; total as usize];
+    for (at, &number) in stream.iter().enumerate() {
+        if number == NONE {
+            continue;
+        }
+        let (number, side) = (number as usize, usize::from(posts.is_send[at]));
+        let k = turn[number][side];
+        turn[number][side] += 1;
+        if k < counts[number][0].min(counts[number][1]) {
+            slots[(first[number] + k) as usize][side] = at as u32;
+        }
+    }
+    let mut partner = vec![-1; stream.len()];
+    for [receive, send] in slots {
+        partner[send as usize] = i64::from(receive);
+        partner[receive as usize] = i64::from(send);
+    }
+    partner
+}
+
+/// Puts posts, waits and computations of each rank in order.
+///
+/// The posts are sorted by rank, position and step. Of equal places those of posts come first, then
+/// the waits for them, other waits and computations.
+pub fn assemble(
+    n_ranks: usize,
+    posts: &Posts<'_>,
+    ends: &Completions<'_>,
+    waits: &Events<'_, i64>,
+    computes: &Events<'_, u64>,
+) -> ProgramColumns {
+    let n = posts.rank.len();
+    let completed = ends.wait_position.iter().filter(|&&at| at != UNKNOWN).count();
+    let events = n + completed + waits.rank.len() + computes.rank.len();
+    let mut out = ProgramColumns::with_room(n_ranks, events);
+    let of_waits = ByRank::new(n_ranks, waits.rank);
+    let of_computes = ByRank::new(n_ranks, computes.rank);
+    let mut row: Vec<(i64, i64, Source)> = Vec::new();
+    let mut first = 0;
+    for rank in 0..n_ranks {
+        let last = first + posts.rank[first..].partition_point(|&one| one as usize <= rank);
+        row.clear();
+        for at in first..last {
+            row.push((posts.position[at], posts.step[at], Source::Post(at as u32)));
+        }
+        for at in (first..last).filter(|&at| ends.wait_position[at] != UNKNOWN) {
+            row.push((ends.wait_position[at], ends.wait_step[at], Source::Wait(at as i64)));
+        }
+        for at in of_waits.of(rank) {
+            row.push((waits.position[at], LATE, Source::Wait(waits.what[at])));
+        }
+        for at in of_computes.of(rank) {
+            row.push((computes.position[at], 0, Source::Compute(computes.what[at])));
+        }
+        row.sort_by_key(|&(position, step, _)| (position, step));
+        for &(_, _, source) in &row {
+            match source {
+                Source::Post(at) => {
+                    let at = at as usize;
+                    let kind = if posts.is_send[at] { op::ISEND } else { op::IRECV };
+                    let (peer, request) = (posts.peer[at] as i32, (at - first) as i32);
+                    let label = ends.label[at] as u32;
+                    out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
+                }
+                Source::Wait(at) if at < 0 => out.push(op::WAITALL, -1, 0, 0, -1, 0),
+                Source::Wait(at) => {
+                    out.push(op::WAIT, -1, 0, 0, (at - first as i64) as i32, 0);
+                }
+                Source::Compute(ps) => out.push(op::COMPUTE, -1, ps, 0, -1, 0),
+            }
+        }
+        out.close_rank();
+        first = last;
+    }
+    out
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Post(u32),
+    Wait(i64),
+    Compute(u64),
+}
+
+/// Rows by rank, those of one rank in their order.
+struct ByRank {
+    first: Vec<usize>,
+    order: Option<Vec<u32>>,
+}
+
+impl ByRank {
+    fn new(n_ranks: usize, rank: &[i64]) -> Self {
+        let mut first = vec![0; n_ranks + 1];
+        for &one in rank {
+            first[one as usize + 1] += 1;
+        }
+        for at in 0..n_ranks {
+            first[at + 1] += first[at];
+        }
+        if rank.is_sorted() {
+            return Self { first, order: None };
+        }
+        let mut next = first.clone();
+        let mut order = vec![0; rank.len()];
+        for (at, &one) in rank.iter().enumerate() {
+            order[next[one as usize]] = at as u32;
+            next[one as usize] += 1;
+        }
+        Self { first, order: Some(order) }
+    }
+
+    fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
+        (self.first[rank]..self.first[rank + 1])
+            .map(|at| self.order.as_ref().map_or(at, |order| order[at] as usize))
+    }
+}

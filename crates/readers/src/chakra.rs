@@ -1,0 +1,526 @@
+//! Chakra execution traces: protobuf messages, each after its length (mlcommons/chakra, `et_def.proto`).
+
+use crate::numbering::Map;
+use crate::op;
+
+const COMPUTE: u64 = 4;
+const SEND: u64 = 5;
+const RECEIVE: u64 = 6;
+const COLLECTIVE: u64 = 7;
+const MOST_BYTES: i128 = 1 << 53;
+const PS_PER_US: u64 = 1_000_000;
+
+/// What to take for what a trace does not say.
+#[derive(Clone, Copy)]
+pub struct Choices<'a> {
+    /// Number of the algorithm of each type of collective that is expanded.
+    pub calls: &'a [(i64, u32)],
+    /// The longest computation.
+    pub longest_ps: u64,
+}
+
+/// Nodes of all ranks, rank after rank, and their dependencies.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// Rank of each node.
+    pub rank: Vec<u32>,
+    /// What it does, as numbered in [`op`]; collectives are `NOTHING`.
+    pub kind: Vec<u8>,
+    /// The other rank, else -1.
+    pub peer: Vec<i32>,
+    /// Matching tag; even ones are of collectives.
+    pub tag: Vec<i64>,
+    /// Bytes or picoseconds.
+    pub amount: Vec<u64>,
+    /// Number of the label.
+    pub label: Vec<u32>,
+    /// Number within its file.
+    pub number: Vec<u64>,
+    /// Node that another depends on.
+    pub before: Vec<u32>,
+    /// That other one.
+    pub after: Vec<u32>,
+    /// Kind and tag of each label; of collectives `NOTHING` and the number of the algorithm.
+    pub labels: Vec<(u8, i64)>,
+    /// The collectives.
+    pub collectives: Collectives,
+    /// Computations without a duration.
+    pub silent: u64,
+    /// Collectives of some of the ranks, or of other kinds.
+    pub left_out: u64,
+}
+
+/// Collectives, a column each.
+#[derive(Debug, Default)]
+pub struct Collectives {
+    /// Row of the node.
+    pub row: Vec<u32>,
+    /// Number of the algorithm, -1 for those that are left out.
+    pub call: Vec<i64>,
+    /// Bytes that the rank puts in.
+    pub size: Vec<u64>,
+    /// Root.
+    pub root: Vec<i64>,
+    /// How many collectives the rank has had before, and this one.
+    pub turn: Vec<i64>,
+    /// Number of the label.
+    pub label: Vec<u32>,
+}
+
+/// What is wrong with a trace.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Index of the file.
+    pub file: usize,
+    /// Where and what.
+    pub what: What,
+}
+
+/// Where and what is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub enum What {
+    /// Bytes that are no such message, and their offset.
+    Bytes(u64, String),
+    /// A file without nodes.
+    Empty,
+    /// A number a second time.
+    Again(u64),
+    /// A node that cannot be: its number, its name and why.
+    Node(u64, String, String),
+    /// A node that depends on one that is not there.
+    Lost(u64, u64),
+    /// More nodes than can be numbered.
+    Large,
+}
+
+/// Reads the files of all ranks.
+pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, Fault> {
+    let mut reader = Reader {
+        out: Nodes::default(),
+        choices,
+        n_ranks: files.len(),
+        labels: Map::default(),
+        place: Rows::default(),
+        wanted: Vec::new(),
+    };
+    for (file, data) in files.iter().enumerate() {
+        reader.file(file, data).map_err(|what| Fault { file, what })?;
+    }
+    Ok(reader.out)
+}
+
+struct Reader<'a> {
+    out: Nodes,
+    choices: Choices<'a>,
+    n_ranks: usize,
+    labels: Map<(u8, u64), u32>,
+    place: Rows,
+    /// Row and number of what it depends on.
+    wanted: Vec<(u32, u64)>,
+}
+
+/// Rows of nodes by their numbers, which mostly count up from a small one.
+#[derive(Default)]
+struct Rows {
+    small: Vec<u32>,
+    others: Map<u64, u32>,
+}
+
+impl Rows {
+    const NONE: u32 = u32::MAX;
+
+    fn get(&self, number: u64) -> Option<u32> {
+        let place = usize::try_from(number).ok().and_then(|at| self.small.get(at)).copied();
+        place.filter(|&row| row != Self::NONE).or_else(|| {
+            if self.others.is_empty() { None } else { self.others.get(&number).copied() }
+        })
+    }
+
+    /// Adds a node; says whether its number is new.
+    fn insert(&mut self, number: u64, row: u32) -> bool {
+        if self.get(number).is_some() {
+            return false;
+        }
+        // Numbers that leave large gaps would take memory for nothing.
+        if number < 2 * self.small.len() as u64 + 64 {
+            let at = number as usize;
+            if at >= self.small.len() {
+                self.small.resize(at + 1, Self::NONE);
+            }
+            self.small[at] = row;
+        } else {
+            self.others.insert(number, row);
+        }
+        true
+    }
+
+    fn clear(&mut self) {
+        self.small.clear();
+        self.others.clear();
+    }
+}
+
+impl Reader<'_> {
+    fn file(&mut self, rank: usize, data: &[u8]) -> Result<(), What> {
+        self.place.clear();
+        self.wanted.clear();
+        let mut at = 0;
+        let mut messages = 0u64;
+        let mut turn = 0;
+        while at < data.len() {
+            let begin = at;
+            let length = varint(data, &mut at)?;
+            let left = (data.len() - at) as u64;
+            if length > left {
+                let message = format!("a message of {length} B in the last {left} B");
+                return Err(What::Bytes(begin as u64, message));
+            }
+            let end = at + length as usize;
+            // The first message is the metadata.
+            if messages > 0 {
+                self.wanted_of(&data[..end], at, rank, &mut turn)?;
+            }
+            messages += 1;
+            at = end;
+        }
+        if messages < 2 {
+            return Err(What::Empty);
+        }
+        for &(row, number) in &self.wanted {
+            let Some(before) = self.place.get(number) else {
+                return Err(What::Lost(self.out.number[row as usize], number));
+            };
+            self.out.before.push(before);
+            self.out.after.push(row);
+        }
+        Ok(())
+    }
+
+    fn wanted_of(
+        &mut self,
+        data: &[u8],
+        at: usize,
+        rank: usize,
+        turn: &mut i64,
+    ) -> Result<(), What> {
+        let row = self.out.kind.len();
+        if row >= 1 << 27 {
+            return Err(What::Large);
+        }
+        let row = row as u32;
+        let wanted = &mut self.wanted;
+        let node = parse(data, at, &mut |before| wanted.push((row, before)))?;
+        let number = node.number;
+        if !self.place.insert(number, row) {
+            return Err(What::Again(number));
+        }
+        let wrong = |why| What::Node(number, node.name.to_owned(), why);
+        self.add(rank, &node, row, turn).map_err(wrong)
+    }
+
+    fn add(
+        &mut self,
+        rank: usize,
+        node: &Node<'_>,
+        row: u32,
+        turn: &mut i64,
+    ) -> Result<(), String> {
+        let (mut kind, mut peer, mut tag, mut amount, mut label) = (op::NOTHING, -1, 0, 0, 0);
+        match node.kind {
+            COMPUTE => {
+                let ps = node.duration_us.checked_mul(PS_PER_US);
+                let ps = ps.filter(|&ps| ps <= self.choices.longest_ps);
+                amount = ps.ok_or_else(|| format!("a duration of {} µs", node.duration_us))?;
+                self.out.silent += u64::from(amount == 0);
+                kind = op::COMPUTE;
+            }
+            SEND | RECEIVE => {
+                kind = if node.kind == SEND { op::ISEND } else { op::IRECV };
+                let (name, other) = match kind {
+                    op::ISEND => ("comm_dst", &node.destination),
+                    _ => ("comm_src", &node.source),
+                };
+                let other = other.number(name, None)?;
+                let size = node.size.number("comm_size", None)?;
+                let number = node.tag.number("comm_tag", Some(0))?;
+                if !(0..self.n_ranks as i128).contains(&other) {
+                    return Err(format!("names rank {other} of {} ranks", self.n_ranks));
+                }
+                if !(0..=MOST_BYTES).contains(&size) || !(-(1 << 31)..1 << 32).contains(&number) {
+                    return Err(format!("{size} B with tag {number}"));
+                }
+                peer = other as i32;
+                amount = size as u64;
+                tag = ((number as i64) << 1) + 1;
+                label = self.label(kind, number as i64);
+            }
+            COLLECTIVE => {
+                *turn += 1;
+                self.collective(node, row, *turn)?;
+            }
+            _ => {}
+        }
+        let out = &mut self.out;
+        out.rank.push(rank as u32);
+        out.kind.push(kind);
+        out.peer.push(peer);
+        out.tag.push(tag);
+        out.amount.push(amount);
+        out.label.push(label);
+        out.number.push(node.number);
+        Ok(())
+    }
+
+    fn collective(&mut self, node: &Node<'_>, row: u32, turn: i64) -> Result<(), String> {
+        let kind = node.collective.number("comm_type", Some(-1))?;
+        let call = self.choices.calls.iter().find(|call| i128::from(call.0) == kind);
+        let (mut size, mut root, mut label, mut number) = (0, 0, 0, -1);
+        match call.filter(|_| !node.grouped) {
+            Some(&(_, call)) => {
+                let bytes = node.size.number("comm_size", Some(0))?;
+                let at = node.root.number("root", Some(0))?;
+                if !(0..=MOST_BYTES).contains(&bytes) {
+                    return Err(format!("{bytes} B"));
+                }
+                root = i64::try_from(at).map_err(|_| format!("root is {at}"))?;
+                size = bytes as u64;
+                number = i64::from(call);
+                label = self.label(op::NOTHING, number);
+            }
+            None => self.out.left_out += 1,
+        }
+        let out = &mut self.out.collectives;
+        out.row.push(row);
+        out.call.push(number);
+        out.size.push(size);
+        out.root.push(root);
+        out.turn.push(turn);
+        out.label.push(label);
+        Ok(())
+    }
+
+    fn label(&mut self, kind: u8, tag: i64) -> u32 {
+        let next = self.out.labels.len() as u32;
+        let number = *self.labels.entry((kind, tag as u64)).or_insert(next);
+        if number == next {
+            self.out.labels.push((kind, tag));
+        }
+        number
+    }
+}
+
+/// What is kept of a node.
+#[derive(Default)]
+struct Node<'a> {
+    number: u64,
+    name: &'a str,
+    kind: u64,
+    duration_us: u64,
+    destination: Value<'a>,
+    source: Value<'a>,
+    size: Value<'a>,
+    tag: Value<'a>,
+    collective: Value<'a>,
+    root: Value<'a>,
+    /// Whether it names a process group.
+    grouped: bool,
+}
+
+/// The value of an attribute.
+#[derive(Default, Clone, Copy)]
+enum Value<'a> {
+    #[default]
+    Missing,
+    Number(i128),
+    Real(f64),
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    fn number(&self, name: &str, default: Option<i128>) -> Result<i128, String> {
+        match self {
+            Self::Number(value) => Ok(*value),
+            Self::Missing => default.ok_or_else(|| format!("has no {name}")),
+            Self::Real(value) => Err(format!("{name} is '{value:?}'")),
+            Self::Text(text) => {
+                Err(format!("{name} is '{}'", text.escape_debug().take(60).collect::<String>()))
+            }
+        }
+    }
+}
+
+/// A field: its number and what it holds.
+struct Field {
+    number: u64,
+    content: Content,
+}
+
+/// What a field holds; of bytes where they lie.
+enum Content {
+    Varint(u64),
+    Wide(u64),
+    Narrow(u32),
+    Bytes(usize, usize),
+}
+
+fn field(data: &[u8], at: &mut usize) -> Result<Field, What> {
+    let begin = *at;
+    let key = varint(data, at)?;
+    let length = match key & 7 {
+        0 => return Ok(Field { number: key >> 3, content: Content::Varint(varint(data, at)?) }),
+        1 => 8,
+        2 => varint(data, at)?,
+        5 => 4,
+        kind => return Err(What::Bytes(begin as u64, format!("a field of wire type {kind}"))),
+    };
+    let left = (data.len() - *at) as u64;
+    if length > left {
+        let message = format!("a field of {length} B in the last {left} B");
+        return Err(What::Bytes(begin as u64, message));
+    }
+    let (from, to) = (*at, *at + length as usize);
+    *at = to;
+    let content = match (key & 7, &data[from..to]) {
+        (1, &[a, b, c, d, e, f, g, h]) => {
+            Content::Wide(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+        }
+        (5, &[a, b, c, d]) => Content::Narrow(u32::from_le_bytes([a, b, c, d])),
+        _ => Content::Bytes(from, to),
+    };
+    Ok(Field { number: key >> 3, content })
+}
+
+fn varint(data: &[u8], at: &mut usize) -> Result<u64, What> {
+    let begin = *at;
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let Some(&byte) = data.get(*at) else { break };
+        *at += 1;
+        value |= u64::from(byte & 127) << shift;
+        if byte < 128 {
+            return Ok(value);
+        }
+    }
+    Err(What::Bytes(begin as u64, "a number without an end".to_owned()))
+}
+
+fn parse<'a>(
+    data: &'a [u8],
+    mut at: usize,
+    depends: &mut dyn FnMut(u64),
+) -> Result<Node<'a>, What> {
+    let mut node = Node::default();
+    while at < data.len() {
+        let begin = at;
+        let found = field(data, &mut at)?;
+        match (found.number, found.content) {
+            (1, Content::Varint(number)) => node.number = number,
+            (2, Content::Bytes(from, to)) => node.name = text(data, from, to)?,
+            (3, Content::Varint(kind)) => node.kind = kind,
+            (4 | 5, Content::Varint(before)) => depends(before),
+            (4 | 5, Content::Bytes(from, to)) => {
+                let mut spot = from;
+                while spot < to {
+                    depends(varint(&data[..to], &mut spot)?);
+                }
+            }
+            (7, Content::Varint(duration)) => node.duration_us = duration,
+            (10, Content::Bytes(from, to)) => attribute(&data[..to], from, &mut node)?,
+            (1 | 3 | 4 | 5 | 7, _) => {
+                let message = "text where a number is expected".to_owned();
+                return Err(What::Bytes(begin as u64, message));
+            }
+            (2 | 10, _) => {
+                let message = "a number where text is expected".to_owned();
+                return Err(What::Bytes(begin as u64, message));
+            }
+            _ => {}
+        }
+    }
+    Ok(node)
+}
+
+fn text(data: &[u8], from: usize, to: usize) -> Result<&str, What> {
+    std::str::from_utf8(&data[from..to])
+        .map_err(|_| What::Bytes(from as u64, "a name that is not text".to_owned()))
+}
+
+/// Notes an attribute of a node; lists have no value.
+fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), What> {
+    let (mut name, mut value) = ("", Value::Missing);
+    while at < data.len() {
+        let begin = at;
+        let found = field(data, &mut at)?;
+        if found.number == 1 {
+            let Content::Bytes(from, to) = found.content else {
+                let message = "a number where text is expected".to_owned();
+                return Err(What::Bytes(begin as u64, message));
+            };
+            name = text(data, from, to)?;
+        } else if (3..33).contains(&found.number) {
+            value = content(data, found)?;
+        }
+    }
+    let slot = match name {
+        "comm_dst" => &mut node.destination,
+        "comm_src" => &mut node.source,
+        "comm_size" => &mut node.size,
+        "comm_tag" => &mut node.tag,
+        "comm_type" => &mut node.collective,
+        "root" => &mut node.root,
+        "pg_name" => {
+            match value {
+                Value::Missing => {}
+                Value::Text(text) => node.grouped = !text.is_empty(),
+                Value::Number(number) => node.grouped = number != 0,
+                Value::Real(number) => node.grouped = number != 0.0,
+            }
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    if !matches!(value, Value::Missing) {
+        *slot = value;
+    }
+    Ok(())
+}
+
+fn content(data: &[u8], field: Field) -> Result<Value<'_>, What> {
+    Ok(match (field.number, field.content) {
+        (29 | 31, Content::Bytes(from, to)) => Value::Text(text(data, from, to)?),
+        (_, Content::Bytes(..)) => Value::Missing,
+        (3, Content::Wide(bits)) => Value::Real(f64::from_bits(bits)),
+        (5, Content::Narrow(bits)) => Value::Real(f64::from(f32::from_bits(bits))),
+        (23, Content::Narrow(bits)) => Value::Number(i128::from(bits as i32)),
+        (25, Content::Wide(bits)) => Value::Number(i128::from(bits as i64)),
+        (3 | 25, Content::Narrow(_)) | (5 | 23, Content::Wide(_)) => Value::Missing,
+        (_, Content::Wide(bits)) => Value::Number(i128::from(bits)),
+        (_, Content::Narrow(bits)) => Value::Number(i128::from(bits)),
+        (7 | 9, Content::Varint(bits)) => Value::Number(i128::from(bits as i64)),
+        (15 | 17, Content::Varint(bits)) => {
+            Value::Number(i128::from((bits >> 1) as i64 ^ -((bits & 1) as i64)))
+        }
+        (_, Content::Varint(bits)) => Value::Number(i128::from(bits)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choices, Fault, What, read};
+
+    const CHOICES: Choices<'_> = Choices { calls: &[], longest_ps: 1 << 60 };
+
+    #[test]
+    fn a_computation_is_read_and_what_is_cut_is_refused() {
+        // Metadata; node 5 of type 4 that lasts 3 us; node 6 of no type after node 5.
+        let data = [0, 6, 8, 5, 24, 4, 56, 3, 5, 8, 6, 42, 1, 5];
+        let found = read(&[&data], CHOICES).expect("it is right");
+        assert_eq!((found.kind, found.amount), (vec![0, 255], vec![3_000_000, 0]));
+        assert_eq!((found.before, found.after), (vec![0], vec![1]));
+        let what = What::Bytes(8, "a message of 5 B in the last 4 B".to_owned());
+        assert_eq!(read(&[&data[..13]], CHOICES).err(), Some(Fault { file: 0, what }));
+        let lost = [0, 5, 8, 6, 42, 1, 5];
+        let fault = Fault { file: 0, what: What::Lost(6, 5) };
+        assert_eq!(read(&[&lost], CHOICES).err(), Some(fault));
+    }
+}

@@ -1,0 +1,495 @@
+//! GOAL schedules as text: `num_ranks N`, a block of lines for each rank, dependencies by label.
+
+use crate::numbering::Map;
+use crate::op;
+use crate::text::{lines, natural, trimmed};
+
+/// Most bytes of a message: what a double holds without loss.
+const MOST_BYTES: u64 = 1 << 53;
+const PS_PER_NS: u64 = 1000;
+
+/// Operations of all ranks, rank after rank, and their dependencies.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    /// Number of ranks.
+    pub n_ranks: u32,
+    /// Line of each operation, from 0.
+    pub line: Vec<u32>,
+    /// Rank of each.
+    pub rank: Vec<u32>,
+    /// Kind of each, as numbered in [`op`].
+    pub kind: Vec<u8>,
+    /// The other rank of a send or receive, else -1.
+    pub peer: Vec<i32>,
+    /// Matching tag, 0 without.
+    pub tag: Vec<i64>,
+    /// Bytes or picoseconds.
+    pub amount: Vec<u64>,
+    /// Number of its kind and tag.
+    pub label: Vec<u32>,
+    /// Kind and tag of each label.
+    pub labels: Vec<(u8, i64)>,
+    /// Operation that another depends on.
+    pub before: Vec<u32>,
+    /// That other one.
+    pub after: Vec<u32>,
+    /// Whether it is enough that the first has begun.
+    pub begun: Vec<bool>,
+    /// Most cores that a rank computes on.
+    pub cores: u32,
+}
+
+/// What is wrong with a schedule; lines count from 0.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ScheduleError {
+    /// The first line is not `num_ranks N`.
+    Beginning,
+    /// A line at the wrong place.
+    Unexpected(u32),
+    /// The last block has no end; its last line.
+    Open(u32),
+    /// The block of a rank a second time.
+    Again(u32, u64),
+    /// The block of a rank that does not exist, and how many there are.
+    Beyond(u32, u64, u64),
+    /// No block of this rank, of how many.
+    Missing(u64, u64),
+    /// A line that is no operation and no dependency.
+    Unknown(u32),
+    /// A rank, size, time or tag that cannot be, and how many ranks there are.
+    Impossible(u32, u64),
+    /// A label a second time.
+    Twice(u32, Vec<u8>),
+    /// A label that no operation has.
+    Undefined(u32, Vec<u8>),
+    /// More lines than can be numbered.
+    Large,
+}
+
+/// Reads a schedule without comments; `longest_ps` is the longest computation.
+pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
+    let mut reader = Reader { longest_ps, ..Reader::default() };
+    let mut begun = false;
+    for (at, line) in lines(data).enumerate() {
+        let at = u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::Large)?;
+        let line = trimmed(line);
+        if line.is_empty() {
+            continue;
+        }
+        if begun {
+            reader.line(at, line)?;
+            continue;
+        }
+        reader.n_ranks = number_after(line, b"num_ranks").ok_or(ScheduleError::Beginning)?;
+        begun = true;
+    }
+    if !begun {
+        return Err(ScheduleError::Beginning);
+    }
+    reader.finish()
+}
+
+/// `word`, blanks and a number.
+fn number_after(line: &[u8], word: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(word)?;
+    natural(blanks(rest)?)
+}
+
+/// What follows one or more blanks.
+fn blanks(text: &[u8]) -> Option<&[u8]> {
+    let end = text.iter().position(|&byte| !is_blank(byte)).unwrap_or(text.len());
+    (end > 0).then(|| &text[end..])
+}
+
+fn maybe_blanks(text: &[u8]) -> &[u8] {
+    blanks(text).unwrap_or(text)
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+}
+
+/// A label at the beginning of a text, and what follows it.
+fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !text.first()?.is_ascii_alphabetic() {
+        return None;
+    }
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+    let end = text.iter().position(|&byte| !is_word(byte)).unwrap_or(text.len());
+    Some(text.split_at(end))
+}
+
+/// Digits at the beginning of a text, and what follows them.
+fn digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+#[derive(Default)]
+struct Reader<'a> {
+    out: Schedule,
+    longest_ps: u64,
+    n_ranks: u64,
+    /// The rank whose block is open.
+    open: Option<u32>,
+    last: u32,
+    /// First operation and dependency of each block, and its rank.
+    blocks: Vec<(u32, usize, usize)>,
+    seen: Map<u32, ()>,
+    names: Names<'a>,
+    pending: Vec<(u32, &'a [u8], &'a [u8], bool)>,
+    cores: Vec<u64>,
+    /// The first line with an error of its own, reported once the blocks are known to be whole.
+    fault: Option<ScheduleError>,
+}
+
+impl<'a> Reader<'a> {
+    fn line(&mut self, at: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
+        self.last = at;
+        match self.open {
+            None => self.open_block(at, line),
+            Some(_) if line == b"}" => {
+                self.close_block();
+                Ok(())
+            }
+            Some(_) if block(line).is_some() => Err(ScheduleError::Unexpected(at)),
+            Some(rank) => {
+                if let Err(fault) = self.inside(at, rank, line) {
+                    self.fault.get_or_insert(fault);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn open_block(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
+        let rank = block(line).ok_or(ScheduleError::Unexpected(at))?;
+        if rank >= self.n_ranks || rank >= 1 << 31 {
+            return Err(ScheduleError::Beyond(at, rank, self.n_ranks));
+        }
+        if self.seen.insert(rank as u32, ()).is_some() {
+            return Err(ScheduleError::Again(at, rank));
+        }
+        self.open = Some(rank as u32);
+        self.blocks.push((rank as u32, self.out.kind.len(), self.out.before.len()));
+        Ok(())
+    }
+
+    fn close_block(&mut self) {
+        self.open = None;
+        for (line, after, before, begun) in self.pending.drain(..) {
+            match (self.names.get(before), self.names.get(after)) {
+                (Some(before), Some(after)) => self.out.depend(before, after, begun),
+                (found, _) => {
+                    let lost = if found.is_none() { before } else { after };
+                    self.fault.get_or_insert(ScheduleError::Undefined(line, lost.to_vec()));
+                }
+            }
+        }
+        self.names.clear();
+        self.out.cores = self.out.cores.max(self.cores.len() as u32);
+        self.cores.clear();
+    }
+
+    /// An operation or a dependency.
+    fn inside(&mut self, at: u32, rank: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
+        let unknown = ScheduleError::Unknown(at);
+        let (mut name, mut rest) = (None, line);
+        if let Some((first, tail)) = label(line) {
+            let tail = maybe_blanks(tail);
+            if let [b':', operation @ ..] = tail {
+                name = Some(first);
+                rest = maybe_blanks(operation);
+            } else if !matches!(first, b"send" | b"recv" | b"calc") || !tail_is_number(tail) {
+                let (how, tail) = label(tail).ok_or(unknown)?;
+                let begun = match how {
+                    b"requires" => false,
+                    b"irequires" => true,
+                    _ => return Err(ScheduleError::Unknown(at)),
+                };
+                let unknown = || ScheduleError::Unknown(at);
+                let (before, tail) = blanks(tail).and_then(label).ok_or_else(unknown)?;
+                if !tail.is_empty() {
+                    return Err(unknown());
+                }
+                match (self.names.get(before), self.names.get(first)) {
+                    (Some(before), Some(after)) => self.out.depend(before, after, begun),
+                    _ => self.pending.push((at, first, before, begun)),
+                }
+                return Ok(());
+            }
+        }
+        let found = operation(rest).ok_or(unknown)?;
+        self.add(at, rank, name, &found)
+    }
+
+    fn add(
+        &mut self,
+        at: u32,
+        rank: u32,
+        name: Option<&'a [u8]>,
+        found: &Operation<'_>,
+    ) -> Result<(), ScheduleError> {
+        let n_ranks = self.n_ranks;
+        let impossible = || ScheduleError::Impossible(at, n_ranks);
+        let mut amount = natural(found.amount).ok_or_else(impossible)?;
+        let most = match found.kind {
+            op::COMPUTE => self.longest_ps / PS_PER_NS,
+            _ => MOST_BYTES,
+        };
+        let right = match found.kind {
+            op::COMPUTE => found.peer.is_none(),
+            op::ISEND => found.peer.is_some_and(|(to, _)| to),
+            _ => found.peer.is_some_and(|(to, _)| !to),
+        };
+        if amount > most || !right {
+            return Err(impossible());
+        }
+        let peer = match found.peer {
+            Some((_, text)) => {
+                natural(text).filter(|&peer| peer < self.n_ranks).ok_or_else(impossible)? as i32
+            }
+            None => -1,
+        };
+        let tag = match found.tag {
+            Some(text) => {
+                natural(text).and_then(|tag| i64::try_from(tag).ok()).ok_or_else(impossible)?
+            }
+            None => 0,
+        };
+        if found.kind == op::COMPUTE {
+            amount *= PS_PER_NS;
+            let core = found.core.and_then(natural).unwrap_or(0);
+            if !self.cores.contains(&core) && self.cores.len() < 1 << 10 {
+                self.cores.push(core);
+            }
+        }
+        if let Some(name) = name
+            && !self.names.insert(name, self.out.kind.len() as u32)
+        {
+            return Err(ScheduleError::Twice(at, name.to_vec()));
+        }
+        let out = &mut self.out;
+        out.line.push(at);
+        out.rank.push(rank);
+        out.kind.push(found.kind);
+        out.peer.push(peer);
+        out.tag.push(tag);
+        out.amount.push(amount);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Schedule, ScheduleError> {
+        if self.open.is_some() {
+            return Err(ScheduleError::Open(self.last));
+        }
+        if (self.blocks.len() as u64) < self.n_ranks {
+            let missing = (0..self.n_ranks).find(|&rank| !self.seen.contains_key(&(rank as u32)));
+            return Err(ScheduleError::Missing(missing.unwrap_or(0), self.n_ranks));
+        }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.out.n_ranks = self.n_ranks as u32;
+        if !self.blocks.is_sorted() {
+            self.out.reorder(&self.blocks);
+        }
+        self.out.number_labels();
+        Ok(self.out)
+    }
+}
+
+fn tail_is_number(tail: &[u8]) -> bool {
+    tail.first().is_some_and(u8::is_ascii_digit)
+}
+
+/// The rank of `rank R {`.
+fn block(line: &[u8]) -> Option<u64> {
+    let (number, rest) = digits(blanks(line.strip_prefix(b"rank")?)?)?;
+    (maybe_blanks(rest) == b"{").then(|| natural(number)).flatten()
+}
+
+struct Operation<'a> {
+    kind: u8,
+    amount: &'a [u8],
+    /// Whether it is `to`, and the rank.
+    peer: Option<(bool, &'a [u8])>,
+    tag: Option<&'a [u8]>,
+    core: Option<&'a [u8]>,
+}
+
+/// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv 8b from 1`, `calc 100`.
+fn operation(text: &[u8]) -> Option<Operation<'_>> {
+    let (name, rest) = label(text)?;
+    let kind = match name {
+        b"send" => op::ISEND,
+        b"recv" => op::IRECV,
+        b"calc" => op::COMPUTE,
+        _ => return None,
+    };
+    let (amount, rest) = digits(blanks(rest)?)?;
+    let mut rest = rest.strip_prefix(b"b").unwrap_or(rest);
+    let mut found = Operation { kind, amount, peer: None, tag: None, core: None };
+    let mut first = true;
+    while !rest.is_empty() {
+        let (word, tail) = label(blanks(rest)?)?;
+        let (number, tail) = digits(blanks(tail)?)?;
+        match word {
+            b"to" | b"from" if first => found.peer = Some((word == b"to", number)),
+            b"tag" => found.tag = found.tag.or(Some(number)),
+            b"cpu" => found.core = found.core.or(Some(number)),
+            b"nic" => {}
+            _ => return None,
+        }
+        first = false;
+        rest = tail;
+    }
+    Some(found)
+}
+
+/// The labels of a block. Most are a word and a number, like `l12`: those need no hashing.
+#[derive(Default)]
+struct Names<'a> {
+    words: Vec<(&'a [u8], Vec<u32>)>,
+    others: Map<&'a [u8], u32>,
+}
+
+impl<'a> Names<'a> {
+    const NONE: u32 = u32::MAX;
+    const MOST_WORDS: usize = 8;
+
+    /// Word and number of a label.
+    fn split(name: &[u8]) -> Option<(&[u8], usize)> {
+        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (word, number) = name.split_at(name.len() - digits);
+        if digits == 0 || digits > 9 || (number[0] == b'0' && digits > 1) {
+            return None;
+        }
+        natural(number).map(|number| (word, number as usize))
+    }
+
+    fn get(&self, name: &[u8]) -> Option<u32> {
+        let split = Self::split(name);
+        let known = split.and_then(|(word, number)| {
+            let (_, table) = self.words.iter().find(|one| one.0 == word)?;
+            table.get(number).copied().filter(|&at| at != Self::NONE)
+        });
+        if known.is_some() || self.others.is_empty() {
+            known
+        } else {
+            self.others.get(name).copied()
+        }
+    }
+
+    /// Adds a label; says whether it is new.
+    fn insert(&mut self, name: &'a [u8], operation: u32) -> bool {
+        if self.get(name).is_some() {
+            return false;
+        }
+        if let Some((word, number)) = Self::split(name) {
+            let at = self.words.iter().position(|one| one.0 == word).or_else(|| {
+                (self.words.len() < Self::MOST_WORDS).then(|| {
+                    self.words.push((word, Vec::new()));
+                    self.words.len() - 1
+                })
+            });
+            // Numbers that leave large gaps would take memory for nothing.
+            if let Some(table) = at.map(|at| &mut self.words[at].1)
+                && number < 2 * table.len() + 64
+            {
+                if number >= table.len() {
+                    table.resize(number + 1, Self::NONE);
+                }
+                table[number] = operation;
+                return true;
+            }
+        }
+        self.others.insert(name, operation);
+        true
+    }
+
+    fn clear(&mut self) {
+        for (_, table) in &mut self.words {
+            table.clear();
+        }
+        if self.words.len() == Self::MOST_WORDS {
+            self.words.clear();
+        }
+        self.others.clear();
+    }
+}
+
+impl Schedule {
+    fn depend(&mut self, before: u32, after: u32, begun: bool) {
+        self.before.push(before);
+        self.after.push(after);
+        self.begun.push(begun);
+    }
+
+    /// Puts the blocks in the order of their ranks.
+    fn reorder(&mut self, blocks: &[(u32, usize, usize)]) {
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by_key(|&at| blocks[at].0);
+        let end = |at: usize, column: usize, whole: usize| {
+            blocks.get(at + 1).map_or(whole, |next| if column == 0 { next.1 } else { next.2 })
+        };
+        let nodes: Vec<usize> =
+            order.iter().flat_map(|&at| blocks[at].1..end(at, 0, self.kind.len())).collect();
+        let edges: Vec<usize> =
+            order.iter().flat_map(|&at| blocks[at].2..end(at, 1, self.before.len())).collect();
+        let mut place = vec![0; nodes.len()];
+        for (new, &old) in nodes.iter().enumerate() {
+            place[old] = new as u32;
+        }
+        take(&mut self.line, &nodes);
+        take(&mut self.rank, &nodes);
+        take(&mut self.kind, &nodes);
+        take(&mut self.peer, &nodes);
+        take(&mut self.tag, &nodes);
+        take(&mut self.amount, &nodes);
+        take(&mut self.begun, &edges);
+        for column in [&mut self.before, &mut self.after] {
+            take(column, &edges);
+            for one in column {
+                *one = place[*one as usize];
+            }
+        }
+    }
+
+    fn number_labels(&mut self) {
+        let mut numbers: Map<(u8, u64), u32> = Map::default();
+        for (&kind, &tag) in self.kind.iter().zip(&self.tag) {
+            let next = self.labels.len() as u32;
+            let number = *numbers.entry((kind, tag as u64)).or_insert(next);
+            if number == next {
+                self.labels.push((kind, tag));
+            }
+            self.label.push(number);
+        }
+    }
+}
+
+fn take<T: Copy>(column: &mut Vec<T>, rows: &[usize]) {
+    *column = rows.iter().map(|&row| column[row]).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ScheduleError, read};
+
+    #[test]
+    fn blocks_are_put_in_the_order_of_ranks() {
+        let text = b"num_ranks 2\nrank 1 {\na: recv 8b from 0\nb: calc 2 cpu 3\nb requires a\n}\n\
+                     rank 0 {\nsend 8b to 1 tag 0 nic 1\n}\n";
+        let found = read(text, 1 << 60).expect("it is right");
+        assert_eq!(found.rank, [0, 1, 1]);
+        assert_eq!((found.before, found.after), (vec![1], vec![2]));
+        assert_eq!(found.amount, [8, 8, 2000]);
+    }
+
+    #[test]
+    fn absurd_numbers_of_ranks_take_no_memory() {
+        let text = b"num_ranks 999999999999\nrank 0 {\n}\n";
+        assert_eq!(read(text, 1 << 60).err(), Some(ScheduleError::Missing(1, 999_999_999_999)));
+    }
+}

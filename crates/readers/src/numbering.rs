@@ -1,0 +1,145 @@
+//! Small numbers for large ones.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Hashes keys of whole numbers and bytes with seeds of its own, so that no file can be made to collide.
+#[derive(Clone)]
+pub struct Seeded(u64, u64);
+
+impl Default for Seeded {
+    fn default() -> Self {
+        let state = RandomState::new();
+        Self(state.hash_one(1u8), state.hash_one(2u8) | 1)
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = Folded;
+
+    fn build_hasher(&self) -> Folded {
+        Folded { state: self.0, key: self.1 }
+    }
+}
+
+/// The hasher of [`Seeded`]: 128-bit products, folded.
+pub struct Folded {
+    state: u64,
+    key: u64,
+}
+
+impl Folded {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.state ^ word) * u128::from(self.key);
+        self.state = (product as u64) ^ ((product >> 64) as u64).rotate_left(23);
+    }
+}
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.mix(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
+        }
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.mix(u64::from_le_bytes(last));
+        }
+    }
+
+    fn write_u8(&mut self, word: u8) {
+        self.mix(u64::from(word));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.mix(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.mix(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.state.wrapping_mul(self.key) ^ self.state
+    }
+}
+
+/// A map whose keys come from a file.
+pub type Map<K, V> = HashMap<K, V, Seeded>;
+
+/// The different values in ascending order, and the place of each value among them.
+pub fn dense(values: &[i64]) -> (Vec<i64>, Vec<i64>) {
+    let (Some(&low), Some(&high)) = (values.iter().min(), values.iter().max()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let span = high.wrapping_sub(low) as u64;
+    if span < 4 * values.len() as u64 + 4096 {
+        let mut number = vec![-1i64; span as usize + 1];
+        for &value in values {
+            number[(value - low) as usize] = 0;
+        }
+        let mut different = Vec::new();
+        for (at, slot) in number.iter_mut().enumerate() {
+            if *slot == 0 {
+                *slot = different.len() as i64;
+                different.push(low + at as i64);
+            }
+        }
+        return (different, values.iter().map(|&value| number[(value - low) as usize]).collect());
+    }
+    let mut seen: Map<i64, u32> = Map::default();
+    let mut different = Vec::new();
+    let first: Vec<u32> = values
+        .iter()
+        .map(|&value| {
+            *seen.entry(value).or_insert_with(|| {
+                different.push(value);
+                different.len() as u32 - 1
+            })
+        })
+        .collect();
+    let mut order: Vec<u32> = (0..different.len() as u32).collect();
+    order.sort_unstable_by_key(|&at| different[at as usize]);
+    let mut place = vec![0i64; order.len()];
+    for (rank, &at) in order.iter().enumerate() {
+        place[at as usize] = rank as i64;
+    }
+    different.sort_unstable();
+    (different, first.iter().map(|&at| place[at as usize]).collect())
+}
+
+/// How many earlier values each value is equal to.
+pub fn turns(values: &[i64]) -> Vec<i64> {
+    let (different, places) = dense(values);
+    let mut next = vec![0; different.len()];
+    let turn = |&place: &i64| {
+        let slot: &mut i64 = &mut next[place as usize];
+        *slot += 1;
+        *slot - 1
+    };
+    places.iter().map(turn).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dense, turns};
+
+    #[test]
+    fn turns_count_equal_values() {
+        assert_eq!(turns(&[5, 9, 5, 5, 9]), [0, 0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn values_are_numbered_in_ascending_order() {
+        assert_eq!(dense(&[7, -2, 7, 3]), (vec![-2, 3, 7], vec![2, 0, 2, 1]));
+        let wide = [i64::MAX, i64::MIN, 0, i64::MAX];
+        assert_eq!(dense(&wide), (vec![i64::MIN, 0, i64::MAX], vec![2, 0, 1, 2]));
+        assert_eq!(dense(&[]), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,90 @@
+//! Words and numbers of lines of text.
+
+/// A line without the blanks around it.
+pub(crate) fn trimmed(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
+        line = rest;
+    }
+    while let [rest @ .., b' ' | b'\t' | b'\r'] = line {
+        line = rest;
+    }
+    line
+}
+
+/// Takes the next word off a trimmed line; what is left begins with no blank.
+pub(crate) fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
+    if line.is_empty() {
+        return None;
+    }
+    let end = line.iter().position(|&byte| byte == b' ' || byte == b'\t').unwrap_or(line.len());
+    let found = &line[..end];
+    let mut rest = &line[end..];
+    while let [b' ' | b'\t', tail @ ..] = rest {
+        rest = tail;
+    }
+    *line = rest;
+    Some(found)
+}
+
+/// A whole number of digits alone.
+pub(crate) fn natural(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    let mut value = 0u64;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// A whole number of 32 bits, as MPI's are.
+pub(crate) fn integer(text: &[u8]) -> Option<i32> {
+    match text {
+        [b'-', digits @ ..] => natural(digits)
+            .filter(|&value| value <= 1 << 31)
+            .map(|value| (value as i64).wrapping_neg() as i32),
+        [b'+', digits @ ..] | digits => natural(digits).and_then(|value| i32::try_from(value).ok()),
+    }
+}
+
+/// A number that may be written like `1e6`.
+pub(crate) fn float(text: &[u8]) -> Option<f64> {
+    if let Some(value) = natural(text).filter(|_| text.len() <= 15) {
+        return Some(value as f64);
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The lines of a file, numbered from 0, each as it stands.
+pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = newline(rest).unwrap_or(rest.len());
+        let line = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
+        Some(line)
+    })
+}
+
+/// Where a line ends. Lines are short: eight bytes at a time is enough.
+fn newline(data: &[u8]) -> Option<usize> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let mut at = 0;
+    for chunk in data.chunks_exact(8) {
+        let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes")) ^ (LOW * 10);
+        let found = word.wrapping_sub(LOW) & !word & (LOW << 7);
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    data[at..].iter().position(|&byte| byte == b'\n').map(|rest| at + rest)
+}
