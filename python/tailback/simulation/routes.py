@@ -15,6 +15,7 @@ from tailback.fabric.lft import ForwardingTables, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.scenario import Scenario
+from tailback.stages import stage
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Routes:
     notes: tuple[str, ...] = ()
 
 
+@stage("routes")
 def routes_for(
     scenario: Scenario, fabric: Fabric, nodes: Sequence[int], *, spread: bool = False
 ) -> Routes:
