@@ -1,6 +1,6 @@
 """A hidden job found by counters that real tools read: ``python bench/live_counters.py [--json]``.
 
-Two jobs are simulated on one machine. Their port counters are played in real time into ibsim, which
+Two jobs are simulated on one machine, by the forwarding tables that a real opensm makes of it. Their port counters are played in real time into ibsim, which
 answers management datagrams of a fabric under real opensm; ``tailback collect`` reads them from
 there, knowing nothing of the simulation. Of one job there is a trace, of the other a line in the
 job list. ``tailback diagnose`` gets what real tools left.
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import numpy as np
 import polars as pl
 from _machine import machine
 from blind_case import draw_clocks, write_jobs
-from blind_draw import Case, draw
+from blind_draw import STEPS, Case, Counterfactual, draw
 from blind_programs import call_times
 from blind_trace import write_trace
 
@@ -69,11 +70,15 @@ def one(seed: int, folder: Path) -> dict[str, Any]:
     for made in (hidden, seen, folder / "subnet"):
         made.mkdir(exist_ok=True)
     case = draw(HIDDEN_JOB_OF_SECONDS, "judge", seed, hidden)
-    whole = case.counterfactual.time_ps()
-    happened = case.counterfactual.happened
-    assert happened is not None
     with Subnet(case.reality.fabric_file, folder / "subnet") as subnet:
         (seen / "fabric.ibnetdiscover").write_text(subnet.run("ibnetdiscover"))
+        tables = seen / "lfts.txt"
+        tables.write_text(subnet.run("dump_lfts"))
+        # Both jobs run by the tables that opensm made of this fabric.
+        case = routed(case, tables)
+        whole = case.counterfactual.time_ps()
+        happened = case.counterfactual.happened
+        assert happened is not None
         began_ns = play(subnet, happened, case, seen / "counters")
     leave_trace(case, happened, seed, seen, began_ns)
     guilty = next(one for one in case.reality.neighbours if not one.innocent)
@@ -88,6 +93,14 @@ def one(seed: int, folder: Path) -> dict[str, Any]:
         "truth": 1 - case.counterfactual.clean_ps / whole,
         "said": cost["share"] if cost else 0.0,
     }  # fmt: skip
+
+
+def routed(case: Case, tables: Path) -> Case:
+    """The same case with routes by other forwarding tables."""
+    reality = replace(case.reality, tables_file=tables, good_tables=tables, adaptive=False)
+    return replace(
+        case, reality=reality, counterfactual=Counterfactual(reality, case.interval_ps // STEPS)
+    )
 
 
 def play(subnet: Subnet, run: Run, case: Case, out: Path) -> int:
@@ -168,7 +181,7 @@ def diagnose(seen: Path, out: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tailback", "diagnose", str(seen / "trace"), "--fabric",
          str(seen / "fabric.ibnetdiscover"), "--counters", str(seen / "counters"), "--jobs",
-         str(seen / "jobs.csv"), "--seeds", "1", "--out", str(out), "--force"],
+         str(seen / "jobs.csv"), "--forwarding", str(seen / "lfts.txt"), "--seeds", "1", "--out", str(out), "--force"],
         capture_output=True, text=True,
     )  # fmt: skip
     if not (out / "diagnosis.json").exists():

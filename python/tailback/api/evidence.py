@@ -22,6 +22,7 @@ from tailback.port_counters.readers import READERS
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
+from tailback.simulation.routes import forwarded_links
 from tailback.telemetry.captured import is_capture
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
@@ -97,8 +98,9 @@ def read_network_evidence(
     )  # fmt: skip
     of_host, names = _jobs_of_hosts(listed, prepared, joined)
     others = find_other_traffic(
-        joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet
-    )
+        joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
+        routes=forwarded_links(prepared.scenario, fabric),
+    )  # fmt: skip
     return NetworkEvidence(joined, others, names)
 
 

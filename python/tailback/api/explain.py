@@ -16,7 +16,7 @@ from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
 from tailback.diagnosis.topology import LinkTopology
-from tailback.diagnosis.traffic_bursts import BurstFit, fit_bursts
+from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
@@ -198,6 +198,8 @@ class _Case:
     evidence: NetworkEvidence
     progress: Progress
     threads: int | None
+    seen: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
+    """What simulations came to, by adapters, slow cables and bursts: explanations share many."""
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
         """Whether the run was recorded on this fabric, so that its times speak about the links.
@@ -245,13 +247,10 @@ class _Case:
             slow, shown = (), ""
         if slow:
             fit = self._fit(prepared, slow)
-        run = self._simulated(
-            self.others.beside(prepared, None if fit is None else fit.bursts), slow
-        )
         inside = modelled_part_ps(measured)
-        misfits = tuple(compare(run) for compare in self.comparisons)
-        gap = (inside - run.elapsed_ps) / inside
-        return _Attempt(prepared, fit, slow, shown, found, gap, misfits, intermittent)
+        came = self._outcome(prepared, slow, None if fit is None else fit.bursts)
+        gap = (inside - came.elapsed_ps) / inside
+        return _Attempt(prepared, fit, slow, shown, found, gap, came.misfits, intermittent)
 
     def _intermittent(self, prepared: PreparedScenario, search: CableSearch) -> Intermittent | None:
         """Missing time that comes and goes, as no slow cable explains it.
@@ -281,11 +280,22 @@ class _Case:
         if self.others.traffic is None:
             return None
         return fit_bursts(
-            self._simulated(prepared, slow),
-            lambda bursts: self._simulated(self.others.beside(prepared, bursts), slow),
-            self.comparisons,
+            self._outcome(prepared, slow, None, beside=False),
+            lambda bursts: self._outcome(prepared, slow, bursts),
             modelled_part_ps(self.measured),
         )
+
+    def _outcome(
+        self, prepared: PreparedScenario, slow: Slow, bursts: int | None, *, beside: bool = True
+    ) -> Outcome:
+        """How a simulation compares with what was measured; ``beside``: traffic of others."""
+        key = (id(prepared), slow, bursts, beside)
+        if key not in self.seen:
+            scenario = self.others.beside(prepared, bursts) if beside else prepared
+            run = self._simulated(scenario, slow)
+            misfits = tuple(compare(run) for compare in self.comparisons)
+            self.seen[key] = Outcome(run.elapsed_ps, misfits)
+        return self.seen[key]
 
     def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
         evaluate = make_evaluate(prepared, threads=self.threads)
@@ -523,7 +533,7 @@ def _search(
             return CableSearch()
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
-        measured_ps=inside, expected_ps=run.elapsed_ps, budget=budget, measure=True,
+        measured_ps=inside, healthy=run, budget=budget, measure=True,
         progress=progress,
     )  # fmt: skip
 

@@ -107,17 +107,21 @@ class _Search:
     evaluate: Evaluate
     comparisons: Sequence[Comparison]
     measured_ps: int
-    expected_ps: int
+    healthy: Run
     nominal: Floats
     budget: int
     weights: list[float] = field(default_factory=list)
     measure: bool = True
     tried: int = 0
 
+    @property
+    def expected_ps(self) -> int:
+        """Time of the run without slow cables."""
+        return self.healthy.elapsed_ps
+
     def start(self) -> bool:
         """Compare the run without hidden causes; False where nothing can be compared."""
-        run = self.evaluate(Change(computations=True, measure=self.measure))
-        misfits = [compare(run) for compare in self.comparisons]
+        misfits = [compare(self.healthy) for compare in self.comparisons]
         self.comparisons = [
             one for one, misfit in zip(self.comparisons, misfits, strict=True) if misfit is not None
         ]
@@ -215,7 +219,7 @@ def search_cables(
     nominal_gbps: Floats,
     *,
     measured_ps: int,
-    expected_ps: int,
+    healthy: Run,
     budget: int,
     measure: bool,
     progress: Callable[[str, float], None] | None = None,
@@ -228,13 +232,13 @@ def search_cables(
         suspects: One link of each cable to try, the likeliest first.
         nominal_gbps: Rate of each link, shape (L,).
         measured_ps: Time measured in and between calls.
-        expected_ps: The same as simulated without slow cables.
+        healthy: The expected run without slow cables, with what the comparisons look at.
         budget: Simulations at most.
         measure: Whether a comparison looks at what links did.
         progress: Called with what is being done.
     """
     search = _Search(
-        evaluate, comparisons, measured_ps, expected_ps, nominal_gbps, budget, measure=measure
+        evaluate, comparisons, measured_ps, healthy, nominal_gbps, budget, measure=measure
     )
     if not suspects or not search.start():
         return CableSearch()

@@ -8,12 +8,9 @@ agrees best with what was measured is taken, and those that agree nearly as well
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-from tailback.diagnosis.hidden_cables import Comparison
-from tailback.run import Run
 
 BURSTS: Final = (None, 4, 8, 16, 32, 64)
 """Bursts in a window of the counters that are tried. More are as good as evenly spread."""
@@ -27,6 +24,19 @@ is off by two standard errors."""
 
 MAX_DISTANCE = 1.0
 """Distance beyond that of the best arrangement up to which another is as likely."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a simulation compares with what was measured.
+
+    Attributes:
+        elapsed_ps: Time of the run.
+        misfits: Misfit to each kind of evidence, None where it cannot be compared.
+    """
+
+    elapsed_ps: int
+    misfits: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -49,25 +59,26 @@ class BurstFit:
 
 
 def fit_bursts(
-    alone: Run, beside: Callable[[int | None], Run], comparisons: Sequence[Comparison],
-    measured_ps: int,
-) -> BurstFit:  # fmt: skip
+    alone: Outcome, beside: Callable[[int | None], Outcome], measured_ps: int
+) -> BurstFit:
     """Fit the arrangement of other traffic to what was measured.
 
     Args:
-        alone: The expected run without other traffic.
-        beside: Simulates it beside other traffic in so many bursts a window.
-        comparisons: Kinds of evidence.
+        alone: What the expected run comes to without other traffic.
+        beside: What it comes to beside other traffic in so many bursts a window.
         measured_ps: Time measured in and between calls.
     """
-    base = [(compare, misfit) for compare in comparisons if (misfit := compare(alone)) is not None]
     tried = []
     for bursts in BURSTS:
-        run = beside(bursts)
-        found = [((compare(run) or 0.0) / max(misfit, 0.02)) for compare, misfit in base]
+        came = beside(bursts)
+        found = [
+            (misfit or 0.0) / max(base, 0.02)
+            for misfit, base in zip(came.misfits, alone.misfits, strict=True)
+            if base is not None
+        ]
         mean = sum(found) / len(found) if found else 0.0
-        off = (run.elapsed_ps - measured_ps) / (MODEL_ERROR * measured_ps)
-        tried.append((off**2 + MISFIT_WEIGHT * mean, bursts, run.elapsed_ps, mean))
+        off = (came.elapsed_ps - measured_ps) / (MODEL_ERROR * measured_ps)
+        tried.append((off**2 + MISFIT_WEIGHT * mean, bursts, came.elapsed_ps, mean))
     distance, best, elapsed, misfit = min(tried, key=lambda one: one[0])
     near = [ps for other, _, ps, _ in tried if other <= distance + MAX_DISTANCE]
     return BurstFit(best, elapsed, min(near), max(near), misfit)

@@ -4,9 +4,11 @@ A port of a host on which our job does not run has traffic of others alone. A po
 has ours too, which the trace tells; on the wire it is longer by headers and acknowledgements, by a
 share that the median port of our hosts tells. What remains is the traffic of others.
 
-Which host of others sent how much to which is not counted: it is spread by a gravity model (what
-each sent times what each received, Zhang et al. 2003), inside of each job where a job list tells
-who runs where. So what is said of others is said by job and by link, never by pairs of hosts.
+Which host of others sent how much to which is not counted. A traffic matrix is estimated from what
+hosts sent and received and, where forwarding tables say which links a pair of hosts uses, from what
+the links in between carried (:mod:`tailback.evidence.traffic_matrix`), inside of each job where a
+job list tells who runs where. So what is said of others is said by job and by link, never by pairs
+of hosts.
 """
 
 from __future__ import annotations
@@ -19,6 +21,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.link_counters import Floats, Ints, LinkCounters, Sent, sent_bytes
+from tailback.evidence.traffic_matrix import (
+    LinkLoads,
+    Routes,
+    TrafficMatrix,
+    fit_to_links,
+    gravity,
+)
 from tailback.fabric.model import Fabric
 
 MAX_WINDOWS = 40
@@ -119,6 +128,7 @@ def find_other_traffic(
     jobs: Mapping[str, str] | None = None,
     *,
     packet_bytes: int,
+    routes: Routes | None = None,
 ) -> OtherTraffic | None:
     """What others sent over the ports of hosts; None where no port of a host was counted.
 
@@ -128,6 +138,8 @@ def find_other_traffic(
         sent: Messages of our job.
         jobs: Job of each host by its name, without ours.
         packet_bytes: Size that messages of others are multiples of.
+        routes: The links that packets of a pair of nodes take; None where forwarding tables do not
+            say.
     """
     edges = np.linspace(counters.start_ns, counters.end_ns, _windows(counters) + 1)
     ends = (
@@ -140,8 +152,12 @@ def find_other_traffic(
     extra = [port.beyond(*each, edges, fabric) for port, each in zip(ends, own, strict=True)]
     overhead, error = max(own)
     group = _groups(fabric, jobs or {})
-    flows = _flows(extra, group, edges, counters.start_ns)
     totals = [each.sum(axis=1) for each in extra]
+    usual = _matrices(totals, group)
+    if routes is not None and usual:
+        loads = _loads(counters, sent, routes, overhead, error)
+        usual = dict(zip(usual, fit_to_links(list(usual.values()), loads), strict=True))
+    flows = _flows(extra, group, usual, edges, counters.start_ns)
     jobs_found = _by_job(totals, group, fabric)
     return OtherTraffic(totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes)
 
@@ -242,51 +258,58 @@ def _groups(fabric: Fabric, jobs: Mapping[str, str]) -> list[str]:
     return [jobs.get(fabric.host_name[host], UNKNOWN) for host in fabric.node_host.tolist()]
 
 
-def _flows(extra: list[Floats], group: list[str], edges: Floats, zero: int) -> pl.DataFrame:
-    """What each node sent to each, job by job and window by window."""
+def _matrices(totals: list[Floats], group: list[str]) -> dict[str, TrafficMatrix]:
+    """Traffic matrix of each job over the whole time."""
+    names, out = np.array(group), {}
+    for name in sorted(set(group)):
+        mine = names == name
+        egress, ingress = (np.where(mine, each, 0.0) for each in totals)
+        found = gravity(egress, ingress, mine)
+        if found is not None:
+            out[name] = found
+    return out
+
+
+def _loads(
+    counters: LinkCounters, sent: Sent, routes: Routes, overhead: float, error: float
+) -> LinkLoads:
+    """What links carried beyond our own messages."""
+    n_links = len(counters.sent_bytes)
+    pairs, which = np.unique(np.stack([sent.src_node, sent.dst_node]), axis=1, return_inverse=True)
+    size = np.bincount(which.ravel(), sent.size_bytes, pairs.shape[1])
+    pair, link = routes(pairs[0], pairs[1])
+    ours = overhead * np.bincount(link, size[pair], n_links).astype(np.float64)
+    return LinkLoads(counters.sent_bytes - ours, 3.0 * error * ours, routes)
+
+
+def _flows(
+    extra: list[Floats], group: list[str], usual: dict[str, TrafficMatrix], edges: Floats, zero: int
+) -> pl.DataFrame:
+    """What each node sent to each, job by job and window by window.
+
+    Flows of less than a hundredth of the largest are left out.
+    """
     names = np.array(group)
     rows: list[tuple[int, int, int, int, float]] = []
     for window in range(len(edges) - 1):
         begin, end = (int(max(edges[window + k] - zero, 0.0) * 1000) for k in (0, 1))
-        for name in sorted(set(group)):
+        for name, matrix in usual.items():
             mine = names == name
             egress, ingress = (np.where(mine, each[:, window], 0.0) for each in extra)
-            for src, dst, size in _gravity(egress, ingress, mine):
-                rows.append((begin, end - begin, src, dst, size))
+            now = gravity(egress, ingress, mine, matrix)
+            if now is None:
+                continue
+            flow = now.share * now.total_bytes
+            flow[flow <= flow.max() / 100.0] = 0.0
+            flow *= now.total_bytes / flow.sum()
+            for i, j in np.argwhere(flow > 0).tolist():
+                src, dst = int(now.src[i]), int(now.dst[j])
+                rows.append((begin, end - begin, src, dst, float(flow[i, j])))
     return pl.DataFrame(
         rows, orient="row",
         schema={"start_ps": pl.Int64, "length_ps": pl.Int64, "src_node": pl.Int64,
                 "dst_node": pl.Int64, "size_bytes": pl.Float64},
     )  # fmt: skip
-
-
-def _gravity(
-    egress: Floats, ingress: Floats, allowed: NDArray[np.bool_]
-) -> list[tuple[int, int, float]]:
-    """Flows from what nodes sent and received; where one of the two was not counted, spread evenly.
-
-    Flows of less than a hundredth of the largest are left out.
-    """
-    total = max(egress.sum(), ingress.sum())
-    if total <= 0:
-        return []
-    spread = np.where(allowed, 1.0, 0.0)
-    sends = egress if egress.sum() > 0.05 * total else spread
-    takes = ingress if ingress.sum() > 0.05 * total else spread
-    src, dst = np.flatnonzero(sends > 0), np.flatnonzero(takes > 0)
-    flow = np.outer(sends[src] / sends.sum(), takes[dst] / takes.sum())
-    flow[src[:, None] == dst[None, :]] = 0.0
-    if flow.sum() <= 0:
-        return []
-    for _ in range(20):  # Iterative proportional fitting: nobody sends to itself.
-        for axis, want in ((1, sends[src] / sends.sum()), (0, takes[dst] / takes.sum())):
-            have = flow.sum(axis=axis)
-            scale = np.divide(want, have, out=np.zeros_like(want), where=have > 0)
-            flow *= scale[:, None] if axis == 1 else scale[None, :]
-    flow *= total / flow.sum()
-    kept = np.argwhere(flow > flow.max() / 100.0)
-    lost = total / max(sum(flow[i, j] for i, j in kept), 1e-9)
-    return [(int(src[i]), int(dst[j]), float(flow[i, j] * lost)) for i, j in kept]
 
 
 def _by_job(totals: list[Floats], group: list[str], fabric: Fabric) -> tuple[JobTraffic, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError, ScenarioError
@@ -14,8 +17,11 @@ from tailback.fabric.builders import forwarding_network, network_of, require_dea
 from tailback.fabric.lft import ForwardingTables, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
+from tailback.fluid import paths_between
 from tailback.scenario import Scenario
 from tailback.stages import stage
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,27 @@ def _changed_ns(path: Path) -> int:
         return max(file.stat().st_mtime_ns for file in files)
     except OSError:
         return 0
+
+
+def forwarded_links(
+    scenario: Scenario, fabric: Fabric
+) -> Callable[[Ints, Ints], tuple[Ints, Ints]] | None:
+    """The links that packets of pairs of nodes take, where forwarding tables say so.
+
+    Returns:
+        A function of sources and destinations, shape (F,) each, to the number of the pair and the
+        link for every link that is taken; None where there are no tables.
+    """
+    if scenario.fabric.forwarding is None:
+        return None
+    routes = routes_for(scenario, fabric, range(fabric.n_nodes))
+
+    def links(src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        paths = paths_between(routes.network, src, dst, "deterministic")
+        hops = np.diff(paths.start).astype(np.int64)
+        return np.repeat(np.arange(len(hops)), hops), paths.link.astype(np.int64)
+
+    return links
 
 
 def other_rules(scenario: Scenario) -> list[str]:

@@ -88,7 +88,7 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[CableSe
         comparisons.append(PortStalls(sums, full, from_node, seen.run.elapsed_ps))
     found = search_cables(
         evaluate, comparisons, cables.tolist(), np.asarray(fabric.link_gbps, np.float64),
-        measured_ps=seen.run.elapsed_ps, expected_ps=expected.elapsed_ps, budget=40,
+        measured_ps=seen.run.elapsed_ps, healthy=expected, budget=40,
         measure=stalls,
     )  # fmt: skip
     return found, fabric
@@ -120,7 +120,7 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
     durations = seen.profile()
     prepared = prepare(parse({**KNOWN, "seed": 1}))
     evaluate = make_evaluate(prepared)
-    expected = evaluate(Change(computations=True)).elapsed_ps
+    expected = evaluate(Change(computations=True))
     profile = CallProfile(
         durations.rank, durations.count, durations.mean_ps * 1.8, durations.name,
         durations.site_of, durations.stretches, durations.duration_ps * 1.8, durations.complete,
@@ -129,8 +129,8 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
     cables = np.flatnonzero(np.arange(fabric.n_links) < fabric.link_reverse)
     found = search_cables(
         evaluate, [CallTimes(profile, seen.program)], cables.tolist(),
-        np.asarray(fabric.link_gbps, np.float64), measured_ps=round(1.4 * expected),
-        expected_ps=expected, budget=20, measure=False,
+        np.asarray(fabric.link_gbps, np.float64), measured_ps=round(1.4 * expected.elapsed_ps),
+        healthy=expected, budget=20, measure=False,
     )  # fmt: skip
     assert found.found is None
 
@@ -138,12 +138,13 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
 def test_nothing_to_compare_is_no_finding() -> None:
     prepared = prepare(parse({**KNOWN, "seed": 1}))
     rates = np.asarray(prepared.fabric.link_gbps, np.float64)
+    evaluate = make_evaluate(prepared)
+    healthy = evaluate(Change(computations=True))
     times: dict[str, Any] = {
-        "measured_ps": 2 * 10**9,
-        "expected_ps": 10**9,
+        "measured_ps": 2 * healthy.elapsed_ps,
+        "healthy": healthy,
         "budget": 60,
         "measure": False,
     }
-    evaluate = make_evaluate(prepared)
     assert search_cables(evaluate, [], [0, 2], rates, **times) == CableSearch()
     assert search_cables(evaluate, [lambda run: None], [0, 2], rates, **times) == CableSearch()

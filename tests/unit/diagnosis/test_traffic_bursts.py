@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
-
 import pytest
 
-from tailback.diagnosis.traffic_bursts import BURSTS, BurstFit, fit_bursts
-from tailback.run import Run
+from tailback.diagnosis.traffic_bursts import BURSTS, BurstFit, Outcome, fit_bursts
 
 MS = 10**9
-
-
-@dataclass(frozen=True)
-class FakeRun:
-    elapsed_ps: int
-    stalled: float
 
 
 TIMES = {None: 105, 4: 160, 8: 140, 16: 122, 32: 110, 64: 106}
@@ -26,12 +16,10 @@ TIMES = {None: 105, 4: 160, 8: 140, 16: 122, 32: 110, 64: 106}
 def fitted(measured_ms: int, stalled: dict[int | None, float] | None = None) -> BurstFit:
     at = stalled or dict.fromkeys(BURSTS, 0.5)
 
-    def beside(bursts: int | None) -> Run:
-        return cast(Run, FakeRun(TIMES[bursts] * MS, at[bursts]))
+    def beside(bursts: int | None) -> Outcome:
+        return Outcome(TIMES[bursts] * MS, (at[bursts], None))
 
-    alone = cast(Run, FakeRun(100 * MS, 1.0))
-    compare: Any = lambda run: run.stalled  # noqa: E731
-    return fit_bursts(alone, beside, [compare, lambda run: None], measured_ms * MS)
+    return fit_bursts(Outcome(100 * MS, (1.0, None)), beside, measured_ms * MS)
 
 
 @pytest.mark.parametrize(("measured", "bursts"), [(101, None), (123, 16), (141, 8), (500, 4)])
