@@ -22,6 +22,7 @@ from tailback.placement import (
 )
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.stages import stage
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 DEFAULT_METHODS = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
@@ -58,6 +59,7 @@ def check_names(option: str, names: Sequence[str]) -> None:
             raise
 
 
+@stage("placements")
 def make_candidates(
     prepared: PreparedScenario,
     names: Sequence[str],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,10 +51,15 @@ from tailback.simulation import (
 )
 from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
+from tailback.stages import recorded_stages, stage
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
+
+
+PROFILE_FILE = "profile.json"
+"""What each stage of the diagnosis took, where it was recorded (``--profile``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +114,10 @@ class DiagnosisResult(FolderResult):
         to_table(self.attribution).write_parquet(folder / "attribution.parquet")
         for file in self.rank_files:
             (folder / file.file).write_text(file.text, encoding="utf-8")
-        self.run.write(folder / "run")
-        if self.after is not None:
-            self.after.write(folder / "after")
+        with stage("run folders"):
+            self.run.write(folder / "run")
+            if self.after is not None:
+                self.after.write(folder / "after")
         contents = {file.file: file.text for file in self.rank_files}
         write_report(
             folder / "report.html", self.run, self.diagnosis, after=self.after, files=contents,
@@ -123,6 +130,10 @@ class DiagnosisResult(FolderResult):
             )  # fmt: skip
         if self.measured is not None:
             self.measured.write(folder / "measured")
+        stages = recorded_stages()
+        if stages is not None:
+            text = json.dumps({"stages": stages.rows()}, indent=2) + "\n"
+            (folder / PROFILE_FILE).write_text(text, encoding="utf-8")
 
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis
@@ -226,10 +237,11 @@ def diagnose(
             step("putting counters beside the trace", 0.0)
             evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
             evidence = with_samples(evidence, samples, prepared)
-            world = add_evidence(
-                prepared, measured, run, evidence, step,
-                fifo=None if fifo is prepared else fifo, threads=threads,
-            )  # fmt: skip
+            with stage("causes in the evidence"):
+                world = add_evidence(
+                    prepared, measured, run, evidence, step,
+                    fifo=None if fifo is prepared else fifo, threads=threads,
+                )  # fmt: skip
             if world.prepared is not prepared:
                 prepared = world.prepared
                 run = run_scenario(prepared, watch, threads=threads)
@@ -239,7 +251,7 @@ def diagnose(
     )
     diagnosis, after, files = workflow.diagnose()
     if measured is not None:
-        evaluate = make_evaluate(prepared, watch, threads=threads)
+        evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
         if not changed:
             instant = evaluate(Change(network="instant", background=False)).elapsed_ps
             measured = replace(measured, measured=measured.measured.with_ideal_network(instant))
@@ -332,7 +344,7 @@ class _Workflow:
         those that cannot win; the packet engine proves the others.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
-        evaluate = make_evaluate(prepared, self.watch, threads=self.threads)
+        evaluate = make_evaluate(prepared, self.watch, threads=self.threads, known=run)
         made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.simulation import PreparedScenario
+from tailback.stages import stage
 
 
+@stage("measured run")
 def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     """What the trace of the observed job records about times.
 

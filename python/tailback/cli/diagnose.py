@@ -12,8 +12,8 @@ from tailback.api.captures import is_capture
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.api.source import Source, SourceLike, path_safe_name
 from tailback.cli.hot_lines import hot_lines
-from tailback.cli.option_types import RenamedOption
-from tailback.cli.progress import meter
+from tailback.cli.option_types import RenamedOption, profile_option
+from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
@@ -63,6 +63,7 @@ from tailback.run import check_writable
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
+@profile_option
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
     counters: tuple[Path, ...],
@@ -78,6 +79,7 @@ def diagnose(
     seeds: int,
     figures: tuple[str, ...],
     form: str,
+    profile: bool,
     quiet: bool,
     threads: int | None,
     **source: Any,
@@ -110,7 +112,7 @@ def diagnose(
         name = found.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
     check_writable(out, force=force, sources=[path, *captures])
-    with meter(quiet) as progress:
+    with profiled(profile), meter(quiet) as progress:
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
             methods=methods,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+import click
 
 from tailback.cli.text import printable
+from tailback.stages import record_stages
 from tailback.units import format_time
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Meter:
@@ -54,8 +58,15 @@ class Meter:
 @contextmanager
 def meter(quiet: bool) -> Iterator[Meter]:
     """A progress meter for the time of a ``with`` block."""
+    if quiet:
+        yield Meter(None)
+        return
+    # Deferred: rich takes a tenth of a second to load.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if not console.is_terminal:
         yield Meter(None)
         return
     with Progress(
@@ -67,3 +78,19 @@ def meter(quiet: bool) -> Iterator[Meter]:
         transient=True,
     ) as bar:
         yield Meter(bar)
+
+
+@contextmanager
+def profiled(wanted: bool) -> Iterator[None]:
+    """Show on stderr what the stages of a ``with`` block took, where it is ``wanted``.
+
+    Raises whatever the block raises; what it took until then is shown all the same.
+    """
+    if not wanted:
+        yield
+        return
+    with record_stages() as table:
+        try:
+            yield
+        finally:
+            click.echo("\n".join(["PROFILE", *table.lines(), ""]), err=True)

@@ -11,7 +11,8 @@ import click
 
 from tailback.api.runs import congestion_of, model_description, model_of
 from tailback.api.simulate import simulate as run_scenario
-from tailback.cli.progress import meter
+from tailback.cli.option_types import profile_option
+from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import align_columns, printable, wrap
 from tailback.fluid import Choice, Rates
@@ -36,6 +37,7 @@ from tailback.units import format_time, percent
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
+@profile_option
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def simulate(
     model: str,
@@ -44,6 +46,7 @@ def simulate(
     out: Path | None,
     force: bool,
     form: str,
+    profile: bool,
     quiet: bool,
     **source: Any,
 ) -> None:
@@ -56,14 +59,14 @@ def simulate(
     path = source.pop("source")
     if out is not None:
         check_writable(out, force=force, sources=[path])
-    with meter(quiet) as progress:
+    with profiled(profile), meter(quiet) as progress:
         run = run_scenario(
             path, model=cast(Literal["packet", "fluid"], model), rates=cast(Rates | None, rates),
             paths=cast(Choice | None, paths), partial=True, progress=progress.step,
             watch=progress.watch, **source,
         )  # fmt: skip
-    if out is not None:
-        run.write(out, force=force)
+        if out is not None:
+            run.write(out, force=force)
     facts = run_facts(run)
     if form == "json":
         click.echo(json.dumps(facts, indent=2))

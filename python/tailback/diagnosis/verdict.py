@@ -44,6 +44,7 @@ from tailback.diagnosis.wording import (
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
+from tailback.stages import stage
 
 WORTH_OF_COMMUNICATION = 0.20
 """Share of the communication time from which contention is more than a few short queues."""
@@ -59,6 +60,7 @@ MODEL_MISMATCH = 0.10
 """Excess of the simulated time over that of the run from which the model is called wrong."""
 
 
+@stage("rules and waterfall")
 def diagnose_cause(
     run: Run,
     evaluate: Evaluate | None = None,

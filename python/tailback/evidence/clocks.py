@@ -188,11 +188,12 @@ def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]
                 continue
             r, e, l = rank[chosen], enter[chosen], leave[chosen]
             if direction == 1 and members * members * len(chosen) <= _ALL_PAIRS:
-                parts += [
-                    (r[:, j], np.roll(r, step, axis=1)[:, j], e[:, j],
-                     np.roll(l, step, axis=1)[:, j])
-                    for step in range(1, members) for j in range(members)
-                ]  # fmt: skip
+                # Everybody's entry before everybody else's exit.
+                one, other = np.nonzero(~np.eye(members, dtype=bool))
+                parts.append(
+                    (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(),
+                     l[:, other].ravel())
+                )  # fmt: skip
                 continue
             last, first = e.argmax(axis=1), l.argmin(axis=1)
             row = np.arange(len(chosen))

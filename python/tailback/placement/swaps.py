@@ -66,9 +66,14 @@ class SwapSearch:
         bounds = np.searchsorted(self.part[order], np.arange(n_parts + 1))
         self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         self._position = np.full(graph.n_vertices, -1, np.int64)
+        # Swaps in each part, and those of two parts when they were last tried without success: what
+        # an exchange gains depends on the members of its two parts alone.
+        self._changes = [0] * n_parts
+        self._in_vain: dict[tuple[int, int], tuple[int, int]] = {}
 
     def run(self, limits: SearchLimits) -> NDArray[np.int64]:
         """Swap until nothing helps or the limits are reached; returns part of each vertex."""
+        self._in_vain.clear()  # Another depth may succeed.
         waiting = deque(range(self.n_parts))
         queued = np.ones(self.n_parts, bool)
         looked = np.zeros(self.n_parts, np.int64)
@@ -89,8 +94,12 @@ class SwapSearch:
     def _improve(self, part: int, limits: SearchLimits) -> int:
         """Swap with the first partner that helps; returns it, or -1."""
         for partner in self._partners(part)[: limits.partners]:
+            now = (self._changes[part], self._changes[partner])
+            if self._in_vain.get((part, partner)) == now:
+                continue
             if self._exchange(part, partner, limits.depth):
                 return partner
+            self._in_vain[part, partner] = now
         return -1
 
     def _partners(self, part: int) -> list[int]:
@@ -168,4 +177,6 @@ class SwapSearch:
         self._members[p] = np.where(self._members[p] == u, v, self._members[p])
         self._members[q] = np.where(self._members[q] == v, u, self._members[q])
         self.part[u], self.part[v] = q, p
+        self._changes[p] += 1
+        self._changes[q] += 1
         self.swaps += 1

@@ -20,6 +20,7 @@ from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import MARGIN
 from tailback.run import Run
+from tailback.stages import stage
 from tailback.units import format_time, percent
 
 
@@ -36,6 +37,7 @@ class RemedySearch:
     change: Change | None = None
 
 
+@stage("remedies")
 def find_remedy(
     run: Run,
     diagnosis: Diagnosis,

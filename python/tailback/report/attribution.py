@@ -25,6 +25,7 @@ from tailback.report.flame import Frame, sort_frames
 from tailback.report.layout import tier_direction_name
 from tailback.run import Run
 from tailback.schema import DERIVED, conform
+from tailback.stages import stage
 
 MAX_DEPTH = 6
 """Links of a chain of waiting; what waits further up is charged to the last of them."""
@@ -84,6 +85,7 @@ class Attribution:
     elsewhere: float
 
 
+@stage("stall by call site")
 def attribute(run: Run) -> Attribution:
     """Charge the stall time of our messages to saturated links, lines and ranks.
 

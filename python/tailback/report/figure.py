@@ -11,16 +11,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from tailback.registry import Registry
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK, MUTED, PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Options:
         return case.observed
 
 
-FigureFunction = Callable[[FigureCase, Options], Figure | None]
+FigureFunction = Callable[[FigureCase, Options], "Figure | None"]
 
 FIGURES: Registry[FigureFunction] = Registry("figure", "figures of the report")
 PER_PHASE: set[str] = set()
@@ -107,6 +106,8 @@ _FONT_STACK = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans',
 @contextmanager
 def style() -> Iterator[None]:
     """The look of every figure, whatever the user's matplotlibrc says."""
+    import matplotlib as mpl
+
     with mpl.rc_context():
         mpl.rcdefaults()
         for name, value in STYLE.items():
@@ -116,6 +117,9 @@ def style() -> Iterator[None]:
 
 def canvas(width: float, height: float) -> Figure:
     """Return an empty figure of ``width`` × ``height`` inches that lays itself out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     out = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(out)
     return out

@@ -33,6 +33,7 @@ from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import build_payload, phases_carried
 from tailback.run import Run
+from tailback.stages import stage
 from tailback.units import format_time, percent
 
 CAUSES = {
@@ -53,6 +54,7 @@ CAUSES = {
 LINES_SHOWN = 12
 
 
+@stage("report")
 def write_report(
     path: str | Path,
     run: Run,

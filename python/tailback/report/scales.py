@@ -10,11 +10,13 @@ order when printed in grey and for colour-blind eyes.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from matplotlib.colors import Colormap, ListedColormap, Normalize
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap, Normalize
 
 INK: Final = "#1b2430"
 MUTED: Final = "#5d6875"
@@ -124,11 +126,15 @@ def _arm(
 
 def norm(quantity: str) -> Normalize:
     """The ends of one scale."""
+    from matplotlib.colors import Normalize
+
     return Normalize(-1, 1) if quantity == CHANGE else Normalize(0, 1)
 
 
 def colormap(quantity: str) -> Colormap:
     """The matplotlib colour map of one quantity; cells without data stay as the paper is."""
+    from matplotlib.colors import ListedColormap
+
     scale = ListedColormap(table(quantity) / 255.0, name=f"tailback-{quantity}")
     return scale.with_extremes(bad=(0.0, 0.0, 0.0, 0.0))
 

@@ -9,6 +9,7 @@ from tailback.run import Run
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
 from tailback.simulation.fluid import fluid_send_rates
+from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.settings import PacingSettings
@@ -29,15 +30,36 @@ INSTANT: dict[str, Any] = {
 
 
 def make_evaluate(
-    prepared: PreparedScenario, watch: Watch | None = None, *, threads: int | None = None
+    prepared: PreparedScenario,
+    watch: Watch | None = None,
+    *,
+    threads: int | None = None,
+    known: Run | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
-    Routes are computed once for each of the networks, however often asked.
+    Routes are computed once for each of the networks, and nothing is simulated twice, however often
+    asked.
+
+    Args:
+        prepared: The scenario, read and placed.
+        watch: As in :func:`tailback.simulation.simulate`.
+        threads: As in :func:`tailback.simulation.simulate`.
+        known: The run of ``prepared`` as it is, where that was simulated already.
     """
     networks = NetworkCache(prepared)
+    runs = KnownRuns(prepared)
+    if known is not None:
+        runs.keep(Change(measure=True), known)
 
     def evaluate(change: Change) -> Run:
+        found = runs.find(change)
+        if found is None:
+            found = simulated(change)
+            runs.keep(change, found)
+        return found
+
+    def simulated(change: Change) -> Run:
         workload = apply_change(prepared, change)
         fabric, routes = networks.of(change)
         changes: dict[str, Any] = {

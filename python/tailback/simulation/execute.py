@@ -27,6 +27,7 @@ from tailback.simulation.settings import EngineSettings
 from tailback.simulation.stamping import stamping_links
 from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
+from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram
 from tailback.units import format_time
 
@@ -106,7 +107,7 @@ def execute(
     traffic = _placed_program(workload, fabric, pace_mbps)
     began = time.perf_counter()
     section = prepared.scenario.fabric
-    with translate_core_error(
+    with stage("packet engine"), translate_core_error(
         "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
         forwarding=section.forwarding,
     ):  # fmt: skip
@@ -116,10 +117,11 @@ def execute(
     seconds = time.perf_counter() - began
     if not (outcome.complete or partial):
         raise KeyboardInterrupt
-    tables, summary = make_tables(
-        prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
-        detours=settings.detour != "never",
-    )  # fmt: skip
+    with stage("tables of runs"):
+        tables, summary = make_tables(
+            prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
+            detours=settings.detour != "never",
+        )  # fmt: skip
     if stated is not None:
         summary["pacing"] = stated.summary
     recorded = prepared.observed.program.recording

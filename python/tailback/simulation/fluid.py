@@ -23,6 +23,7 @@ from tailback.simulation.outcome import RateOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
+from tailback.stages import stage
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -224,8 +225,11 @@ def _solve(
     paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     section = scenario.fabric
-    with translate_core_error(
-        "the fluid model", fabric=fabric, file=section.file, forwarding=section.forwarding
+    with (
+        stage("fluid model"),
+        translate_core_error(
+            "the fluid model", fabric=fabric, file=section.file, forwarding=section.forwarding
+        ),
     ):
         times = simulate_program(
             routes.network, workload.program, workload.node, fabric.node_host[workload.node],
@@ -258,9 +262,10 @@ def _execute(
     workload, times = _solve(prepared, options, network, nodes, only_observed, routing, seed_offset)
     seconds = time.perf_counter() - began
     outcome = _outcome(times, scenario.engine.packet)
-    tables, summary = make_tables(
-        scenario, fabric, workload.jobs, workload.places, workload.job_of_label, outcome
-    )
+    with stage("tables of runs"):
+        tables, summary = make_tables(
+            scenario, fabric, workload.jobs, workload.places, workload.job_of_label, outcome
+        )
     summary |= {
         "model": "fluid", "rates": options.rates,
         "paths": _paths(options, routing or scenario.engine.routing, fabric, routes),

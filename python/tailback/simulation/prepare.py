@@ -31,6 +31,7 @@ from tailback.placement import (
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
+from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
 from tailback.traffic.program import Program
@@ -308,6 +309,7 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
         ) from None
 
 
+@stage("read and place")
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
     """Read and place everything ``scenario`` names.
 

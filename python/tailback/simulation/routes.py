@@ -19,6 +19,7 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.fluid import paths_between
 from tailback.scenario import Scenario
+from tailback.stages import stage
 
 Ints = NDArray[np.int64]
 
@@ -40,6 +41,7 @@ class Routes:
     notes: tuple[str, ...] = ()
 
 
+@stage("routes")
 def routes_for(
     scenario: Scenario, fabric: Fabric, nodes: Sequence[int], *, spread: bool = False
 ) -> Routes:

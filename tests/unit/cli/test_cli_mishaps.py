@@ -38,7 +38,8 @@ def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
 def test_commands_load_what_they_use_when_they_use_it() -> None:
     """Statistics and plots take a second to load: most runs of these commands need neither."""
     look = (
-        "import sys, tailback.cli.counters, tailback.cli.place, tailback.cli.simulate; "
+        "import sys, tailback.cli.counters, tailback.cli.diagnose, tailback.cli.place; "
+        "import tailback.cli.simulate; "
         "print({'matplotlib', 'scipy.optimize', 'scipy.special', 'scipy.stats'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from typing import TYPE_CHECKING
 
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase
@@ -12,6 +10,10 @@ from tailback.report.figures.waterfall import time_unit
 from tailback.report.flame import Frame, by_kind, prune_frames
 from tailback.report.scales import FAINT, INK, MUTED, luminance, table
 from tailback.units import percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ROOTS = 12
 MIN_SHARE = 0.002
@@ -66,6 +68,8 @@ def _draw(
     axes: Axes, frame: Frame, left: float, row: int, scale: float, points_a_unit: float
 ) -> None:
     """Draw a frame at ``left`` (in its unit of value) and everything that waits on it above it."""
+    from matplotlib.patches import Rectangle
+
     colour = _colour(frame, row)
     width = frame.value / scale
     axes.add_patch(

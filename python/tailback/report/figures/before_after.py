@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.report.figure import Options, canvas, figure, shorten
@@ -11,6 +10,10 @@ from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import format_time, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BEST, _OTHER, _NOW = "#1f7a4d", "#b4bcc6", INK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from tailback.report.difference import call_site_changes, compared
 from tailback.report.figure import Options, canvas, figure, shorten
@@ -10,6 +10,9 @@ from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import CHANGE, FAINT, INK, MUTED, colormap
 from tailback.units import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LINES = 14
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from tailback.report.difference import compared, link_change
 from tailback.report.figure import Options, figure, shorten
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.congested_fraction import Shading, draw_fabric
 from tailback.report.scales import CHANGE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @figure("change_congested_fraction", per_phase=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from tailback.report.difference import compared, link_change
 from tailback.report.figure import Options, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.fabric_raster import draw_raster
 from tailback.report.scales import CHANGE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @figure("change_fabric_raster", per_phase=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.difference import beyond_noise, compared, link_change
@@ -11,6 +12,9 @@ from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import MIN_SAMPLES, FigureCase
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import counted, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_DEVIATION = 8.0
 

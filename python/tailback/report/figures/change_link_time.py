@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
 
 from tailback.report.difference import compared
 from tailback.report.figure import Options, figure
@@ -13,10 +13,15 @@ from tailback.report.figures.link_time import draw_band, raster_axes
 from tailback.report.scales import CHANGE, colormap, norm
 from tailback.report.timeline import Timeline, TimelineBand
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 @figure("change_link_time")
 def change_link_time(case: FigureCase, options: Options) -> Figure | None:
     """When links are more or less congested than before, at equal shares of each run's time."""
+    from matplotlib.cm import ScalarMappable
+
     both = compared(case)
     if both is None:
         return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.difference import compared, pair_changes
@@ -15,6 +14,9 @@ from tailback.report.figure_data import FigureCase
 from tailback.report.figures.rank_matrix import RankOrder, lines, order_of
 from tailback.report.scales import CHANGE, FAINT, INK, colormap
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MAX_HOP_CHANGE = 4.0
 """Switches at the ends of the scale: from within a leaf to across the pods of a fat tree."""
 
@@ -22,6 +24,9 @@ MAX_HOP_CHANGE = 4.0
 @figure("change_rank_matrix")
 def change_rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     """Pairs of ranks that moved nearer (blue) or further apart (brown), and bytes by distance."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
     both = compared(case)
     pairs = pair_changes(*both) if both else None
     if both is None or pairs is None or pairs.height == 0:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, bare, canvas, figure, shorten
@@ -27,6 +22,10 @@ from tailback.report.scales import (
     norm,
     table,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TIER_HEIGHT = 9.0
 HOST_HEIGHT = 0.34
@@ -134,6 +133,9 @@ def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]
 
 
 def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
     value, weight = shading.value[layout.halves], shading.weight[layout.halves]
     segments = layout.segments * np.array([1, TIER_HEIGHT, 1, TIER_HEIGHT])
     shown = np.flatnonzero(~np.isnan(value))
@@ -161,6 +163,8 @@ def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
 
 def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
     """Boxes shaded by the ejection link of their node; hatched where it was never sampled."""
+    from matplotlib.collections import PolyCollection
+
     layout, links = evidence.layout, evidence.links
     shade = np.full(len(layout.node_x), np.nan)
     ejection = np.flatnonzero(links["to_node"].to_numpy())
@@ -204,6 +208,8 @@ def _switches(axes: Axes, layout: FabricLayout) -> None:
 
 
 def _legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
+    from matplotlib.cm import ScalarMappable
+
     bar = drawn.colorbar(
         ScalarMappable(norm(shading.quantity), colormap(shading.quantity)), ax=axes,
         location="bottom", fraction=0.035, pad=0.02, aspect=60, shrink=0.42, anchor=(0.0, 0.5),

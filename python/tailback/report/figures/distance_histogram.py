@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLOURS = (INK, "#1f7a4d")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.fabric.topologies import parse
@@ -11,6 +12,9 @@ from tailback.fabric.topologies.dragonfly import Grouped
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, NO_DATA, colormap, norm
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @figure("dragonfly_groups", per_phase=True, per_run=True)

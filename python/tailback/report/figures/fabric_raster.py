@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.path import Path
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, norm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ACROSS = 8
 """Blocks side by side; more continue on the next line."""
@@ -146,6 +145,9 @@ def draw_raster(
 
 
 def _scale(drawn: Figure, wide: float, high: float, quantity: str, label: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.patches import Rectangle
+
     at = drawn.add_axes((0.8 / wide, 0.5 / high, 0.36, 0.12 / high))
     bar = drawn.colorbar(
         ScalarMappable(norm(quantity), colormap(quantity)), cax=at, orientation="horizontal"
@@ -163,6 +165,10 @@ def _scale(drawn: Figure, wide: float, high: float, quantity: str, label: str) -
 def _draw_block(
     axes: Axes, block: Block, value: NDArray[np.float64], quantity: str, first: bool
 ) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+    from matplotlib.ticker import MaxNLocator
+
     rows, ports = block.cells.shape
     cabled = block.cells >= 0
     shown = np.where(cabled, value[np.maximum(block.cells, 0)], np.nan)

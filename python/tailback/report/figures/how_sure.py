@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure
@@ -17,6 +16,10 @@ from tailback.report.scales import FAINT, INK, MUTED
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import HASHED
 from tailback.units import percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 POINTS = 400
 ROUNDING = 1e-12

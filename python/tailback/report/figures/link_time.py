@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, Normalize
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure, shorten
@@ -17,10 +14,18 @@ from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
 from tailback.report.timeline import CELL_SAMPLES, PHASES_SHOWN, Timeline, TimelineBand
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+
 
 @figure("link_time", per_run=True)
 def link_time(case: FigureCase, options: Options) -> Figure | None:
     """When, and in which phase: the most congested links and switches of each tier, over time."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
     evidence = options.evidence(case)
     if evidence.windows.height < 2 or evidence.samples.height == 0:
         return None
@@ -87,6 +92,8 @@ def draw_band(
     norm: Normalize,
 ) -> None:  # fmt: skip
     """Draw one band, shape (rows, F); hatched where a cell is NaN."""
+    from matplotlib.patches import Rectangle
+
     rows = cells.shape[0]
     axes.add_patch(
         Rectangle((edges[0], 0), edges[-1] - edges[0], rows, facecolor=NO_DATA, zorder=0,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, MUTED, colormap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
 
 BINS = 256
 LEAF_LINES = 48
@@ -73,6 +75,9 @@ def order_of(evidence: FigureData) -> RankOrder:
 @figure("rank_matrix")
 def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     """Bytes between ranks, ordered by where they run, with lines between leaves and pods."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+
     runs = [(f"{shorten(case.names[0], 24)}: {_placement(case.reference)}", case.reference)]
     if case.after is not None:
         remedy = case.diagnosis.remedy if case.diagnosis else None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.colors import BoundaryNorm, ListedColormap
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from tailback.evidence.split import PART_NAMES
 from tailback.report.figure import Options, canvas, figure
@@ -13,10 +12,16 @@ from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import KIND_COLOURS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 @figure("rank_timeline")
 def rank_timeline(case: FigureCase, _options: Options) -> Figure | None:
     """What each rank did most in each window of the measured time: compute, wait or transfer."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
+
     found = case.ranks
     if found is None:
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
@@ -11,6 +12,9 @@ from tailback.report.figures.link_time import draw_phases, time_edges
 from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK
 from tailback.report.timeline import CELL_SAMPLES, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _TIER_COLOURS = ("#5d6875", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 _DIRECTION_LINES = {"up": "-", "down": (0, (4, 1.5)), "flat": (0, (1, 1.2))}

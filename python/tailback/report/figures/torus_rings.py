@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from tailback.fabric.topologies import parse
@@ -17,6 +14,10 @@ from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import MUTED, NO_DATA, colormap, norm
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 AXES = "xyzuvwst"
 SLICES = 12
 
@@ -24,6 +25,9 @@ SLICES = 12
 @figure("torus_rings", per_phase=True, per_run=True)
 def torus_rings(case: FigureCase, options: Options) -> Figure | None:
     """Each dimension of a torus: every ring against the position along it, both ways; slices."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.ticker import MaxNLocator
+
     evidence = options.evidence(case)
     dims = dims_of(evidence)
     if dims is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from tailback.diagnosis.model import Times, WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
@@ -11,6 +11,9 @@ from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
 from tailback.units import format_time, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TOTAL_BARS = ("ideal", "observed")
 MIN_SHARE = 0.0005

@@ -1,0 +1,131 @@
+"""Where a command's own time and memory go, stage by stage (``--profile``).
+
+Library code marks its stages with :func:`stage`; that costs next to nothing unless somebody
+records. A stage within a stage is charged to the inner one alone, so the times of a table add up.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+START = "start and imports"
+"""Stage before the recording began: the interpreter and the modules that it loaded."""
+REST = "everything else"
+"""Stage of what no other stage covers."""
+
+
+@dataclass
+class StageCost:
+    """What one stage took.
+
+    Attributes:
+        calls: Times that it was entered.
+        cpu_s: CPU time of all threads, user and system, seconds.
+        wall_s: Wall-clock time, seconds.
+        peak_mb: Largest resident memory of the process up to the end of the stage, MB (10⁶ bytes).
+    """
+
+    calls: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    peak_mb: float = 0.0
+
+
+@dataclass
+class StageTable:
+    """Stages in the order in which they were first entered; the one running is last in ``_open``.
+
+    Attributes:
+        costs: Cost of each stage by its name.
+    """
+
+    costs: dict[str, StageCost] = field(default_factory=dict)
+    _open: list[str] = field(default_factory=list)
+    _since: tuple[float, float] = (0.0, 0.0)
+
+    def enter(self, name: str) -> None:
+        """Charge what ran until now to the stage around, and begin another."""
+        self._charge()
+        self._open.append(name)
+        self.costs.setdefault(name, StageCost()).calls += 1
+
+    def leave(self) -> None:
+        """End the stage that was entered last."""
+        self._charge()
+        self._open.pop()
+
+    def rows(self) -> list[dict[str, float | str]]:
+        """The table as of now, for JSON: one object a stage."""
+        self._charge()
+        return [{"stage": name, **vars(cost)} for name, cost in self.costs.items()]
+
+    def lines(self) -> list[str]:
+        """The table as of now as text, with the sums in the last line."""
+        self._charge()
+        costs = list(self.costs.values())
+        total = StageCost(
+            sum(c.calls for c in costs), sum(c.cpu_s for c in costs),
+            sum(c.wall_s for c in costs), max((c.peak_mb for c in costs), default=0.0),
+        )  # fmt: skip
+        out = [f"  {'stage':<26} {'calls':>6} {'CPU s':>8} {'wall s':>8} {'peak MB':>8}"]
+        for name, c in [*self.costs.items(), ("total", total)]:
+            out.append(f"  {name:<26} {c.calls:>6} {c.cpu_s:8.2f} {c.wall_s:8.2f} {c.peak_mb:8.0f}")
+        return out
+
+    def _charge(self) -> None:
+        now = (time.process_time(), time.perf_counter())
+        if self._open:
+            cost = self.costs[self._open[-1]]
+            cost.cpu_s += now[0] - self._since[0]
+            cost.wall_s += now[1] - self._since[1]
+            cost.peak_mb = _peak_mb()
+        self._since = now
+
+
+_table: ContextVar[StageTable | None] = ContextVar("stages", default=None)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Charge a ``with`` block, or as a decorator a function, to a stage where one records."""
+    table = _table.get()
+    if table is None:
+        yield
+        return
+    table.enter(name)
+    try:
+        yield
+    finally:
+        table.leave()
+
+
+@contextmanager
+def record_stages() -> Iterator[StageTable]:
+    """Record the stages of a ``with`` block, after what the process did before it."""
+    table = StageTable()
+    # How long ago the process began is not known everywhere: its CPU time stands for both.
+    before = time.process_time()
+    table.costs[START] = StageCost(1, before, before, _peak_mb())
+    table.enter(REST)
+    token = _table.set(table)
+    try:
+        yield table
+    finally:
+        _table.reset(token)
+        table.leave()
+
+
+def recorded_stages() -> StageTable | None:
+    """The table that is being recorded, None where nobody records."""
+    return _table.get()
+
+
+def _peak_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
