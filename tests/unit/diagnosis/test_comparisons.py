@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis.comparisons import LinkSamples
+from tailback.diagnosis.comparisons import LinkSamples, PortStalls, stall_error_ps
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
@@ -65,3 +65,30 @@ def test_links_without_samples_tell_nothing() -> None:
     n = run.tables["links"].height
     blind = LinkSamples(np.full(n, np.nan), np.zeros(n), np.zeros(n, np.bool_))
     assert blind(run) is None
+
+
+def test_a_stall_that_larger_buffers_take_up_is_no_difference() -> None:
+    """Nobody says how large buffers are: a buffer's time a message may be stalled, or not."""
+    run = run_with(None)
+    links = run.tables["links"]
+    from_node, size = links["from_node"].to_numpy(), 65536
+    sent = np.full(links.height, 10.0 * size)
+    error = stall_error_ps(sent, np.full(links.height, 100.0), size, 1000.0)
+    # Ten buffers of 64 KiB at 100 Gb/s take 5.24 us each.
+    assert error == pytest.approx(10 * size * 8 / 100e9 * 1e12)
+    stalled = np.full(links.height, 0.9 * error[0]) + sums_of(run, "stall_ps")
+    exact = PortStalls(stalled, from_node & False, from_node, 10**8, np.zeros(links.height))(run)
+    assert exact is not None and exact > 0.1
+    loose = PortStalls(stalled, from_node & False, from_node, 10**8, error)(run)
+    assert loose is not None and loose < 0.1 * exact
+    # But not what is far more than that.
+    far = PortStalls(stalled + 20 * error, from_node & False, from_node, 10**8, error)(run)
+    assert far is not None and far > 0.5
+
+
+def sums_of(run: Run, column: str) -> np.ndarray:
+    """Sum of a column of ``truth`` for each link."""
+    sums = run.tables["truth"].group_by("link").agg(pl.col(column).sum())
+    out = np.zeros(run.tables["links"].height)
+    out[sums["link"].to_numpy()] = sums[column].to_numpy()
+    return out

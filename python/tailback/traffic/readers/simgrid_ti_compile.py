@@ -170,7 +170,7 @@ def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
         notes.append(f"{found['left_out']} one-sided and persistent calls are left out")
     if found["untold"]:
         notes.append(
-            f"{found['untold']} calls of MPI_Test, MPI_Waitany and the like do not say what they "
+            f"{found['untold']} calls of MPI_Test, MPI_Waitany and the like do not record what they "
             "completed: it is waited for by the next MPI_Wait or MPI_Waitall that does, or at the "
             "end"
         )
@@ -280,8 +280,8 @@ def _note_collectives(found: dict[str, Any], group: _Group, notes: list[str]) ->
     stream = group.calls.instance
     if not group.agree.all():
         notes.append(
-            f"{len(np.unique(stream[~group.agree]))} collectives that not all ranks call alike are "
-            "left out: they may be ones of smaller communicators, which this format does not name"
+            f"{len(np.unique(stream[~group.agree]))} collectives that differ between ranks are "
+            "left out: they may belong to smaller communicators, which this format does not name"
         )
     elif len(stream) and found["splits"]:
         notes.append(
