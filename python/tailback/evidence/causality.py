@@ -61,8 +61,9 @@ def correct(
     ranks = np.arange(recorded.n_ranks)
     called = recorded.start_ps >= 0
     start = clocks.corrected(ranks, recorded.start_ps)
-    # Corrected times may begin before 0, which stands for nothing known: the origin moves along.
-    early = max(-int(start[called].min(initial=0)), 0)
+    # The measured time begins at 0, when the first rank begins: what is compared with counters and
+    # drawn starts there. Times before it would stand for nothing known.
+    early = -int(start[called].min()) if called.any() else 0
     told = clocks.corrected(t.dst_rank, t.recv_done_ps) + early
     moved = recorded.moved(
         clocks.corrected(calls.rank, calls.enter_ps) + early,

@@ -43,7 +43,8 @@ class MeasuredRun:
     Attributes:
         measured: It in short.
         tables: Its tables (:data:`tailback.evidence.tables.TABLES`) by name.
-        origin_unix_ns: UTC of time 0 of the tables, None where the tracer did not say.
+        origin_unix_ns: UTC of time 0 of the tables, when the first rank began; None where the
+            tracer did not say.
     """
 
     measured: Measured

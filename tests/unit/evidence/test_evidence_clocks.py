@@ -97,6 +97,15 @@ def test_a_rank_may_begin_before_the_first_clock_does(write: Build) -> None:
     assert run.tables["hosts"]["start_ps"].min() == 0
 
 
+def test_the_measured_time_begins_at_zero_whatever_the_clocks_say(write: Build) -> None:
+    """Counters are cut to the time from 0 on: messages before or after it would be lost."""
+    ahead, behind = late_sender()
+    run = measure(write([shifted(ahead, 9_000_000), behind]), environment={})
+    assert run.tables["hosts"]["start_ps"].min() == 0
+    assert run.tables["calls"]["leave_ps"].max() <= run.measured.elapsed_ps
+    assert run.tables["transfers"]["recv_enter_ps"].max() <= run.measured.elapsed_ps
+
+
 def test_no_wait_is_claimed_that_the_clocks_cannot_tell(write: Build) -> None:
     # The barriers leave the clocks open by 0.4 ms; the sender is 0.3 ms late.
     first, last = collective(0, 400_000), collective(800_000, 1_200_000)

@@ -170,9 +170,9 @@ def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
         notes.append(f"{found['left_out']} one-sided and persistent calls are left out")
     if found["untold"]:
         notes.append(
-            f"{found['untold']} calls of MPI_Test, MPI_Waitany and the like do not record what they "
-            "completed: it is waited for by the next MPI_Wait or MPI_Waitall that does, or at the "
-            "end"
+            f"{found['untold']} calls of MPI_Test, MPI_Waitany and the like do not record what "
+            "they completed: it is waited for by the next MPI_Wait or MPI_Waitall that does, or at "
+            "the end"
         )
 
 
