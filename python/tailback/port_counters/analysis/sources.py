@@ -46,9 +46,6 @@ from tailback.port_counters.schema import INTERVALS, CounterError, conform, stan
 from tailback.port_counters.ticks import tick_by_rate
 from tailback.run import run_folder
 
-_WRITTEN: Final = "time of writing"
-"""What the note of a reader says whose format tells no time."""
-
 RUN: Final = "engine-run"
 """Name of the reader of simulated runs."""
 
@@ -185,9 +182,8 @@ def load(
         parts.append(read_counters(path, reader, time_ns=time_ns))
     counters = merged(parts)
     notes = counters.notes
-    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "recorded"
+    instants: Instants = "written" if counters.by_file_time else "recorded"
     if every_ns is not None:
-        notes = [note for note in notes if _WRITTEN not in note]
         instants = "every"
     frames = (counters.readings, counters.intervals)
     if all(frame.is_empty() for frame in frames):

@@ -95,7 +95,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )  # fmt: skip
     if sums:
         notes.append(f"{sums} sums over all ports of a switch (port ALL) were left out")
-    return CounterData(readings_of(rows), unknown=list(unknown), notes=notes)
+    return CounterData(
+        readings_of(rows), unknown=list(unknown), notes=notes, by_file_time=time_ns is None
+    )
 
 
 def _values(

@@ -40,6 +40,7 @@ class CounterData:
         unknown: Columns or fields of the source that were not used, in order, each once.
         coordinates: ``node_name, x, y, z`` of torus routers, empty elsewhere.
         notes: What was odd and tolerated.
+        by_file_time: Its format has no times, so those at which files were written stand for them.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -47,6 +48,7 @@ class CounterData:
     unknown: list[str] = field(default_factory=list)
     coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
     notes: list[str] = field(default_factory=list)
+    by_file_time: bool = False
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -126,6 +128,7 @@ def merged(parts: Sequence[CounterData]) -> CounterData:
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
         list(dict.fromkeys(note for part in parts for note in part.notes)),
+        any(part.by_file_time for part in parts),
     )
 
 

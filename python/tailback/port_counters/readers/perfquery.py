@@ -128,7 +128,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             remedy="give what perfquery printed, with its '# Port counters' line",
         )  # fmt: skip
     notes = list(dict.fromkeys(notes))
-    return CounterData(readings_of(list(rows.values())), unknown=unknown, notes=notes)
+    return CounterData(
+        readings_of(list(rows.values())), unknown=unknown, notes=notes, by_file_time=time_ns is None
+    )
 
 
 def _merge(row: dict[str, Any], section: _Section) -> None:

@@ -91,7 +91,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes.append(
             "sysfs has no time stamps: the time of writing of the newest counter file was used"
         )
-    return CounterData(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
+    return CounterData(
+        readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)),
+        by_file_time=time_ns is None,
+    )  # fmt: skip
 
 
 def _ports(device: Path) -> Iterator[Path]:
