@@ -13,7 +13,7 @@ import pytest
 from tailback.cli import run as command
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.rules.tb005_samples import too_few_samples
-from tailback.diagnosis.rules.tb008_injection import met_congestion
+from tailback.diagnosis.rule_wording import met_congestion
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
@@ -147,7 +147,7 @@ def test_over_all_links_whole_counts_are_no_estimate(
     sums = truth_of(run).filter(~pl.col("from_node")).sum()
     share = sums["observed_congested_packets"][0] / sums["observed_packets"][0]
     assert (overall.low == overall.high) == (overall.standard_error == 0.0) == exact
-    assert ("with 95 % confidence" in met_congestion(evidence)) != exact
+    assert ("with 95 % confidence" in met_congestion(overall.value, overall.high)) != exact
     if exact:
         assert overall.value == overall.high == pytest.approx(share, rel=1e-12)
     else:

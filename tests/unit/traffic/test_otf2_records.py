@@ -233,7 +233,9 @@ def test_what_is_left_out_leaves_no_label(build: Build) -> None:
 def test_inter_communicators_that_the_trace_cannot_tell_are_named(build: Build) -> None:
     script = call("MPI_Intercomm_create", 1) + call("MPI_Comm_dup", 10)
     (note,) = read_trace(build([script, script])).notes
-    assert note.startswith("2 calls of MPI_Intercomm_create: the trace does not tell")
+    assert note.startswith(
+        "2 calls of MPI_Intercomm_create: the trace does not distinguish inter-communicators"
+    )
     assert "record with Score-P" in note
     # Score-P defines them as what they are.
     (note,) = read_trace(build([script, script], creator="Score-P 8.4")).notes

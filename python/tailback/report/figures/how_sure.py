@@ -152,6 +152,7 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
             markeredgewidth=0,
         )  # fmt: skip
     said, short = coverage_sentence(evidence)
+    said = said.replace(": ", ":\n", 1).replace("; ", "\n")
     axes.set_title(said, fontsize=7.5, color=RED if short else INK)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
