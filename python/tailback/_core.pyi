@@ -374,12 +374,7 @@ def dense_numbers(values: _Integers) -> tuple[_Integers, _Integers]: ...
 def count_turns(values: _Integers) -> _Integers: ...
 def pair_posts(
     n_ranks: int,
-    rank: _Integers,
-    position: _Integers,
-    step: _Integers,
-    is_send: NDArray[bool_],
-    peer: _Integers,
-    channel: _Integers,
+    posts: tuple[NDArray[Any], ...],
 ) -> tuple[_Integers | None, _Integers]: ...
 def assemble_posts(
     n_ranks: int,

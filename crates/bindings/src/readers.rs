@@ -7,11 +7,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
+use tailback_program::Program;
 use tailback_readers::chakra::{Choices, Fault, What};
 use tailback_readers::goal::ScheduleError;
 use tailback_readers::graph::{Graph, GraphError};
 use tailback_readers::simgrid_ti::{LineError, Scale};
-use tailback_readers::{ProgramColumns, assembly, chakra, goal, graph, numbering, simgrid_ti};
+use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
 
 use crate::table::columns;
 
@@ -50,6 +51,21 @@ fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'p
     Ok(py.detach(|| numbering::turns(values)).into_pyarray(py))
 }
 
+/// Columns of posts as Python hands them over: rank, position, step, is_send, peer, channel.
+type PostColumns<'py> =
+    (Integers<'py>, Integers<'py>, Integers<'py>, Flags<'py>, Integers<'py>, Integers<'py>);
+
+fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
+    Ok(assembly::Posts {
+        rank: columns.0.as_slice()?,
+        position: columns.1.as_slice()?,
+        step: columns.2.as_slice()?,
+        is_send: columns.3.as_slice()?,
+        peer: columns.4.as_slice()?,
+        channel: columns.5.as_slice()?,
+    })
+}
+
 /// Raises ValueError where columns of posts are not of one length or name ranks beyond `n_ranks`.
 fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
     let n = posts.rank.len();
@@ -76,25 +92,13 @@ fn ranks_exist(rank: &[i64], n_ranks: usize) -> PyResult<()> {
 /// The order of posts by rank, position and step (None where they stand in it), and the post that
 /// each one meets in that order, -1 without.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::type_complexity)]
 fn pair_posts<'py>(
     py: Python<'py>,
     n_ranks: usize,
-    rank: Integers<'py>,
-    position: Integers<'py>,
-    step: Integers<'py>,
-    is_send: Flags<'py>,
-    peer: Integers<'py>,
-    channel: Integers<'py>,
+    posts: PostColumns<'py>,
 ) -> PyResult<(Option<Bound<'py, PyArray1<i64>>>, Bound<'py, PyArray1<i64>>)> {
-    let posts = assembly::Posts {
-        rank: rank.as_slice()?,
-        position: position.as_slice()?,
-        step: step.as_slice()?,
-        is_send: is_send.as_slice()?,
-        peer: peer.as_slice()?,
-        channel: channel.as_slice()?,
-    };
+    let posts = posts_of(&posts)?;
     checked(&posts, n_ranks)?;
     let (order, partner) = py.detach(|| assembly::pair(&posts));
     Ok((order.map(|order| order.into_pyarray(py)), partner.into_pyarray(py)))
@@ -103,23 +107,16 @@ fn pair_posts<'py>(
 /// The columns of a program from sorted posts, waits `(rank, position, post)` and computations
 /// `(rank, position, ps)`.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::type_complexity)]
 fn assemble_posts<'py>(
     py: Python<'py>,
     n_ranks: usize,
-    posts: (Integers<'py>, Integers<'py>, Integers<'py>, Flags<'py>, Integers<'py>, Integers<'py>),
+    posts: PostColumns<'py>,
     completions: (Sizes<'py>, Integers<'py>, Integers<'py>, Integers<'py>),
     waits: (Integers<'py>, Integers<'py>, Integers<'py>),
     computes: (Integers<'py>, Integers<'py>, Sizes<'py>),
 ) -> PyResult<Bound<'py, PyDict>> {
-    let posts = assembly::Posts {
-        rank: posts.0.as_slice()?,
-        position: posts.1.as_slice()?,
-        step: posts.2.as_slice()?,
-        is_send: posts.3.as_slice()?,
-        peer: posts.4.as_slice()?,
-        channel: posts.5.as_slice()?,
-    };
+    let posts = posts_of(&posts)?;
     let ends = assembly::Completions {
         size: completions.0.as_slice()?,
         label: completions.1.as_slice()?,
@@ -151,7 +148,7 @@ fn assemble_posts<'py>(
     program_columns(py, program)
 }
 
-fn program_columns(py: Python<'_>, program: ProgramColumns) -> PyResult<Bound<'_, PyDict>> {
+fn program_columns(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDict>> {
     Ok(columns!(py, program; rank_start, kind, peer, amount, tag, request, label))
 }
 
@@ -268,9 +265,9 @@ fn read_simgrid_ti(
     let out = PyDict::new(py);
     out.set_item("n_ranks", found.n_ranks)?;
     out.set_item("default_bytes", found.default_bytes)?;
-    out.set_item("nobody", found.nobody)?;
+    out.set_item("proc_null", found.proc_null)?;
     out.set_item("left_out", found.left_out)?;
-    out.set_item("untold", found.untold)?;
+    out.set_item("unnamed_completions", found.unnamed_completions)?;
     out.set_item("splits", found.splits)?;
     out.set_item("labels", found.labels)?;
     let posts = found.posts;
@@ -346,7 +343,7 @@ fn read_chakra(
     let collectives = columns!(py, collectives; row, call, size, root, turn, label);
     out.set_item("collectives", collectives)?;
     out.set_item("labels", found.labels)?;
-    out.set_item("silent", found.silent)?;
+    out.set_item("without_duration", found.without_duration)?;
     out.set_item("left_out", found.left_out)?;
     Ok(out)
 }

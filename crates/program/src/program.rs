@@ -49,6 +49,45 @@ pub struct Program {
 }
 
 impl Program {
+    /// No rank yet, with room for so many ranks and operations.
+    pub fn with_capacity(ranks: usize, operations: usize) -> Self {
+        let mut rank_start = Vec::with_capacity(ranks + 1);
+        rank_start.push(0);
+        Self {
+            rank_start,
+            kind: Vec::with_capacity(operations),
+            peer: Vec::with_capacity(operations),
+            amount: Vec::with_capacity(operations),
+            tag: Vec::with_capacity(operations),
+            request: Vec::with_capacity(operations),
+            label: Vec::with_capacity(operations),
+            pace_mbps: Vec::new(),
+        }
+    }
+
+    /// Appends an operation to the rank that is not closed yet.
+    pub fn push(
+        &mut self,
+        kind: OpKind,
+        peer: i32,
+        amount: u64,
+        tag: i64,
+        request: i32,
+        label: u32,
+    ) {
+        self.kind.push(kind as u8);
+        self.peer.push(peer);
+        self.amount.push(amount);
+        self.tag.push(tag);
+        self.request.push(request);
+        self.label.push(label);
+    }
+
+    /// Ends a rank: operations that follow are of the next one.
+    pub fn close_rank(&mut self) {
+        self.rank_start.push(self.kind.len() as u64);
+    }
+
     /// Number of ranks.
     pub fn n_ranks(&self) -> usize {
         self.rank_start.len().saturating_sub(1)

@@ -1,7 +1,7 @@
 //! Which send meets which receive, and the order of what each rank does.
 
 use crate::numbering::Map;
-use crate::{ProgramColumns, op};
+use tailback_program::{OpKind, Program};
 
 /// A peer or a wait that the trace does not tell.
 pub const UNKNOWN: i64 = -1;
@@ -145,11 +145,11 @@ pub fn assemble(
     ends: &Completions<'_>,
     waits: &Events<'_, i64>,
     computes: &Events<'_, u64>,
-) -> ProgramColumns {
+) -> Program {
     let n = posts.rank.len();
     let completed = ends.wait_position.iter().filter(|&&at| at != UNKNOWN).count();
     let events = n + completed + waits.rank.len() + computes.rank.len();
-    let mut out = ProgramColumns::with_room(n_ranks, events);
+    let mut out = Program::with_capacity(n_ranks, events);
     let of_waits = ByRank::new(n_ranks, waits.rank);
     let of_computes = ByRank::new(n_ranks, computes.rank);
     let mut row: Vec<(i64, i64, Source)> = Vec::new();
@@ -174,16 +174,16 @@ pub fn assemble(
             match source {
                 Source::Post(at) => {
                     let at = at as usize;
-                    let kind = if posts.is_send[at] { op::ISEND } else { op::IRECV };
+                    let kind = if posts.is_send[at] { OpKind::Isend } else { OpKind::Irecv };
                     let (peer, request) = (posts.peer[at] as i32, (at - first) as i32);
                     let label = ends.label[at] as u32;
                     out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
                 }
-                Source::Wait(at) if at < 0 => out.push(op::WAITALL, -1, 0, 0, -1, 0),
+                Source::Wait(at) if at < 0 => out.push(OpKind::Waitall, -1, 0, 0, -1, 0),
                 Source::Wait(at) => {
-                    out.push(op::WAIT, -1, 0, 0, (at - first as i64) as i32, 0);
+                    out.push(OpKind::Wait, -1, 0, 0, (at - first as i64) as i32, 0);
                 }
-                Source::Compute(ps) => out.push(op::COMPUTE, -1, ps, 0, -1, 0),
+                Source::Compute(ps) => out.push(OpKind::Compute, -1, ps, 0, -1, 0),
             }
         }
         out.close_rank();

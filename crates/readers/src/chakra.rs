@@ -45,7 +45,7 @@ pub struct Nodes {
     /// The collectives.
     pub collectives: Collectives,
     /// Computations without a duration.
-    pub silent: u64,
+    pub without_duration: u64,
     /// Collectives of some of the ranks, or of other kinds.
     pub left_out: u64,
 }
@@ -231,7 +231,7 @@ impl Reader<'_> {
                 let ps = node.duration_us.checked_mul(PS_PER_US);
                 let ps = ps.filter(|&ps| ps <= self.choices.longest_ps);
                 amount = ps.ok_or_else(|| format!("a duration of {} µs", node.duration_us))?;
-                self.out.silent += u64::from(amount == 0);
+                self.out.without_duration += u64::from(amount == 0);
                 kind = op::COMPUTE;
             }
             SEND | RECEIVE => {

@@ -1,7 +1,9 @@
 //! From operations that depend on each other to the operations of ranks in order.
 
 use crate::numbering::{Map, Seeded};
-use crate::{ProgramColumns, op};
+use tailback_program::{OpKind, Program};
+
+use crate::op;
 
 const NEVER: u32 = u32::MAX;
 /// Marks an edge that takes no time.
@@ -38,7 +40,7 @@ pub struct Graph<'a> {
 #[derive(Debug)]
 pub struct Compiled {
     /// The operations.
-    pub program: ProgramColumns,
+    pub program: Program,
     /// Sends that no receive takes, left out.
     pub lost_sends: u64,
     /// Receives that no send is for, left out.
@@ -235,7 +237,7 @@ fn emit(
     pair: &[u32],
     (place, order): (&[u32], &[u32]),
     buffered: bool,
-) -> ProgramColumns {
+) -> Program {
     let n = kinds.len();
     let mut needed = vec![NEVER; n];
     for &(before, after, begun) in edges {
@@ -266,7 +268,7 @@ fn emit(
             messages += 1;
         }
     }
-    let mut out = ProgramColumns::with_room(graph.n_ranks, n + waits + graph.n_ranks);
+    let mut out = Program::with_capacity(graph.n_ranks, n + waits + graph.n_ranks);
     let mut request = vec![-1i32; n];
     let mut first = 0;
     for rank in 0..graph.n_ranks {
@@ -275,24 +277,26 @@ fn emit(
         for spot in first..last {
             let mut waited = head[spot];
             while waited != NEVER {
-                out.push(op::WAIT, -1, 0, 0, request[waited as usize], 0);
+                out.push(OpKind::Wait, -1, 0, 0, request[waited as usize], 0);
                 waited = next[waited as usize];
             }
             let row = order[spot] as usize;
             if kinds[row] == op::COMPUTE {
-                out.push(op::COMPUTE, -1, graph.amount[row], 0, -1, 0);
+                out.push(OpKind::Compute, -1, graph.amount[row], 0, -1, 0);
             } else if pair[row] != NEVER {
                 // MPI delivers what is sent.
-                let sender = if kinds[row] == op::IRECV { pair[row] as usize } else { row };
+                let receives = kinds[row] == op::IRECV;
+                let sender = if receives { pair[row] as usize } else { row };
+                let kind = if receives { OpKind::Irecv } else { OpKind::Isend };
                 let (size, tag) = (graph.amount[sender], i64::from(number[row]));
                 request[row] = requests;
                 requests += 1;
                 open |= needed[row] == NEVER;
-                out.push(kinds[row], graph.peer[row], size, tag, request[row], graph.label[row]);
+                out.push(kind, graph.peer[row], size, tag, request[row], graph.label[row]);
             }
         }
         if open {
-            out.push(op::WAITALL, -1, 0, 0, -1, 0);
+            out.push(OpKind::Waitall, -1, 0, 0, -1, 0);
         }
         out.close_rank();
         first = last;
@@ -379,7 +383,7 @@ fn on_a_cycle(first: &[u32], target: &[u32], missing: &[u32]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Graph, GraphError, compile};
+    use super::{Graph, GraphError, OpKind, compile};
     use crate::op;
 
     fn graph<'a>(before: &'a [u32], after: &'a [u32], begun: &'a [bool]) -> Graph<'a> {
@@ -400,8 +404,8 @@ mod tests {
     #[test]
     fn a_send_follows_what_it_requires_and_its_size_counts() {
         let done = compile(&graph(&[0], &[1], &[false])).expect("it can run").program;
-        let expected = [op::COMPUTE, op::ISEND, op::WAITALL, op::IRECV, op::WAITALL];
-        assert_eq!(done.kind, expected);
+        let waitall = OpKind::Waitall as u8;
+        assert_eq!(done.kind, [op::COMPUTE, op::ISEND, waitall, op::IRECV, waitall]);
         assert_eq!(done.rank_start, [0, 3, 5]);
         assert_eq!((done.amount[1], done.amount[3]), (8, 8));
     }

@@ -199,7 +199,7 @@ class _Case:
     progress: Progress
     threads: int | None
     seen: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
-    """What simulations came to, by adapters, slow cables and bursts: explanations share many."""
+    """Outcomes of simulations by adapters, slow cables and bursts: explanations share many."""
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
         """Whether the run was recorded on this fabric, so that its times speak about the links.

@@ -38,8 +38,8 @@ def make_evaluate(
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
-    Routes are computed once for each of the networks, and nothing is simulated twice, however often
-    asked.
+    Routes are computed once for each of the networks, and nothing but hypotheses of slow cables is
+    simulated twice, however often asked.
 
     Args:
         prepared: The scenario, read and placed.
@@ -56,7 +56,9 @@ def make_evaluate(
         found = runs.find(change)
         if found is None:
             found = simulated(change)
-            runs.keep(change, found)
+            # Slow cables are hypotheses of a search, which tries each once: many, and large.
+            if not change.slow:
+                runs.keep(change, found)
         return found
 
     def simulated(change: Change) -> Run:

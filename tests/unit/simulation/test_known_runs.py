@@ -62,7 +62,7 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
     others = [
         Change(network="healthy"), Change(network="star"), Change(network="instant"),
         Change(placement=back), Change(routing="deterministic"), Change(seed_offset=1),
-        Change(slow=((20, 5.0),)), Change(limits=((20, 5.0),)), Change(computations=True),
+        Change(limits=((20, 5.0),)), Change(computations=True),
     ]  # fmt: skip
     kept = [evaluate(change) for change in others]
     assert len(simulated) == len(others)
@@ -72,6 +72,15 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
     assert len(simulated) == 2 * len(others)
     for one, other in zip(kept, again, strict=True):
         assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
+
+
+def test_slow_cables_are_tried_once_each_and_not_kept(
+    prepared: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    evaluate = make_evaluate(prepared)
+    slow = Change(slow=((20, 5.0),))
+    assert evaluate(slow).elapsed_ps == evaluate(slow).elapsed_ps
+    assert len(simulated) == 2
 
 
 def test_telemetry_changes_no_time_and_is_simulated_where_it_was_not(

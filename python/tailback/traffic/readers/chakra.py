@@ -197,8 +197,8 @@ def _label(kind: int, tag: int) -> Label:
 def _notes(found: dict[str, Any]) -> list[str]:
     """What was left out."""
     out = []
-    if found["silent"]:
-        out.append(f"{found['silent']} computations have no duration and take no time")
+    if found["without_duration"]:
+        out.append(f"{found['without_duration']} computations have no duration and take no time")
     if found["left_out"]:
         out.append(f"{found['left_out']} collectives of some of the ranks, or of a kind that is "
                    "not expanded, are left out")  # fmt: skip

@@ -188,7 +188,7 @@ def in_order(posts: Posts, n_ranks: int) -> tuple[Posts, NDArray[np.int64]]:
     """
     order, partner = _core.pair_posts(
         n_ranks,
-        *contiguous(
+        contiguous(
             posts.rank, posts.position, posts.step, posts.is_send, posts.peer, posts.channel
         ),
     )

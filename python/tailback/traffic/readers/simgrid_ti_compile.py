@@ -146,8 +146,8 @@ def _fault(
 
 def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
     """Sends and receives, with the waits that name them."""
-    if found["nobody"]:
-        notes.append(f"{found['nobody']} sends and receives of MPI_PROC_NULL move nothing")
+    if found["proc_null"]:
+        notes.append(f"{found['proc_null']} sends and receives of MPI_PROC_NULL move nothing")
     columns = found.pop("posts")
     n = len(columns["rank"])
     posts = Posts(
@@ -165,12 +165,13 @@ def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
 
 
 def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
-    """Count calls whose messages, or whose completion, the trace does not tell."""
+    """Count calls whose messages, or whose completion, the trace does not record."""
     if found["left_out"]:
         notes.append(f"{found['left_out']} one-sided and persistent calls are left out")
-    if found["untold"]:
+    if found["unnamed_completions"]:
+        calls = found["unnamed_completions"]
         notes.append(
-            f"{found['untold']} calls of MPI_Test, MPI_Waitany and the like do not record what "
+            f"{calls} calls of MPI_Test, MPI_Waitany and the like do not record what "
             "they completed: it is waited for by the next MPI_Wait or MPI_Waitall that does, or at "
             "the end"
         )

@@ -1,0 +1,322 @@
+//! Lines of a trace to records of one size, and those to columns once every rank is complete.
+
+use super::columns::{Order, Rows};
+use super::{
+    COLLECTIVES, Calls, IGNORED, Kind, LEFT_OUT, LineError, OTHERS, POSTS, Scale,
+    UNNAMED_COMPLETIONS,
+};
+use crate::numbering::Map;
+use crate::text::{float, integer, natural, word};
+
+/// Largest count: what a double holds without loss.
+const MOST: f64 = (1u64 << 53) as f64;
+
+/// Marks an amount that is bytes already.
+pub(super) const TYPED: u64 = 1 << 63;
+/// The number of `sendrecv` among [`POSTS`].
+const EXCHANGE: u8 = 8;
+
+/// What a line says, as small as it can be: there are many.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    pub row: u64,
+    /// Bytes, picoseconds, number of the kind of a collective, or the tag of a wait.
+    pub amount: u64,
+    pub rank: u32,
+    pub peer: i32,
+    pub tag: i32,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Post {
+        call: u8,
+        is_send: bool,
+    },
+    /// Only counts as a line of its rank.
+    Nothing,
+    Wait,
+    WaitAll,
+    Compute,
+    Collective,
+    Init,
+    Finalize,
+}
+
+pub(super) struct Reader<'a> {
+    scale: Scale<'a>,
+    calls: Map<&'static [u8], Call>,
+    records: Vec<Record>,
+    kinds: Map<(u8, bool, u32, &'a [u8]), u32>,
+    largest: u64,
+    wide: bool,
+    /// The first line with a wrong argument, reported once the trace is known to be whole.
+    fault: Option<LineError>,
+    pub out: Calls,
+}
+
+#[derive(Clone, Copy)]
+enum Call {
+    Post(u8),
+    Collective(u8, bool),
+    Ignored,
+    UnnamedCompletion,
+    LeftOut,
+    Split,
+    Init,
+    Finalize,
+    Wait,
+    WaitAll,
+    Compute,
+    Sleep,
+}
+
+fn calls() -> Map<&'static [u8], Call> {
+    let mut out: Map<&'static [u8], Call> = Map::default();
+    let mut add = |name: &'static str, call| out.insert(name.as_bytes(), call);
+    for (number, name) in POSTS.iter().enumerate() {
+        add(name, Call::Post(number as u8));
+    }
+    for name in IGNORED {
+        add(name, Call::Ignored);
+    }
+    for name in UNNAMED_COMPLETIONS {
+        add(name, Call::UnnamedCompletion);
+    }
+    for name in LEFT_OUT {
+        add(name, Call::LeftOut);
+    }
+    let others = [
+        Call::Init,
+        Call::Finalize,
+        Call::Split,
+        Call::Wait,
+        Call::WaitAll,
+        Call::Compute,
+        Call::Sleep,
+    ];
+    for (name, call) in OTHERS.iter().zip(others) {
+        add(name, call);
+    }
+    out
+}
+
+/// A collective by its name, and whether it blocks.
+fn collective(name: &[u8]) -> Option<Call> {
+    let find = |name: &[u8]| COLLECTIVES.iter().position(|one| one.as_bytes() == name);
+    if let Some(number) = find(name) {
+        return Some(Call::Collective(number as u8, true));
+    }
+    let number = find(name.strip_prefix(b"i")?)?;
+    Some(Call::Collective(number as u8, false))
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(scale: Scale<'a>) -> Self {
+        Self {
+            scale,
+            calls: calls(),
+            records: Vec::new(),
+            kinds: Map::default(),
+            largest: 0,
+            wide: false,
+            fault: None,
+            out: Calls::default(),
+        }
+    }
+
+    pub fn line(&mut self, row: u64, line: &'a [u8]) -> Result<(), LineError> {
+        let mut rest = line;
+        let who = word(&mut rest).unwrap_or_default();
+        let who = who.strip_prefix(b"p").unwrap_or(who);
+        let rank = natural(who).filter(|&rank| rank < 1 << 63).ok_or(LineError::NoRank(row))?;
+        self.largest = self.largest.max(rank);
+        // A rank without lines of its own is found before this number counts.
+        let rank = rank.min(u64::from(u32::MAX)) as u32;
+        let name = word(&mut rest).ok_or(LineError::NoCall(row))?;
+        let mut buffer = [0u8; 24];
+        let lower = match buffer.get_mut(..name.len()) {
+            Some(lower) => {
+                lower.copy_from_slice(name);
+                lower.make_ascii_lowercase();
+                &*lower
+            }
+            None => return Err(LineError::Unknown(row, name.to_ascii_lowercase())),
+        };
+        let call = match self.calls.get(lower) {
+            Some(&call) => call,
+            None if lower.starts_with(b"win_") => Call::Ignored,
+            None => collective(lower).ok_or_else(|| LineError::Unknown(row, lower.to_vec()))?,
+        };
+        if self.records.len() >= 1 << 29 {
+            return Err(LineError::Large);
+        }
+        if let Err(fault) = self.call(row, rank, call, rest) {
+            self.fault.get_or_insert(fault);
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, row: u64, rank: u32, call: Call, rest: &'a [u8]) -> Result<(), LineError> {
+        let mut record = Record { row, amount: 0, rank, peer: 0, tag: 0, what: What::Nothing };
+        match call {
+            Call::Post(EXCHANGE) => return self.exchange(record, rest),
+            Call::Post(number) => return self.post(record, number, rest),
+            Call::Collective(operation, blocking) => {
+                let rooted = matches!(operation, 8 | 10);
+                let me = if rooted { rank } else { 0 };
+                let next = self.kinds.len() as u32;
+                let number = *self.kinds.entry((operation, blocking, me, rest)).or_insert(next);
+                if number == next {
+                    let arguments = rest.to_vec();
+                    self.out.kinds.push(Kind { operation, blocking, me, arguments, row });
+                }
+                record.amount = u64::from(number);
+                record.what = What::Collective;
+            }
+            Call::Ignored => {}
+            Call::UnnamedCompletion => self.out.unnamed_completions += 1,
+            Call::LeftOut => self.out.left_out += 1,
+            Call::Split => self.out.splits = true,
+            Call::Init => {
+                self.wide |= !rest.is_empty();
+                record.what = What::Init;
+            }
+            Call::Finalize => record.what = What::Finalize,
+            Call::WaitAll => record.what = What::WaitAll,
+            Call::Wait => return self.wait(record, rest),
+            Call::Compute | Call::Sleep => {
+                record.what = What::Compute;
+                record.amount = self.duration(row, matches!(call, Call::Compute), rest)?;
+            }
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn duration(&self, row: u64, flops: bool, mut rest: &[u8]) -> Result<u64, LineError> {
+        let text = word(&mut rest).ok_or(LineError::Lacks(row, "amount"))?;
+        let longest = self.scale.longest_ps as f64;
+        if flops {
+            let most = MOST.min(longest / self.scale.ps_per_flop as f64);
+            Ok(count(row, "amount", text, 0.0, most)? * self.scale.ps_per_flop)
+        } else {
+            let value =
+                float(text).map(|value| value * 1e12).filter(|ps| (0.0..=longest).contains(ps));
+            let wrong = || LineError::NotCount(row, "amount", text.to_vec(), longest * 1e-12);
+            Ok(value.ok_or_else(wrong)?.round_ties_even() as u64)
+        }
+    }
+
+    fn post(&mut self, mut record: Record, call: u8, mut rest: &[u8]) -> Result<(), LineError> {
+        let row = record.row;
+        record.peer = whole(row, "peer", word(&mut rest))?;
+        record.tag = whole(row, "tag", word(&mut rest))?;
+        let size = word(&mut rest).ok_or(LineError::Lacks(row, "size"))?;
+        let is_send = !matches!(call, 3 | 7);
+        self.sized(&mut record, "size", size, rest)?;
+        record.what = What::Post { call, is_send };
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// A receive and a send of one call, which has tag 0.
+    fn exchange(&mut self, record: Record, mut rest: &[u8]) -> Result<(), LineError> {
+        let row = record.row;
+        let lacks = |what| LineError::Lacks(row, what);
+        let sent = word(&mut rest).ok_or(lacks("size"))?;
+        let to = whole(row, "peer", word(&mut rest))?;
+        let received = word(&mut rest).ok_or(lacks("size"))?;
+        let source = whole(row, "peer", word(&mut rest))?;
+        let sent_type = word(&mut rest).unwrap_or_default();
+        for (is_send, peer, size, kind) in
+            [(false, source, received, rest), (true, to, sent, sent_type)]
+        {
+            let mut one = Record { peer, ..record };
+            self.sized(&mut one, "size", size, kind)?;
+            one.what = What::Post { call: EXCHANGE, is_send };
+            self.records.push(one);
+        }
+        Ok(())
+    }
+
+    /// Fills in the bytes; of elements without a type their number, until their width is known.
+    fn sized(
+        &self,
+        record: &mut Record,
+        what: &'static str,
+        size: &[u8],
+        kind: &[u8],
+    ) -> Result<(), LineError> {
+        let elements = count(record.row, what, size, -1.0, MOST)?;
+        if kind.is_empty() {
+            record.amount = elements;
+            return Ok(());
+        }
+        let number = natural(kind).filter(|_| kind.len() <= 4);
+        let width = number.and_then(|number| self.scale.type_bytes.get(number as usize));
+        let width = width.ok_or_else(|| LineError::NoType(record.row, kind.to_vec()))?;
+        record.amount = elements.saturating_mul(*width) | TYPED;
+        Ok(())
+    }
+
+    fn wait(&mut self, mut record: Record, mut rest: &[u8]) -> Result<(), LineError> {
+        let row = record.row;
+        let source = whole(row, "source", word(&mut rest))?;
+        record.peer = whole(row, "destination", word(&mut rest))?;
+        record.tag = whole(row, "tag", (!rest.is_empty()).then_some(rest))?;
+        record.amount = source as u32 as u64;
+        record.what = What::Wait;
+        self.records.push(record);
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<Calls, LineError> {
+        let records = std::mem::take(&mut self.records);
+        let order = Order::of(&records, self.largest)?;
+        self.out.n_ranks = order.first.len() as u32 - 1;
+        let mut finished = Ok(());
+        for rank in 0..self.out.n_ranks {
+            let (mut begun, mut ended, mut last) = (false, false, 0);
+            for record in order.of_rank(&records, rank) {
+                let begins = record.what == What::Init;
+                if begins && std::mem::replace(&mut begun, true) {
+                    return Err(LineError::Twice(record.row, rank));
+                }
+                ended |= record.what == What::Finalize;
+                last = record.row;
+            }
+            if !ended && finished.is_ok() {
+                finished = Err(LineError::Unfinished(last, rank));
+            }
+        }
+        finished?;
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.out.default_bytes = if self.wide { 8 } else { 1 };
+        let mut rows = Rows::new(self.out);
+        for rank in 0..rows.out.n_ranks {
+            rows.rank(order.of_rank(&records, rank))?;
+        }
+        Ok(rows.out)
+    }
+}
+
+fn whole(row: u64, what: &'static str, text: Option<&[u8]>) -> Result<i32, LineError> {
+    let text = text.ok_or(LineError::Lacks(row, what))?;
+    integer(text).ok_or_else(|| LineError::NotWhole(row, what, text.to_vec()))
+}
+
+fn count(
+    row: u64,
+    what: &'static str,
+    text: &[u8],
+    least: f64,
+    most: f64,
+) -> Result<u64, LineError> {
+    let value = float(text).filter(|value| (least..=most).contains(value));
+    let value = value.ok_or_else(|| LineError::NotCount(row, what, text.to_vec(), most))?;
+    Ok(value.round_ties_even().max(0.0) as u64)
+}
