@@ -150,13 +150,14 @@ export function connectAddress(model: Model, store: Store): void {
   };
   const [part, choice] = parts();
   if (choice) takeOver(choice);
-  // The plots have their size after two frames, and what is below them its place.
-  const [visit] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
-  const scroll = (): void => scrollTo(part, choice);
-  if (part && visit?.type !== "reload") {
-    requestAnimationFrame(() => requestAnimationFrame(scroll));
-  }
+  // The plots have their size after two frames, and what is below them its place: what the browser
+  // itself restores, it may restore before.
+  const place = (name: string, text: string): void => {
+    requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(name, text)));
+  };
+  if (part) place(part, choice);
   try {
+    history.scrollRestoration = "manual";
     history.replaceState({ choice: choices(choice) }, "");
   } catch {
     // As above.
@@ -181,7 +182,10 @@ export function connectAddress(model: Model, store: Store): void {
     const state = event.state as { choice?: unknown } | null;
     window.clearTimeout(waiting);
     waiting = 0;
-    if (state && typeof state.choice === "string") takeOver(state.choice);
+    if (state && typeof state.choice === "string") {
+      takeOver(state.choice);
+      place(...parts());
+    }
   });
   window.addEventListener("hashchange", () => {
     const [to, said] = parts();
