@@ -6,7 +6,7 @@ share that the median port of our hosts tells. What remains is the traffic of ot
 
 Which host of others sent how much to which is not counted. A traffic matrix is estimated from what
 hosts sent and received and, where forwarding tables say which links a pair of hosts uses, from what
-the links in between carried (:mod:`tailback.evidence.traffic_matrix`), inside of each job where a
+the links between switches carried (:mod:`tailback.evidence.traffic_matrix`), inside of each job where a
 job list tells who runs where. So what is said of others is said by job and by link, never by pairs
 of hosts.
 """
@@ -153,11 +153,11 @@ def find_other_traffic(
     overhead, error = max(own)
     group = _groups(fabric, jobs or {})
     totals = [each.sum(axis=1) for each in extra]
-    usual = _matrices(totals, group)
-    if routes is not None and usual:
+    matrices = _matrices(totals, group)
+    if routes is not None and matrices:
         loads = _loads(counters, sent, routes, overhead, error)
-        usual = dict(zip(usual, fit_to_links(list(usual.values()), loads), strict=True))
-    flows = _flows(extra, group, usual, edges, counters.start_ns)
+        matrices = dict(zip(matrices, fit_to_links(list(matrices.values()), loads), strict=True))
+    flows = _flows(extra, group, matrices, edges, counters.start_ns)
     jobs_found = _by_job(totals, group, fabric)
     return OtherTraffic(totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes)
 
@@ -283,7 +283,11 @@ def _loads(
 
 
 def _flows(
-    extra: list[Floats], group: list[str], usual: dict[str, TrafficMatrix], edges: Floats, zero: int
+    extra: list[Floats],
+    group: list[str],
+    matrices: dict[str, TrafficMatrix],
+    edges: Floats,
+    zero: int,
 ) -> pl.DataFrame:
     """What each node sent to each, job by job and window by window.
 
@@ -293,7 +297,7 @@ def _flows(
     rows: list[tuple[int, int, int, int, float]] = []
     for window in range(len(edges) - 1):
         begin, end = (int(max(edges[window + k] - zero, 0.0) * 1000) for k in (0, 1))
-        for name, matrix in usual.items():
+        for name, matrix in matrices.items():
             mine = names == name
             egress, ingress = (np.where(mine, each[:, window], 0.0) for each in extra)
             now = gravity(egress, ingress, mine, matrix)

@@ -1,7 +1,7 @@
 """Who sent how much to whom, from what links carried: a traffic matrix by tomogravity.
 
 Counters of hosts say what each sent and received. Gravity (what one sent times what another
-received) makes a first matrix of that, and the loads of the links in between correct it: of all
+received) makes a first matrix of that, and the loads of the links between switches correct it: of all
 matrices that agree with the links the one nearest to gravity, by relative entropy, is taken (Zhang,
 Roughan, Duffield and Greenberg, SIGMETRICS 2003). It is found by simultaneous multiplicative
 updates (Byrne, IEEE Transactions on Image Processing 2(1), 1993).
@@ -80,7 +80,7 @@ class TrafficMatrix:
 
 
 def gravity(
-    egress: Floats, ingress: Floats, allowed: NDArray[np.bool_], usual: TrafficMatrix | None = None
+    egress: Floats, ingress: Floats, allowed: NDArray[np.bool_], prior: TrafficMatrix | None = None
 ) -> TrafficMatrix | None:
     """The matrix of what nodes sent and received; None where nothing was.
 
@@ -89,7 +89,7 @@ def gravity(
         ingress: Bytes that each received, shape (N,). Where one of the two was not counted, it is
             taken to be the same of all nodes.
         allowed: Nodes of the job, shape (N,).
-        usual: A matrix to be near to, in place of the product of the two.
+        prior: A matrix to stay near to, in place of the product of the two.
     """
     total = float(max(egress.sum(), ingress.sum()))
     if total <= 0:
@@ -100,7 +100,7 @@ def gravity(
     src, dst = np.flatnonzero(sends > 0), np.flatnonzero(takes > 0)
     want = (takes[dst] / takes.sum(), sends[src] / sends.sum())
     share = np.outer(want[1], want[0])
-    if usual is not None and (near := usual.at(src, dst)).sum() > 0:
+    if prior is not None and (near := prior.at(src, dst)).sum() > 0:
         share = near
     share[src[:, None] == dst[None, :]] = 0.0  # Nobody sends to itself.
     if share.sum() <= 0:

@@ -65,13 +65,13 @@ def test_links_that_nobody_counted_say_nothing() -> None:
 def test_a_usual_matrix_is_kept_where_hosts_send_less() -> None:
     flow = of_partners()
     everyone = np.ones(N, np.bool_)
-    usual = gravity(flow.sum(axis=1), flow.sum(axis=0), everyone)
-    assert usual is not None
+    prior = gravity(flow.sum(axis=1), flow.sum(axis=0), everyone)
+    assert prior is not None
     loads = LinkLoads(carried(flow), np.zeros(3 * N), routes)
-    (usual,) = fit_to_links([usual], loads)
+    (prior,) = fit_to_links([prior], loads)
     sent, received = np.zeros(N), np.zeros(N)
     sent[[0, 1]], received[[5, 4]] = 1e6, 1e6
-    window = gravity(sent, received, everyone, usual)
+    window = gravity(sent, received, everyone, prior)
     assert window is not None and window.total_bytes == 2e6
     assert (window.src.tolist(), window.dst.tolist()) == ([0, 1], [4, 5])
     assert window.share.sum() == pytest.approx(1.0)
