@@ -6,9 +6,9 @@ share that the median port of our hosts tells. What remains is the traffic of ot
 
 Which host of others sent how much to which is not counted. A traffic matrix is estimated from what
 hosts sent and received and, where forwarding tables say which links a pair of hosts uses, from what
-the links between switches carried (:mod:`tailback.evidence.traffic_matrix`), inside of each job where a
-job list tells who runs where. So what is said of others is said by job and by link, never by pairs
-of hosts.
+the links between switches carried (:mod:`tailback.evidence.traffic_matrix`), inside each job where
+a job list tells who runs where. So what is said of others is said by job and by link, never by
+pairs of hosts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Who sent how much to whom, from what links carried: a traffic matrix by tomogravity.
 
 Counters of hosts say what each sent and received. Gravity (what one sent times what another
-received) makes a first matrix of that, and the loads of the links between switches correct it: of all
-matrices that agree with the links the one nearest to gravity, by relative entropy, is taken (Zhang,
-Roughan, Duffield and Greenberg, SIGMETRICS 2003). It is found by simultaneous multiplicative
-updates (Byrne, IEEE Transactions on Image Processing 2(1), 1993).
+received) makes a first matrix of that, and the loads of the links between switches correct it: of
+all matrices that agree with the links the one nearest to gravity, by relative entropy, is taken
+(Zhang, Roughan, Duffield and Greenberg, SIGMETRICS 2003). It is found by simultaneous
+multiplicative updates (Byrne, IEEE Transactions on Image Processing 2(1), 1993).
 """
 
 from __future__ import annotations
