@@ -153,18 +153,26 @@ class AdaptiveSection(Section):
         default="random",
         description="choice among equal ports: the first from a random one on, or the lowest",
     )
-    per: Literal["packet", "message", "flowlet"] = Field(
-        default="packet", description="how long a choice holds: for one packet, a message, or "
-                                      "until the message pauses for longer than gap (Sinha et "
-                                      "al., 2004)",
+    per: Literal["packet", "message", "chunk", "flowlet"] = Field(
+        default="packet", description="how long a choice holds: for one packet, a message, a "
+                                      "chunk of a message (He et al., 2015), or until the message "
+                                      "pauses for longer than gap (Sinha et al., 2004)",
     )  # fmt: skip
     gap: TimePs = Field(default=500_000, description="the pause of per flowlet")
+    chunk: SizeBytes = Field(
+        default=65536, gt=0, lt=1 << 32,
+        description="bytes of a chunk, per chunk; a packet counts to the chunk of its first byte",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _gap(self) -> AdaptiveSection:
-        usual = type(self).model_fields["gap"].default
-        if self.per != "flowlet" and self.gap != usual:  # a run that was kept states all keys
-            raise InvalidValueError(f"gap has no meaning per {self.per}", 'set per = "flowlet"')
+        for key, per in (("gap", "flowlet"), ("chunk", "chunk")):
+            usual = type(self).model_fields[key].default
+            # A run that was kept states all keys.
+            if self.per != per and getattr(self, key) != usual:
+                raise InvalidValueError(
+                    f"{key} has no meaning per {self.per}", f'set per = "{per}"'
+                )
         return self
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from studies.conformance.compare import PAGE
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation import PreparedScenario, execute, prepare, simulate
-from tailback.traffic import Label, Program, ProgramBuilder
+from tailback.traffic import Label, Op, Program, ProgramBuilder
 
 # Rates of which a byte takes whole picoseconds, so that both add up the same numbers.
 RATES_GBPS = (25, 40, 50, 80, 100, 200)
@@ -72,7 +72,7 @@ def engine(draw: random.Random, routing: str) -> dict[str, object]:
     }
     if draw.random() < 0.3:
         given["injection_rate"] = f"{draw.choice((20, 32, 64))} Gb/s"
-    if routing == "lowest":
+    if routing in ("lowest", "chunk"):
         rule: dict[str, object] = {
             "load": draw.choice(("queue", "queue-and-credit")),
             "ties": "lowest",
@@ -80,6 +80,9 @@ def engine(draw: random.Random, routing: str) -> dict[str, object]:
         }
         if rule["per"] == "flowlet":
             rule["gap"] = f"{draw.choice((1_000, 200_000, 1_000_000))} ps"
+        if routing == "chunk":
+            rule.pop("gap", None)
+            rule |= {"per": "chunk", "chunk": f"{draw.choice((1, 700, 3_000, 5_000))} B"}
         given |= {"routing": "adaptive", "adaptive": rule}
     return given
 
@@ -117,13 +120,21 @@ def traffic(draw: random.Random, ranks: int) -> Program:
     return builder.build()
 
 
+def acknowledged(prepared: PreparedScenario) -> PreparedScenario:
+    """The same with acknowledged sends."""
+    program = prepared.lay().program
+    kind = np.where(program.kind == Op.ISEND, Op.ACKNOWLEDGED_SEND, program.kind)
+    return prepared.with_program(replace(program, kind=kind.astype(np.uint8)))
+
+
 def drawn(seed: int, routing: str = "deterministic") -> PreparedScenario:
     """The scenario of a seed.
 
     Args:
         seed: The seed.
         routing: As in ``[engine]``; ``lowest`` is adaptive routing that takes the lowest of equal
-            ports, by any of its other rules, so that nothing is random.
+            ports, by any of its other rules, so that nothing is random; ``chunk``: per
+            chunk.
     """
     draw = random.Random(seed)
     tree = fabric(draw)
@@ -254,6 +265,11 @@ def exact_rows(draws: int) -> list[str]:
             if routing == "lowest":
                 kind = f"adaptive, {engine.adaptive.load}, per {engine.adaptive.per}, lowest port"
             kinds.setdefault(kind, []).append(compare(prepared))
+        chunks = drawn(seed, "chunk")
+        kind = f"adaptive, {chunks.scenario.engine.adaptive.load}, per chunk, lowest port"
+        kinds.setdefault(kind, []).append(compare(chunks))
+        sends = acknowledged(drawn(seed))
+        kinds.setdefault("acknowledged sends, all of the four", []).append(compare(sends))
     return [
         f"| {kind} | {len(found)} | {sum(c.flows for c in found):,} "
         f"| {sum(c.packets for c in found):,} | {sum(not c.differences for c in found)} |"

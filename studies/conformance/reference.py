@@ -9,8 +9,8 @@ waiting are done here a second time, event by event, one heap for the whole netw
 Covered: fat trees with up/down routes, cables of different rates and delays, fixed (D-mod-k) and
 adaptive routing, cut-through and store-and-forward, both places where buffer space is given back,
 the three ways an adapter shares its link, pacing of adapters, eager messages and handshakes,
-synchronous sends, congestion on arrival by queue and credit. Not covered: several ranks on a host,
-lanes, service levels, arbitration by input, congestion control.
+synchronous and acknowledged sends, congestion on arrival by queue and credit. Not covered:
+several ranks on a host, lanes, service levels, arbitration by input, congestion control.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from studies.conformance.up_down import UpDown
 from tailback.scenario_engine import EngineSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic import Op, Program
+from tailback.traffic.program import SENDS
 
 CONTROL_BYTES = 32
-"""Bytes on the wire of both packets of a handshake, and of the smallest packet."""
+"""Bytes on the wire of a handshake's packets, an acknowledgement, and the smallest packet."""
 
 
 class Class(IntEnum):
@@ -88,6 +89,7 @@ class Message:
     dst_node: int
     size: int
     synchronous: bool = False
+    acknowledged: bool = False
     send_rank: int = 0
     send_request: int = 0
     receive_rank: int = 0
@@ -107,6 +109,7 @@ class Packet:
 
     number: int
     message: Message
+    place: int
     wire: int
     last: bool
     came_by: int = -1
@@ -218,7 +221,7 @@ class Reference:
         self.created = 0
         self.packets_made = 0
         self.finished = 0
-        self.chosen: dict[tuple[int, int], tuple[int, int]] = {}
+        self.chosen: dict[tuple[int, int, int], tuple[int, int]] = {}
         workload = prepared.lay()
         self.program: Program = workload.program
         self.node = workload.node.tolist()
@@ -238,13 +241,14 @@ class Reference:
         self.of_operation: dict[int, Message] = {}
         queues: dict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
         for op, kind in enumerate(self.kind):
-            if kind in (Op.ISEND, Op.ISSEND):
+            if kind in SENDS:
                 message = Message(
                     len(self.messages),
                     self.node[rank[op]],
                     self.node[self.peer[op]],
                     self.amount[op],
                     synchronous=kind == Op.ISSEND,
+                    acknowledged=kind == Op.ACKNOWLEDGED_SEND,
                     send_rank=rank[op],
                     send_request=self.request[op],
                     receive_rank=self.peer[op],
@@ -304,7 +308,7 @@ class Reference:
                     now + self.amount[op], Class.RANK, rank, lambda then: self.advance(rank, then)
                 )
                 return
-            if kind in (Op.ISEND, Op.ISSEND):
+            if kind in SENDS:
                 self.open[rank].add(self.request[op])
                 self.post_send(self.of_operation[op], now)
             elif kind == Op.IRECV:
@@ -391,7 +395,16 @@ class Reference:
             self.answer(message, now)
 
     def received(self, message: Message, now: int) -> None:
-        """The message is there and its receive is posted."""
+        """The message is there and its receive is posted: an acknowledgement sets out first."""
+        if message.acknowledged:
+            self.control(
+                message,
+                message.dst_node,
+                message.src_node,
+                now,
+                lambda then: self.complete(message.send_rank, message.send_request, then),
+                Step.CLEARED,
+            )
         self.complete(message.receive_rank, message.receive_request, now)
         if message.synchronous:
             self.complete(message.send_rank, message.send_request, now)
@@ -421,7 +434,8 @@ class Reference:
         message.unsent -= 1
         if message.then is None and self.starts[message.number] < 0:
             self.starts[message.number] = now
-        packet = Packet(self.packets_made, message, wire, last=not message.unsent)
+        place = -(-message.size // self.settings.packet) - 1 - message.unsent
+        packet = Packet(self.packets_made, message, place, wire, last=not message.unsent)
         self.packets_made += 1
         end = self.transmit(packet, adapter.link, now)
         adapter.next_start = max(end, now + self.paced(wire))
@@ -518,7 +532,7 @@ class Reference:
         elif self.settings.routing == "random":
             number = self.random.choice(self.routes.candidates(switch, node))
         else:
-            number = self.adaptive(switch, packet.message, now)
+            number = self.adaptive(switch, packet, now)
         link = self.links[number]
         if link.queued + packet.wire > link.credit:
             link.congested += 1
@@ -536,12 +550,15 @@ class Reference:
         else:
             self.join(packet, number, now)
 
-    def adaptive(self, switch: int, message: Message, now: int) -> int:
+    def adaptive(self, switch: int, packet: Packet, now: int) -> int:
         """The port a packet takes: its message's earlier choice where that holds, or a new one."""
-        rule = self.settings.adaptive
+        rule, message = self.settings.adaptive, packet.message
         held = message.then is None and rule.per != "packet"
-        last = self.chosen.get((switch, message.number)) if held else None
-        if last is not None and (rule.per == "message" or now - last[1] < rule.gap):
+        # Packets of a chunk follow one another on one path.
+        size = rule.chunk if rule.per == "chunk" else message.size + 1
+        key = (switch, message.number, packet.place * self.settings.packet // size)
+        last = self.chosen.get(key) if held else None
+        if last is not None and (rule.per != "flowlet" or now - last[1] < rule.gap):
             number = last[0]
         else:
             links = self.routes.candidates(switch, message.dst_node)
@@ -555,7 +572,7 @@ class Reference:
                 ),
             )
         if held:
-            self.chosen[switch, message.number] = (number, now)
+            self.chosen[key] = (number, now)
         return number
 
     def join(self, packet: Packet, number: int, now: int) -> None:

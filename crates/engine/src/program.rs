@@ -27,6 +27,8 @@ pub(crate) struct CompiledProgram {
     pub messages: Vec<Envelope>,
     /// Whether a send of it is synchronous.
     pub synchronous: bool,
+    /// Whether the receiver acknowledges each message; empty if it acknowledges none.
+    acknowledged: Vec<bool>,
 }
 
 /// Matches sends with receives, resolves requests, and numbers the packets.
@@ -44,8 +46,28 @@ pub(crate) fn compile(
     };
     let messages = compiled.messages.iter().copied().map(envelope).collect();
     let synchronous = compiled.ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
+    let acknowledged = acknowledged(&compiled);
     let Compiled { rank_start, ops, .. } = compiled;
-    Ok(CompiledProgram { rank_start, ops, messages, synchronous })
+    Ok(CompiledProgram { rank_start, ops, messages, synchronous, acknowledged })
+}
+
+/// See [`CompiledProgram::acknowledged`].
+fn acknowledged(compiled: &Compiled) -> Vec<bool> {
+    let mut out = Vec::new();
+    for op in &compiled.ops {
+        if let Op::AcknowledgedSend(message) = op {
+            out.resize(compiled.messages.len(), false);
+            out[*message as usize] = true;
+        }
+    }
+    out
+}
+
+impl CompiledProgram {
+    /// Whether the receiver acknowledges `message`.
+    pub fn acknowledges(&self, message: u32) -> bool {
+        self.acknowledged.get(message as usize).is_some_and(|&acknowledged| acknowledged)
+    }
 }
 
 impl Envelope {

@@ -1,11 +1,12 @@
 //! Rank programs in the fluid view: MPI's blocking rules, messages as flows.
 //!
 //! As in the packet engine: a send is complete when its last byte has left the adapter, a receive
-//! when its last byte is there and it has been posted, a synchronous send when its receive is; a send
+//! when its last byte is there and it has been posted, a synchronous send when its receive is, an
+//! acknowledged send when word of that has come back; a send
 //! reaches its adapter a software latency
 //! after it is posted; messages above the eager limit wait for their receive; ranks of one host
 //! exchange messages through memory. Approximated: the hand-shake of a large message takes the
-//! latency of its path twice but no bandwidth, and a byte reaches the far end one path latency after
+//! latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches the far end one path latency after
 //! it left, however full the buffers on its way would be.
 //!
 //! # The first buffer
@@ -38,7 +39,7 @@ enum Event {
     Arrived(u32),
     /// The last byte of a message has left its adapter.
     Sent(u32),
-    /// The receive of a synchronous send is complete.
+    /// The sender of a synchronous or acknowledged send knows that its receive is complete.
     Received(u32),
     /// The software latency of a send is over.
     Ready(u32),
@@ -49,6 +50,8 @@ enum Event {
 struct Progress {
     /// Its send is complete when its receive is.
     synchronous: bool,
+    /// Synchronous, and the sender knows a latency later.
+    acknowledged: bool,
     /// Its send is complete.
     complete: bool,
     arrived: bool,
@@ -192,9 +195,11 @@ impl Sim<'_> {
                 let m = message as usize;
                 self.messages[m].arrived = true;
                 self.out.arrival_ps[m] = self.now;
-                let Progress { synchronous, receive_posted, .. } = self.messages[m];
+                let Progress { synchronous, acknowledged, receive_posted, .. } = self.messages[m];
                 let sent = if synchronous { receive_posted } else { self.local(message) };
-                if sent {
+                if sent && acknowledged {
+                    self.acknowledge(message);
+                } else if sent {
                     self.send_completed(message);
                 }
                 if receive_posted {
@@ -228,6 +233,10 @@ impl Sim<'_> {
                 }
                 Op::Send(message) => self.post_send(rank, message, false),
                 Op::SynchronousSend(message) => self.post_send(rank, message, true),
+                Op::AcknowledgedSend(message) => {
+                    self.messages[message as usize].acknowledged = true;
+                    self.post_send(rank, message, true);
+                }
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
                     if !self.complete(rank, request) {
@@ -252,7 +261,7 @@ impl Sim<'_> {
         state.receive_posted = true;
         if state.arrived {
             if state.synchronous {
-                self.at(self.now, Event::Received(message));
+                self.acknowledge(message);
             }
         } else {
             self.ranks[rank as usize].opened();
@@ -260,6 +269,14 @@ impl Sim<'_> {
                 self.clear(message);
             }
         }
+    }
+
+    /// Tells the sender of a synchronous send that its receive is complete: at once, or, if it is
+    /// acknowledged over the network, a latency later.
+    fn acknowledge(&mut self, message: u32) {
+        let Progress { acknowledged, latency_ps, .. } = self.messages[message as usize];
+        let takes = if acknowledged && !self.local(message) { latency_ps } else { 0 };
+        self.at(self.now.saturating_add(takes), Event::Received(message));
     }
 
     /// A send has come through the software: through memory, straight out, or shaking hands.

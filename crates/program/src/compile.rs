@@ -24,6 +24,9 @@ pub enum Op {
     Send(u32),
     /// Posts a send that is complete when its receive is: delivered, and the receive posted.
     SynchronousSend(u32),
+    /// Posts a send that is complete when the acknowledgement that its receive is complete has come
+    /// back.
+    AcknowledgedSend(u32),
     /// Posts a receive.
     Receive(u32),
     /// Blocks until a request is complete.
@@ -169,7 +172,7 @@ impl Program {
             for op in self.operations(rank) {
                 let message = message_of_op[op];
                 let request = match self.kind[op] {
-                    1 | 5 => Some(Request::Send(message)),
+                    1 | 5 | 6 => Some(Request::Send(message)),
                     2 => Some(Request::Receive(message)),
                     _ => None,
                 };
@@ -186,6 +189,7 @@ impl Program {
                     })?),
                     4 => Op::Wait(Request::All),
                     5 => Op::SynchronousSend(message),
+                    6 => Op::AcknowledgedSend(message),
                     kind => return Err(self.wrong(rank, op, format!("unknown kind {kind}"))),
                 });
             }

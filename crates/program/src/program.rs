@@ -18,12 +18,14 @@ pub enum OpKind {
     Waitall = 4,
     /// Posts a synchronous send, complete when its receive is.
     Issend = 5,
+    /// Posts a send, complete when the acknowledgement that its receive is complete has come back.
+    AcknowledgedSend = 6,
 }
 
 impl OpKind {
     /// Whether operations of this kind, given as a number, post a send.
     pub(crate) fn sends(kind: u8) -> bool {
-        kind == Self::Isend as u8 || kind == Self::Issend as u8
+        [Self::Isend, Self::Issend, Self::AcknowledgedSend].iter().any(|&send| kind == send as u8)
     }
 }
 

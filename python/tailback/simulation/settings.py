@@ -44,20 +44,23 @@ class AdaptiveSettings:
     Attributes:
         load: ``queue`` or ``queue-and-credit``.
         ties: ``random`` or ``lowest``.
-        per: ``packet``, ``message`` or ``flowlet``.
+        per: ``packet``, ``message``, ``chunk`` or ``flowlet``.
         gap_ps: Pause after which a message chooses anew (flowlet).
+        chunk_bytes: Bytes of a message that keep to one choice (chunk).
     """
 
     load: str = "queue"
     ties: str = "random"
     per: str = "packet"
     gap_ps: int = 0
+    chunk_bytes: int = 0
 
     @classmethod
     def of(cls, section: AdaptiveSection) -> AdaptiveSettings:
         """The settings of a scenario's ``[engine.adaptive]``."""
         gap = section.gap if section.per == "flowlet" else 0
-        return cls(section.load, section.ties, section.per, gap)
+        chunk = section.chunk if section.per == "chunk" else 0
+        return cls(section.load, section.ties, section.per, gap, chunk)
 
 
 @dataclass(frozen=True)

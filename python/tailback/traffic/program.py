@@ -36,6 +36,9 @@ class Op(IntEnum):
     ISSEND     posts a synchronous send, complete when its receive is: the last byte has arrived and
                the receive is posted
     =========  ==========================================================================
+
+    ``ACKNOWLEDGED_SEND`` posts a send that is complete when the acknowledgement that its receive is
+    complete, a packet without data, has come back over the network.
     """
 
     COMPUTE = 0
@@ -44,9 +47,10 @@ class Op(IntEnum):
     WAIT = 3
     WAITALL = 4
     ISSEND = 5
+    ACKNOWLEDGED_SEND = 6
 
 
-SENDS = (Op.ISEND, Op.ISSEND)
+SENDS = (Op.ISEND, Op.ISSEND, Op.ACKNOWLEDGED_SEND)
 """Operations that post a send."""
 
 POSTS = (*SENDS, Op.IRECV)

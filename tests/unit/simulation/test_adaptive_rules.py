@@ -60,6 +60,18 @@ def up_links(given: Scenario) -> list[int]:
         ({"ties": "lowest", "load": "queue-and-credit"}, {}, [4, 4]),
         # The first packet chooses for all.
         ({"ties": "lowest", "load": "queue-and-credit", "per": "message"}, {}, [8, 0]),
+        # Chunks of 3, 3 and 2 packets, each by the port with less unreturned credit.
+        (
+            {"ties": "lowest", "load": "queue-and-credit", "per": "chunk", "chunk": "12 KiB"},
+            {},
+            [5, 3],
+        ),
+        # A packet belongs to the chunk of its first byte: 3, 2, 3.
+        (
+            {"ties": "lowest", "load": "queue-and-credit", "per": "chunk", "chunk": "10 KiB"},
+            {},
+            [6, 2],
+        ),
         # A packet each 655.36 ns: each is a flowlet, or all are one.
         (
             {"ties": "lowest", "load": "queue-and-credit", "per": "flowlet", "gap": "655 ns"},
@@ -90,7 +102,7 @@ def test_ties_are_random_by_default() -> None:
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
-    for per in ("packet", "message", "flowlet"):
+    for per in ("packet", "message", "chunk", "flowlet"):
         given = scenario({"load": "queue-and-credit", "per": per})
         given.fabric.fat_tree = parse(
             {
@@ -116,3 +128,5 @@ def test_rules_without_effect_are_refused() -> None:
     assert refused.value.remedy == 'set routing = "adaptive", or leave [engine.adaptive] out'
     with pytest.raises(TailbackError, match="gap has no meaning per packet"):
         scenario({"gap": "1 us"})
+    with pytest.raises(TailbackError, match="chunk has no meaning per packet"):
+        scenario({"chunk": "1 KiB"})

@@ -25,6 +25,20 @@ def test_adaptive_rules_agree_to_the_picosecond_where_ties_are_not_random() -> N
     assert not [diffs for p in drawn if (diffs := agreement.compare(p).differences)]
 
 
+def test_acknowledged_sends_agree_to_the_picosecond() -> None:
+    plain = [agreement.drawn(seed) for seed in range(12)]
+    sends = [agreement.acknowledged(one) for one in plain]
+    assert not [diffs for p in sends if (diffs := agreement.compare(p).differences)]
+    # They take longer than sends that complete on delivery, or there is nothing to compare.
+    pairs = zip(map(reference.simulate, sends), map(reference.simulate, plain), strict=True)
+    assert sum(a.elapsed_ps > b.elapsed_ps for a, b in pairs) > 3
+
+
+def test_a_choice_per_chunk_agrees_to_the_picosecond() -> None:
+    drawn = [agreement.drawn(seed, "chunk") for seed in range(12)]
+    assert not [diffs for p in drawn if (diffs := agreement.compare(p).differences)]
+
+
 def test_draws_reach_what_they_are_for() -> None:
     drawn = [agreement.drawn(seed) for seed in range(20)]
     engines = [prepared.scenario.engine for prepared in drawn]

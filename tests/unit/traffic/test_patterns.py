@@ -183,6 +183,10 @@ def test_posting_on_delivery_waits_for_synchronous_sends(options: dict[str, obje
     assert np.array_equal(delivered.kind, expected)
     assert np.array_equal(delivered.request, usual.request)
     assert {label.call for label in delivered.labels} <= {"MPI_Issend", "MPI_Ssend"}
+    answered = build({**options, "post": "acknowledged"}, None, 1)
+    expected = np.where(usual.kind == Op.ISEND, Op.ACKNOWLEDGED_SEND, usual.kind)
+    assert np.array_equal(answered.kind, expected)
+    assert answered.labels == delivered.labels
 
 
 def test_listed_messages_are_sent_in_the_order_of_the_file() -> None:

@@ -2,8 +2,9 @@
 //!
 //! A send is complete when its last byte has left the adapter, a receive when its last byte has
 //! arrived and it has been posted. A synchronous send is complete when its receive is; the sender
-//! knows at once, so such programs run in one group (see [`crate::parallel::partition`]). Messages above the eager limit use a rendezvous: a request to
-//! send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
+//! knows at once, so such programs run in one group (see [`crate::parallel::partition`]). An
+//! acknowledged send is complete when a control packet that its receiver sends as the receive is
+//! complete has come back. Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
 //! same host exchange messages through memory, at a rate and latency of their own.
 
 use tailback_program::{Op, Rank, Request};
@@ -81,7 +82,9 @@ impl<P: Probe> Shard<'_, P> {
                     return;
                 }
                 Op::Send(message) => self.post_send(rank, message, false),
-                Op::SynchronousSend(message) => self.post_send(rank, message, true),
+                Op::SynchronousSend(message) | Op::AcknowledgedSend(message) => {
+                    self.post_send(rank, message, true)
+                }
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
                     if !self.is_complete(rank, request) {
@@ -110,10 +113,13 @@ impl<P: Probe> Shard<'_, P> {
                 let state = &mut self.receives[self.model.receive_of(message) as usize];
                 state.requested = true;
                 if state.posted {
-                    self.send_clearance(message);
+                    self.answer(message);
                 }
             }
             CLEARED => {
+                if self.sends[self.model.send_of(message) as usize].packets_unsent == 0 {
+                    return self.send_completed(message);
+                }
                 let envelope = &self.model.program.messages[message as usize];
                 let node = self.model.placement.node[envelope.src as usize];
                 self.enqueue(node, message, PacketKind::Data);
@@ -170,8 +176,16 @@ impl<P: Probe> Shard<'_, P> {
         self.request_completed(envelope.src);
     }
 
-    /// The receive of a message is complete, and so is its send if it is synchronous.
+    /// The receive of a message is complete, and so is its send if it is synchronous. An
+    /// acknowledgement sets out; within a host it takes no time.
     fn received(&mut self, message: u32) {
+        if self.model.program.acknowledges(message) {
+            let envelope = &self.model.program.messages[message as usize];
+            return match self.model.same_host(envelope) {
+                true => self.send_completed(message),
+                false => self.answer(message),
+            };
+        }
         // Only one shard, which has the send too, runs programs with synchronous sends.
         if self.model.program.synchronous
             && self.sends[self.model.send_of(message) as usize].synchronous
@@ -284,20 +298,24 @@ impl<P: Probe> Shard<'_, P> {
         state.posted = true;
         let (arrived, requested) = (state.arrived, state.requested);
         if arrived {
-            if self.model.program.synchronous {
+            let program = &self.model.program;
+            let acknowledges = program.acknowledges(message);
+            if acknowledges && !self.model.same_host(&program.messages[message as usize]) {
+                self.answer(message);
+            } else if program.synchronous || acknowledges {
                 // The sender resumes by an event: a chain of ranks would nest as many calls.
                 self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
             }
         } else {
             self.rank(rank).opened();
             if requested {
-                self.send_clearance(message);
+                self.answer(message);
             }
         }
     }
 
-    /// Sends the sender of `message` a clear to send.
-    fn send_clearance(&mut self, message: u32) {
+    /// Sends the sender of `message` a clear to send, or an acknowledgement after the message.
+    fn answer(&mut self, message: u32) {
         let dst = self.model.program.messages[message as usize].dst;
         self.enqueue(self.model.placement.node[dst as usize], message, PacketKind::ClearToSend);
     }

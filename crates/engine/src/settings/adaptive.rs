@@ -18,6 +18,9 @@ pub struct AdaptiveRule {
     /// Pause of a message after which it chooses anew, per flowlet.
     #[serde(default)]
     pub gap_ps: u64,
+    /// Bytes of a message that keep to one choice, per chunk.
+    #[serde(default)]
+    pub chunk_bytes: u64,
 }
 
 /// What is compared between ports.
@@ -52,6 +55,9 @@ pub enum AdaptiveUnit {
     Packet,
     /// All data packets of a message.
     Message,
+    /// Data packets of one chunk of a message: `chunk_bytes` from its first byte on, and so on; a
+    /// packet counts to the chunk of its first byte (flowcells of He et al., 2015).
+    Chunk,
     /// Data packets of a message without a longer pause between them at the switch (Sinha,
     /// Kandula and Katabi, 2004).
     Flowlet,

@@ -10,11 +10,15 @@ use crate::probe::Probe;
 use crate::settings::{AdaptiveLoad, AdaptiveTies, AdaptiveUnit};
 use crate::shard::Shard;
 
+/// Switch, message and chunk.
+type Key = (u32, u32, u64);
+
 /// Ports that messages have chosen, where choices hold for more than one packet.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptiveChoices {
-    /// By switch and message: the link, and when its last packet passed.
-    of: HashMap<(u32, u32), (u32, u64)>,
+    /// By switch, message and chunk (0 unless chosen per chunk): the link, and when its last packet
+    /// passed.
+    of: HashMap<Key, (u32, u64)>,
     /// Expired entries are dropped once there are so many.
     limit: usize,
 }
@@ -24,12 +28,12 @@ const FEW_ENTRIES: usize = 1 << 10;
 
 impl AdaptiveChoices {
     /// The link that `key` chose, if its last packet passed less than `gap_ps` before `now`.
-    fn known(&self, key: (u32, u32), now: u64, gap_ps: u64) -> Option<u32> {
+    fn known(&self, key: Key, now: u64, gap_ps: u64) -> Option<u32> {
         self.of.get(&key).filter(|&&(_, seen)| now - seen < gap_ps).map(|&(link, _)| link)
     }
 
     /// A packet of `key` takes `link`.
-    fn note(&mut self, key: (u32, u32), link: u32, now: u64, gap_ps: u64) {
+    fn note(&mut self, key: Key, link: u32, now: u64, gap_ps: u64) {
         if self.of.len() >= self.limit.max(FEW_ENTRIES) {
             // Groups of a window take turns, so that the last packet may lie in the future.
             self.of.retain(|_, &mut (_, seen)| now.saturating_sub(seen) < gap_ps);
@@ -54,7 +58,7 @@ impl<P: Probe> Shard<'_, P> {
         let settings = &self.model.settings;
         let gap_ps = match settings.adaptive.per {
             AdaptiveUnit::Packet => return self.least_by_rule(step, lane, shift, draw),
-            AdaptiveUnit::Message => u64::MAX,
+            AdaptiveUnit::Message | AdaptiveUnit::Chunk => u64::MAX,
             AdaptiveUnit::Flowlet => settings.adaptive.gap_ps,
         };
         let packet = &self.packets[slot];
@@ -63,13 +67,20 @@ impl<P: Probe> Shard<'_, P> {
         }
         let message = &self.model.program.messages[packet.message as usize];
         let sent = (packet.id - message.first_packet + 1) * u64::from(settings.packet_bytes);
-        let key = (switch, packet.message);
+        // The chunk of a packet by its first byte; the whole message is one unless chosen per chunk.
+        let chunk_of = |byte: u64| match settings.adaptive.per {
+            AdaptiveUnit::Chunk => byte / settings.adaptive.chunk_bytes.max(1),
+            _ => 0,
+        };
+        let chunk = chunk_of(sent - u64::from(settings.packet_bytes));
+        let ends = sent >= message.bytes || chunk_of(sent) != chunk;
+        let key = (switch, packet.message, chunk);
         let link = self
             .adaptive_choices
             .known(key, self.now, gap_ps)
             .unwrap_or_else(|| self.least_by_rule(step, lane, shift, draw));
         // Packets that follow one path arrive in order.
-        if settings.adaptive.per == AdaptiveUnit::Message && sent >= message.bytes {
+        if settings.adaptive.per != AdaptiveUnit::Flowlet && ends {
             self.adaptive_choices.of.remove(&key);
         } else {
             self.adaptive_choices.note(key, link, self.now, gap_ps);

@@ -66,6 +66,31 @@ fn a_large_synchronous_send_shakes_hands_and_is_complete_when_delivered() {
     assert_eq!(one_after_the_other(Do::Issend, 0, &settings), [(0, whole), (whole, 2 * whole)]);
 }
 
+/// The acknowledgement is a packet of 32 bytes on the way back, sent when the receive is complete: as
+/// the message has arrived, or later as its receive is posted. The handshake of a large message comes
+/// on top.
+#[test]
+fn an_acknowledged_send_is_complete_when_word_of_its_receive_is_back() {
+    let control = 32 * 80 + LATENCY;
+    let whole = 3 * WIRE + LATENCY;
+    let turn = whole + control;
+    assert_eq!(
+        one_after_the_other(Do::Acknowledged, 0, &settings()),
+        [(0, whole), (turn, turn + whole)]
+    );
+    let late = 50 * WIRE;
+    assert_eq!(
+        one_after_the_other(Do::Acknowledged, late, &settings()),
+        [(0, whole), (late + control, late + control + whole)]
+    );
+    let shaking = Settings { eager_bytes: PACKET, ..settings() };
+    let shaken = 2 * control + whole;
+    assert_eq!(
+        one_after_the_other(Do::Acknowledged, 0, &shaking),
+        [(0, shaken), (shaken + control, 2 * shaken + control)]
+    );
+}
+
 /// Two ranks that wait for a synchronous send before they post the receive wait for ever.
 #[test]
 fn two_synchronous_sends_face_to_face_are_stuck() {
@@ -105,13 +130,19 @@ fn a_long_chain_of_synchronous_sends_resolves() {
 
 /// The sender may be anywhere: the same on any number of threads.
 #[test]
-fn synchronous_sends_are_the_same_on_any_number_of_threads() {
+fn completions_are_the_same_on_any_number_of_threads() {
+    for send in [Do::Issend, Do::Acknowledged] {
+        same_on_any_number_of_threads(send);
+    }
+}
+
+fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do) {
     let fabric = build(&SMALL).unwrap();
     let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let rank = |r: u32| {
         let mut ops = vec![Do::Receive((r + 11) % 16, 9 * PACKET), Do::Receive((r + 9) % 16, 8)];
-        ops.extend([Do::Issend((r + 5) % 16, 9 * PACKET), Do::Wait(2)]);
-        ops.extend([Do::Issend((r + 7) % 16, 8), Do::WaitAll]);
+        ops.extend([send((r + 5) % 16, 9 * PACKET), Do::Wait(2)]);
+        ops.extend([send((r + 7) % 16, 8), Do::WaitAll]);
         ops
     };
     let program = program(&(0..16).map(rank).collect::<Vec<_>>());

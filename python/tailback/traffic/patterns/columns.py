@@ -118,6 +118,12 @@ class Slots:
         """The same with a synchronous send, complete when its receive is."""
         self._add(Op.ISSEND, size, tag, label, peer, present)
 
+    def acknowledged_send(
+        self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
+    ) -> None:
+        """The same with a send that is complete when its acknowledgement has come back."""
+        self._add(Op.ACKNOWLEDGED_SEND, size, tag, label, peer, present)
+
     def irecv(
         self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
     ) -> None:

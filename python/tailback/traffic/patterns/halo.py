@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from tailback.errors import InvalidValueError, ScenarioError
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.pattern import PLACE, Pattern
+from tailback.traffic.patterns.streams import call_of
 from tailback.traffic.program import Label, Program
 from tailback.units import RateGbps, SizeBytes, TimePs, transfer_ps
 
@@ -46,10 +47,10 @@ class Halo(Pattern):
     periodic: bool = Field(default=False, description="the grid closes on itself")
     compute: TimePs = Field(default=0, description="computation before each round")
     boundary: Literal["wait", "skip"] = "wait"
-    post: Literal["sequence", "delivered", "all", "timed"] = Field(
+    post: Literal["sequence", "delivered", "acknowledged", "all", "timed"] = Field(
         default="sequence",
         description="sequence: next direction once the last byte has left; delivered: once it has "
-        "arrived; all: at once; "
+        "arrived; acknowledged: once word of that has come back; all: at once; "
         "timed: one direction each transfer time, whether the last one is through or not",
     )
     order: list[str] = Field(default=[], description="directions in the order they are sent")
@@ -122,7 +123,7 @@ class Halo(Pattern):
         axis = AXES.index(direction[1])
         step = 1 if direction[0] == "+" else -1
         tag = FIRST_TAG + self.directions().index(direction)
-        call = "MPI_Issend" if self.post == "delivered" else "MPI_Isend"
+        call = call_of(self.post)
         to, sends = self._neighbour(axis, step)
         source, receives = self._neighbour(axis, -step)
         return HaloExchange(
@@ -168,9 +169,10 @@ class HaloExchange:
     def send(self, slots: Slots, options: Halo, *, last: bool) -> None:
         """Post the sends; ranks at the edge wait as long as a free line would take, or go on."""
         time = transfer_time_ps(self.size, options.line_rate)
-        post = slots.issend if options.post == "delivered" else slots.isend
+        posts = {"delivered": slots.issend, "acknowledged": slots.acknowledged_send}
+        post = posts.get(options.post, slots.isend)
         post(self.to, self.size, self.tag, self.label, self.sends)
-        if options.post in ("sequence", "delivered"):
+        if options.post in ("sequence", "delivered", "acknowledged"):
             slots.wait_last(self.sends)
         if options.post == "timed":
             if not last:

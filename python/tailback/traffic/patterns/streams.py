@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,17 @@ from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.units import SizeBytes
 
 TAG = 101
-Post = Literal["sequence", "delivered", "all"]
-"""When a rank posts its next message: the last one has left, has been delivered, or at once."""
+Post = Literal["sequence", "delivered", "acknowledged", "all"]
+"""When a rank posts its next message: the last one has left, has been delivered or acknowledged,
+or at once."""
+
+SEND_OF: Final = {"delivered": Op.ISSEND, "acknowledged": Op.ACKNOWLEDGED_SEND}
+"""How a message is sent by ``post``; with all others a send is complete when it has left."""
 
 
-def call_of(post: Post) -> str:
+def call_of(post: str) -> str:
     """The call that posts a message."""
-    return "MPI_Issend" if post == "delivered" else "MPI_Isend"
+    return "MPI_Issend" if post in SEND_OF else "MPI_Isend"
 
 
 class StreamPattern(FreeSizePattern):
@@ -31,7 +35,8 @@ class StreamPattern(FreeSizePattern):
     post: Post = Field(
         default="sequence",
         description="sequence: next message once the last byte of the one before has left; "
-        "delivered: once it has arrived; all: at once",
+        "delivered: once it has arrived; acknowledged: once word of that has come back; "
+        "all: at once",
     )
 
     def refuse_if_huge(self, n_ranks: int) -> None:
@@ -56,8 +61,8 @@ def stream_program(
         source: Sending rank of each message; a rank's messages in their order, shape (K,).
         destination: Receiving rank of each message, shape (K,).
         size: Bytes of each message, one number for all or shape (K,).
-        post: ``"sequence"`` waits for each send before the next, ``"delivered"`` for its delivery;
-            ``"all"`` posts them at once.
+        post: ``"sequence"`` waits for each send before the next, ``"delivered"`` for its delivery,
+            ``"acknowledged"`` for its acknowledgement; ``"all"`` posts them at once.
         label: Label of all messages.
     """
     count = len(source)
@@ -66,7 +71,7 @@ def stream_program(
     rank = [destination, source, ranks]
     stage = [np.zeros(count), np.ones(count), np.full(n_ranks, 2)]
     place = [index, 2 * index, ranks * 0]
-    send = Op.ISSEND if post == "delivered" else Op.ISEND
+    send = SEND_OF.get(post, Op.ISEND)
     kind = [np.full(count, Op.IRECV), np.full(count, send), np.full(n_ranks, Op.WAITALL)]
     sizes = np.broadcast_to(size, count)
     amount = [sizes, sizes, ranks * 0]

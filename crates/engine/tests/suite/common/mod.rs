@@ -53,6 +53,8 @@ pub enum Do {
     Receive(u32, u64),
     /// A synchronous send.
     Issend(u32, u64),
+    /// An acknowledged send.
+    Acknowledged(u32, u64),
     /// Wait for what the operation of this number has posted.
     Wait(usize),
     WaitAll,
@@ -69,6 +71,7 @@ pub fn program(ranks: &[Vec<Do>]) -> Program {
                 Do::Wait(posted) => (3, -1, 0, posted),
                 Do::WaitAll => (4, -1, 0, number),
                 Do::Issend(to, bytes) => (5, to as i32, bytes, number),
+                Do::Acknowledged(to, bytes) => (6, to as i32, bytes, number),
             };
             p.kind.push(kind);
             p.peer.push(peer);
