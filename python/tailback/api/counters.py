@@ -17,7 +17,7 @@ from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
-from tailback.port_counters.analysis.sources import Source, load
+from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
@@ -39,7 +39,7 @@ class CountersResult:
 
     verdict: Verdict
     study: Study
-    source: Source
+    source: CounterSource
     places: PortInventory
     queues: PortVerdict | None = None
 
@@ -142,7 +142,9 @@ def counters(
     return CountersResult(judged, found, source, places, _queues(source, places, options))
 
 
-def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> PortVerdict | None:
+def _queues(
+    source: CounterSource, places: PortInventory, options: AnalysisOptions
+) -> PortVerdict | None:
     """The verdict on a lossy network; None where the counters are of another one."""
     readings = source.counters.readings
     queued = readings["backlog_bytes"].is_not_null().any()
@@ -156,7 +158,9 @@ def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> 
     return port_verdict.judge(intervals, threshold=options.threshold, peers=peers)
 
 
-def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
+def _places(
+    source: CounterSource, fabric: Path | None, subsystems: dict[str, str]
+) -> PortInventory:
     """The ports: of the fabric that is given, or of the one that the source brings along."""
     if fabric is not None:
         return port_inventory.from_discovery(fabric, subsystems)

@@ -18,7 +18,7 @@ from tailback.diagnosis.comparisons import (
     stall_error_ps,
 )
 from tailback.diagnosis.fanin import hot_receiver_share
-from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Comparison, search_cables
+from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Misfit, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
@@ -193,7 +193,7 @@ class _Case:
 
     others: _Others
     profile: CallProfile
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Misfit]
     measured: MeasuredRun
     evidence: NetworkEvidence
     progress: Progress
@@ -481,11 +481,11 @@ def _comparisons(
     evidence: NetworkEvidence,
     run: Run,
     profile: CallProfile,
-) -> list[Comparison]:
+) -> list[Misfit]:
     """Kinds of evidence that a simulation can be compared with."""
     program = prepared.observed.program
     topology = LinkTopology.of(run.tables)
-    out: list[Comparison] = [CallTimes(profile, program)]
+    out: list[Misfit] = [CallTimes(profile, program)]
     sends = send_profile(measured.tables, run)
     if sends is not None:
         out.append(SendTimes(sends))
@@ -509,7 +509,7 @@ def _search(
     prepared: PreparedScenario,
     measured: MeasuredRun,
     evidence: NetworkEvidence,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[Misfit],
     progress: Progress,
     threads: int | None,
 ) -> CableSearch:

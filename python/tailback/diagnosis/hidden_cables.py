@@ -71,7 +71,7 @@ MISFIT_WEIGHT = 4.0
 is off by two standard errors."""
 
 
-class Comparison(Protocol):
+class Misfit(Protocol):
     """How far a simulation is from one kind of evidence, 0 for no difference."""
 
     def __call__(self, run: Run) -> float | None:
@@ -113,7 +113,7 @@ class CableSearch:
 @dataclass
 class _Search:
     evaluate: Evaluate
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Misfit]
     measured_ps: int
     healthy: Run
     nominal: Floats
@@ -227,7 +227,7 @@ class _Search:
 
 def search_cables(
     evaluate: Evaluate,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[Misfit],
     suspects: Sequence[int],
     nominal_gbps: Floats,
     *,

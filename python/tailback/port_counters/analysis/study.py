@@ -21,7 +21,7 @@ from tailback.port_counters.analysis.instants import (
     slices,
     worst_pass,
 )
-from tailback.port_counters.analysis.links import Comparison
+from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine
 from tailback.run import AtomicDirectory
 
@@ -46,7 +46,7 @@ class Study:
     readings: pl.LazyFrame | None = None
     rounds: pl.DataFrame | None = None
     evolution: Evolution | None = None
-    comparison: Comparison | None = None
+    comparison: GroupTest | None = None
     slices: pl.DataFrame | None = None
     title: str = ""
     notes: list[str] = field(default_factory=list)
