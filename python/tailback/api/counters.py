@@ -12,7 +12,7 @@ import polars as pl
 
 from tailback.evidence import port_verdict
 from tailback.evidence.port_verdict import PortVerdict
-from tailback.port_counters.analysis import port_inventory, study, verdict
+from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
@@ -89,7 +89,10 @@ class CountersResult:
             tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
             tables["queue_windows"] = self.queues.windows
             kept = Study(title=self.study.title, tables=tables)
-        study.write(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
+        # Deferred: matplotlib takes half a second to load.
+        from tailback.port_counters.analysis.study_folder import write_study
+
+        write_study(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
         return Path(folder)
 
     def _repr_html_(self) -> str:
