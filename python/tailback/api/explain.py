@@ -17,7 +17,7 @@ from tailback.diagnosis.comparisons import (
     SendTimes,
     stall_error_ps,
 )
-from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Misfit, search_cables
+from tailback.diagnosis.hidden_cables import CableSearch, Misfit, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary
@@ -50,6 +50,9 @@ with fewer some cable nearly always fits."""
 MAX_MISFIT_OF_OTHERS = 0.6
 """Misfit to calls and stalls, over that without other traffic, from which a slow cable is looked
 for although traffic of others explains the time."""
+
+EQUAL_MISFIT = 0.005
+"""Misfits below it are equal: differences of a thousandth do not say how adapters share a link."""
 
 MIN_OTHER_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
@@ -177,7 +180,7 @@ class _Attempt:
     def agrees_better(self, other: _Attempt) -> bool:
         """Whether calls, sends and stalls agree better than with other adapters, or as well."""
         ratios = [
-            max(mine, MIN_MISFIT) / max(its, MIN_MISFIT)
+            max(mine, EQUAL_MISFIT) / max(its, EQUAL_MISFIT)
             for mine, its in zip(self.misfits, other.misfits, strict=True)
             if mine is not None and its is not None
         ]

@@ -318,6 +318,12 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
     assert whole.not_explained_ps == 10 * MS and said.confidence <= INTERMITTENT
+    # What is no more than the model's own error is no evidence of anybody.
+    little = replace(intermittent, ps=8 * MS, low_ps=7 * MS, high_ps=9 * MS)
+    assert (
+        explained(alone, measured(108), found=replace(found, intermittent=little)).cause
+        == "healthy"
+    )
 
 
 def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:
