@@ -26,12 +26,12 @@ _WHOLE = """
 import sys
 from pathlib import Path
 from tailback.port_counters.analysis.port_inventory import PortInventory
-from tailback.port_counters.analysis.sources import Source
+from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.readers import read_counters
 
 folder = Path(sys.argv[1])
-source = Source(counters=read_counters(folder), files=[folder])
+source = CounterSource(counters=read_counters(folder), files=[folder])
 analyse(source, PortInventory(), AnalysisOptions())
 """
 

@@ -31,12 +31,13 @@ def ours(archive: Path) -> dict[str, Any]:
     import polars as pl
 
     from tailback.port_counters.analysis import rounds, study
+    from tailback.port_counters.analysis.study_folder import write_study
 
     found = study.infiniband(
         rounds.archive(archive), pl.read_parquet(archive / "classes.parquet"), title="benchmark"
     )
     with tempfile.TemporaryDirectory() as folder:
-        files = study.write(found, Path(folder) / "out")
+        files = write_study(found, Path(folder) / "out")
 
     def column(table: str, *names: str) -> dict[Any, Any]:
         return {
@@ -193,6 +194,7 @@ def torus(archive: Path) -> dict[str, Any]:
 
     from tailback.port_counters.analysis import study
     from tailback.port_counters.analysis.passes import Archive
+    from tailback.port_counters.analysis.study_folder import write_study
 
     where = pl.read_parquet(archive / "coordinates.parquet")
     files = sorted(archive.glob("part-*.parquet"))
@@ -201,7 +203,7 @@ def torus(archive: Path) -> dict[str, Any]:
         io_nodes=where["node_name"].to_list()[::24],
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        written = study.write(found, Path(folder) / "out")
+        written = write_study(found, Path(folder) / "out")
     check = {
         row["group"]: [round(row["credit"], 7), round(row["inq"], 7)]
         for row in found.tables["table_i"].iter_rows(named=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which modules may import which: in the package by import-linter; tests, benchmarks and studies by
+# Which modules may import which: by import-linter; for tests, benchmarks, studies and circles by
 # scripts/import_rules.py.
 #
 # import-linter over the package. It reads sources only and so cannot see a compiled module: the

@@ -1,9 +1,11 @@
-"""Import rules that import-linter cannot state: for tests, benchmarks and studies.
+"""Import rules that import-linter cannot state.
 
 1. No test module imports another; what both need is in ``tests/factories``.
 2. Nothing imports ``studies``, but tests of the studies and, for its data, ``studies.archives``.
 3. Studies use Tailback as its users do: ``tailback`` itself, its modules, and what a package at
    any depth lists in ``__all__``.
+4. No module of the package imports one that imports it in turn, not even inside a function. What is
+   imported for annotations only (``TYPE_CHECKING``) does not count.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,9 +71,52 @@ def studies_public(root: Path = ROOT) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{line}: {module} {name} is not public"
 
 
+def no_circles(root: Path = ROOT) -> Iterator[str]:
+    """Rule 4."""
+    files = sorted((root / "python" / "tailback").rglob("*.py"))
+    modules = {_module(path, root): path for path in files}
+    graph = {
+        module: {
+            target
+            for name in _run_time_imports(path)
+            if (target := name if name in modules else name.rpartition(".")[0]) in modules
+        }
+        - {module}
+        for module, path in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield "modules import each other: " + " <- ".join(error.args[1])
+
+
+def _module(path: Path, root: Path) -> str:
+    return ".".join(path.relative_to(root / "python").with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+def _run_time_imports(path: Path) -> Iterator[str]:
+    """What a module imports when it is loaded or runs, names of modules included."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    guarded = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
 def main() -> int:
     """Print what breaks a rule; 1 if anything does."""
-    broken = [*tests_apart(), *studies_apart(), *studies_public()]
+    broken = [*tests_apart(), *studies_apart(), *studies_public(), *no_circles()]
     for line in broken:
         print(line, file=sys.stderr)
     return bool(broken)

@@ -375,3 +375,17 @@ def _ragged(
         place = f"line {reader.line_num}, column 1"
         return fault(f"{error}", file=path, place=place, remedy="correct it")
     return None
+
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the start of a formula."""
+
+
+def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with no text that a spreadsheet would calculate: names in files are hostile."""
+    text = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    starts = {name: pl.col(name).str.slice(0, 1).is_in(_FORMULA) for name in text}
+    return frame.with_columns(
+        pl.when(starts[name]).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name in text
+    )

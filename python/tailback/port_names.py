@@ -9,9 +9,12 @@ that it leaves and the device that it leads to: ``l2[swp5] → s1``. Whatever as
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
+
+Peers = Mapping[tuple[str, int], str]
+"""Where the link of a port ends, by the device and number of the port."""
 
 _PORT = re.compile(r"^(.+)\[([^\[\]]+)\]$", re.DOTALL)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailback.api.source import fabric_data, is_scenario
-from tailback.calibration.estimates import Estimate, Placed, estimate
+from tailback.calibration.estimates import FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration
 from tailback.calibration.model import CalibrationError
 from tailback.calibration.places import host_names, placed, split_hosts
@@ -27,8 +27,8 @@ class _Read:
 
     placed: list[Placed] = field(default_factory=list)
     packet_bytes: dict[int, str] = field(default_factory=dict)
-    eager: Estimate | None = None
-    measured: list[Estimate] = field(default_factory=list)
+    eager: FittedValue | None = None
+    measured: list[FittedValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 

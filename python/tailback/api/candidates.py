@@ -25,7 +25,9 @@ from tailback.simulation import PreparedScenario
 from tailback.stages import stage
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
-DEFAULT_METHODS = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
+DEFAULT_METHODS = (
+    "block", "by-switch", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift",
+)  # fmt: skip
 """Everything but what needs a file or is a coin toss."""
 
 KEEP_OFF = "shift-keep-off"

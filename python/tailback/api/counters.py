@@ -12,12 +12,12 @@ import polars as pl
 
 from tailback.evidence import port_verdict
 from tailback.evidence.port_verdict import PortVerdict
-from tailback.port_counters.analysis import port_inventory, study, verdict
+from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
-from tailback.port_counters.analysis.sources import Source, load
+from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
@@ -39,7 +39,7 @@ class CountersResult:
 
     verdict: Verdict
     study: Study
-    source: Source
+    source: CounterSource
     places: PortInventory
     queues: PortVerdict | None = None
 
@@ -89,7 +89,10 @@ class CountersResult:
             tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
             tables["queue_windows"] = self.queues.windows
             kept = Study(title=self.study.title, tables=tables)
-        study.write(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
+        # Deferred: matplotlib takes half a second to load.
+        from tailback.port_counters.analysis.study_folder import write_study
+
+        write_study(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
         return Path(folder)
 
     def _repr_html_(self) -> str:
@@ -142,7 +145,9 @@ def counters(
     return CountersResult(judged, found, source, places, _queues(source, places, options))
 
 
-def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> PortVerdict | None:
+def _queues(
+    source: CounterSource, places: PortInventory, options: AnalysisOptions
+) -> PortVerdict | None:
     """The verdict on a lossy network; None where the counters are of another one."""
     readings = source.counters.readings
     queued = readings["backlog_bytes"].is_not_null().any()
@@ -156,7 +161,9 @@ def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> 
     return port_verdict.judge(intervals, threshold=options.threshold, peers=peers)
 
 
-def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
+def _places(
+    source: CounterSource, fabric: Path | None, subsystems: dict[str, str]
+) -> PortInventory:
     """The ports: of the fabric that is given, or of the one that the source brings along."""
     if fabric is not None:
         return port_inventory.from_discovery(fabric, subsystems)

@@ -14,7 +14,8 @@ from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.api.captures import is_capture, read_captures
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
-from tailback.api.explain import add_evidence, further_costs
+from tailback.api.explain import add_evidence
+from tailback.api.further_costs import further_costs
 from tailback.api.measured_run import another_run, measured_run, with_round_robin_adapters
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
@@ -26,12 +27,12 @@ from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
-from tailback.evaluate import Change
+from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.link_counters import JoinError
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
-from tailback.remedy.screening import Screening, screen
+from tailback.remedy.screening import Placements, Screening, screen
 from tailback.report import (
     Attribution,
     attribute,
@@ -246,18 +247,16 @@ def diagnose(
                 prepared = world.prepared
                 run = run_scenario(prepared, watch, threads=threads)
         run = decode_samples(run, prepared.fabric)
-    workflow = _Workflow(
-        prepared, run, tuple(methods), tuple(remedies), seeds, step, watch, threads
-    )
-    diagnosis, after, files = workflow.diagnose()
+    evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
+    workflow = _Workflow(prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step)
+    diagnosis, after, files, placements = workflow.diagnose()
     if measured is not None:
-        evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
         if not changed:
             instant = evaluate(Change(network="instant", background=False)).elapsed_ps
             measured = replace(measured, measured=measured.measured.with_ideal_network(instant))
         diagnosis = with_measured(diagnosis, measured.measured, changed)
         if world is not None:
-            cost = further_costs(prepared, evidence, run, evaluate, seeds)
+            cost = further_costs(prepared, evidence, run, evaluate, placements, seeds)
             diagnosis = explain(diagnosis, measured.measured, world.found, cost)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
@@ -330,21 +329,20 @@ class _Workflow:
 
     prepared: PreparedScenario
     run: base.Run
+    evaluate: Evaluate
     methods: tuple[str, ...]
     remedies: tuple[str, ...]
     seeds: int
     progress: Progress
-    watch: Watch | None
-    threads: int | None
 
-    def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
+    def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile], Placements]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
 
         Without placements asked for, all sensible ones are made, and the fluid model leaves out
         those that cannot win; the packet engine proves the others.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
-        evaluate = make_evaluate(prepared, self.watch, threads=self.threads, known=run)
+        evaluate = self.evaluate
         made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)
@@ -383,7 +381,7 @@ class _Workflow:
                 warnings.insert(0, f"no rank file: {error.message}")
             remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
-        return diagnosis.model_copy(update=update), after, files
+        return diagnosis.model_copy(update=update), after, files, made
 
 
 def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:

@@ -17,24 +17,21 @@ from tailback.diagnosis.comparisons import (
     SendTimes,
     stall_error_ps,
 )
-from tailback.diagnosis.fanin import hot_receiver_share
-from tailback.diagnosis.hidden_cables import MIN_MISFIT, CableSearch, Comparison, search_cables
+from tailback.diagnosis.hidden_cables import CableSearch, Misfit, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
-from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
+from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
 from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile, call_profile, step_times
-from tailback.evidence.measured_routes import Capacities, limited_by_routes
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
-from tailback.traffic.computation import balanced, without_noise
 
 MIN_MISSING_SHARE = 0.08
 """Share of the time in calls and computation that must be missing before causes are sought."""
@@ -53,6 +50,9 @@ with fewer some cable nearly always fits."""
 MAX_MISFIT_OF_OTHERS = 0.6
 """Misfit to calls and stalls, over that without other traffic, from which a slow cable is looked
 for although traffic of others explains the time."""
+
+EQUAL_MISFIT = 0.005
+"""Misfits below it are equal: differences of a thousandth do not say how adapters share a link."""
 
 MIN_OTHER_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
@@ -180,7 +180,7 @@ class _Attempt:
     def agrees_better(self, other: _Attempt) -> bool:
         """Whether calls, sends and stalls agree better than with other adapters, or as well."""
         ratios = [
-            max(mine, MIN_MISFIT) / max(its, MIN_MISFIT)
+            max(mine, EQUAL_MISFIT) / max(its, EQUAL_MISFIT)
             for mine, its in zip(self.misfits, other.misfits, strict=True)
             if mine is not None and its is not None
         ]
@@ -193,7 +193,7 @@ class _Case:
 
     others: _Others
     profile: CallProfile
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Misfit]
     measured: MeasuredRun
     evidence: NetworkEvidence
     progress: Progress
@@ -346,48 +346,6 @@ def _range(fit: BurstFit | None) -> tuple[int, int]:
     return (0, 0) if fit is None else (fit.low_ps - fit.elapsed_ps, fit.high_ps - fit.elapsed_ps)
 
 
-def further_costs(
-    prepared: PreparedScenario, evidence: NetworkEvidence, run: Run, evaluate: Evaluate, seeds: int
-) -> FurtherCosts:
-    """What imbalance and noise of the recorded computation cost the expected run, and routes.
-
-    Args:
-        prepared: The scenario with what was found.
-        evidence: Counters, which say how evenly parallel links were used.
-        run: The expected run, with decoded samples.
-        evaluate: Simulates changes of it.
-        seeds: Repetitions.
-    """
-    program = prepared.observed.program
-    even, quiet = balanced(program), without_noise(program)
-    limits, uneven = _route_limits(prepared, evidence)
-    saved: tuple[list[int], list[int]] = ([], [])
-    routing = []
-    for seed in range(seeds):
-        now = evaluate(Change(seed_offset=seed)).elapsed_ps
-        for out, other in zip(saved, (even, quiet), strict=True):
-            out.append(now - evaluate(Change(program=other, seed_offset=seed)).elapsed_ps)
-        if limits:
-            limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
-            routing.append(max(limited - now, 0))
-    return FurtherCosts(
-        tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven, hot_receiver_share(run)
-    )
-
-
-def _route_limits(
-    prepared: PreparedScenario, evidence: NetworkEvidence
-) -> tuple[Capacities, float]:
-    """Limits by uneven routes; none where forwarding tables say them or others sent much."""
-    counters, others = evidence.counters, evidence.others
-    if counters is None or prepared.scenario.fabric.forwarding is not None:
-        return (), 0.0
-    counted = float(np.nan_to_num(counters.sent_bytes).sum())
-    if others is not None and others.sent_bytes > 0.02 * counted:
-        return (), 0.0
-    return limited_by_routes(counters, prepared.fabric)
-
-
 def _candidates(search: CableSearch) -> list[Slow]:
     """Cables of which one may be slow, where the search could not tell."""
     if search.best is None or not search.rivals:
@@ -481,11 +439,11 @@ def _comparisons(
     evidence: NetworkEvidence,
     run: Run,
     profile: CallProfile,
-) -> list[Comparison]:
+) -> list[Misfit]:
     """Kinds of evidence that a simulation can be compared with."""
     program = prepared.observed.program
     topology = LinkTopology.of(run.tables)
-    out: list[Comparison] = [CallTimes(profile, program)]
+    out: list[Misfit] = [CallTimes(profile, program)]
     sends = send_profile(measured.tables, run)
     if sends is not None:
         out.append(SendTimes(sends))
@@ -509,7 +467,7 @@ def _search(
     prepared: PreparedScenario,
     measured: MeasuredRun,
     evidence: NetworkEvidence,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[Misfit],
     progress: Progress,
     threads: int | None,
 ) -> CableSearch:

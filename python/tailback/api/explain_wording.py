@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tailback.evidence.port_verdict import rate_of_rate
+from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
 
 MOST_HOSTS: Final = 4

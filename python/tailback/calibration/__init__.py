@@ -1,6 +1,6 @@
 """Fits the engine's settings to a machine, from its benchmarks and traces."""
 
-from tailback.calibration.estimates import Estimate, Estimates, Placed, estimate
+from tailback.calibration.estimates import Estimates, FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration, load
 from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.readers import BENCHMARKS, read_benchmark
@@ -10,8 +10,8 @@ __all__ = [
     "BenchmarkData",
     "Calibration",
     "CalibrationError",
-    "Estimate",
     "Estimates",
+    "FittedValue",
     "Placed",
     "Series",
     "estimate",

@@ -54,7 +54,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FittedValue:
     """One quantity with its 95 % interval.
 
     Attributes:
@@ -87,8 +87,8 @@ class Estimates:
         notes: What to know about them.
     """
 
-    engine: list[Estimate] = field(default_factory=list)
-    measured: list[Estimate] = field(default_factory=list)
+    engine: list[FittedValue] = field(default_factory=list)
+    measured: list[FittedValue] = field(default_factory=list)
     not_identified: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ class _Group:
 
 def estimate(
     placed: Sequence[Placed], *, packet_bytes: int | None = None,
-    adapter_gbps: float | None = None, eager: Estimate | None = None,
+    adapter_gbps: float | None = None, eager: FittedValue | None = None,
 ) -> Estimates:  # fmt: skip
     """Settings of the engine that follow from benchmarks.
 
@@ -174,7 +174,7 @@ def estimate(
         out.not_identified["packet"] = "no benchmark reports the MTU (perftest does)"
     else:
         out.engine.append(
-            Estimate("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
+            FittedValue("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
         )
     _header(out, groups, packet, adapter_gbps)
     send = _delays(out, groups, defaults)
@@ -378,9 +378,9 @@ def _solve(
     return found, drawn
 
 
-def _eager(out: Estimates, groups: Sequence[_Group], waited: Estimate | None) -> None:
+def _eager(out: Estimates, groups: Sequence[_Group], waited: FittedValue | None) -> None:
     """The size above which a handshake goes first: the last jump upwards."""
-    best: tuple[float, Estimate] | None = None
+    best: tuple[float, FittedValue] | None = None
     latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
     for group in latencies:
         for number in range(len(group.fit.model.breaks) - 1, -1, -1):
@@ -401,11 +401,11 @@ def _eager(out: Estimates, groups: Sequence[_Group], waited: Estimate | None) ->
         )  # fmt: skip
 
 
-def _bracket(group: _Group, number: int) -> Estimate:
+def _bracket(group: _Group, number: int) -> FittedValue:
     """The largest size seen to go without handshake; any up to the next one is as good."""
     size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
-    return Estimate(
+    return FittedValue(
         "eager", "size", float(size[row - 1]), float(size[first - 1]), float(size[last]) - 1,
         group.source + group.where, group.n,
     )  # fmt: skip
@@ -489,9 +489,9 @@ def _spread(draws: Floats) -> Any:
     return (high - low) / 2
 
 
-def _interval(name: str, kind: Kind, drawn: _Drawn) -> Estimate:
+def _interval(name: str, kind: Kind, drawn: _Drawn) -> FittedValue:
     low, high = np.quantile(drawn.draws, [0.025, 0.975])
     value = float(drawn.value)
-    return Estimate(
+    return FittedValue(
         name, kind, value, min(float(low), value), max(float(high), value), drawn.source, drawn.n
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.calibration.estimates import Estimate, Estimates, Kind
+from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
 from tailback.errors import as_toml
 from tailback.folders import atomic_file
@@ -36,8 +36,8 @@ class Calibration:
         settings: The ``[engine]`` section, as text of a scenario; a user may have changed it.
     """
 
-    engine: list[Estimate]
-    measured: list[Estimate] = field(default_factory=list)
+    engine: list[FittedValue]
+    measured: list[FittedValue] = field(default_factory=list)
     not_identified: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ def text(kind: Kind, value: float) -> str:
     return f"{value:.6g} Gb/s" if 1e-4 < value < 1e16 else f"{value!r} Gb/s"
 
 
-def _ends(one: Estimate) -> tuple[str, str]:
+def _ends(one: FittedValue) -> tuple[str, str]:
     """The interval as text, rounded outwards."""
     if one.kind == "rate":
         step = 10.0 ** (math.floor(math.log10(max(one.value, 1e-9))) - 4)
@@ -139,12 +139,12 @@ def _ends(one: Estimate) -> tuple[str, str]:
     return text(one.kind, math.floor(one.low)), text(one.kind, math.ceil(one.high))
 
 
-def _between(one: Estimate) -> str:
+def _between(one: FittedValue) -> str:
     low, high = _ends(one)
     return f"{low} to {high}"
 
 
-def _entry(one: Estimate) -> str:
+def _entry(one: FittedValue) -> str:
     low, high = _ends(one)
     return (
         f"{one.name} = {{ value = {_quoted(text(one.kind, one.value))}, low = {_quoted(low)}, "
@@ -208,7 +208,7 @@ def _table(data: dict[str, Any], title: str, path: Path) -> dict[str, Any]:
 
 def _estimates(
     data: dict[str, Any], title: str, path: Path, known: dict[str, Any] | None = None
-) -> list[Estimate]:
+) -> list[FittedValue]:
     out = []
     for name, entry in _table(data, title, path).items():
         place = f"[{title}] {name}"
@@ -226,7 +226,7 @@ def _estimates(
                 "needed",
                 file=path, place=place, remedy=_REMEDY,
             )  # fmt: skip
-        out.append(Estimate(name, kind, *numbers, source, n))
+        out.append(FittedValue(name, kind, *numbers, source, n))
     return out
 
 

@@ -68,7 +68,7 @@ class BenchmarkData:
     notes: list[str] = field(default_factory=list)
 
 
-class Reader(Protocol):
+class BenchmarkReader(Protocol):
     """A module that reads one benchmark's output."""
 
     def sniff(self, text: str) -> bool:

@@ -51,7 +51,7 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Model:
+class PiecewiseModel:
     """Where lines change.
 
     Attributes:
@@ -101,7 +101,7 @@ class PiecewiseFit:
     """
 
     size: Floats
-    model: Model
+    model: PiecewiseModel
     coefficients: Floats
     covariance: Floats
     freedom: int
@@ -185,7 +185,7 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
     data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])
     if len(np.unique(size_bytes)) < FEWEST:
         return _constant(data)
-    model, spread = Model(), 0.01
+    model, spread = PiecewiseModel(), 0.01
     for _ in range(4):
         before = model
         data = data.with_spread(spread)
@@ -226,7 +226,7 @@ class _Data:
         rounding = self.resolution / np.sqrt(12) / self.spread
         return np.asarray(np.hypot(self.time, rounding), np.float64)
 
-    def residuals(self, model: Model) -> Floats:
+    def residuals(self, model: PiecewiseModel) -> Floats:
         """Residuals in units of the spread, shape (P,)."""
         design = model.design(self.size) / self.scale[:, None]
         target = self.time / self.scale
@@ -234,7 +234,7 @@ class _Data:
         found, *_ = np.linalg.lstsq(design / column, target, rcond=None)
         return np.asarray(target - (design / column) @ found, np.float64)
 
-    def criterion(self, model: Model, squares: float | None = None) -> float:
+    def criterion(self, model: PiecewiseModel, squares: float | None = None) -> float:
         """Bayesian information criterion, without constants.
 
         Args:
@@ -246,7 +246,7 @@ class _Data:
             squares = float((self.residuals(model) ** 2).sum())
         return float(n * np.log(squares / n + _LEAST_SPREAD**2) + model.cost * np.log(n))
 
-    def suffices(self, model: Model) -> bool:
+    def suffices(self, model: PiecewiseModel) -> bool:
         """Whether enough times are left to tell the spread about a model's lines."""
         return len(self.size) - model.cost >= _LEAST_FREEDOM
 
@@ -287,7 +287,7 @@ class _Data:
                 out[row, row + end + 1] = value
         return out
 
-    def spread_about(self, model: Model) -> float:
+    def spread_about(self, model: PiecewiseModel) -> float:
         """Relative standard deviation about the lines, without what rounding explains."""
         freedom = max(len(self.size) - model.coefficients - len(model.breaks), 1)
         squares = self.residuals(model) ** 2 * (self.scale / self.time) ** 2
@@ -295,17 +295,17 @@ class _Data:
         return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _LEAST_SPREAD**2)))
 
 
-def _models(data: _Data) -> Iterator[tuple[float, Model]]:
+def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
     """Models to weigh, each with its criterion: of lines of their own only the best ones."""
     starts = data.starts
-    yield data.criterion(Model()), Model()
+    yield data.criterion(PiecewiseModel()), PiecewiseModel()
     for row in starts[FEWEST:-FEWEST]:
-        model = Model((row,), shared=True)
+        model = PiecewiseModel((row,), shared=True)
         if data.suffices(model):
             yield data.criterion(model), model
     squares = data.squares()
     for count in range(1, MOST_BREAKS + 1):
-        if not data.suffices(Model(tuple(range(count)))):
+        if not data.suffices(PiecewiseModel(tuple(range(count)))):
             break
         found = []
         for rows in combinations(starts[1:-1], count):
@@ -315,10 +315,10 @@ def _models(data: _Data) -> Iterator[tuple[float, Model]]:
             if total < np.inf:
                 found.append((total, rows))
         for total, rows in heapq.nsmallest(_KEPT, found):
-            yield data.criterion(Model(rows), total), Model(rows)
+            yield data.criterion(PiecewiseModel(rows), total), PiecewiseModel(rows)
 
 
-def _refined(data: _Data, model: Model) -> Model:
+def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
     """A model found among some of the rows, its change points moved to the best of all rows.
 
     Change points that only stood in for a better place of another one are dropped.
@@ -331,7 +331,7 @@ def _refined(data: _Data, model: Model) -> Model:
             low = rows.index(before[-1]) + FEWEST if before else FEWEST - 1
             high = rows.index(after[0]) - FEWEST if after else len(rows) - FEWEST
             near = rows[max(at - step, low) : min(at + step, high) + 1]
-            moved = [Model((*before, one, *after), model.shared) for one in near]
+            moved = [PiecewiseModel((*before, one, *after), model.shared) for one in near]
             model = min([model, *moved], key=data.criterion)
         some = range(len(model.breaks))
         fewer = [replace(model, breaks=model.breaks[:at] + model.breaks[at + 1 :]) for at in some]
@@ -342,7 +342,7 @@ def _refined(data: _Data, model: Model) -> Model:
     return model
 
 
-def _finished(data: _Data, model: Model) -> PiecewiseFit:
+def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     design = model.design(data.size)
     fitted, weight = data.time, np.ones(len(data.size))
     for _ in range(8):
@@ -361,7 +361,7 @@ def _finished(data: _Data, model: Model) -> PiecewiseFit:
     return PiecewiseFit(data.size, model, found / column, covariance, freedom, data.spread)
 
 
-def _plausible(data: _Data, model: Model, number: int) -> tuple[int, int]:
+def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, int]:
     """First and last row at which a change point may be: twice the log likelihood drops by 3.84."""
     breaks = model.breaks
     low = breaks[number - 1] + 2 if number else 2
@@ -370,7 +370,7 @@ def _plausible(data: _Data, model: Model, number: int) -> tuple[int, int]:
     sigma = data.spread * data.scale
     best = {}
     for row in {*cells, breaks[number]}:
-        moved = Model((*breaks[:number], row, *breaks[number + 1 :]), model.shared)
+        moved = PiecewiseModel((*breaks[:number], row, *breaks[number + 1 :]), model.shared)
         errors = data.residuals(moved) * data.scale / sigma
         best[row] = float((errors**2).sum())
     kept = [row for row, misfit in best.items() if misfit <= best[breaks[number]] + 3.84]
@@ -388,7 +388,7 @@ def _constant(data: _Data) -> PiecewiseFit:
     covariance[0, 0] = variance
     mean = float(data.time.mean())
     return PiecewiseFit(
-        data.size, Model(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
+        data.size, PiecewiseModel(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
         float(np.sqrt(variance * n)) / mean,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.calibration.estimates import Estimate, Placed
+from tailback.calibration.estimates import FittedValue, Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 
@@ -53,8 +53,8 @@ class TraceTimes:
     """
 
     placed: list[Placed] = field(default_factory=list)
-    eager: Estimate | None = None
-    measured: list[Estimate] = field(default_factory=list)
+    eager: FittedValue | None = None
+    measured: list[FittedValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -236,7 +236,7 @@ def _end_point() -> pl.Expr:
     return (2 * fastest.first() - second).clip(fastest.first() / 2).alias("time_ps")
 
 
-def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Estimate | None:
+def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> FittedValue | None:
     """The threshold between sends that were over before their receive and those that waited.
 
     Times of two ranks are compared, so a receive counts as late only if it came later than half a
@@ -265,13 +265,13 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Est
     at = int(np.argmin(wrong))
     if at == len(sizes) - 1 or waited.all() or wrong[at] > _CONTRADICTED * len(size):
         return None
-    return Estimate(
+    return FittedValue(
         "eager", "size", float(sizes[at]), float(sizes[at]), float(sizes[at + 1]) - 1,
         f"{SOURCE}: sends to late receivers", len(size),
     )  # fmt: skip
 
 
-def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[Estimate]:
+def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
     """Time in MPI_Isend and MPI_Irecv: what it costs the processor to post a message."""
     out = []
     posts = whole.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
@@ -290,7 +290,7 @@ def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[Estimate]:
                      for by in (-reach, reach))  # fmt: skip
         value = float(np.median(some))
         out.append(
-            Estimate(name, "time", value, min(float(some[low]), value),
+            FittedValue(name, "time", value, min(float(some[low]), value),
                      max(float(some[high]), value), f"{SOURCE}: {call}", len(some))
         )  # fmt: skip
     return out

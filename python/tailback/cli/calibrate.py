@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tailback.api.calibrate import calibrate as fit_machine
-from tailback.calibration.estimates import Estimate
+from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, printable, shorten_middle, wrap
@@ -82,7 +82,7 @@ def _screen(found: Calibration, out: Path | None) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _row(one: Estimate) -> tuple[str, ...]:
+def _row(one: FittedValue) -> tuple[str, ...]:
     (low, unit), (high, last) = (_shown(one, end).rsplit(" ", 1) for end in (one.low, one.high))
     between = f"{high} {last}"
     if (low, unit) != (high, last):
@@ -90,7 +90,7 @@ def _row(one: Estimate) -> tuple[str, ...]:
     return one.name, _shown(one, one.value), between, f"{one.n:,}", shorten_middle(one.source, 19)
 
 
-def _shown(one: Estimate, value: float) -> str:
+def _shown(one: FittedValue, value: float) -> str:
     if one.kind == "time":
         return format_time(value)
     return format_bytes(round(value)) if one.kind == "size" else f"{value:.4g} Gb/s"

@@ -14,6 +14,7 @@ from tailback.api.runs import require_packets
 from tailback.api.source import read_base_run as read_run
 from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, shorten_middle
+from tailback.delimited import for_spreadsheets
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.port_names import link_names
 from tailback.report import attribute, to_table
@@ -75,9 +76,6 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
     names = pl.Series("port", link_names(links))
     named = links.select("link", names).join(table, on="link", maintain_order="left")
     if out is not None:
-        # Deferred: it loads all that is known about port counters.
-        from tailback.port_counters.analysis.study import for_spreadsheets
-
         _write(out, force, for_spreadsheets(named).write_csv)
         click.echo(f"{named.height:,} links written to {out}")
         return

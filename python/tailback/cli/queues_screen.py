@@ -6,13 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
-from tailback.evidence.port_verdict import (
-    CANNOT_TELL,
-    PortVerdict,
-    port_label,
-    rate_of_rate,
-    sentence,
-)
+from tailback.evidence.port_verdict import PortVerdict, sentence
+from tailback.evidence.port_wording import CANNOT_TELL, port_label, rate_of_rate
 from tailback.units import counted, format_bytes, format_time, percent
 
 _TITLE: Final = {

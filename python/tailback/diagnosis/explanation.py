@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
+
+from tailback.frozen_model import FrozenModel
 
 Origin = Literal["trace", "counters", "model", "telemetry"]
 """What a part rests on: recorded times, port counters, a simulation, samples in packets."""
 
 
-class Cost(BaseModel):
+class Cost(FrozenModel):
     """What one cause costs.
 
     Attributes:
@@ -29,8 +31,6 @@ class Cost(BaseModel):
         rests_on: Kinds of evidence behind it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     cause: str
     ps: int
     low_ps: int
@@ -41,7 +41,7 @@ class Cost(BaseModel):
     rests_on: tuple[Origin, ...]
 
 
-class Explanation(BaseModel):
+class Explanation(FrozenModel):
     """The measured time, explained.
 
     Raises:
@@ -58,8 +58,6 @@ class Explanation(BaseModel):
         missing: What further evidence would settle what is open, and the command that gets it.
         sources: What evidence there was, one line each.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     elapsed_ps: int
     parts: dict[str, int]

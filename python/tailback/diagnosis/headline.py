@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from tailback.diagnosis.cause_wording import SENTENCES
-from tailback.diagnosis.model import Cause, Finding, WaterfallBar
-from tailback.diagnosis.rule_verdict import MIN_WORTH
-from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
-from tailback.diagnosis.slow_cables import SlowCableFit, slow_links
-from tailback.diagnosis.waterfall import NON_MINIMAL_RULES, Placements
-from tailback.diagnosis.wording import times_of
+from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
 NAMES_SHOWN = 3
@@ -22,18 +20,91 @@ NOT_RULED_OUT = (
     "and the trace cannot show what took the time."
 )
 
+INTERRUPTED = "The run was interrupted: the diagnosis covers only the part before that."
+
+
+@dataclass(frozen=True)
+class SlowLinks:
+    """Links known to be slow.
+
+    Attributes:
+        named: The links, those found with the rate that re-simulation gives them.
+        stated: Whether the scenario states them; else re-simulation found them.
+    """
+
+    named: list[str]
+    stated: bool
+
+
+@dataclass(frozen=True)
+class HeadlineFacts:
+    """What a headline says of the run, beside the cause and its cost.
+
+    Attributes:
+        elapsed_ps: Time of the run.
+        times: Whether that was measured.
+        simulated_again: Whether changes were simulated, so that causes have a cost in time.
+        wire_share: Share of the time that the busiest adapter needs at its line rate, 0–1.
+        congested_share: Packet-hops that met congestion, 0–1; None where it was not recorded.
+        communication_fraction: Share of rank time blocked in communication, 0–1.
+        captured: Whether the run is one of captured packets.
+        congested: Whether a link is the root of a congestion tree.
+        samples: What is known from packets: ``decoded``, ``undecodable`` or ``none``.
+        detours: Whether the routing rule takes non-minimal routes.
+        best_placement: Whether the placement in use is as good as any (``tried``), or no other one
+            could be tried (``untried``); None where another is better, or nobody knows.
+        slow_links: Links known to be slow, if any are.
+        slow_tried: Whether slow cables were simulated to explain the time.
+    """
+
+    elapsed_ps: int
+    times: Times
+    simulated_again: bool
+    wire_share: float
+    congested_share: float | None
+    communication_fraction: float
+    captured: bool
+    congested: bool
+    samples: Literal["decoded", "undecodable", "none"]
+    detours: bool
+    best_placement: Literal["tried", "untried"] | None
+    slow_links: SlowLinks | None
+    slow_tried: bool
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """How far the samples of a run can be trusted.
+
+    Attributes:
+        crosses: Whether any of our messages crosses the network.
+        carried: Scheme and bits of the telemetry.
+        links_seen: Links that packets of ours met congestion on.
+        links_sure: Those of them for which there are enough samples.
+        unsure_share: Share of the congested packets on the others, 0–1.
+        few_unsure: Whether that share is too small to matter.
+        shortage: What TB005 advises; None where there are enough samples.
+    """
+
+    crosses: bool
+    carried: str
+    links_seen: int
+    links_sure: int
+    unsure_share: float
+    few_unsure: bool
+    shortage: str | None
+
 
 def headline(
-    cause: Cause, findings: list[Finding], bars: list[WaterfallBar], cost: dict[Cause, float],
-    slow: SlowCableFit | None, evidence: RunAnalysis, placements: Placements,
-) -> str:  # fmt: skip
+    cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
+) -> str:
     """What is wrong and what it costs, in one sentence."""
     if cause in ("not-network", "injection", "undetermined"):
-        return _headline_without_contention(cause, findings, bars, cost, evidence)
-    say = _what_is_wrong(cause, bars, slow, evidence, placements)
-    if bars:
-        part, total = percent(cost[cause]), format_time(evidence.run.elapsed_ps)
-        return f"{say}: this costs {part} of the run time ({total} {times_of(evidence.run)})."
+        return _headline_without_contention(cause, findings, cost, facts)
+    say = _what_is_wrong(cause, facts)
+    if facts.simulated_again:
+        part, total = percent(cost[cause]), format_time(facts.elapsed_ps)
+        return f"{say}: this costs {part} of the run time ({total} {facts.times})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{say}."
@@ -41,85 +112,80 @@ def headline(
 
 
 def _headline_without_contention(
-    cause: Cause, findings: list[Finding], bars: list[WaterfallBar], cost: dict[Cause, float],
-    evidence: RunAnalysis,
-) -> str:  # fmt: skip
+    cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
+) -> str:
     """The headline where the network is not the cause, or nothing is known to be."""
-    say, total = SENTENCES[cause], format_time(evidence.run.elapsed_ps)
+    say, total = SENTENCES[cause], format_time(facts.elapsed_ps)
     if cause == "injection":
-        needs = percent(evidence.wire_share)
+        needs = percent(facts.wire_share)
         return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
     if cause == "undetermined":
         return f"{say}: see TB005 for how many more are needed." if findings else f"{say}."
-    if bars:
+    if facts.simulated_again:
         return f"{say}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
-    met = f"{percent(evidence.overall.value)} of packet-hops met congestion"
-    if evidence.run.scenario.telemetry.scheme == "off":
-        met = "congestion was not recorded"
-    if evidence.captured:
+    met = "congestion was not recorded"
+    if facts.congested_share is not None:
+        met = f"{percent(facts.congested_share)} of packet-hops met congestion"
+    if facts.captured:
         return f"{say}: {met} in the {total} that were captured."
     return (
         f"{say}: ranks are blocked in communication for "
-        f"{percent(evidence.communication_fraction)} of the time, and {met}."
+        f"{percent(facts.communication_fraction)} of the time, and {met}."
     )
 
 
-def _what_is_wrong(
-    cause: Cause, bars: list[WaterfallBar], slow: SlowCableFit | None, evidence: RunAnalysis,
-    placements: Placements,
-) -> str:  # fmt: skip
+def _what_is_wrong(cause: Cause, facts: HeadlineFacts) -> str:
     """The first half of the headline of a cause in the network."""
     say = SENTENCES[cause]
-    if cause == "slow-link":
-        named = _slow_cables_named(slow, evidence)
-        if named is not None:
-            return named
-    if cause == "other-traffic" and slow is not None:
+    if cause == "slow-link" and facts.slow_links is not None:
+        return _slow_links_named(facts.slow_links)
+    if cause == "other-traffic" and facts.slow_tried:
         return f"{say}, since neither your own job nor slow cables explain the time"
-    if cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
+    if cause == "routing" and facts.detours:
         return "Detours in the routes overload links while other links have capacity"
-    if cause == "placement" and _any_placement(bars):
-        own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
+    if cause == "placement" and facts.best_placement is not None:
         tried = "even under the best placement tried"
-        if own >= set(placements):
+        if facts.best_placement == "untried":
             tried = "(no other placement was tried)"
         return f"Your own traffic overloads links inside the network {tried}"
-    if bars and not evidence.roots.height:
+    if facts.simulated_again and not facts.congested:
         why = _time_without_congestion(cause)
-        if evidence.undecoded:
+        if facts.samples == "undecodable":
             why = "but the packet headers cannot be decoded, so they do not show where"
-        elif not evidence.received:
+        elif facts.samples == "none":
             why = "but no packet carried a sample that could show where"
         return f"Re-simulation points to {cause}, {why}"
     return say
 
 
-def _slow_cables_named(slow: SlowCableFit | None, evidence: RunAnalysis) -> str | None:
-    """Which links are slow: those found, else those stated; None where neither names any."""
-    if slow is not None and slow.explains:
-        count = len(slow.cables)
-        rates = [f"{_link_at(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
-        which = "; ".join(rates)
-    elif stated := slow_links(slow, evidence):
-        count = len(stated)
-        which = f"{_listed(stated)}, according to the scenario"
-    else:
-        return None
+def _slow_links_named(links: SlowLinks) -> str:
+    """Which links are slow."""
+    count = len(links.named)
+    which = "; ".join(links.named)
+    if links.stated:
+        which = f"{_listed(links.named)}, according to the scenario"
     many = f"{count} links run slower than they should"
     return f"{many if count > 1 else SENTENCES['slow-link']} ({which})"
 
 
-def slow_cables_explain(slow: SlowCableFit, evidence: RunAnalysis) -> str:
-    """What slow cables explain of the time that was left over."""
-    rate = evidence.topology.rate_gbps
-    links = [
-        f"{_link_at(link, gbps, evidence)} of {rate[link]:g} Gb/s" for link, gbps in slow.cables
-    ]
-    one = len(links) == 1
-    which = "One slow cable explains" if one else f"{len(links)} slow cables explain"
+def link_rate(name: str, gbps: float) -> str:
+    """A slow link and the rate that re-simulation gives it."""
+    return f"{name} at about {gbps:.0f}"
+
+
+def slow_cables_explain(links: list[tuple[str, float, float]], fit: float) -> str:
+    """What slow cables explain of the time that was left over.
+
+    Args:
+        links: Name, rate found and rate that the fabric states, in Gb/s, of each.
+        fit: Share of the squared excess of our messages' times that they reproduce, 0–1.
+    """
+    shown = [f"{link_rate(name, gbps)} of {rate:g} Gb/s" for name, gbps, rate in links]
+    one = len(shown) == 1
+    which = "One slow cable explains" if one else f"{len(shown)} slow cables explain"
     return (
-        f"{which} the remaining time: {'; '.join(links)} reproduce{'s' * one} "
-        f"{percent(slow.fit)} of the squared excess of your messages' times."
+        f"{which} the remaining time: {'; '.join(shown)} reproduce{'s' * one} "
+        f"{percent(fit)} of the squared excess of your messages' times."
     )
 
 
@@ -131,19 +197,6 @@ def _time_without_congestion(cause: Cause) -> str:
     if cause == "placement":
         return "on longer paths, or in queues too short to count as congestion"
     return "in queues too short to count as congestion"
-
-
-def _any_placement(bars: list[WaterfallBar]) -> bool:
-    """Whether the network costs our job its time, and the placement as it is adds nothing to it."""
-    step = {bar.name: bar for bar in bars}
-    if "network" not in step:
-        return False
-    least = MIN_WORTH * step["observed"].elapsed_ps
-    return step["placement"].delta_ps < least <= step["network"].delta_ps
-
-
-def _link_at(link: int, gbps: float, evidence: RunAnalysis) -> str:
-    return f"{evidence.topology.name[link]} at about {gbps:.0f}"
 
 
 def _listed(names: list[str]) -> str:
@@ -205,27 +258,18 @@ def verdict_follows_time(
     )
 
 
-def samples_sentence(evidence: RunAnalysis, carried: str, shortage: str | None) -> str:
-    """How far the samples can be trusted.
-
-    Args:
-        evidence: The run.
-        carried: Scheme and bits of the telemetry.
-        shortage: What TB005 advises; None where there are enough samples.
-    """
-    if not evidence.crosses:
+def samples_sentence(samples: SampleFacts) -> str:
+    """How far the samples can be trusted."""
+    if not samples.crosses:
         return "None of your messages crosses the network, so there is nothing to sample."
-    if shortage is not None:
-        return f"{shortage} Telemetry: {carried}."
+    if samples.shortage is not None:
+        return f"{samples.shortage} Telemetry: {samples.carried}."
+    # Why TB005 does not report what the samples leave open.
+    harmless = "not enough to make another cause the heaviest"
+    if samples.few_unsure:
+        harmless = "too few to matter"
     return (
-        f"The samples ({carried}) are conclusive for {evidence.links_sure} of "
-        f"{evidence.links_seen} links; {percent(evidence.unsure_share)} of the congested packets "
-        f"are on links or in trees where they are not, {_why_open_is_harmless(evidence)}."
+        f"The samples ({samples.carried}) are conclusive for {samples.links_sure} of "
+        f"{samples.links_seen} links; {percent(samples.unsure_share)} of the congested packets "
+        f"are on links or in trees where they are not, {harmless}."
     )
-
-
-def _why_open_is_harmless(evidence: RunAnalysis) -> str:
-    """Why TB005 does not report what the samples leave open."""
-    if evidence.unsure_share <= MAX_UNSETTLED_SHARE:
-        return "too few to matter"
-    return "not enough to make another cause the heaviest"

@@ -22,7 +22,7 @@ from tailback.diagnosis.measured_confidence import (
     Judged,
     confidence,
 )
-from tailback.diagnosis.model import Cause, Diagnosis, Remedy
+from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.evidence.model import Measured
 
 MIN_FAULT_SHARE = 0.06
@@ -39,6 +39,11 @@ message ahead of it: healthy halos of simulated machines cost 0.08 to 0.17."""
 MIN_PLACEMENT_SHARE = 0.1
 """The same for placement, which the model alone shows: in the lab of real packets a placement that
 the model expects to save 6 % saves nothing, and equal runs differ by 15 % through hashed paths."""
+
+MIN_TABLE_UNEVENNESS = 0.5
+"""Deviation of parallel up-links from their mean number of destinations, weighted by destinations,
+from which forwarding tables are at fault: those of real fabrics of 125 and 281 hosts deviate by
+0.14 and 0.03, everything on one of two links by 1."""
 
 MIN_LATE_PARTNER_SHARE = 0.15
 """The same for ranks that compute in turn: programs with dependencies wait some."""
@@ -113,6 +118,11 @@ class FurtherCosts:
             the expected run does not have, so it comes on top of it.
         uneven: Mean deviation of what parallel links carried from their mean, 0–2.
         hot_receivers: Share of the congestion between switches that is traffic to few receivers.
+        placement_ps: With the best placement, our job alone on the healthy network with the routes
+            it has; empty where no placement was tried.
+        in_order_ps: The same with ranks in the order of the hosts, switch by switch.
+        uneven_tables: Mean deviation of the destinations that forwarding tables put on parallel
+            up-links from their mean, 0–2; 0 without tables.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -120,6 +130,9 @@ class FurtherCosts:
     routing_ps: tuple[int, ...] = ()
     uneven: float = 0.0
     hot_receivers: float = 0.0
+    placement_ps: tuple[int, ...] = ()
+    in_order_ps: tuple[int, ...] = ()
+    uneven_tables: float = 0.0
 
     @property
     def routing_mean_ps(self) -> int:
@@ -142,12 +155,14 @@ def explain(
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + found.intermittent_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
+    surplus = _surplus_of_others(diagnosis, expected - inside)
+    expected -= surplus
     scale = min(max(inside / max(expected, 1), MIN_SCALE), most)
-    costs = _costs(diagnosis, measured, found, further, scale)
+    costs = _costs(diagnosis, measured, found, further, scale, surplus)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
-        parts=_parts(diagnosis, measured, outside, further, found),
+        parts=_parts(diagnosis, measured, outside, further, found, surplus),
         costs=costs,
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
@@ -184,6 +199,16 @@ def explain(
             "remedy": _remedy(diagnosis, cause, found),
         }
     )
+
+
+def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
+    """What the expected run takes too long because of the traffic of others, at most all of it.
+
+    Counters say how much they sent in a window, not when within it: of all that is in the model
+    that is known worst, and the measured time bounds what it can have cost.
+    """
+    taken = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
+    return max(min(overshoot_ps, round(sum(taken) * diagnosis.modelled_ps)), 0)
 
 
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
@@ -229,6 +254,9 @@ def _fault_share(cause: str, found: EvidenceSummary) -> float:
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
+    if cause == "other-traffic" and found.intermittent is not None:
+        # Without counters all of it is a difference from the model, and so much passes for error.
+        return MAX_SCALE - 1.0
     return special.get(cause, MIN_FAULT_SHARE)
 
 
@@ -271,28 +299,33 @@ def _costs(
     found: EvidenceSummary,
     further: FurtherCosts,
     scale: float,
+    surplus: int,
 ) -> list[Cost]:
     """What each cause costs of the measured time, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
-    reason = max((s.removed or 0.0 for s in diagnosis.shares
-                  if s.cause in ("slow-link", "other-traffic")), default=0.0)  # fmt: skip
-    around = ("routing", "placement") if reason >= MIN_FAULT_SHARE else ("routing",)
+    faulty_tables = further.uneven_tables >= MIN_TABLE_UNEVENNESS
     inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
     for share in diagnosis.shares:
         # Other routes and placements also go round a slow link and other traffic that slow us: what
         # they cost by themselves is what they cost our job on the healthy network.
-        given = share.removed is not None and share.cause not in around
+        given = share.removed is not None and share.cause not in ("routing", "placement")
         alone = share.removed if given and share.removed is not None else share.charged
         low = (share.removed_low or 0.0) if given else min(share.low, alone)
         high = (share.removed_high or alone) if given else max(share.high, alone)
+        if share.cause == "placement" and further.placement_ps and not faulty_tables:
+            alone, low, high = _own_cost_of_placement(share, further, expected)
         if share.cause == "pattern":
             # Without its few receivers their traffic would not meet inside the network either: at
             # most all of what that costs goes with the pattern, at least none of it.
             also = further.hot_receivers * inside
             alone, high = alone + also / 2, high + also
         less, more = found.others_range if share.cause == "other-traffic" else (0, 0)
+        if share.cause == "other-traffic":
+            alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
         subject, shown, rests = _described(share.cause, found)
+        if share.cause == "routing" and faulty_tables:
+            shown = wording.uneven_tables(further.uneven_tables)
         out.append((share.cause, alone * expected, low * expected + less, high * expected + more,
                     subject, shown, rests))  # fmt: skip
     waited = measured.slow_rank_waits_ps / scale
@@ -304,8 +337,8 @@ def _costs(
         out.append((cause, mean, min(saved, default=0), max([*saved, mean]), subject, shown,
                     ("trace", "model")))  # fmt: skip
     if further.routing_ps:
-        saved = further.routing_ps
-        out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
+        limited = further.routing_ps
+        out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "",
                     wording.uneven_links(further.uneven),
                     ("counters", "model")))  # fmt: skip
     if found.intermittent is not None:
@@ -328,6 +361,26 @@ def _costs(
             )
         )  # fmt: skip
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _own_cost_of_placement(
+    share: CauseShare, further: FurtherCosts, expected: int
+) -> tuple[float, float, float]:
+    """What placement costs, at least and at most, where the tables spread destinations evenly.
+
+    With static routes, placement and routes cost something together: traffic meets on a link
+    because of both. With even tables it is the placement's; others would serve this one too.
+
+    A placement in the order of the hosts, or as good, is not at fault where another goes round a
+    slow link or the traffic of others: it costs what it costs our job alone. One that is worse than
+    that costs what the run saves without it.
+    """
+    saved = [ps / max(expected, 1) for ps in further.placement_ps]
+    own = sum(saved) / len(saved), min(saved), max(saved)
+    in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
+    if in_order < MIN_FAULT_SHARE or share.removed is None or share.removed < own[0]:
+        return own
+    return share.removed, min(own[1], share.removed), max(share.removed_high or 0.0, own[2])
 
 
 def _taken_turns(measured: Measured, further: FurtherCosts) -> float:
@@ -363,6 +416,7 @@ def _parts(
     outside: int,
     further: FurtherCosts,
     found: EvidenceSummary,
+    surplus: int,
 ) -> dict[str, int]:
     """What the measured time is made of; it adds up."""
     parts = {wording.OUTSIDE_MODEL: outside}
@@ -377,7 +431,7 @@ def _parts(
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
-    parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps
+    parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
     return parts

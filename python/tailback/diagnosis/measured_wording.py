@@ -40,6 +40,14 @@ def uneven_links(deviation: float) -> str:
     return f"parallel links carried {percent(deviation)} more or less than others"
 
 
+def uneven_tables(deviation: float) -> str:
+    """What shows faulty tables: the mean deviation of parallel up-links from their mean, 0–2."""
+    return (
+        "the forwarding tables of leaf switches spread destinations unevenly over parallel "
+        f"up-links: by {percent(deviation)} of their mean"
+    )
+
+
 def waits_for_computation(cause: str) -> str:
     """What shows imbalance or noise."""
     return f"{_COMPUTATION[cause]}, and the others wait"

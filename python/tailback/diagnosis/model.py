@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import Field, model_validator
 
 from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.model import Measured
+from tailback.frozen_model import FrozenModel
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
@@ -51,18 +51,7 @@ SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control
 """Kinds that leave the program as it is, so that its ideal time is a bound for them, too."""
 
 
-class Model(BaseModel):
-    """A frozen part of a diagnosis."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed, checked as a new one is; pydantic's own is not."""
-        copied = super().model_copy(deep=deep)
-        return type(self).model_validate({**dict(copied), **(update or {})})
-
-
-class Estimate(Model):
+class Estimate(FrozenModel):
     """An estimated number with its standard error and 95 % interval."""
 
     value: float
@@ -71,7 +60,7 @@ class Estimate(Model):
     high: float
 
 
-class LinkEvidence(Model):
+class LinkEvidence(FrozenModel):
     """One link that supports a finding.
 
     Attributes:
@@ -97,7 +86,7 @@ class LinkEvidence(Model):
     tree_links: int
 
 
-class Finding(Model):
+class Finding(FrozenModel):
     """One rule that fired.
 
     Attributes:
@@ -122,7 +111,7 @@ class Finding(Model):
     advice: str
 
 
-class WaterfallBar(Model):
+class WaterfallBar(FrozenModel):
     """One step of the waterfall: a re-simulation with one more thing made real.
 
     Attributes:
@@ -143,7 +132,7 @@ class WaterfallBar(Model):
     meaning: str
 
 
-class CauseShare(Model):
+class CauseShare(FrozenModel):
     """What one cause costs, in two orders.
 
     Causes act together, so what one costs depends on which others are there. ``charged`` adds it
@@ -201,7 +190,7 @@ LABELS: Final = {
 """What the screen says of a status in front of the reason; nothing for the others."""
 
 
-class Candidate(Model):
+class Candidate(FrozenModel):
     """Something that was tried: estimated by the fluid model, proved packet by packet.
 
     Attributes:
@@ -252,7 +241,7 @@ class Candidate(Model):
         return self
 
 
-class Remedy(Model):
+class Remedy(FrozenModel):
     """What to change, and what that gains.
 
     Raises:
@@ -285,7 +274,7 @@ class Remedy(Model):
     candidates: list[Candidate]
     files: dict[str, str]
     commands: list[str]
-    avoid: list[str] = []
+    avoid: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _proved_to_help(self) -> Self:
@@ -309,7 +298,7 @@ class Remedy(Model):
         return self
 
 
-class Sampling(Model):
+class Sampling(FrozenModel):
     """How sure: what the samples can and cannot say.
 
     Attributes:
@@ -331,7 +320,7 @@ class Sampling(Model):
     note: str
 
 
-class Diagnosis(Model):
+class Diagnosis(FrozenModel):
     """The answer.
 
     Raises:
@@ -385,8 +374,8 @@ class Diagnosis(Model):
     confidence: float = 0.0
     basis: Basis = "samples"
     margin: float = 0.0
-    shares: list[CauseShare] = []
-    slow_links: list[str] = []
+    shares: list[CauseShare] = Field(default_factory=list)
+    slow_links: list[str] = Field(default_factory=list)
     times: Times = "expected"
     times_from: str = ""
     expected_ps: int | None = None

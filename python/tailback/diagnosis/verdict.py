@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tailback.diagnosis.cause_finding import ensure_cause_finding
 from tailback.diagnosis.confidence import HIDDEN_CAUSES, NO_CONTENTION_CAUSES, assess_confidence
 from tailback.diagnosis.headline import (
+    INTERRUPTED,
     NOT_RULED_OUT,
+    HeadlineFacts,
+    SampleFacts,
+    SlowLinks,
     cost_despite_samples,
     cost_without_congestion,
     finding_costs_little,
     headline,
+    link_rate,
     model_takes_longer,
     samples_sentence,
     slow_cables_explain,
@@ -26,9 +32,10 @@ from tailback.diagnosis.rule_verdict import (
     cause_without_contention,
 )
 from tailback.diagnosis.rules import RULES
-from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables, slow_links
 from tailback.diagnosis.waterfall import (
+    NON_MINIMAL_RULES,
     Placements,
     Progress,
     build_waterfall,
@@ -105,18 +112,21 @@ def diagnose_cause(
     if against:
         cause = "undetermined"
     if slow is not None and slow.explains:
-        warnings.append(slow_cables_explain(slow, evidence))
+        rate, name = evidence.topology.rate_gbps, evidence.topology.name
+        found = [(name[link], gbps, float(rate[link])) for link, gbps in slow.cables]
+        warnings.append(slow_cables_explain(found, slow.fit))
     assessed = assess_confidence(
         cause, findings, cost if bars else {}, unexplained_share(bars), slow, evidence,
         worth=WORTH_FIXING,
     )  # fmt: skip
     if not run.complete:
-        warnings.append("The run was interrupted: the diagnosis covers only the part before that.")
+        warnings.append(INTERRUPTED)
+    facts = _headline_facts(evidence, bars, slow, placements or {})
     return Diagnosis(
         cause=cause,
         headline=NOT_RULED_OUT.format(against)
         if against
-        else headline(cause, findings, bars, cost, slow, evidence, placements or {}),
+        else headline(cause, findings, cost, facts),
         findings=ensure_cause_finding(cause, findings, cost if bars else None),
         waterfall=bars,
         remedy=None,
@@ -226,12 +236,74 @@ def is_worth_fixing(cost: dict[Cause, float], evidence: RunAnalysis) -> bool:
     return most >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
 
 
+def _headline_facts(
+    evidence: RunAnalysis,
+    bars: list[WaterfallBar],
+    slow: SlowCableFit | None,
+    placements: Placements,
+) -> HeadlineFacts:
+    """What the headline says of the run."""
+    run = evidence.run
+    samples: Literal["decoded", "undecodable", "none"] = "decoded" if evidence.received else "none"
+    recorded = run.scenario.telemetry.scheme != "off"
+    return HeadlineFacts(
+        elapsed_ps=run.elapsed_ps,
+        times=times_of(run),
+        simulated_again=bool(bars),
+        wire_share=evidence.wire_share,
+        congested_share=evidence.overall.value if recorded else None,
+        communication_fraction=evidence.communication_fraction,
+        captured=evidence.captured,
+        congested=evidence.roots.height > 0,
+        samples="undecodable" if evidence.undecoded else samples,
+        detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
+        best_placement=_best_placement(bars, evidence, placements),
+        slow_links=_known_slow_links(slow, evidence),
+        slow_tried=slow is not None,
+    )
+
+
+def _best_placement(
+    bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
+) -> Literal["tried", "untried"] | None:
+    """Whether the network costs our job its time, and the placement in use adds nothing to it."""
+    bar = {bar.name: bar for bar in bars}
+    if "network" not in bar:
+        return None
+    least = MIN_WORTH * bar["observed"].elapsed_ps
+    if not bar["placement"].delta_ps < least <= bar["network"].delta_ps:
+        return None
+    own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
+    return "untried" if own >= set(placements) else "tried"
+
+
+def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowLinks | None:
+    """Links that re-simulation found to be slow, else those that the scenario states."""
+    if slow is not None and slow.explains:
+        name = evidence.topology.name
+        return SlowLinks(
+            [f"{link_rate(name[link], gbps)} Gb/s" for link, gbps in slow.cables], stated=False
+        )
+    stated = slow_links(slow, evidence)
+    return SlowLinks(stated, stated=True) if stated else None
+
+
 def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
     bits = telemetry.header_bits
     carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
     open_ = next((finding for finding in findings if finding.code == "TB005"), None)
-    note = samples_sentence(evidence, carried, None if open_ is None else open_.advice)
+    note = samples_sentence(
+        SampleFacts(
+            crosses=evidence.crosses,
+            carried=carried,
+            links_seen=evidence.links_seen,
+            links_sure=evidence.links_sure,
+            unsure_share=evidence.unsure_share,
+            few_unsure=evidence.unsure_share <= MAX_UNSETTLED_SHARE,
+            shortage=None if open_ is None else open_.advice,
+        )
+    )
     return Sampling(
         scheme=telemetry.scheme,
         header_bits=bits,

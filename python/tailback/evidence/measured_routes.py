@@ -11,8 +11,10 @@ not.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailback.evidence.link_counters import LinkCounters
+from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 
 MIN_UNEVENNESS = 0.5
@@ -55,3 +57,28 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
             out += [(int(x), float(r) / share) for x, r in zip(links, rates, strict=True)]
     uneven = off / whole if whole > 0 else 0.0
     return (tuple(out) if uneven >= MIN_UNEVENNESS else (), uneven)
+
+
+def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:
+    """How unevenly forwarding tables put destinations on the up-links of leaf switches.
+
+    A good routing engine gives every up-link the same number of destinations, whatever the traffic.
+
+    Args:
+        link: Link by which each switch sends for each node, ``NO_ENTRY`` for none, shape (S, N).
+        fabric: The fabric.
+
+    Returns:
+        Mean deviation of the destinations of parallel up-links from their mean over their mean,
+        0–2, as :func:`limited_by_routes` has it for bytes; 0 without parallel up-links.
+    """
+    off = whole = 0.0
+    for leaf in np.unique(fabric.node_switch[fabric.node_switch >= 0]):
+        up = np.flatnonzero((fabric.link_src == fabric.n_nodes + leaf) & (fabric.link_up > 0))
+        if len(up) < 2:
+            continue
+        taken = link[leaf][link[leaf] != NO_ENTRY]
+        destinations = np.bincount(taken, minlength=fabric.n_links)[up] / fabric.link_gbps[up]
+        off += float(np.abs(destinations - destinations.mean()).sum())
+        whole += float(destinations.sum())
+    return off / whole if whole > 0 else 0.0

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from tailback.frozen_model import FrozenModel
 
 
-class Model(BaseModel):
-    """A frozen part of what was measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Part(Model):
+class Part(FrozenModel):
     """A part of the measured time, as a mean over the ranks.
 
     Attributes:
@@ -29,7 +23,7 @@ class Part(Model):
     share: float
 
 
-class PhaseTime(Model):
+class PhaseTime(FrozenModel):
     """What a phase took, as a mean over the ranks.
 
     Attributes:
@@ -43,7 +37,7 @@ class PhaseTime(Model):
     parts: dict[str, int]
 
 
-class Efficiency(Model):
+class Efficiency(FrozenModel):
     """Efficiencies as the POP project defines them, 0–1 (docs/explanation/measured.md).
 
     Attributes:
@@ -74,7 +68,7 @@ class Efficiency(Model):
         return self.model_copy(update={"serialisation": serialisation, "transfer": transfer})
 
 
-class ClockReport(Model):
+class ClockReport(FrozenModel):
     """What was found about the clocks of the ranks.
 
     Attributes:
@@ -107,7 +101,7 @@ class ClockReport(Model):
     left: int
 
 
-class HostReport(Model):
+class HostReport(FrozenModel):
     """Where ranks ran.
 
     Attributes:
@@ -121,7 +115,7 @@ class HostReport(Model):
     most_ranks: int
 
 
-class Latecomer(Model):
+class Latecomer(FrozenModel):
     """A rank whose computation others waited for.
 
     Attributes:
@@ -133,7 +127,7 @@ class Latecomer(Model):
     waited_ps: int
 
 
-class Measured(Model):
+class Measured(FrozenModel):
     """The measured run in short.
 
     Attributes:

@@ -6,27 +6,24 @@ no such wait: it is judged by how full links are, by what waits in queues, and b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from tailback.evidence.port_findings import port_findings, queue_windows
-from tailback.port_names import link_name
-from tailback.units import counted, percent
+from tailback.evidence.port_wording import (
+    CANNOT_TELL,
+    degraded_links,
+    links_full,
+    no_slow_link,
+    none_queued,
+    ports_dropped,
+    ports_queued,
+)
+from tailback.port_names import Peers
 
 Kind = Literal["degraded", "drops", "busy", "queues", "quiet"]
-Peers = Mapping[tuple[str, int], str]
-"""Where the link of a port ends, by its device and number."""
-
-CANNOT_TELL: Final = (
-    "whose packets waited: ours or another job's",
-    "why a link serves less: a cable or transceiver, a shaper, or pause frames of the far end, "
-    "which these counters do not have",
-    "what a change would gain",
-)
-"""What these counters leave open, each in a few words."""
 
 
 @dataclass(frozen=True)
@@ -107,73 +104,18 @@ def judge(
     )  # fmt: skip
 
 
-def port_label(row: Mapping[str, Any], peers: Peers) -> str:
-    """Name of the port of a row and, where it is known, of the device that it leads to."""
-    device, port = str(row["node_name"]), int(row["port"])
-    return link_name(device, port, peers.get((device, port)), row["interface"])
-
-
-def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:
-    """Both rates in the unit of the larger: ``10 of 40 Mb/s``."""
-    units = (("Tb/s", 1e3), ("Gb/s", 1.0), ("Mb/s", 1e-3), ("kb/s", 1e-6))
-    unit, size = next((pair for pair in units if nominal_gbps >= pair[1]), units[-1])
-    return f"{served_gbps / size:.3g} of {nominal_gbps / size:.4g} {unit}"
-
-
 def sentence(verdict: PortVerdict) -> str:
     """The verdict in one or two sentences that claim no more than these counters tell."""
     if verdict.kind == "degraded":
-        return _degraded(verdict)
-    ports = verdict.ports
+        return degraded_links(verdict.of("degraded"), verdict.peers)
     if verdict.kind == "drops":
-        drops = verdict.of("drops")
-        worst = drops.row(0, named=True)
-        text = (
-            f"{drops.height} of {counted(ports, 'port')} dropped {drops['drops'].sum():,} packets, "
-            f"most of them {port_label(worst, verdict.peers)}: {worst['drops']:,}"
-        )
-        return text + (
-            "" if worst["drop_share"] is None else f" ({percent(worst['drop_share'])} of its own)"
-        )
+        return ports_dropped(verdict.of("drops"), verdict.ports, verdict.peers)
     if verdict.kind == "busy":
-        busy = verdict.of("busy")
-        fullest = port_label(busy.row(0, named=True), verdict.peers)
-        return (
-            f"{busy.height} of {counted(ports, 'link')} sent at the nominal rate with packets "
-            f"waiting behind, like {fullest}: more traffic was offered than they can carry"
-        )
+        return links_full(verdict.of("busy"), verdict.ports, verdict.peers)
+    rates = no_slow_link(verdict.ports, verdict.rated)
     if verdict.kind == "queues":
-        queued = verdict.of("queued")
-        worst = queued.row(0, named=True)
-        return (
-            f"{queued.height} of {counted(ports, 'port')} had packets waiting at times, most "
-            f"often {port_label(worst, verdict.peers)}: at {percent(worst['queued_share'])} of "
-            "its readings. " + _no_slow_link(verdict)
-        )
-    return (
-        f"of {counted(ports, 'port')} none dropped packets or had any waiting for "
-        f"{percent(verdict.threshold)} of its time. {_no_slow_link(verdict)}"
-    )
-
-
-def _degraded(verdict: PortVerdict) -> str:
-    rows = list(verdict.of("degraded").iter_rows(named=True))
-    told = [
-        f"{port_label(row, verdict.peers)} serves "
-        f"{rate_of_rate(row['served_gbps'], row['nominal_gbps'])} while it queues"
-        for row in rows[:3]
-    ]
-    more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return "; ".join(told) + more
-
-
-def _no_slow_link(verdict: PortVerdict) -> str:
-    if not verdict.rated:
-        return "Whether a link is slower than its rate is unknown: no source states the rates"
-    if verdict.rated < verdict.ports:
-        rest = verdict.ports - verdict.rated
-        return f"No link shows less than its rate; of {rest} the rate is unknown"
-    return "No link shows less than its rate"
+        return f"{ports_queued(verdict.of('queued'), verdict.ports, verdict.peers)}. {rates}"
+    return f"{none_queued(verdict.ports, verdict.threshold)}. {rates}"
 
 
 def facts(verdict: PortVerdict) -> dict[str, Any]:

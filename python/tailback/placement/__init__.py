@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tailback.placement import (
     block,
+    by_switch,
     file,
     incremental,
     metis,
@@ -40,6 +41,7 @@ from tailback.placement.problem import PlacementProblem, problem_for, switch_con
 from tailback.placement.writers import WRITERS, RankAssignment, RankFile, assignment_for, write
 
 PLACEMENTS.register("block")(block.place)
+PLACEMENTS.register("by-switch")(by_switch.place)
 PLACEMENTS.register("round-robin")(round_robin.place_hosts)
 PLACEMENTS.register("round-robin-leaves")(round_robin.place_leaves)
 PLACEMENTS.register("random")(random_permutation.place)

@@ -13,9 +13,9 @@ import tailback
 from tailback.recorder import otf2_library as o
 from tailback.recorder.call_sites import Place, find_places
 from tailback.recorder.calls import regions
-from tailback.recorder.communicators import Communicator, unite
+from tailback.recorder.communicators import RecordedCommunicator, unite
 from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
-from tailback.recorder.rank_files import RankFile, RecordError
+from tailback.recorder.rank_files import RankRecord, RecordError
 
 _TICKS_PER_SECOND = 10**9
 
@@ -39,7 +39,7 @@ class _Result(ctypes.Structure):
 @dataclass
 class _Location:
     number: int
-    rank: RankFile
+    rank: RankRecord
     thread: int
     events: int = 0
     first: int = 0
@@ -47,7 +47,7 @@ class _Location:
 
 
 def write_archive(
-    ranks: list[RankFile], folder: Path, library: Path, converter: Path, notes: list[str]
+    ranks: list[RankRecord], folder: Path, library: Path, converter: Path, notes: list[str]
 ) -> int:
     """Write the archive ``traces.otf2`` of a recording.
 
@@ -71,7 +71,7 @@ def write_archive(
 class _Archive:
     """An archive that is being written."""
 
-    def __init__(self, otf2: Otf2Library, ranks: list[RankFile], notes: list[str]) -> None:
+    def __init__(self, otf2: Otf2Library, ranks: list[RankRecord], notes: list[str]) -> None:
         self.otf2 = otf2
         self.ranks = ranks
         self.notes = notes
@@ -133,7 +133,7 @@ class _Archive:
         self.otf2.archive("CloseEvtWriter", handle, writer)
         return result
 
-    def _maps(self, rank: RankFile) -> tuple[_Maps, list[Any]]:
+    def _maps(self, rank: RankRecord) -> tuple[_Maps, list[Any]]:
         """Numbers of a rank to those of the archive; and what must live as long."""
         n_regions = len(self.regions)
         comms = [UNDEFINED] * (max(rank.comms, default=-1) + 1)
@@ -255,7 +255,12 @@ class _Archive:
 
 
 def _define_comm(
-    otf2: Otf2Library, writer: int, strings: _Strings, number: int, comm: Communicator, group: Any
+    otf2: Otf2Library,
+    writer: int,
+    strings: _Strings,
+    number: int,
+    comm: RecordedCommunicator,
+    group: Any,
 ) -> None:
     name = strings(comm.label)
     if comm.of_self:
@@ -294,7 +299,7 @@ def _role(name: str) -> int:
     return o.COLLECTIVE
 
 
-def _offset(rank: RankFile, time: int) -> int:
+def _offset(rank: RankRecord, time: int) -> int:
     """What the clock of rank 0 has more at a time of this rank's clock."""
     if not rank.offsets:
         return 0
@@ -302,7 +307,7 @@ def _offset(rank: RankFile, time: int) -> int:
     return o0 if t1 == t0 else o0 + round((o1 - o0) * (time - t0) / (t1 - t0))
 
 
-def residual_ns(ranks: list[RankFile]) -> int:
+def residual_ns(ranks: list[RankRecord]) -> int:
     """Half the longest of the shortest round trips: how far clocks may be apart at both ends."""
     return max((trip // 2 for one in ranks for _, _, trip in one.offsets), default=0)
 

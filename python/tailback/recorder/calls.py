@@ -41,7 +41,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Call:
+class MpiCall:
     """One MPI call: ``kind`` says what it means, ``op`` which collective or one-sided it is."""
 
     name: str
@@ -59,7 +59,7 @@ class Call:
         return self.name.lower() + "_"
 
 
-def _parse(line: str) -> Call:
+def _parse(line: str) -> MpiCall:
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"not a call: {line!r}")
@@ -69,11 +69,11 @@ def _parse(line: str) -> Call:
         if one is None:
             raise ValueError(f"not an argument: {text!r}")
         arguments.append(Argument(one["type"], one["name"], bool(one["star"]), bool(one["array"])))
-    return Call(match["name"], match["kind"], match["op"] or "", tuple(arguments))
+    return MpiCall(match["name"], match["kind"], match["op"] or "", tuple(arguments))
 
 
 @cache
-def calls() -> list[Call]:
+def calls() -> list[MpiCall]:
     """Every recorded call but MPI_Init, MPI_Init_thread and MPI_Finalize."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     found = [_parse(line) for line in lines if not line.startswith("#")]
@@ -82,7 +82,7 @@ def calls() -> list[Call]:
     for name in NON_BLOCKING:
         call = by_name[f"MPI_{name}"]
         kind = "icoll" if call.kind == "coll" else "time"
-        found.append(Call(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
+        found.append(MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
                           (*call.arguments, request)))  # fmt: skip
     return found
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from tailback.recorder.rank_files import RankComm, RankFile
+from tailback.recorder.rank_files import RankComm, RankRecord
 
 
 @dataclass
-class Communicator:
+class RecordedCommunicator:
     """A communicator of the program.
 
     Attributes:
@@ -26,7 +26,7 @@ class Communicator:
     of_self: bool = False
 
 
-def unite(ranks: list[RankFile]) -> tuple[list[Communicator], list[dict[int, int]], int]:
+def unite(ranks: list[RankRecord]) -> tuple[list[RecordedCommunicator], list[dict[int, int]], int]:
     """Find out which communicators of different ranks are the same one.
 
     Args:
@@ -36,7 +36,7 @@ def unite(ranks: list[RankFile]) -> tuple[list[Communicator], list[dict[int, int
         The communicators, MPI_COMM_WORLD first; the number of each by rank and the rank's own
         number, without those nobody tells the members of; how many of the latter there are.
     """
-    world = Communicator("MPI_COMM_WORLD", list(range(len(ranks))))
+    world = RecordedCommunicator("MPI_COMM_WORLD", list(range(len(ranks))))
     out = [world]
     numbers: dict[Hashable, int] = {("world",): 0}
     keys: list[dict[int, Hashable]] = []
@@ -72,7 +72,7 @@ def unite(ranks: list[RankFile]) -> tuple[list[Communicator], list[dict[int, int
         of_self = key == ("self",)
         label = "MPI_COMM_SELF" if of_self else first.label or f"communicator {len(out)}"
         own, remote = first.members
-        out.append(Communicator(label, own, remote if first.inter else None, of_self))
+        out.append(RecordedCommunicator(label, own, remote if first.inter else None, of_self))
     maps = [{number: numbers[key] for number, key in mine.items() if key in numbers}
             for mine in keys]  # fmt: skip
     return out, maps, unknown

@@ -11,7 +11,6 @@ from typing import Any
 from tailback.recorder.rank_files import RecordError
 
 UNDEFINED = 0xFFFFFFFF
-UNDEFINED_LOCATION = 0xFFFFFFFFFFFFFFFF
 WRITE, POSIX, NO_COMPRESSION, FLUSH = 0, 1, 1, 1
 CPU_THREAD, PROCESS = 1, 1
 COMM_LOCATIONS, COMM_GROUP, COMM_SELF = 4, 5, 6

@@ -48,7 +48,7 @@ class RankSite:
 
 
 @dataclass
-class RankFile:
+class RankRecord:
     """What one rank left.
 
     Attributes:
@@ -84,13 +84,13 @@ class RankFile:
     events: dict[int, Path] = field(default_factory=dict)
 
 
-def read_rank_files(folder: Path) -> list[RankFile]:
+def read_rank_files(folder: Path) -> list[RankRecord]:
     """What all ranks left in a folder, in order of rank; empty where no rank left anything.
 
     Raises:
         RecordError: A file is damaged, or ranks are missing.
     """
-    found: dict[int, RankFile] = {}
+    found: dict[int, RankRecord] = {}
     for path in sorted(folder.iterdir()):
         if match := _NAME.fullmatch(path.name):
             found[int(match[1])] = _read(path, int(match[1]))
@@ -111,8 +111,8 @@ def read_rank_files(folder: Path) -> list[RankFile]:
     return [found[rank] for rank in range(size)]
 
 
-def _read(path: Path, rank: int) -> RankFile:
-    out = RankFile(rank)
+def _read(path: Path, rank: int) -> RankRecord:
+    out = RankRecord(rank)
     # A rank that was killed may have left half a line.
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     for number, line in enumerate(lines, 1):
@@ -126,7 +126,7 @@ def _read(path: Path, rank: int) -> RankFile:
     return out
 
 
-def _take(out: RankFile, line: str) -> None:
+def _take(out: RankRecord, line: str) -> None:
     word, _, rest = line.partition(" ")
     if word == "rank":
         rank, size = map(int, rest.split())

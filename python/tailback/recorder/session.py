@@ -16,7 +16,7 @@ from tailback.folders import AtomicDirectory
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
 from tailback.recorder.launch import compiler_for, with_variables
-from tailback.recorder.rank_files import RankFile, RecordError, read_rank_files
+from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
 from tailback.traffic.readers.otf2 import library_path
 from tailback.units import counted
 
@@ -120,7 +120,7 @@ def _run(command: Sequence[str], recorder: Path, folder: Path) -> int:
 
 
 def _finish(
-    command: Sequence[str], code: int, ranks: list[RankFile], folder: Path, converter: Path
+    command: Sequence[str], code: int, ranks: list[RankRecord], folder: Path, converter: Path
 ) -> Recording:
     notes: list[str] = []
     calls = write_archive(ranks, folder, library_path(), converter, notes)
@@ -150,7 +150,7 @@ def _finish(
     return recording
 
 
-def _write_hosts(ranks: list[RankFile], folder: Path) -> None:
+def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
     with (folder / "rank_host.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("rank", "host", "cores"))

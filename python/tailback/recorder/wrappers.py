@@ -6,7 +6,7 @@ same C variables (``dest``, ``comm``, ``status`` …) and record them by the sam
 
 from __future__ import annotations
 
-from tailback.recorder.calls import SPECIAL, Argument, Call, calls
+from tailback.recorder.calls import SPECIAL, Argument, MpiCall, calls
 
 _F2C = {
     "MPI_Comm": "PMPI_Comm_f2c", "MPI_Datatype": "PMPI_Type_f2c", "MPI_Request": "PMPI_Request_f2c",
@@ -73,7 +73,7 @@ def source() -> str:
     return "\n".join(parts)
 
 
-def _c_wrapper(call: Call, region: int) -> str:
+def _c_wrapper(call: MpiCall, region: int) -> str:
     given = ", ".join(argument.name for argument in call.arguments)
     lines = [
         f"int {call.name}({', '.join(argument.declared for argument in call.arguments)}) {{",
@@ -106,7 +106,7 @@ def _c_wrapper(call: Call, region: int) -> str:
     return "\n".join([*lines, *_recorded(call, region), *after, "  return result;", "}", ""])
 
 
-def _recorded(call: Call, region: int) -> list[str]:
+def _recorded(call: MpiCall, region: int) -> list[str]:
     site = "__builtin_return_address(0)"
     lines = [f"  tb_call(thread, {region}, {site}, enter, leave);"]
     body = _RECORD[call.kind].replace("{op}", call.op)
@@ -118,7 +118,7 @@ def _recorded(call: Call, region: int) -> list[str]:
     return [*lines, "  tb_exit(thread);"]
 
 
-def _collective(call: Call) -> str:
+def _collective(call: MpiCall) -> str:
     fields = ["comm", f"TB_{call.op}", "root" if call.has("root") else "(int)UINT32_MAX"]
     one = call.has("count")
     sends = "count" if one else "sendcount" if call.has("sendcount") else "0"
@@ -142,7 +142,7 @@ def _collective(call: Call) -> str:
 # Fortran ------------------------------------------------------------------------------------------
 
 
-def _fortran(call: Call, region: int, name: str) -> str:
+def _fortran(call: MpiCall, region: int, name: str) -> str:
     """The Fortran wrapper: handles become C's before or after, the call itself stays Fortran's."""
     declared = [_fortran_type(argument) + f" *f_{argument.name}" for argument in call.arguments]
     given = [f"f_{argument.name}" for argument in call.arguments]
@@ -175,7 +175,7 @@ _Lines = tuple[list[str], list[str], list[str]]
 """Lines before the call, after it, and after what is recorded."""
 
 
-def _converted(call: Call) -> _Lines:
+def _converted(call: MpiCall) -> _Lines:
     """How the C variables get their values from Fortran's arguments."""
     used = _RECORD[call.kind] + _BEFORE.get(call.kind, "")
     if call.kind in ("coll", "icoll"):
@@ -190,7 +190,7 @@ def _converted(call: Call) -> _Lines:
     return lines
 
 
-def _special(call: Call, argument: Argument, used: str) -> _Lines | None:
+def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
     """Arguments whose values of Fortran mean something else to C; None for any other."""
     name = argument.name
     if name == "status":
@@ -266,7 +266,7 @@ def _statuses(n: str) -> _Lines:
     return before, after, ["  if (statuses != some) free(statuses);", "  free(own);"]
 
 
-def _plain(call: Call, argument: Argument) -> _Lines:
+def _plain(call: MpiCall, argument: Argument) -> _Lines:
     """Handles, numbers and arrays of numbers."""
     name, kind = argument.name, argument.type.removeprefix("const ")
     if kind in _F2C:

@@ -43,7 +43,7 @@ _PORT = 64 + 24 + 64 + 80 + 2 * 48  # what it sends, holds and said, the table m
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """Bytes a run adds, by what takes them.
 
     Attributes:
@@ -70,7 +70,7 @@ def estimate_memory(
     *,
     lanes: int = 1,
     measure: bool | None = None,
-) -> Estimate:
+) -> MemoryEstimate:
     """Estimate what running ``program`` on ``fabric`` adds to the memory of this process.
 
     Args:
@@ -119,7 +119,7 @@ def estimate_memory(
             for time in every
         )
         parts["port counters and queues"] = links * _PORT + rows * _ROW
-    return Estimate(parts)
+    return MemoryEstimate(parts)
 
 
 def _under_way(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
@@ -157,7 +157,7 @@ _REMEDIES: Mapping[str, str] = {
 
 def require_memory(
     fabric: Fabric, scenario: Scenario, program: Program, **options: Any
-) -> Estimate:
+) -> MemoryEstimate:
     """Refuse a run that will not fit into memory, before it starts.
 
     Args:

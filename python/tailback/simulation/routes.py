@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
-from tailback.fabric.lft import ForwardingTables, forwarding, read_lfts
+from tailback.fabric.lft import FabricForwarding, ForwardingTables, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.fluid import paths_between
@@ -60,8 +60,8 @@ def routes_for(
     section = scenario.fabric
     if section.forwarding is not None and spread:
         return Routes(network_of(fabric, nodes))
-    if section.forwarding is not None:
-        found = forwarding(fabric, _tables(section.forwarding, _changed_ns(section.forwarding)))
+    found = tables_of(scenario, fabric)
+    if section.forwarding is not None and found is not None:
         try:
             network = forwarding_network(fabric, found.link)
             rule = _core.Routing.of_network(network)
@@ -88,6 +88,12 @@ def routes_for(
     if name == "valiant":
         return Routes(network, rule, "valiant")
     return Routes(network, rule, "ugal" if name == "ugal" else "never")
+
+
+def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:
+    """The forwarding tables of a scenario in the numbers of its fabric, None where it has none."""
+    path = scenario.fabric.forwarding
+    return None if path is None else forwarding(fabric, _tables(path, _changed_ns(path)))
 
 
 @lru_cache(maxsize=2)

@@ -96,11 +96,6 @@ def conserve(
     return _shared(packets, links, groups, variance, shared, tolerance)
 
 
-def non_negative(packets: Floats) -> Floats:
-    """The same without conservation: the nearest counts that are not negative."""
-    return np.maximum(packets, 0.0)
-
-
 def _require_candidates(sizes: NDArray[np.int64], total: Floats) -> None:
     empty = np.flatnonzero((sizes == 0) & (total > 0))
     if len(empty):

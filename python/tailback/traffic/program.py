@@ -116,7 +116,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedTimes:
     """How long the recorded run of a program took, means over its ranks.
 
     Attributes:
@@ -167,7 +167,7 @@ class Program:
     labels: list[Label]
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
-    recording: Recording | None = None
+    recording: RecordedTimes | None = None
     recompile: Callable[[NcclSection], Program] | None = None
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
 from tailback.scenario import NcclSection
-from tailback.traffic.program import Label, Op, Program, Recording, require_room
+from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_room
 from tailback.units import LONGEST_PS, format_time
 
 
@@ -94,7 +94,7 @@ def _changed(
     return change(recompile(chosen))
 
 
-def _recorded(once: Recording | None, times: int) -> Recording | None:
+def _recorded(once: RecordedTimes | None, times: int) -> RecordedTimes | None:
     """What a recording of so many executions would have been."""
     if once is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,12 +255,39 @@ def test_placements_that_go_round_a_slow_link_are_no_bad_placement() -> None:
         cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.3, removed_low=0.3,
         removed_high=0.3,
     )  # fmt: skip
-    slow = explained(expected(100, away, share("slow-link", 0.25)), measured(100), found=SLOW)
-    assert slow.cause == "slow-link"
-    # Where the other job does not slow us, what another placement saves is the placement's.
-    beside = EvidenceSummary(others="job 7 on h1")
-    alone = explained(expected(100, away, share("other-traffic", 0.0)), measured(100), found=beside)
-    assert alone.cause == "placement"
+    run = expected(100, away, share("slow-link", 0.25))
+    good = FurtherCosts((0,), (0,), placement_ps=(2 * MS,), in_order_ps=(0,))
+    assert explained(run, measured(100), found=SLOW, cost=good).cause == "slow-link"
+    # Ranks that are slower than in the order of their hosts go round it for a reason of their own.
+    bad = replace(good, placement_ps=(8 * MS,), in_order_ps=(8 * MS,))
+    assert explained(run, measured(100), found=SLOW, cost=bad).cause == "placement"
+
+
+@pytest.mark.parametrize(("uneven", "cause"), [(0.1, "placement"), (1.2, "routing")])
+def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
+    uneven: float, cause: str
+) -> None:
+    placement = CauseShare(
+        cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.35, removed_low=0.35,
+        removed_high=0.35,
+    )  # fmt: skip
+    cost = FurtherCosts((0,), (0,), placement_ps=(35 * MS,), uneven_tables=uneven)
+    run = expected(100, placement, share("routing", 0.3))
+    found = explained(run, measured(100), cost=cost)
+    assert found.cause == cause
+    assert found.explanation is not None
+    shown = next(one.evidence for one in found.explanation.costs if one.cause == "routing")
+    assert ("120 %" in shown) == (cause == "routing")
+
+
+def test_traffic_of_others_costs_no_more_than_the_measured_time_allows() -> None:
+    beside = EvidenceSummary(others="job 7 on h1", rests_on={"other-traffic": ("counters",)})
+    run = expected(110, share("other-traffic", 0.3))
+    found = explained(run, measured(100), found=beside)
+    assert found.explanation is not None and found.explanation.not_explained_ps == 0
+    cost = found.explanation.cost("other-traffic")
+    assert cost is not None and cost.ps == 23 * MS
+    assert found.explanation.parts["other traffic"] == 23 * MS
 
 
 def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
@@ -290,6 +318,12 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
     assert whole.not_explained_ps == 10 * MS and said.confidence <= INTERMITTENT
+    # What is no more than the model's own error is no evidence of anybody.
+    little = replace(intermittent, ps=8 * MS, low_ps=7 * MS, high_ps=9 * MS)
+    assert (
+        explained(alone, measured(108), found=replace(found, intermittent=little)).cause
+        == "healthy"
+    )
 
 
 def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:

@@ -175,3 +175,19 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
     )  # fmt: skip
     assert found.found is not None
     assert found.found.elapsed_ps == pytest.approx(measured, rel=0.04)
+
+
+def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
+    """After some rounds of a halo exchange calls differ by a few percent; before, by far more."""
+
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return FakeRun(1_000_000, 0.002)
+        link, rate = change.slow[0]
+        return FakeRun(round(50_000_000 / rate), 0.0002 if link == 2 else 0.0019)
+
+    found = search_cables(
+        evaluate, [lambda run: run.off], [0, 2], np.full(4, 100.0),  # type: ignore[attr-defined]
+        measured_ps=1_500_000, healthy=evaluate(Change()), budget=40, measure=False,
+    )  # fmt: skip
+    assert found.found is not None and found.found.cables[0][0] == 2 and not found.rivals

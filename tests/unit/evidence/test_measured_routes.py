@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tailback.evidence.link_counters import LinkCounters
-from tailback.evidence.measured_routes import limited_by_routes
+from tailback.evidence.measured_routes import limited_by_routes, unevenness_of_tables
+from tailback.fabric.lft import NO_ENTRY
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 
 FABRIC = small_tree()
@@ -51,3 +52,20 @@ def test_links_that_were_not_counted_say_nothing() -> None:
     counters = carried(1.0, 0.0)
     unknown = replace(counters, sent_bytes=np.full(FABRIC.n_links, np.nan))
     assert limited_by_routes(unknown, FABRIC) == ((), 0.0)
+
+
+def tables(spread: bool) -> np.ndarray:
+    """Tables of the leaves: nodes in turn over two up-links, or all over the first."""
+    link = np.full((FABRIC.n_switches, FABRIC.n_nodes), NO_ENTRY, np.uint32)
+    for leaf in np.unique(FABRIC.node_switch):
+        up = np.flatnonzero((FABRIC.link_src == FABRIC.n_nodes + leaf) & (FABRIC.link_up > 0))
+        away = np.flatnonzero(FABRIC.node_switch != leaf)
+        link[leaf, away] = up[np.arange(len(away)) % len(up)] if spread else up[0]
+    return link
+
+
+def test_tables_are_judged_by_destinations_alone() -> None:
+    assert unevenness_of_tables(tables(spread=True), FABRIC) < 0.1
+    assert unevenness_of_tables(tables(spread=False), FABRIC) == pytest.approx(1.0)
+    nothing = np.full((FABRIC.n_switches, FABRIC.n_nodes), NO_ENTRY, np.uint32)
+    assert unevenness_of_tables(nothing, FABRIC) == 0.0

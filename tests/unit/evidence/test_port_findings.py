@@ -19,7 +19,8 @@ from tailback.evidence.port_findings import (
     port_findings,
     queue_windows,
 )
-from tailback.evidence.port_verdict import judge, rate_of_rate, sentence
+from tailback.evidence.port_verdict import judge, sentence
+from tailback.evidence.port_wording import rate_of_rate
 from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.public_data import real
 

@@ -56,6 +56,18 @@ def test_host_without_a_cable() -> None:
         problem_for(fabric, pairs(1, []), [0, 1], 1, 1)
 
 
+def test_by_switch_sorts_the_hosts_whatever_their_order() -> None:
+    fabric = regular(2, 2, 2)
+    program = stencil((4, 2))
+    problem = problem_for(fabric, program, [3, 0, 2, 1], 2, 1)
+    assert fabric.node_host[place("by-switch", problem)].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    # Switches come in the order of their first hosts, and hosts under one switch stay together.
+    mixed = fabric_of([(0,), (1,), (0,), (1,)], [0, 0])
+    switched = problem_for(mixed, program, [1, 2, 3, 0], 2, 1)
+    hosts = mixed.node_host[place("by-switch", switched)]
+    assert hosts.tolist() == [0, 0, 2, 2, 1, 1, 3, 3]
+
+
 def test_round_robin() -> None:
     problem = problem_for(regular(2, 2, 2), stencil((4, 2)), [0, 1, 2, 3], 2, 1)
     assert place("round-robin", problem).tolist() == [0, 1, 2, 3, 0, 1, 2, 3]

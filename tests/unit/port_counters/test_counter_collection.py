@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.port_inventory import PortInventory
-from tailback.port_counters.analysis.sources import Source, load
+from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.collect.readings import RAW
 from tailback.port_counters.collect.store import Collection
@@ -33,7 +33,7 @@ def test_piece_by_piece_it_says_what_it_says_as_a_whole(
     source = load([folder])
     assert source.counters.intervals.is_empty() and source.archive is not None
     assert [p.rows.collect().height for p in source.archive.pieces()] == [6, 9, 9, 9, 9]
-    whole = Source(["umad"], read_counters(folder), files=[folder])
+    whole = CounterSource(["umad"], read_counters(folder), files=[folder])
     found, judged = analyse(source, places, chosen)
     expected, known = analyse(whole, places, chosen)
     assert source.kinds == whole.kinds and judged.notes == known.notes

@@ -21,6 +21,7 @@ from tailback.port_counters.analysis.dot import dot_text, quoted
 from tailback.port_counters.analysis.figures import COUNTER_FIGURES, draw, render
 from tailback.port_counters.analysis.instants import congested_rows_pass
 from tailback.port_counters.analysis.passes import Piece
+from tailback.port_counters.analysis.study_folder import write_study
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 
 
@@ -320,7 +321,7 @@ def test_names_from_files_stay_text() -> None:
 
 
 def test_everything_is_written_or_nothing(tmp_path: Path) -> None:
-    files = study.write(whole_study(), tmp_path / "out")
+    files = write_study(whole_study(), tmp_path / "out")
     names = {file.name for file in files}
     assert {"counters.json", "evolution.dot", "table_ii.parquet", "zero_shares.svg"} <= names
     data = json.loads((tmp_path / "out" / "counters.json").read_text())

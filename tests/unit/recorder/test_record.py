@@ -12,7 +12,7 @@ import pytest
 from tailback.recorder import launch
 from tailback.recorder.calls import calls
 from tailback.recorder.communicators import unite
-from tailback.recorder.rank_files import RankComm, RankFile, RecordError, read_rank_files
+from tailback.recorder.rank_files import RankComm, RankRecord, RecordError, read_rank_files
 from tailback.recorder.session import record
 from tailback.recorder.wrappers import source
 from tailback.traffic.readers.otf2 import load
@@ -134,7 +134,7 @@ def test_variables_go_through_srun_beside_those_of_the_user() -> None:
 
 
 def test_communicators_with_the_same_members_stay_apart() -> None:
-    ranks = [RankFile(rank, size=2) for rank in range(2)]
+    ranks = [RankRecord(rank, size=2) for rank in range(2)]
     for one in ranks:
         one.comms[0] = RankComm("world", 0, False, "MPI_COMM_WORLD", ([0, 1], []))
     for name in (5, 6):

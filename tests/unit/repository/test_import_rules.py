@@ -72,3 +72,18 @@ def test_nothing_imports_studies(  # type: ignore[no-untyped-def]
 def test_studies_use_what_is_public(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]
     found = rules.studies_public(written(tmp_path, "studies/x.py", line))
     assert bool([text for text in found if text.startswith("studies/")]) == broken
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        ("from tailback import low", False),
+        ("def write():\n    from tailback.high import draw\n", True),
+        ("def write():\n    import tailback.high\n", True),
+        ("if TYPE_CHECKING:\n    from tailback.high import Drawing\n", False),
+    ],
+)
+def test_no_import_climbs_back(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]
+    written(tmp_path, "python/tailback/high.py", "from tailback.middle import Study")
+    written(tmp_path, "python/tailback/low.py", "")
+    assert bool([*rules.no_circles(written(tmp_path, "python/tailback/middle.py", line))]) == broken

@@ -56,10 +56,24 @@ impl<P: Probe> Shard<'_, P> {
         if again <= self.now {
             again = self.serve(link);
         }
+        self.schedule_next(link, again);
+    }
+
+    /// Schedules an arbitration for as soon as the output is idle.
+    ///
+    /// Credit calls it: other lanes may receive theirs at the same time, and all of it must be
+    /// there before one of them is chosen. Whether it comes as an event or as a note depends on the
+    /// partition.
+    pub fn schedule_arbitration(&mut self, link: u32) {
+        self.schedule_next(link, self.links.free_at(link).max(self.now));
+    }
+
+    /// Schedules the next attempt for `time`, unless an earlier one is due or nothing waits.
+    fn schedule_next(&mut self, link: u32, time: u64) {
         let turn = &mut self.arbiter.turns[link as usize];
-        if turn.waiting > 0 && again < turn.due {
-            turn.due = again;
-            self.queue.push(Event::new(again, EventKind::OutputFree, link, 0));
+        if turn.waiting > 0 && time < turn.due {
+            turn.due = time;
+            self.queue.push(Event::new(time, EventKind::OutputFree, link, 0));
         }
     }
 

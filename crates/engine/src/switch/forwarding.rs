@@ -165,7 +165,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         if self.arbitrated {
             self.links.lane_mut(lane).clear_starving();
-            return self.give_out(link);
+            return self.schedule_arbitration(link);
         }
         loop {
             let state = self.links.lane_mut(lane);

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from tailback.api.sweep.plan import plain_data, points_of, scenario_at
-from tailback.api.sweep.study import Study
+from tailback.api.sweep.study import ParameterStudy
 from tailback.api.sweep.workers import (
     Progress,
     follow,
@@ -36,7 +36,7 @@ class Sweep:
         study: Its folder.
     """
 
-    study: Study
+    study: ParameterStudy
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -77,7 +77,7 @@ def plan_sweep(
     *,
     tables: Sequence[str] = (),
     model: Literal["packet", "fluid"] = "packet",
-) -> Study:
+) -> ParameterStudy:
     """Write down what a parameter study runs, without running it.
 
     The first point is checked, so that a misspelt key fails here and not in every run.
@@ -92,7 +92,7 @@ def plan_sweep(
     base = plain_data(scenario)
     points = points_of(over)
     scenario_at(base, points[0])
-    study = Study(Path(out).absolute(), base, points, tuple(tables), model)
+    study = ParameterStudy(Path(out).absolute(), base, points, tuple(tables), model)
     study.create()
     return study
 
@@ -117,7 +117,7 @@ def continue_sweep(
     Raises:
         TailbackError: The folder holds no study, or there is no such part or cluster.
     """
-    study = Study.open(Path(folder).absolute())
+    study = ParameterStudy.open(Path(folder).absolute())
     which, parts = part
     if not 0 <= which < parts:
         raise ScenarioError(

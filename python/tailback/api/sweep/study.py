@@ -25,7 +25,7 @@ SUMMARY = "summary"
 
 
 @dataclass(frozen=True)
-class Study:
+class ParameterStudy:
     """A parameter study on disk.
 
     Attributes:
@@ -61,7 +61,7 @@ class Study:
                     remedy=f"leave {name!r} out, or write the key with its table",
                 )
         if (self.path / "sweep.json").exists():
-            if Study.open(self.path) != self:
+            if ParameterStudy.open(self.path) != self:
                 raise RunError(
                     "holds another parameter study", file=self.path,
                     remedy="choose another folder, or remove this one",
@@ -88,14 +88,14 @@ class Study:
             ) from None  # fmt: skip
 
     @staticmethod
-    def open(path: str | Path) -> Study:
+    def open(path: str | Path) -> ParameterStudy:
         """Read the study of a folder; raises RunError where there is none."""
         path = Path(path)
         try:
             found = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
             if found["format"] != FORMAT:
                 raise ValueError(f"format {found['format']!r}, this version reads {FORMAT}")
-            return Study(
+            return ParameterStudy(
                 path, found["scenario"], found["points"], tuple(found["tables"]), found["model"]
             )
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from tailback.api.sweep.study import Study
+from tailback.api.sweep.study import ParameterStudy
 
 
 def main(folder: str) -> None:
     """Run the points whose numbers come in on standard input."""
-    study = Study.open(folder)
+    study = ParameterStudy.open(folder)
     for line in sys.stdin:
         study.run(int(line))
         print(int(line), flush=True)

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from tailback.api.sweep.study import Study
+from tailback.api.sweep.study import ParameterStudy
 from tailback.errors import RunError
 
 Progress = Callable[[str, float], None]
@@ -24,7 +24,7 @@ KILLED = "its worker process was killed (out of memory, perhaps)"
 
 def run_point(folder: Path, number: int) -> None:
     """Run one point of the study in ``folder``: what a Dask worker calls."""
-    Study.open(folder).run(number)
+    ParameterStudy.open(folder).run(number)
 
 
 class _Worker:
@@ -174,7 +174,10 @@ def slurm_script(folder: Path, name: str, tasks: int) -> str:
 
 
 def follow(
-    study: Study, ended: Iterable[tuple[int, str | None]], total: int, progress: Progress | None
+    study: ParameterStudy,
+    ended: Iterable[tuple[int, str | None]],
+    total: int,
+    progress: Progress | None,
 ) -> None:
     """Record what the workers report, and tell how far they are and how long the rest will take."""
     began = time.monotonic()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tailback.calibration.model import BenchmarkData, CalibrationError, Reader
+from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError
 from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
 from tailback.delimited import content
 from tailback.registry import Registry
 
-BENCHMARKS: Registry[Reader] = Registry("benchmark", "benchmarks that a calibration reads")
+BENCHMARKS: Registry[BenchmarkReader] = Registry("benchmark", "benchmarks that a calibration reads")
 
 BENCHMARKS.register("gpcnet")(gpcnet)
 BENCHMARKS.register("imb")(imb)

@@ -216,7 +216,7 @@ def _pearson(name: str) -> pl.Expr:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GroupTest:
     """A group of links against random groups of the others.
 
     Attributes:
@@ -255,7 +255,7 @@ def compare_groups(
     measure: str = "credit",
     draws: int = 30,
     seed: int = 1,
-) -> Comparison:
+) -> GroupTest:
     """Do the links of some nodes stall like those of others (section V-B: I/O nodes)?
 
     As many nodes as there are members are drawn at random from the rest, ``draws`` times, and the
@@ -297,7 +297,7 @@ def _add_sums(parts: pl.LazyFrame) -> pl.LazyFrame:
 
 def comparison(
     sums: pl.DataFrame, members: Iterable[str], *, draws: int = 30, seed: int = 1
-) -> Comparison:
+) -> GroupTest:
     """The verdict of :func:`compare_groups` from the total of :func:`means_pass`.
 
     Raises:
@@ -328,4 +328,4 @@ def comparison(
         chosen[random.choice(population, size, replace=False)] = True
         test = stats.ks_2samp(mine, values[chosen[code]])
         distance[draw], p_value[draw] = float(test.statistic), float(test.pvalue)
-    return Comparison(distance, p_value, float(mine.mean()), float(values.mean()))
+    return GroupTest(distance, p_value, float(mine.mean()), float(values.mean()))

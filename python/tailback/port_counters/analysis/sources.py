@@ -53,7 +53,7 @@ _NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction
 
 
 @dataclass
-class Source:
+class CounterSource:
     """What was given to be analysed.
 
     Attributes:
@@ -145,7 +145,7 @@ class Source:
 
 def load(
     paths: Sequence[Path], reader: str | None = None, *, every_ns: int | None = None
-) -> Source:
+) -> CounterSource:
     """Read files of counters as one source, or open one archive.
 
     Args:
@@ -192,7 +192,7 @@ def load(
             remedy="a header alone is not enough: give the file of the rows it belongs to",
         )  # fmt: skip
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
-    return Source(
+    return CounterSource(
         [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
         run=run_folder(paths[0]) if reader in (None, RUN) and engine_run.sniff(paths[0]) else None,
         unknown=counters.unknown, notes=notes, instants=instants, files=paths,
@@ -229,7 +229,7 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
-def _collections(paths: Sequence[Path]) -> Source:
+def _collections(paths: Sequence[Path]) -> CounterSource:
     """Collections of ``tailback collect``: their segments stay on the disk.
 
     Raises:
@@ -251,7 +251,7 @@ def _collections(paths: Sequence[Path]) -> Source:
             files.append(str(file.absolute()))
             frames.append(frame)
     empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
-    return Source(
+    return CounterSource(
         list(dict.fromkeys(kinds)),
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
@@ -279,7 +279,7 @@ def _has_rounds(path: Path) -> bool:
     return any_row
 
 
-def _open(path: Path) -> Source:
+def _open(path: Path) -> CounterSource:
     """An archive of intervals or of readings in rounds."""
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
     frame = scan_tables(files, error=CounterError)
@@ -289,7 +289,7 @@ def _open(path: Path) -> Source:
         for name in ("classes", "coordinates")
         if path.is_dir() and (path / f"{name}.parquet").is_file()
     }
-    out = Source(["archive"], path=path)
+    out = CounterSource(["archive"], path=path)
     if "interval_ns" not in names:
         out.rounds = archive(path)
         _no_loose_readings(out.rounds.rows, path)

@@ -1,13 +1,11 @@
-"""The two studies from one call each: every table and figure, on screen and on disk."""
+"""The two studies from one call each: every table and figure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
@@ -21,9 +19,8 @@ from tailback.port_counters.analysis.instants import (
     slices,
     worst_pass,
 )
-from tailback.port_counters.analysis.links import Comparison
+from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine
-from tailback.run import AtomicDirectory
 
 
 @dataclass
@@ -46,7 +43,7 @@ class Study:
     readings: pl.LazyFrame | None = None
     rounds: pl.DataFrame | None = None
     evolution: Evolution | None = None
-    comparison: Comparison | None = None
+    comparison: GroupTest | None = None
     slices: pl.DataFrame | None = None
     title: str = ""
     notes: list[str] = field(default_factory=list)
@@ -214,62 +211,3 @@ def summary_json(study: Study) -> dict[str, Any]:
             "merges": graph.merges,
         }  # fmt: skip
     return out
-
-
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the start of a formula."""
-
-
-def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with no text that a spreadsheet would calculate: names in files are hostile."""
-    text = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-    starts = {name: pl.col(name).str.slice(0, 1).is_in(_FORMULA) for name in text}
-    return frame.with_columns(
-        pl.when(starts[name]).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
-        for name in text
-    )
-
-
-def write(
-    study: Study,
-    path: Path,
-    *,
-    form: str = "svg",
-    force: bool = False,
-    csv: bool = False,
-    more: Mapping[str, Any] | None = None,
-) -> list[Path]:
-    """Write every table as Parquet, every figure, the graph as dot and ``counters.json``.
-
-    Args:
-        study: What to write.
-        path: A folder; it appears whole or not at all.
-        form: ``svg``, ``pdf`` or ``png``.
-        force: Replace what stands there.
-        csv: Write every table as CSV too.
-        more: What ``counters.json`` shall say besides.
-
-    Returns:
-        The files.
-
-    Raises:
-        RunError: The folder exists or cannot be written.
-    """
-    # Figures read the tables of a study, so they stand above it.
-    from tailback.port_counters.analysis.dot import dot_text
-    from tailback.port_counters.analysis.figures import COUNTER_FIGURES, draw, render
-
-    with AtomicDirectory(path, force=force) as folder:
-        for name, frame in study.tables.items():
-            frame.write_parquet(folder / f"{name}.parquet")
-            if csv:
-                for_spreadsheets(frame).write_csv(folder / f"{name}.csv")
-        for entry in COUNTER_FIGURES:
-            drawn = draw(entry.name, study)
-            if drawn is not None:
-                (folder / f"{entry.name}.{form}").write_bytes(render(drawn, form))
-        if study.evolution is not None:
-            (folder / "evolution.dot").write_text(dot_text(study.evolution), encoding="utf-8")
-        text = json.dumps({**summary_json(study), **(more or {})}, indent=2, sort_keys=True)
-        (folder / "counters.json").write_text(text + "\n", encoding="utf-8")
-    return sorted(path.iterdir())

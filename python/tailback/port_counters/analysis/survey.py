@@ -12,7 +12,7 @@ from tailback.port_counters.analysis import rounds, study, verdict
 from tailback.port_counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory, with_classes
-from tailback.port_counters.analysis.sources import Source
+from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.schema import CounterError
@@ -38,7 +38,10 @@ class AnalysisOptions:
 
 
 def analyse(
-    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine = LOCAL_ENGINE
+    source: CounterSource,
+    places: PortInventory,
+    chosen: AnalysisOptions,
+    engine: Engine = LOCAL_ENGINE,
 ) -> tuple[Study, Verdict]:
     """Make the study that fits the counters, and say what they alone can say.
 
@@ -65,7 +68,7 @@ def analyse(
 
 
 def _survey(
-    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine
+    source: CounterSource, places: PortInventory, chosen: AnalysisOptions, engine: Engine
 ) -> tuple[Study, Verdict]:
     notes = [*source.notes, *places.notes]
     if source.rounds is not None:
@@ -86,7 +89,7 @@ def _survey(
 
 def _rounds(
     readings: Archive,
-    source: Source,
+    source: CounterSource,
     places: PortInventory,
     chosen: AnalysisOptions,
     engine: Engine,
@@ -113,7 +116,7 @@ def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 
 def _intervals(
     intervals: Archive,
-    source: Source,
+    source: CounterSource,
     places: PortInventory,
     chosen: AnalysisOptions,
     engine: Engine,
@@ -151,7 +154,7 @@ class _Torus:
 
 
 def _torus(
-    intervals: Archive, ports: pl.DataFrame, source: Source, engine: Engine
+    intervals: Archive, ports: pl.DataFrame, source: CounterSource, engine: Engine
 ) -> _Torus | None:
     """The counters by the directions of a torus, None for those of anything else."""
     if source.run is not None and is_torus(run := Run.read(source.run)):

@@ -13,9 +13,17 @@ import polars as pl
 
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
+from tailback.port_counters.analysis.verdict_wording import (
+    SINGLE_READING,
+    full_counters,
+    full_note,
+    impossible_note,
+    no_stall_share,
+    none_stalled,
+    ports_waited,
+    worst_class,
+)
 from tailback.port_counters.schema import Flag, lost_gbps, stands_at_top
-from tailback.port_names import some_ports
-from tailback.units import counted
 
 Kind = Literal["stalls", "quiet", "unknown"]
 
@@ -360,81 +368,32 @@ def assess(
 
 def _stuck(ports: pl.DataFrame) -> list[str]:
     """Notes on ports with a full counter, and on those whose counter did what it cannot."""
-    notes = []
     full = ports.filter(FULL_COUNTER)
-    if full.height:
-        notes.append(
-            "ports whose stall counter is full and no longer counts: "
-            f"{full.height}, like {some_ports(full)}; reset it (perfquery -R, mask 0x10000) or "
-            "read it more often"
-        )
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
-    if wrong.height:
-        notes.append(
-            "ports with a counter that rose faster than possible, left out: "
-            f"{wrong.height}, like {some_ports(wrong)}; give --tick where the tick is unknown, "
-            "or check what else writes to the counters"
-        )
-    return notes
+    return [note(rows) for note, rows in ((full_note, full), (impossible_note, wrong))
+            if rows.height]  # fmt: skip
 
 
 def sentence(verdict: Verdict) -> str:
     """The verdict in one or two sentences that claim no more than counters tell."""
-    ports = verdict.ports.height
     if verdict.kind == "unknown":
-        if verdict.intervals == 0:
-            return (
-                "a single reading gives no rate: provide two or more readings of each port, "
-                "one file per instant"
-            )
-        return f"none of {counted(ports, 'port')} gives its stall as a share of time"
-    least = f"{100 * verdict.threshold:g} %"
+        return SINGLE_READING if verdict.intervals == 0 else no_stall_share(verdict.ports.height)
     known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
     if verdict.kind == "quiet":
         worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
-        return (
-            f"no port of {known} was stalled for {least} of its time; the most is "
-            f"{100 * worst:.2g} %"
-        )
+        return none_stalled(known, verdict.threshold, worst)
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
     if full.height:
-        return f"{_full_counters(verdict, full, least)}. {_where(verdict, mine)}".strip()
-    text = f"{mine.height} of {known} ports waited for credit {least} of their time or more"
-    lost, capacity = mine["lost_gbps"].sum(), mine["capacity_gbps"].sum()
-    if capacity:
-        text += f", which took {_rounded(float(lost))} of their {_rounded(float(capacity))} Gb/s"
+        bound = full["latched_stall_seconds"].min()
+        text = full_counters(
+            full.height, verdict.ports.height, mine.height - full.height, verdict.threshold,
+            None if bound is None else float(bound),  # type: ignore[arg-type]
+        )  # fmt: skip
+        return f"{text}. {_where(verdict, mine)}".strip()
+    lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
+    text = ports_waited(mine.height, known, verdict.threshold, lost, capacity)
     return f"{text}. {_where(verdict, mine)}"
-
-
-def _full_counters(verdict: Verdict, full: pl.DataFrame, least: str) -> str:
-    """What is said where stall counters are full: a lower bound, and the other ports besides."""
-    text = (
-        f"the stall counters of {full.height} of {counted(verdict.ports.height, 'port')} are full: "
-        "they waited for credit longer than they can count"
-    )
-    bound = full["latched_stall_seconds"].min()
-    if bound is not None:
-        text += f", {float(bound):.3g} s or more since their last reset"  # type: ignore[arg-type]
-    more = verdict.stalling.height - full.height
-    if more:
-        text += f"; {counted(more, 'other')} waited {least} of their time or more"
-    return text
-
-
-def _rounded(gbps: float) -> str:
-    return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"
-
-
-_MEANING: Final = {
-    ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
-    ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
-    ("Leaf", "down"): "leaves wait for the links below them: look at the ports of the next tier "
-    "down",
-    ("Spine", "down"): "spines wait for what is below: the blockage is further down",
-    ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
-    ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",
-}
 
 
 def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
@@ -446,18 +405,8 @@ def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
     order = ("full", "weight", "category", "port_type")
     top = classes.sort(order, descending=[True, True, False, False]).row(0)
     category, port_type, count = str(top[0]), str(top[1]), int(top[2])
-    most = "has most of them" if int(top[3]) else "loses most"
-    if category == "Port":
-        if port_type == "any":
-            return ""
-        return f"{count} of them in direction {port_type}, which {most}"
-    key = (category, port_type)
     tiers = set(verdict.ports["category"]) - {"Host", "other"}
-    if key == ("Leaf", "down") and "ToR" not in tiers:
-        key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to
-    meaning = _MEANING.get(key)
-    text = f"{category} {port_type} {most} ({counted(count, 'port')})"
-    return f"{text}: {meaning}" if meaning else text
+    return worst_class(category, port_type, count, full=bool(top[3]), three_tiers="ToR" in tiers)
 
 
 def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from tailback.port_counters.readers import (
 )
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
-from tailback.port_counters.readers.model import CounterData, Reader, merged, unreadable
+from tailback.port_counters.readers.model import CounterData, CounterReader, merged, unreadable
 from tailback.port_counters.schema import CounterError
 from tailback.registry import Registry
 
-READERS: Registry[Reader] = Registry("counter-source", "sources of port counters")
+READERS: Registry[CounterReader] = Registry("counter-source", "sources of port counters")
 
 READERS.register("collection")(collection)
 READERS.register("engine-run")(engine_run)
@@ -63,7 +63,7 @@ def read_counters(
         raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
 
 
-def reader_of(path: Path, format: str | None = None) -> Reader:
+def reader_of(path: Path, format: str | None = None) -> CounterReader:
     """The reader of a file or folder.
 
     Args:

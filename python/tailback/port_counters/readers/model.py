@@ -69,7 +69,7 @@ def begins_with(path: Path, line: str) -> bool:
     return bool(re.search(line, head, re.M))
 
 
-class Reader(Protocol):
+class CounterReader(Protocol):
     """What a module of this package has to offer.
 
     Attributes:

@@ -21,7 +21,7 @@ from tailback.errors import TailbackError, TraceError
 from tailback.scenario import NcclSection
 from tailback.traffic.nccl.choice import Choice, applied, default_choice
 from tailback.traffic.nccl.messages import Messages, messages
-from tailback.traffic.program import Label, Op, Program, Recording, require_room
+from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_room
 
 ALONE = -1
 """Number of a stretch of computation beside which no collective runs."""
@@ -78,7 +78,7 @@ class GpuProgram:
     collectives: list[Collective]
     timeline: list[list[tuple[int, int]]]
     notes: list[str] = field(default_factory=list)
-    recording: Recording | None = None
+    recording: RecordedTimes | None = None
     error: type[TailbackError] = TraceError
 
 

@@ -28,7 +28,7 @@ from tailback.traffic.readers import (
 from tailback.traffic.readers.capabilities import Capabilities
 
 
-class Reader(Protocol):
+class TraceReader(Protocol):
     """What a module of this package has to offer."""
 
     CAPABILITIES: Capabilities
@@ -40,7 +40,7 @@ class Reader(Protocol):
         """Compile ``path`` to a rank program; raises TraceError when it is damaged."""
 
 
-READERS: Registry[Reader] = Registry("reader", "trace formats")
+READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)

@@ -20,7 +20,7 @@ from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.graph import NOTHING, DependencyCycle, Graph, compile_graph
+from tailback.traffic.readers.graph import NOTHING, DependencyCycle, DependencyGraph, compile_graph
 from tailback.units import LONGEST_PS
 
 CAPABILITIES = Capabilities(
@@ -132,7 +132,7 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
 
 def _expanded(
     found: dict[str, Any], files: list[Path]
-) -> tuple[Graph, list[Label], NDArray[np.int64]]:
+) -> tuple[DependencyGraph, list[Label], NDArray[np.int64]]:
     """The operations of all ranks, their labels, and the row of ``found`` of each.
 
     A collective is the operation at which it begins, the one at which it ends, and its messages.
@@ -160,7 +160,7 @@ def _expanded(
         before += [np.full(len(one) + 1, first), rows]
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
     edges = [np.concatenate(ends).astype(np.uint32) for ends in (before, after)]
-    graph = Graph(len(files), **columns, before=edges[0], after=edges[1],
+    graph = DependencyGraph(len(files), **columns, before=edges[0], after=edges[1],
                   begun=np.zeros(len(edges[0]), np.bool_))  # fmt: skip
     return graph, labels, origin
 

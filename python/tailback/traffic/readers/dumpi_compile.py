@@ -11,7 +11,7 @@ import numpy as np
 
 from tailback.errors import TraceError
 from tailback.traffic.collectives_of_counts import Counts
-from tailback.traffic.program import Label, Op, Program, Recording
+from tailback.traffic.program import Label, Op, Program, RecordedTimes
 from tailback.traffic.readers.assembly import LATE, Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.dumpi_communicators import Communicators, Key
@@ -114,7 +114,7 @@ def compile_ranks(name: str, ranks: list[RankCalls], path: Path) -> Program:
         call.leave_ns - call.enter_ns for one in ranks for call in one.calls if call.name in counted
     )
     between = int(program.amount[program.kind == Op.COMPUTE].sum())
-    program.recording = Recording(inside * 1000 // len(ranks), between // len(ranks))
+    program.recording = RecordedTimes(inside * 1000 // len(ranks), between // len(ranks))
     return program
 
 

@@ -16,7 +16,7 @@ from tailback.delimited import head, shown
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_room
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.graph import DependencyCycle, Graph, compile_graph
+from tailback.traffic.readers.graph import DependencyCycle, DependencyGraph, compile_graph
 from tailback.traffic.readers.text_lines import Text, read_text
 from tailback.units import LONGEST_PS
 
@@ -74,7 +74,7 @@ def read(path: Path) -> Program:
         raise error.located(path) from None
     text.data.clear()
     labels = [Label(f"tag {tag}", _CALLS.get(op, "none"), tag) for op, tag in found["labels"]]
-    graph = Graph(found["n_ranks"], *(found[column] for column in _COLUMNS))
+    graph = DependencyGraph(found["n_ranks"], *(found[column] for column in _COLUMNS))
     try:
         return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))
     except DependencyCycle as cycle:

@@ -30,7 +30,7 @@ class DependencyCycle(Exception):  # noqa: N818 - a reader turns it into an erro
 
 
 @dataclass
-class Graph:
+class DependencyGraph:
     """Operations of all ranks, N of them, and E dependencies within ranks.
 
     Attributes:
@@ -58,7 +58,9 @@ class Graph:
     begun: NDArray[np.bool_]
 
 
-def compile_graph(name: str, graph: Graph, labels: list[Label], notes: list[str]) -> Program:
+def compile_graph(
+    name: str, graph: DependencyGraph, labels: list[Label], notes: list[str]
+) -> Program:
     """Make a program of a graph.
 
     Args:

@@ -19,7 +19,7 @@ from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
 from tailback.traffic.nccl.rank_calls import RankCall, meet
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
-from tailback.traffic.program import Program, Recording
+from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.kineto_calls import RankTrace, rank_trace
 from tailback.traffic.readers.nccl_lines import NcclLog, is_log, read_logs
@@ -93,7 +93,7 @@ def read(path: Path) -> Program:
     between_ps = sum(trace.between_ps for trace in ranks) // world
     return compile_gpu(GpuProgram(
         folder.name if path.is_dir() else path.name.split(".")[0], hosts, collectives, timeline,
-        notes, Recording(calls_ps, between_ps),
+        notes, RecordedTimes(calls_ps, between_ps),
     ))  # fmt: skip
 
 

@@ -31,7 +31,6 @@ _CALLS: Final = {
 }  # fmt: skip
 _SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
 _INTEGERS: Final = re.compile(r"\d+")
-_PS_PER_US: Final = 10**6
 _MOST: Final = 1 << 53
 _AGAIN: Final = "the trace is damaged: copy it again or record it again"
 

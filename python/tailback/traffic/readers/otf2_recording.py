@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import Recording
+from tailback.traffic.program import RecordedTimes
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import COLLECTIVE
 from tailback.traffic.readers.otf2_names import communicates, leaves_together
@@ -30,7 +30,7 @@ _CROWD = 8
 """Ranks under which a late one is no sign of a crowd."""
 
 
-def recording(trace: Trace, between_ps: int) -> Recording:
+def recording(trace: Trace, between_ps: int) -> RecordedTimes:
     """Sum up the calls of a trace.
 
     Args:
@@ -42,7 +42,7 @@ def recording(trace: Trace, between_ps: int) -> Recording:
     mine = np.isin(trace.calls.region, [r for r in regions if communicates(trace.regions[r])])
     inside = (trace.calls.leave - trace.calls.enter)[mine].sum() * ps_per_tick
     ranks = max(trace.n_ranks, 1)
-    return Recording(
+    return RecordedTimes(
         calls_ps=round(float(inside) / ranks),
         between_ps=round(between_ps / ranks),
         crowded_ps=_crowded_ps(trace, ps_per_tick),

@@ -26,7 +26,7 @@ OPERATIONS = {
 """MPI name of each collective."""
 
 
-class Collective(NamedTuple):
+class CollectiveLine(NamedTuple):
     """What one line says of a collective.
 
     Attributes:
@@ -105,7 +105,7 @@ class _Arguments:
             raise OtherRanksError(f"{len(self._left)} arguments too many for {self._n_ranks} ranks")
 
 
-def parse(name: str, text: str, n_ranks: int, me: int, default_bytes: int) -> Collective:
+def parse(name: str, text: str, n_ranks: int, me: int, default_bytes: int) -> CollectiveLine:
     """Read the arguments of a collective.
 
     Args:
@@ -121,27 +121,31 @@ def parse(name: str, text: str, n_ranks: int, me: int, default_bytes: int) -> Co
     """
     take = _Arguments(text, n_ranks, default_bytes)
     if name == "barrier":
-        return Collective()
+        return CollectiveLine()
     if name == "bcast":
         size, root = take.count(), take.root()
-        return Collective(root, received=size * take.type())
+        return CollectiveLine(root, received=size * take.type())
     if name in ("reduce", "allreduce", "scan", "exscan"):
         size, flops = take.count(), take.count()
         root = take.root() if name == "reduce" else 0
-        return Collective(root, size * take.type(), flops=flops)
+        return CollectiveLine(root, size * take.type(), flops=flops)
     if name in ("alltoall", "allgather", "gather", "scatter"):
         sent, received = take.count(), take.count()
         root = take.root() if name in ("gather", "scatter") else 0
         sent, received = sent * take.type(), received * take.type()
         # The size on the far side of a rooted call counts at the root alone.
-        return Collective(root, 0, received) if name == "scatter" else Collective(root, sent, 0)
+        return (
+            CollectiveLine(root, 0, received)
+            if name == "scatter"
+            else CollectiveLine(root, sent, 0)
+        )
     if name == "reducescatter":
         total, flops = sum(take.vector()), take.count()
-        return Collective(0, total * take.type(), flops=flops)
+        return CollectiveLine(0, total * take.type(), flops=flops)
     return _of_counts(name, take, me)
 
 
-def _of_counts(name: str, take: _Arguments, me: int) -> Collective:
+def _of_counts(name: str, take: _Arguments, me: int) -> CollectiveLine:
     to, source = [], []
     root = 0
     if name in ("gatherv", "allgatherv"):
@@ -168,4 +172,4 @@ def _of_counts(name: str, take: _Arguments, me: int) -> Collective:
     counts = Counts(
         tuple(one * sent_bytes for one in to), tuple(one * received_bytes for one in source)
     )
-    return Collective(root, counts=counts)
+    return CollectiveLine(root, counts=counts)

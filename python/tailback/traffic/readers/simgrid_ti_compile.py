@@ -27,7 +27,7 @@ from tailback.traffic.readers.posts import (
 from tailback.traffic.readers.simgrid_ti_collectives import (
     OPERATIONS,
     TYPE_BYTES,
-    Collective,
+    CollectiveLine,
     OtherRanksError,
     parse,
 )
@@ -200,7 +200,7 @@ def _collectives(text: Text, found: dict[str, Any]) -> tuple[_Group, Computes]:
     kinds = found["kinds"]
     parsed = _parse_each(text, kinds, n_ranks, found["default_bytes"])
     fits = np.array([one is not None for one in parsed], np.bool_)[index]
-    table = [one or Collective() for one in parsed]
+    table = [one or CollectiveLine() for one in parsed]
     operation = np.array([one[0] for one in kinds], np.int64)[index]
     blocking = np.array([one[1] for one in kinds], np.bool_)[index]
     root, sent, received, flops = (
@@ -248,10 +248,10 @@ def _labelled(group: _Group, labels: list[Label]) -> Calls:
 
 def _parse_each(
     text: Text, kinds: list[tuple[int, bool, int, str, int]], n_ranks: int, default: int
-) -> list[Collective | None]:
+) -> list[CollectiveLine | None]:
     """Arguments of the different calls, None for those of other communicators."""
     names = list(OPERATIONS)
-    parsed: list[Collective | None] = []
+    parsed: list[CollectiveLine | None] = []
     for operation, _, me, arguments, row in kinds:
         try:
             parsed.append(parse(names[operation], arguments, n_ranks, me, default))

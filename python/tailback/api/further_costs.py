@@ -1,0 +1,101 @@
+"""What imbalance, noise, routes and placement of a measured run cost: simulated without each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.api.evidence import NetworkEvidence
+from tailback.diagnosis.fanin import hot_receiver_share
+from tailback.diagnosis.measured_verdict import FurtherCosts
+from tailback.evaluate import Change, Evaluate
+from tailback.evidence.measured_routes import (
+    Capacities,
+    limited_by_routes,
+    unevenness_of_tables,
+)
+from tailback.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.routes import tables_of
+from tailback.traffic.computation import balanced, without_noise
+
+
+def further_costs(
+    prepared: PreparedScenario,
+    evidence: NetworkEvidence,
+    run: Run,
+    evaluate: Evaluate,
+    placements: Mapping[str, NDArray[np.uint32]],
+    seeds: int,
+) -> FurtherCosts:
+    """What imbalance and noise of the recorded computation cost the expected run, and routes.
+
+    Args:
+        prepared: The scenario with what was found.
+        evidence: Counters, which say how evenly parallel links were used.
+        run: The expected run, with decoded samples.
+        evaluate: Simulates changes of it.
+        placements: Placements on the same hosts: node of each rank, shape (R,), by name.
+        seeds: Repetitions.
+    """
+    program = prepared.observed.program
+    even, quiet = balanced(program), without_noise(program)
+    limits, uneven = _route_limits(prepared, evidence)
+    saved: tuple[list[int], list[int]] = ([], [])
+    routing = []
+    for seed in range(seeds):
+        now = evaluate(Change(seed_offset=seed)).elapsed_ps
+        for out, other in zip(saved, (even, quiet), strict=True):
+            out.append(now - evaluate(Change(program=other, seed_offset=seed)).elapsed_ps)
+        if limits:
+            limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
+            routing.append(max(limited - now, 0))
+    tables = tables_of(prepared.scenario, prepared.fabric)
+    return FurtherCosts(
+        tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven, hot_receiver_share(run),
+        *_placement_costs(evaluate, placements, seeds),
+        0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
+    )  # fmt: skip
+
+
+def _placement_costs(
+    evaluate: Evaluate, placements: Mapping[str, NDArray[np.uint32]], seeds: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What our job saves alone on the healthy network, by repetition.
+
+    With the best placement, and with the one in the order of the hosts.
+    """
+    alone = Change(network="healthy", background=False)
+    tried = {
+        name: replace(alone, placement=nodes, placement_name=name)
+        for name, nodes in placements.items()
+    }
+    if not tried:
+        return (), ()
+    best = min(tried.values(), key=lambda change: evaluate(change).elapsed_ps)
+    # Candidates that are equal to an earlier one are left out.
+    in_order = tried.get("by-switch", tried.get("block", alone))
+    now, least, ordered = (
+        [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
+        for change in (alone, best, in_order)
+    )
+    saved = [
+        tuple(max(a - b, 0) for a, b in zip(now, then, strict=True)) for then in (least, ordered)
+    ]
+    return saved[0], saved[1]
+
+
+def _route_limits(
+    prepared: PreparedScenario, evidence: NetworkEvidence
+) -> tuple[Capacities, float]:
+    """Limits by uneven routes; none where forwarding tables say them or others sent much."""
+    counters, others = evidence.counters, evidence.others
+    if counters is None or prepared.scenario.fabric.forwarding is not None:
+        return (), 0.0
+    counted = float(np.nan_to_num(counters.sent_bytes).sum())
+    if others is not None and others.sent_bytes > 0.02 * counted:
+        return (), 0.0
+    return limited_by_routes(counters, prepared.fabric)

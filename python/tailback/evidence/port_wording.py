@@ -1,0 +1,95 @@
+"""The sentences of a verdict on the ports of a lossy network.
+
+``port_verdict`` decides which one holds; nothing here changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.port_names import Peers, link_name
+from tailback.units import counted, percent
+
+CANNOT_TELL: Final = (
+    "whose packets waited: ours or another job's",
+    "why a link serves less: a cable or transceiver, a shaper, or pause frames of the far end, "
+    "which these counters do not have",
+    "what a change would gain",
+)
+"""What these counters leave open, each in a few words."""
+
+LINKS_SHOWN: Final = 3
+"""Degraded links that a sentence names."""
+
+
+def port_label(row: Mapping[str, Any], peers: Peers) -> str:
+    """Name of the port of a row and, where it is known, of the device that it leads to."""
+    device, port = str(row["node_name"]), int(row["port"])
+    return link_name(device, port, peers.get((device, port)), row["interface"])
+
+
+def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:
+    """Both rates in the unit of the larger: ``10 of 40 Mb/s``."""
+    units = (("Tb/s", 1e3), ("Gb/s", 1.0), ("Mb/s", 1e-3), ("kb/s", 1e-6))
+    unit, size = next((pair for pair in units if nominal_gbps >= pair[1]), units[-1])
+    return f"{served_gbps / size:.3g} of {nominal_gbps / size:.4g} {unit}"
+
+
+def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:
+    """Links that serve less than their nominal rate although packets wait; rows worst first."""
+    shown = [
+        f"{port_label(row, peers)} serves "
+        f"{rate_of_rate(row['served_gbps'], row['nominal_gbps'])} while it queues"
+        for row in rows.head(LINKS_SHOWN).iter_rows(named=True)
+    ]
+    more = f"; and {rows.height - LINKS_SHOWN} more" if rows.height > LINKS_SHOWN else ""
+    return "; ".join(shown) + more
+
+
+def ports_dropped(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
+    """Ports, of ``ports``, that dropped packets; rows worst first."""
+    worst = rows.row(0, named=True)
+    text = (
+        f"{rows.height} of {counted(ports, 'port')} dropped {rows['drops'].sum():,} packets, "
+        f"most of them {port_label(worst, peers)}: {worst['drops']:,}"
+    )
+    share = worst["drop_share"]
+    return text if share is None else f"{text} ({percent(share)} of its own)"
+
+
+def links_full(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
+    """Links, of ``ports``, that sent at their rate while packets waited; rows worst first."""
+    return (
+        f"{rows.height} of {counted(ports, 'link')} sent at the nominal rate with packets "
+        f"waiting behind, like {port_label(rows.row(0, named=True), peers)}: more traffic was "
+        "offered than they can carry"
+    )
+
+
+def ports_queued(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
+    """Ports, of ``ports``, with packets waiting at some readings; rows worst first."""
+    worst = rows.row(0, named=True)
+    return (
+        f"{rows.height} of {counted(ports, 'port')} had packets waiting at times, most "
+        f"often {port_label(worst, peers)}: at {percent(worst['queued_share'])} of its readings"
+    )
+
+
+def none_queued(ports: int, threshold: float) -> str:
+    """No port dropped packets or queued for ``threshold`` (0–1) of its time."""
+    return (
+        f"of {counted(ports, 'port')} none dropped packets or had any waiting for "
+        f"{percent(threshold)} of its time"
+    )
+
+
+def no_slow_link(ports: int, rated: int) -> str:
+    """No link serves less than its rate, as far as rates are known (of ``rated`` ports)."""
+    if not rated:
+        return "Whether a link is slower than its rate is unknown: no source states the rates"
+    if rated < ports:
+        return f"No link shows less than its rate; of {ports - rated} the rate is unknown"
+    return "No link shows less than its rate"

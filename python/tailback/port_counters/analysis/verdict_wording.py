@@ -1,0 +1,140 @@
+"""The sentences of a verdict on port counters.
+
+``verdict`` decides what is true and hands over the numbers; nothing here changes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from tailback.port_names import some_ports
+from tailback.units import counted
+
+SINGLE_READING: Final = (
+    "a single reading gives no rate: provide two or more readings of each port, "
+    "one file per instant"
+)
+"""Why nothing is known without intervals, and what to do."""
+
+_MEANING: Final = {
+    ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
+    ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
+    ("Leaf", "down"): "leaves wait for the links below them: look at the ports of the next tier "
+    "down",
+    ("Spine", "down"): "spines wait for what is below: the blockage is further down",
+    ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
+    ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",
+}
+
+
+def no_stall_share(ports: int) -> str:
+    """No port has a stall counter of which the time base is known."""
+    return f"none of {counted(ports, 'port')} gives its stall as a share of time"
+
+
+def none_stalled(ports: int, threshold: float, worst: float) -> str:
+    """No port reaches the threshold.
+
+    Args:
+        ports: Ports whose stall is known.
+        threshold: Share of time from which a port counts as stalling, 0–1.
+        worst: The largest share of time that any of them was stalled, 0–1.
+    """
+    return (
+        f"no port of {ports} was stalled for {_least(threshold)} of its time; the most is "
+        f"{100 * worst:.2g} %"
+    )
+
+
+def ports_waited(
+    stalling: int, ports: int, threshold: float, lost_gbps: float, capacity_gbps: float
+) -> str:
+    """How many ports reach the threshold, and what that takes of their bandwidth.
+
+    Args:
+        stalling: Ports that reach it.
+        ports: Ports whose stall is known.
+        threshold: Share of time from which a port counts as stalling, 0–1.
+        lost_gbps: Bandwidth that the stalls took from those ports.
+        capacity_gbps: Bandwidth of those ports; 0 where it is unknown.
+    """
+    text = (
+        f"{stalling} of {ports} ports waited for credit {_least(threshold)} of their time or more"
+    )
+    if capacity_gbps:
+        text += f", which took {_rounded(lost_gbps)} of their {_rounded(capacity_gbps)} Gb/s"
+    return text
+
+
+def full_counters(
+    full: int, ports: int, others: int, threshold: float, waited_s: float | None
+) -> str:
+    """Stall counters are full: a lower bound of the wait, and the other ports that stall.
+
+    Args:
+        full: Ports whose counter is full.
+        ports: All ports.
+        others: Further ports that reach the threshold.
+        threshold: Share of time from which a port counts as stalling, 0–1.
+        waited_s: Seconds that each of the full ones waited at least; None where unknown.
+    """
+    text = (
+        f"the stall counters of {full} of {counted(ports, 'port')} are full: "
+        "they waited for credit longer than they can count"
+    )
+    if waited_s is not None:
+        text += f", {waited_s:.3g} s or more since their last reset"
+    if others:
+        text += f"; {counted(others, 'other')} waited {_least(threshold)} of their time or more"
+    return text
+
+
+def worst_class(category: str, port_type: str, ports: int, *, full: bool, three_tiers: bool) -> str:
+    """Which class of ports loses most to stalls, and what a stall there means.
+
+    Args:
+        category: Tier of the class; ``Port`` where tiers are unknown.
+        port_type: Direction of its ports.
+        ports: Number of its ports that stall.
+        full: Whether one of them has a full counter.
+        three_tiers: Whether hosts attach to top-of-rack switches and not to leaves.
+    """
+    most = "has most of them" if full else "loses most"
+    if category == "Port":
+        return "" if port_type == "any" else (
+            f"{ports} of them in direction {port_type}, which {most}"
+        )  # fmt: skip
+    key = (category, port_type)
+    if key == ("Leaf", "down") and not three_tiers:
+        key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to
+    meaning = _MEANING.get(key)
+    text = f"{category} {port_type} {most} ({counted(ports, 'port')})"
+    return f"{text}: {meaning}" if meaning else text
+
+
+def full_note(ports: pl.DataFrame) -> str:
+    """These ports have a full stall counter."""
+    return (
+        "ports whose stall counter is full and no longer counts: "
+        f"{ports.height}, like {some_ports(ports)}; reset it (perfquery -R, mask 0x10000) or "
+        "read it more often"
+    )
+
+
+def impossible_note(ports: pl.DataFrame) -> str:
+    """A counter of these ports rose faster than time or line rate allows."""
+    return (
+        "ports with a counter that rose faster than possible, left out: "
+        f"{ports.height}, like {some_ports(ports)}; give --tick where the tick is unknown, "
+        "or check what else writes to the counters"
+    )
+
+
+def _least(threshold: float) -> str:
+    return f"{100 * threshold:g} %"
+
+
+def _rounded(gbps: float) -> str:
+    return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"
