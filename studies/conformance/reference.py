@@ -440,7 +440,8 @@ class Reference:
         end = self.transmit(packet, adapter.link, now)
         adapter.next_start = max(end, now + self.paced(wire))
         self.schedule(node)
-        if packet.last and message.then is None and not message.synchronous:
+        told_later = message.synchronous or message.acknowledged
+        if packet.last and message.then is None and not told_later:
             self.at(
                 end,
                 Class.SENT,

@@ -4,8 +4,9 @@
 //! arrived and it has been posted. A synchronous send is complete when its receive is; the sender
 //! knows at once, so such programs run in one group (see [`crate::parallel::partition`]). An
 //! acknowledged send is complete when a control packet that its receiver sends as the receive is
-//! complete has come back. Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
-//! same host exchange messages through memory, at a rate and latency of their own.
+//! complete has come back. Messages above the eager limit use a rendezvous: a request to send, and a
+//! clear to send once the receive is posted, both simulated as packets. Ranks on the same host exchange
+//! messages through memory, at a rate and latency of their own.
 
 use tailback_program::{Op, Rank, Request};
 
