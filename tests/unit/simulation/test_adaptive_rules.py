@@ -66,7 +66,7 @@ def up_links(given: Scenario) -> list[int]:
             {},
             [5, 3],
         ),
-        # A packet belongs to the chunk of its first byte: 3, 2, 3. The third chunk takes the port of
+        # A packet belongs to the chunk of its first byte: 3, 2, 3. The last chunk takes the port of
         # the second, which has less to be returned.
         (
             {"ties": "lowest", "load": "queue-and-credit", "per": "chunk", "chunk": "10 KiB"},
