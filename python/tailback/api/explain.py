@@ -20,7 +20,7 @@ from tailback.diagnosis.comparisons import (
 from tailback.diagnosis.hidden_cables import CableSearch, Misfit, search_cables
 from tailback.diagnosis.intermittent import Intermittent, find_intermittent
 from tailback.diagnosis.measured_suspects import cable_suspects
-from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary
+from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
 from tailback.diagnosis.waterfall import Progress
@@ -499,7 +499,7 @@ def _search(
 def modelled_part_ps(measured: MeasuredRun) -> int:
     """Measured time that a simulation of the program stands for."""
     whole = measured.measured
-    return max(whole.elapsed_ps - sum(whole.part(name) for name in PARTS_OUTSIDE_MODEL), 1)
+    return max(whole.elapsed_ps - whole.outside_model_ps, 1)
 
 
 def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:

@@ -62,9 +62,6 @@ LARGE_UNEXPLAINED_SHARE = 0.15
 MIN_HEALTHY_CONFIDENCE = 0.5
 """A run of which it is less likely than not that nothing is wrong is not called healthy."""
 
-PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
-"""Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
-
 
 @dataclass(frozen=True)
 class EvidenceSummary:
@@ -151,7 +148,7 @@ def explain(
         found: What the evidence showed.
         further: What computation and routes cost.
     """
-    outside = sum(measured.part(name) for name in PARTS_OUTSIDE_MODEL)
+    outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + found.intermittent_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE

@@ -113,6 +113,7 @@ def measure(
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
         latecomers=_latecomers(tables["waits"]),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
+        ended_early_ps=_ended_early(recorded, whole),
         efficiency=_efficiency(parts, whole, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(where),
@@ -143,6 +144,13 @@ def _parts(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> list[Part]:
             )
         )  # fmt: skip
     return out
+
+
+def _ended_early(recorded: RecordedRun, whole: Elapsed) -> int:
+    """How long ranks had ended while others still ran, as a mean over those with any call."""
+    called = recorded.end_ps > recorded.start_ps
+    ended = np.maximum(whole.end_ps - recorded.end_ps[called], 0)
+    return int(ended.sum()) // max(recorded.n_ranks, 1)
 
 
 def _phases(split: pl.DataFrame, n_ranks: int) -> list[PhaseTime]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tailback.frozen_model import FrozenModel
 
+PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
+"""Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
+
 
 class Part(FrozenModel):
     """A part of the measured time, as a mean over the ranks.
@@ -142,6 +145,8 @@ class Measured(FrozenModel):
         latecomers: Ranks whose computation was waited for most.
         slow_rank_waits_ps: Waits for the computation of ranks that compute far longer than the
             median rank, as a mean over the ranks.
+        ended_early_ps: How long ranks had ended while others still ran, as a mean over the ranks:
+            part of ``not_running``.
         efficiency: Efficiencies.
         clocks: What was found about the clocks.
         hosts: Where ranks ran, None where unknown.
@@ -157,6 +162,7 @@ class Measured(FrozenModel):
     wait_states: dict[str, int]
     latecomers: list[Latecomer]
     slow_rank_waits_ps: int = 0
+    ended_early_ps: int = 0
     efficiency: Efficiency
     clocks: ClockReport
     hosts: HostReport | None
@@ -170,3 +176,11 @@ class Measured(FrozenModel):
     def part(self, name: str) -> int:
         """Picoseconds of a part, 0 where there is none."""
         return next((part.ps for part in self.parts if part.name == name), 0)
+
+    @property
+    def outside_model_ps(self) -> int:
+        """Time that a simulation of the program has nothing of, as a mean over the ranks.
+
+        In the simulation, too, ranks end while others still run.
+        """
+        return max(sum(map(self.part, PARTS_OUTSIDE_MODEL)) - self.ended_early_ps, 0)

@@ -169,6 +169,15 @@ def test_set_up_and_end_are_no_time_that_the_network_is_blamed_for() -> None:
     assert found.explanation is not None and found.explanation.not_explained_ps == 0
 
 
+def test_ranks_that_end_before_others_are_part_of_what_a_slow_cable_costs() -> None:
+    """Ranks far from it run ahead and end early; in the simulation they do as well."""
+    run = measured(100, outside_ms=40).model_copy(update={"ended_early_ps": 40 * MS})
+    found = explained(expected(100, share("slow-link", 0.4)), run, found=SLOW)
+    assert found.cause == "slow-link"
+    assert found.explanation is not None and found.explanation.costs[0].ps == 40 * MS
+    assert found.explanation.not_explained_ps == 0
+
+
 def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
     found = explained(expected(130), measured(100))
     assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS

@@ -114,6 +114,17 @@ def test_the_root_counts_in_a_broadcast_and_a_reduction(write: Build) -> None:
     assert waits(reduction, "early_reduce") == {1: 3 * MS}
 
 
+def test_ranks_that_end_before_others_are_counted_apart_from_late_starts(write: Build) -> None:
+    first = collective(0, 1_000)
+    out = run(write([
+        [*first, *send(1_000, 2_000, to=1)],
+        [*first, *receive(1_000, 4_002_000, source=0)],
+    ]))  # fmt: skip
+    # Rank 0 ends 4 ms before rank 1.
+    assert part(out, 0, "not_running") == 4 * MS == out.measured.part("not_running") * 2
+    assert out.measured.ended_early_ps == 2 * MS and out.measured.outside_model_ps == 0
+
+
 def iterations(compute: Any, n: int = 10, ranks: int = 4) -> list[list[tuple[Any, ...]]]:
     """Computation of `compute(rank, iteration)` µs, then a barrier that takes 1 µs."""
     scripts = [list(collective(0, 1_000)) for _ in range(ranks)]
