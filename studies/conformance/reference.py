@@ -29,7 +29,8 @@ from studies.conformance.up_down import UpDown
 from tailback.scenario_engine import EngineSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic import Op, Program
-from tailback.traffic.program import SENDS
+
+SENDS = (Op.ISEND, Op.ISSEND, Op.ACKNOWLEDGED_SEND)
 
 CONTROL_BYTES = 32
 """Bytes on the wire of a handshake's packets, an acknowledgement, and the smallest packet."""
