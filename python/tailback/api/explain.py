@@ -54,6 +54,11 @@ for although traffic of others explains the time."""
 EQUAL_MISFIT = 0.005
 """Misfits below it are equal: differences of a thousandth do not say how adapters share a link."""
 
+CLEARLY_BETTER = 0.8
+"""Mean ratio of misfits from which other adapters than usual are taken where both explain the time:
+of four simulated machines with a slow cable those that queue messages had 0.6 and 0.7, the others
+1.6 and 1.7."""
+
 MIN_OTHER_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
 
@@ -177,14 +182,17 @@ class _Attempt:
         """Whether the simulation takes as long as was measured."""
         return abs(self.gap) < MIN_MISSING_SHARE
 
-    def agrees_better(self, other: _Attempt) -> bool:
-        """Whether calls, sends and stalls agree better than with other adapters, or as well."""
+    def agrees_better(self, other: _Attempt, at_most: float = 1.0) -> bool:
+        """Whether calls, sends and stalls agree better than with other adapters, or as well.
+
+        ``at_most``: mean ratio of the misfits.
+        """
         ratios = [
             max(mine, EQUAL_MISFIT) / max(its, EQUAL_MISFIT)
             for mine, its in zip(self.misfits, other.misfits, strict=True)
             if mine is not None and its is not None
         ]
-        return bool(ratios) and sum(ratios) / len(ratios) <= 1.0
+        return bool(ratios) and sum(ratios) / len(ratios) <= at_most
 
 
 @dataclass(frozen=True)
@@ -223,13 +231,26 @@ class _Case:
             if other.explains and other.agrees_better(usual):
                 return other
         usual = self.attempt(round_robin, search=True)
-        if fifo is None or usual.explains or usual.gap < 0:
+        if fifo is None:
+            return usual
+        if usual.explains and usual.search.found is not None:
+            # With other adapters the same cables may explain it as well, and cost less.
+            cables = tuple(link for link, _ in usual.slow)
+            other = self.attempt(fifo, search=True, among=cables)
+            clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
+            return other if clearly and other.slow else usual
+        if usual.explains or usual.gap < 0:
             return usual
         other = self.attempt(fifo, search=True)
         return other if other.explains and other.agrees_better(usual) else usual
 
-    def attempt(self, prepared: PreparedScenario, *, search: bool) -> _Attempt:
-        """What is found with adapters of one kind; ``search``: also look for slow cables."""
+    def attempt(
+        self, prepared: PreparedScenario, *, search: bool, among: tuple[int, ...] = ()
+    ) -> _Attempt:
+        """What is found with adapters of one kind.
+
+        ``search``: also look for slow cables, only ``among`` some where those are given.
+        """
         evidence, measured = self.evidence, self.measured
         search = search and self.recorded_on(prepared)
         fit = self._fit(prepared, ())
@@ -238,7 +259,7 @@ class _Case:
         if search and not slow and not _fits(fit, measured):
             beside = self.others.beside(prepared, None)
             found = _search(
-                beside, measured, evidence, self.comparisons, self.progress, self.threads
+                beside, measured, evidence, self.comparisons, self.progress, self.threads, among
             )
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
@@ -470,8 +491,9 @@ def _search(
     comparisons: Sequence[Misfit],
     progress: Progress,
     threads: int | None,
+    among: tuple[int, ...] = (),
 ) -> CableSearch:
-    """Look for slow cables by simulation, where time is missing."""
+    """Look for slow cables by simulation, where time is missing; only ``among`` some, if given."""
     evaluate = make_evaluate(prepared, threads=threads)
     run = evaluate(Change(computations=True, measure=True))
     inside = modelled_part_ps(measured)
@@ -482,9 +504,9 @@ def _search(
         return CableSearch()
     each = max(int(run.summary["events"]), 1)
     budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
-    suspects = cable_suspects(measured, run, evidence.counters, prepared.fabric, budget)
     fabric = prepared.fabric
-    if _all_queues_counted(evidence, fabric):
+    suspects = list(among) or cable_suspects(measured, run, evidence.counters, fabric, budget)
+    if not among and _all_queues_counted(evidence, fabric):
         queued = _queued_more_than_busy(evidence, fabric)
         suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
