@@ -2,12 +2,11 @@
 //!
 //! As in the packet engine: a send is complete when its last byte has left the adapter, a receive
 //! when its last byte is there and it has been posted, a synchronous send when its receive is, an
-//! acknowledged send when word of that has come back; a send
-//! reaches its adapter a software latency
+//! acknowledged send when its acknowledgement is back; a send reaches its adapter a software latency
 //! after it is posted; messages above the eager limit wait for their receive; ranks of one host
 //! exchange messages through memory. Approximated: the hand-shake of a large message takes the
-//! latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches the far end one path latency after
-//! it left, however full the buffers on its way would be.
+//! latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches
+//! the far end one path latency after it left, however full the buffers on its way would be.
 //!
 //! # The first buffer
 //! Rates are those of the whole way, but an adapter sends at line rate until the buffer at the far

@@ -132,6 +132,11 @@ class FurtherCosts:
     uneven_tables: float = 0.0
 
     @property
+    def faulty_tables(self) -> bool:
+        """Whether the forwarding tables are at fault, whatever the traffic."""
+        return self.uneven_tables >= MIN_TABLE_UNEVENNESS
+
+    @property
     def routing_mean_ps(self) -> int:
         """Mean of ``routing_ps``, 0 without."""
         return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
@@ -301,27 +306,15 @@ def _costs(
     """What each cause costs of the measured time, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
-    faulty_tables = further.uneven_tables >= MIN_TABLE_UNEVENNESS
     inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
     for share in diagnosis.shares:
-        # Other routes and placements also go round a slow link and other traffic that slow us: what
-        # they cost by themselves is what they cost our job on the healthy network.
-        given = share.removed is not None and share.cause not in ("routing", "placement")
-        alone = share.removed if given and share.removed is not None else share.charged
-        low = (share.removed_low or 0.0) if given else min(share.low, alone)
-        high = (share.removed_high or alone) if given else max(share.high, alone)
-        if share.cause == "placement" and further.placement_ps and not faulty_tables:
-            alone, low, high = _own_cost_of_placement(share, further, expected)
-        if share.cause == "pattern":
-            # Without its few receivers their traffic would not meet inside the network either: at
-            # most all of what that costs goes with the pattern, at least none of it.
-            also = further.hot_receivers * inside
-            alone, high = alone + also / 2, high + also
-        less, more = found.others_range if share.cause == "other-traffic" else (0, 0)
+        alone, low, high = _own_cost(share, further, expected, inside)
+        less = more = 0
         if share.cause == "other-traffic":
             alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
+            less, more = found.others_range
         subject, shown, rests = _described(share.cause, found)
-        if share.cause == "routing" and faulty_tables:
+        if share.cause == "routing" and further.faulty_tables:
             shown = wording.uneven_tables(further.uneven_tables)
         out.append((share.cause, alone * expected, low * expected + less, high * expected + more,
                     subject, shown, rests))  # fmt: skip
@@ -358,6 +351,31 @@ def _costs(
             )
         )  # fmt: skip
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _own_cost(
+    share: CauseShare, further: FurtherCosts, expected: int, inside: float
+) -> tuple[float, float, float]:
+    """What a cause costs by itself, at least and at most, as shares of the expected time.
+
+    ``inside``: what placement and routing are charged together.
+    """
+    if share.cause == "placement" and further.placement_ps and not further.faulty_tables:
+        return _own_cost_of_placement(share, further, expected)
+    # Other routes and placements also go round a slow link and other traffic that slow us: what
+    # they cost by themselves is what they cost our job on the healthy network.
+    if share.removed is not None and share.cause not in ("routing", "placement"):
+        alone, low = share.removed, share.removed_low or 0.0
+        high = share.removed_high or alone
+    else:
+        alone = share.charged
+        low, high = min(share.low, alone), max(share.high, alone)
+    if share.cause == "pattern":
+        # Without its few receivers their traffic would not meet inside the network either: at
+        # most all of what that costs goes with the pattern, at least none of it.
+        also = further.hot_receivers * inside
+        alone, high = alone + also / 2, high + also
+    return alone, low, high
 
 
 def _own_cost_of_placement(

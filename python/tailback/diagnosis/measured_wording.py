@@ -43,8 +43,8 @@ def uneven_links(deviation: float) -> str:
 def uneven_tables(deviation: float) -> str:
     """What shows faulty tables: the mean deviation of parallel up-links from their mean, 0–2."""
     return (
-        "the forwarding tables of leaf switches spread destinations unevenly over parallel "
-        f"up-links: by {percent(deviation)} of their mean"
+        "the forwarding tables put far more destinations on some up-links of a leaf switch than on "
+        f"others (mean deviation {percent(deviation)})"
     )
 
 

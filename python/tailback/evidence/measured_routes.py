@@ -10,6 +10,8 @@ not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,7 +43,7 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
     """
     inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
     up, down = inner & (fabric.link_up > 0), inner & (fabric.link_up < 0)
-    off = whole = 0.0
+    groups: list[NDArray[np.float64]] = []
     out: list[tuple[int, float]] = []
     for chosen, end in ((up, fabric.link_src), (down, fabric.link_dst)):
         for vertex in np.unique(end[chosen]):
@@ -49,13 +51,12 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
             carried = counters.sent_bytes[links]
             if len(links) < 2 or np.isnan(carried).any() or carried.sum() <= 0:
                 continue
-            off += float(np.abs(carried - carried.mean()).sum())
-            whole += float(carried.sum())
+            groups.append(carried)
             rates = fabric.link_gbps[links]
             # Time each link needs for its bytes, over the time that all need for theirs together.
             share = float((carried / rates).max() / (carried.sum() / rates.sum()))
             out += [(int(x), float(r) / share) for x, r in zip(links, rates, strict=True)]
-    uneven = off / whole if whole > 0 else 0.0
+    uneven = _unevenness(groups)
     return (tuple(out) if uneven >= MIN_UNEVENNESS else (), uneven)
 
 
@@ -72,13 +73,18 @@ def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:
         Mean deviation of the destinations of parallel up-links from their mean over their mean,
         0–2, as :func:`limited_by_routes` has it for bytes; 0 without parallel up-links.
     """
-    off = whole = 0.0
+    groups: list[NDArray[np.float64]] = []
     for leaf in np.unique(fabric.node_switch[fabric.node_switch >= 0]):
         up = np.flatnonzero((fabric.link_src == fabric.n_nodes + leaf) & (fabric.link_up > 0))
         if len(up) < 2:
             continue
         taken = link[leaf][link[leaf] != NO_ENTRY]
-        destinations = np.bincount(taken, minlength=fabric.n_links)[up] / fabric.link_gbps[up]
-        off += float(np.abs(destinations - destinations.mean()).sum())
-        whole += float(destinations.sum())
+        groups.append(np.bincount(taken, minlength=fabric.n_links)[up] / fabric.link_gbps[up])
+    return _unevenness(groups)
+
+
+def _unevenness(groups: Sequence[NDArray[np.float64]]) -> float:
+    """Mean deviation of parallel links from the mean of their group, over that mean, 0–2."""
+    whole = sum(float(group.sum()) for group in groups)
+    off = sum(float(np.abs(group - group.mean()).sum()) for group in groups)
     return off / whole if whole > 0 else 0.0

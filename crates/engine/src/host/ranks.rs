@@ -180,12 +180,11 @@ impl<P: Probe> Shard<'_, P> {
     /// The receive of a message is complete, and so is its send if it is synchronous. An
     /// acknowledgement sets out; within a host it takes no time.
     fn received(&mut self, message: u32) {
+        if self.acknowledges_by_packet(message) {
+            return self.answer(message);
+        }
         if self.model.program.acknowledges(message) {
-            let envelope = &self.model.program.messages[message as usize];
-            return match self.model.same_host(envelope) {
-                true => self.send_completed(message),
-                false => self.answer(message),
-            };
+            return self.send_completed(message);
         }
         // Only one shard, which has the send too, runs programs with synchronous sends.
         if self.model.program.synchronous
@@ -300,10 +299,9 @@ impl<P: Probe> Shard<'_, P> {
         let (arrived, requested) = (state.arrived, state.requested);
         if arrived {
             let program = &self.model.program;
-            let acknowledges = program.acknowledges(message);
-            if acknowledges && !self.model.same_host(&program.messages[message as usize]) {
+            if self.acknowledges_by_packet(message) {
                 self.answer(message);
-            } else if program.synchronous || acknowledges {
+            } else if program.synchronous || program.acknowledges(message) {
                 // The sender resumes by an event: a chain of ranks would nest as many calls.
                 self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
             }
@@ -313,6 +311,12 @@ impl<P: Probe> Shard<'_, P> {
                 self.answer(message);
             }
         }
+    }
+
+    /// Whether the receiver acknowledges `message` over the network: ranks of one host need no packet.
+    fn acknowledges_by_packet(&self, message: u32) -> bool {
+        let program = &self.model.program;
+        program.acknowledges(message) && !self.model.same_host(&program.messages[message as usize])
     }
 
     /// Sends the sender of `message` a clear to send, or an acknowledgement after the message.

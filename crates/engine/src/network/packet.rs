@@ -12,8 +12,8 @@ pub(crate) enum PacketKind {
     Data = 0,
     /// Request to send: the first step of a rendezvous.
     RequestToSend,
-    /// From the receiver back to the sender. Before the message, clear to send: the receive is posted.
-    /// After it, an acknowledgement: the receive is complete.
+    /// From the receiver back to the sender. Before the message: clear to send, the receive is
+    /// posted. After it: an acknowledgement, the receive is complete.
     ClearToSend,
     /// Backward congestion notification (BECN).
     Congestion,

@@ -251,7 +251,8 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         served.publish_handoffs(exchange(round));
         let progress = &self.slots[number].progress;
         let stop = number == 0 && self.stop.load(Relaxed);
-        // Who reads the value of a later round must then see that the round before it is over.
+        // A thread that reads the value of a later round must then also see that the round before
+        // it is over.
         progress.next[round as usize % 2].store(if stop { STOP } else { next }, Release);
         progress.events.store(served.events, Relaxed);
         progress.delivered.store(served.delivered, Relaxed);

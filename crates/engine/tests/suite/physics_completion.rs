@@ -70,7 +70,7 @@ fn a_large_synchronous_send_shakes_hands_and_is_complete_when_delivered() {
 /// the message has arrived, or later as its receive is posted. The handshake of a large message comes
 /// on top.
 #[test]
-fn an_acknowledged_send_is_complete_when_word_of_its_receive_is_back() {
+fn an_acknowledged_send_is_complete_when_its_acknowledgement_is_back() {
     let control = 32 * 80 + LATENCY;
     let whole = 3 * WIRE + LATENCY;
     let turn = whole + control;

@@ -50,7 +50,7 @@ class Halo(Pattern):
     post: Literal["sequence", "delivered", "acknowledged", "all", "timed"] = Field(
         default="sequence",
         description="sequence: next direction once the last byte has left; delivered: once it has "
-        "arrived; acknowledged: once word of that has come back; all: at once; "
+        "arrived; acknowledged: once the acknowledgement is back; all: at once; "
         "timed: one direction each transfer time, whether the last one is through or not",
     )
     order: list[str] = Field(default=[], description="directions in the order they are sent")

@@ -35,7 +35,7 @@ class StreamPattern(FreeSizePattern):
     post: Post = Field(
         default="sequence",
         description="sequence: next message once the last byte of the one before has left; "
-        "delivered: once it has arrived; acknowledged: once word of that has come back; "
+        "delivered: once it has arrived; acknowledged: once the acknowledgement is back; "
         "all: at once",
     )
 
