@@ -6,6 +6,7 @@
    any depth lists in ``__all__``.
 4. No module of the package imports one that imports it in turn, not even inside a function. What is
    imported for annotations only (``TYPE_CHECKING``) does not count.
+5. No file of ``crates/engine`` uses one that uses it in turn (``scripts/engine_imports.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import engine_imports
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -90,6 +93,12 @@ def no_circles(root: Path = ROOT) -> Iterator[str]:
         yield "modules import each other: " + " <- ".join(error.args[1])
 
 
+def engine_one_way(root: Path = ROOT) -> Iterator[str]:
+    """Rule 5."""
+    for files in engine_imports.circles(engine_imports.graph(root / "crates/engine/src")):
+        yield f"crates/engine/src: files use each other: {', '.join(files)}"
+
+
 def _module(path: Path, root: Path) -> str:
     return ".".join(path.relative_to(root / "python").with_suffix("").parts).removesuffix(
         ".__init__"
@@ -116,7 +125,7 @@ def _run_time_imports(path: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print what breaks a rule; 1 if anything does."""
-    broken = [*tests_apart(), *studies_apart(), *studies_public(), *no_circles()]
+    broken = [*tests_apart(), *studies_apart(), *studies_public(), *no_circles(), *engine_one_way()]
     for line in broken:
         print(line, file=sys.stderr)
     return bool(broken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,8 @@ from tests.factories.repository import ROOT
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location("import_rules", ROOT / "scripts/import_rules.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    return importlib.import_module("import_rules")
 
 
 def written(root: Path, path: str, text: str) -> Path:
@@ -87,3 +84,25 @@ def test_no_import_climbs_back(rules, tmp_path: Path, line: str, broken: bool) -
     written(tmp_path, "python/tailback/high.py", "from tailback.middle import Study")
     written(tmp_path, "python/tailback/low.py", "")
     assert bool([*rules.no_circles(written(tmp_path, "python/tailback/middle.py", line))]) == broken
+
+
+@pytest.mark.parametrize(
+    ("low", "broken"),
+    [
+        ("use crate::host::Adapter;", True),
+        ("fn at() -> crate::host::Adapter { todo!() }", True),
+        ("// crate::host::Adapter", False),
+        ("#[cfg(test)]\nmod tests {\n    use crate::host::Adapter;\n}", False),
+        ("use super::Settings;\npub struct Port;", False),
+    ],
+)
+def test_files_of_the_engine_use_each_other_one_way(  # type: ignore[no-untyped-def]
+    rules, tmp_path: Path, low: str, broken: bool
+) -> None:
+    engine = "crates/engine/src"
+    written(tmp_path, f"{engine}/lib.rs", "mod host;\npub mod switch;\npub use host::Settings;")
+    written(tmp_path, f"{engine}/switch/port.rs", low)
+    written(tmp_path, f"{engine}/switch/mod.rs", "mod port;\npub use port::{Port as P, self};")
+    written(tmp_path, f"{engine}/host.rs", "use crate::{switch::{P, port}, switch};\n"
+            "pub struct Adapter(P);\npub struct Settings;")  # fmt: skip
+    assert bool([*rules.engine_one_way(tmp_path)]) == broken

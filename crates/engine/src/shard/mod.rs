@@ -16,7 +16,7 @@ use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, PacketPool};
 use crate::parallel::exchange::{Exchange, Handoff};
 use crate::probe::Probe;
-use crate::switch::adaptive::AdaptiveChoices;
+use crate::switch::adaptive_choices::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
 

@@ -14,7 +14,7 @@ use crate::network::cable::Cable;
 use crate::network::link::{Link, Links};
 use crate::network::packet::PacketPool;
 use crate::settings::{AdaptiveRule, Routing};
-use crate::switch::adaptive::AdaptiveChoices;
+use crate::switch::adaptive_choices::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
 

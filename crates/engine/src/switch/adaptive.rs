@@ -1,7 +1,5 @@
 //! Adaptive routing by a rule other than the default, whose fast path is in `network/load.rs`.
 
-use std::collections::HashMap;
-
 use tailback_fabric::Step;
 
 use crate::network::link::NIL;
@@ -9,39 +7,6 @@ use crate::network::packet::PacketKind;
 use crate::probe::Probe;
 use crate::settings::{AdaptiveLoad, AdaptiveTies, AdaptiveUnit};
 use crate::shard::Shard;
-
-/// Switch, message and chunk.
-type Key = (u32, u32, u64);
-
-/// Ports that messages have chosen, where choices hold for more than one packet.
-#[derive(Debug, Default)]
-pub(crate) struct AdaptiveChoices {
-    /// By switch, message and chunk (0 unless chosen per chunk): the link, and when its last packet
-    /// passed.
-    of: HashMap<Key, (u32, u64)>,
-    /// Expired entries are dropped once there are so many.
-    limit: usize,
-}
-
-/// Entries that are kept before expired ones are looked for.
-const FEW_ENTRIES: usize = 1 << 10;
-
-impl AdaptiveChoices {
-    /// The link that `key` chose, if its last packet passed less than `gap_ps` before `now`.
-    fn known(&self, key: Key, now: u64, gap_ps: u64) -> Option<u32> {
-        self.of.get(&key).filter(|&&(_, seen)| now - seen < gap_ps).map(|&(link, _)| link)
-    }
-
-    /// A packet of `key` takes `link`.
-    fn note(&mut self, key: Key, link: u32, now: u64, gap_ps: u64) {
-        if self.of.len() >= self.limit.max(FEW_ENTRIES) {
-            // Groups of a window take turns, so that the last packet may lie in the future.
-            self.of.retain(|_, &mut (_, seen)| now.saturating_sub(seen) < gap_ps);
-            self.limit = 2 * self.of.len();
-        }
-        self.of.insert(key, (link, now));
-    }
-}
 
 impl<P: Probe> Shard<'_, P> {
     /// The link by which a packet leaves: a choice made before that still holds, or a new one.
@@ -81,7 +46,7 @@ impl<P: Probe> Shard<'_, P> {
             .unwrap_or_else(|| self.least_by_rule(step, lane, shift, draw));
         // Packets that follow one path arrive in order.
         if settings.adaptive.per != AdaptiveUnit::Flowlet && ends {
-            self.adaptive_choices.of.remove(&key);
+            self.adaptive_choices.forget(key);
         } else {
             self.adaptive_choices.note(key, link, self.now, gap_ps);
         }

@@ -1,6 +1,7 @@
 //! Switches: choice of output, forwarding, arbitration, virtual circuits, congestion control.
 
-pub(crate) mod adaptive;
+mod adaptive;
+pub(crate) mod adaptive_choices;
 pub(crate) mod arbiter;
 mod arbitration;
 mod choice;
