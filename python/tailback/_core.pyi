@@ -360,7 +360,7 @@ def simulate(
     settings: EngineSettings,
     traffic: PlacedProgram,
     *,
-    routing: Routing | None = None,
+    routing: NetworkRouting | None = None,
     threads: int = 1,
     watch: Callable[[int, int, int, int], object] | None = None,
 ) -> PacketOutcome: ...
@@ -404,21 +404,21 @@ def read_simgrid_ti(
 ) -> _Decoded: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> TraceColumns: ...
 
-class Routing:
+class NetworkRouting:
     """A routing rule for one network."""
 
     @staticmethod
-    def of_network(network: Network) -> Routing: ...
+    def of_network(network: Network) -> NetworkRouting: ...
     @staticmethod
     def dimension_order(
         network: Network, dims: Sequence[int], tie: str, dateline: bool, detour: bool
-    ) -> Routing: ...
+    ) -> NetworkRouting: ...
     @staticmethod
-    def all_to_all(network: Network, dims: Sequence[int], detour: bool) -> Routing: ...
+    def all_to_all(network: Network, dims: Sequence[int], detour: bool) -> NetworkRouting: ...
     @staticmethod
-    def groups(network: Network, detour: bool, lanes: bool) -> Routing: ...
+    def groups(network: Network, detour: bool, lanes: bool) -> NetworkRouting: ...
     @staticmethod
-    def sideways(network: Network, counts: tuple[int, int, int]) -> Routing: ...
+    def sideways(network: Network, counts: tuple[int, int, int]) -> NetworkRouting: ...
     @property
     def lanes(self) -> int: ...
     @property
@@ -491,7 +491,7 @@ def fluid_paths(
     dst: NDArray[uint32],
     choice: str,
     seed: int,
-    routing: Routing | None = None,
+    routing: NetworkRouting | None = None,
 ) -> PathColumns: ...
 
 class FluidOutcome:
@@ -510,7 +510,7 @@ def fluid_program(
     settings: RankModel,
     traffic: PlacedProgram,
     *,
-    routing: Routing | None = None,
+    routing: NetworkRouting | None = None,
 ) -> FluidOutcome: ...
 def fluid_protocol(
     capacity: NDArray[float64],

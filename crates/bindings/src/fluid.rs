@@ -3,9 +3,11 @@
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fluid::permutation::{Default as Table, Evaluation, RoutingRule, random_permutation};
+use tailback_fluid::permutation::{
+    Default as Table, Evaluation, PermutationRouting, random_permutation,
+};
 use tailback_fluid::{
-    Detour, FlowSet, PathChoice, Paths, Policy, ProtocolSettings, RankSettings, Rounds, Router,
+    Detour, FlowPaths, FlowSet, PathChoice, Policy, ProtocolSettings, RankSettings, Rounds, Router,
     Tree, Work,
 };
 
@@ -14,14 +16,14 @@ use crate::network::{Network, arrays};
 use crate::program::PlacedProgram;
 use crate::settings::settings_of;
 use crate::table::{columns, rows};
-use crate::topologies::Routing;
+use crate::topologies::NetworkRouting;
 
 /// (start, link, share) of `tailback.fluid.FlowPaths`.
 type PathColumns<'py> =
     (PyReadonlyArray1<'py, u64>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, f64>);
 
 /// (arity, levels, width) of a tree.
-type Shape = (u32, u32, u32);
+type TreeShape = (u32, u32, u32);
 
 /// Adds the functions of the fluid view to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,8 +41,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(tree_fabric, m)?)
 }
 
-fn paths_of(columns: &PathColumns<'_>) -> PyResult<Paths> {
-    Ok(Paths {
+fn paths_of(columns: &PathColumns<'_>) -> PyResult<FlowPaths> {
+    Ok(FlowPaths {
         start: columns.0.as_slice()?.to_vec(),
         link: columns.1.as_slice()?.to_vec(),
         share: columns.2.as_slice()?.to_vec(),
@@ -76,13 +78,13 @@ fn choice_of(name: &str) -> PyResult<PathChoice> {
     }
 }
 
-fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<RoutingRule> {
+fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<PermutationRouting> {
     let default = match table {
         "d-mod-k" => Table::DModK,
         "random" => Table::RandomTable,
         _ => return Err(raise(format!("unknown table {table:?}; valid: d-mod-k, random"))),
     };
-    Ok(RoutingRule { default, adaptive, margin })
+    Ok(PermutationRouting { default, adaptive, margin })
 }
 
 /// Weighted max-min fair rates in Gb/s.
@@ -159,7 +161,7 @@ fn fluid_paths<'py>(
     dst: PyReadonlyArray1<'py, u32>,
     choice: &str,
     seed: u64,
-    routing: Option<&Routing>,
+    routing: Option<&NetworkRouting>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let choice = choice_of(choice)?;
     let (src, dst) = (src.as_slice()?, dst.as_slice()?);
@@ -170,7 +172,7 @@ fn fluid_paths<'py>(
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let made = py.detach(|| {
         let mut router = Router::new(fabric, plan, choice, Detour::Never, seed);
-        let mut paths = Paths { start: vec![0], ..Paths::default() };
+        let mut paths = FlowPaths { start: vec![0], ..FlowPaths::default() };
         let mut path = Vec::new();
         for (flow, (&from, &to)) in src.iter().zip(dst).enumerate() {
             router.path(from, to, flow as u64, &mut path)?;
@@ -181,7 +183,7 @@ fn fluid_paths<'py>(
             }
             paths.start.push(paths.link.len() as u64);
         }
-        Ok::<Paths, tailback_fluid::FluidError>(paths)
+        Ok::<FlowPaths, tailback_fluid::FluidError>(paths)
     });
     let paths = made.map_err(raise)?;
     Ok(columns!(py, paths; start, link, share))
@@ -196,7 +198,7 @@ fn fluid_program<'py>(
     network: &Network,
     settings: &Bound<'py, PyAny>,
     traffic: PlacedProgram<'py>,
-    routing: Option<&Routing>,
+    routing: Option<&NetworkRouting>,
 ) -> PyResult<FluidOutcome> {
     let settings: RankSettings = settings_of(settings)?;
     let (program, placement) = traffic.read()?;
@@ -287,7 +289,7 @@ fn fluid_rounds<'py>(
 #[pyo3(signature = (shape, *, table, adaptive, margin, copies, first, runs, seed))]
 fn tree_permutations<'py>(
     py: Python<'py>,
-    shape: Shape,
+    shape: TreeShape,
     table: &str,
     adaptive: bool,
     margin: u32,
@@ -330,7 +332,7 @@ fn fill(
 #[pyo3(signature = (shape, *, table, adaptive, margin, copies, run, seed))]
 fn tree_paths<'py>(
     py: Python<'py>,
-    shape: Shape,
+    shape: TreeShape,
     table: &str,
     adaptive: bool,
     margin: u32,
@@ -353,7 +355,7 @@ fn tree_paths<'py>(
 
 /// Switch ports of a tree: (without, with horizontal links).
 #[pyfunction]
-fn tree_ports(shape: Shape) -> PyResult<(u64, u64)> {
+fn tree_ports(shape: TreeShape) -> PyResult<(u64, u64)> {
     Ok(Tree::new(shape.0, shape.1, shape.2).map_err(raise)?.ports())
 }
 
@@ -361,7 +363,7 @@ fn tree_ports(shape: Shape) -> PyResult<(u64, u64)> {
 #[pyfunction]
 fn tree_fabric(
     py: Python<'_>,
-    shape: Shape,
+    shape: TreeShape,
     gbps: f64,
     delay_ps: u64,
 ) -> PyResult<Bound<'_, PyDict>> {

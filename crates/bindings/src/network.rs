@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, FabricError, Plan, Routes, RoutingRule};
+use tailback_fabric::{Fabric, FabricError, RoutePlan, Routes, RoutingRule};
 
 use crate::errors::raise;
 use crate::table::columns;
@@ -15,12 +15,12 @@ pub struct Network {
     pub fabric: Fabric,
     pub routes: Routes,
     /// The same routes, as the engine takes them.
-    pub plan: Plan,
+    pub plan: RoutePlan,
 }
 
 impl Network {
     pub fn assemble(fabric: Fabric, routes: Routes) -> Result<Self, FabricError> {
-        let plan = Plan::new(&fabric, RoutingRule::Table(routes.clone()))?;
+        let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes.clone()))?;
         Ok(Self { fabric, routes, plan })
     }
 }

@@ -6,7 +6,7 @@ use tailback_program::{Placement, Program};
 
 /// A `tailback.traffic.program.Program`.
 #[derive(FromPyObject)]
-pub struct Columns<'py> {
+pub struct ProgramColumns<'py> {
     rank_start: PyReadonlyArray1<'py, u64>,
     kind: PyReadonlyArray1<'py, u8>,
     peer: PyReadonlyArray1<'py, i32>,
@@ -19,7 +19,7 @@ pub struct Columns<'py> {
 /// A `tailback.traffic.program.PlacedProgram`.
 #[derive(FromPyObject)]
 pub struct PlacedProgram<'py> {
-    program: Columns<'py>,
+    program: ProgramColumns<'py>,
     node: PyReadonlyArray1<'py, u32>,
     host: PyReadonlyArray1<'py, u32>,
     start_ps: PyReadonlyArray1<'py, u64>,
@@ -31,7 +31,7 @@ pub struct PlacedProgram<'py> {
 impl PlacedProgram<'_> {
     /// As the crates take it.
     pub fn read(self) -> PyResult<(Program, Placement)> {
-        let Columns { rank_start, kind, peer, amount, tag, request, label } = self.program;
+        let ProgramColumns { rank_start, kind, peer, amount, tag, request, label } = self.program;
         let pace_mbps = self.pace_mbps.map(|pace| pace.as_slice().map(<[u32]>::to_vec));
         let program = Program {
             rank_start: rank_start.as_slice()?.to_vec(),

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use tailback_program::Program;
-use tailback_readers::chakra::{Choices, Fault, What};
+use tailback_readers::chakra::{ChakraError, ChakraProblem, Choices};
 use tailback_readers::goal::ScheduleError;
 use tailback_readers::graph::{Graph, GraphError};
 use tailback_readers::simgrid_ti::{LineError, Scale};
@@ -17,7 +17,7 @@ use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
 use crate::table::columns;
 
 type Integers<'py> = PyReadonlyArray1<'py, i64>;
-type Flags<'py> = PyReadonlyArray1<'py, bool>;
+type Booleans<'py> = PyReadonlyArray1<'py, bool>;
 type Sizes<'py> = PyReadonlyArray1<'py, u64>;
 type Numbers<'py> = PyReadonlyArray1<'py, u32>;
 
@@ -53,7 +53,7 @@ fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'p
 
 /// Columns of posts as Python hands them over: rank, position, step, is_send, peer, channel.
 type PostColumns<'py> =
-    (Integers<'py>, Integers<'py>, Integers<'py>, Flags<'py>, Integers<'py>, Integers<'py>);
+    (Integers<'py>, Integers<'py>, Integers<'py>, Booleans<'py>, Integers<'py>, Integers<'py>);
 
 fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
     Ok(assembly::Posts {
@@ -167,7 +167,7 @@ fn compile_graph<'py>(
         Sizes<'py>,
         Numbers<'py>,
     ),
-    edges: (Numbers<'py>, Numbers<'py>, Flags<'py>),
+    edges: (Numbers<'py>, Numbers<'py>, Booleans<'py>),
 ) -> PyResult<(Bound<'py, PyDict>, u64, u64, bool)> {
     let graph = Graph {
         n_ranks,
@@ -349,15 +349,15 @@ fn read_chakra(
 }
 
 /// A ValueError with the arguments `(file, kind, number, name, message)`.
-fn chakra_fault(fault: Fault) -> PyErr {
+fn chakra_fault(fault: ChakraError) -> PyErr {
     let none = String::new;
     let (kind, number, name, message) = match fault.what {
-        What::Bytes(at, message) => ("bytes", at, none(), message),
-        What::Empty => ("empty", 0, none(), none()),
-        What::Again(number) => ("again", number, none(), none()),
-        What::Node(number, name, why) => ("node", number, name, why),
-        What::Lost(number, before) => ("lost", number, none(), before.to_string()),
-        What::Large => ("large", 0, none(), none()),
+        ChakraProblem::Bytes(at, message) => ("bytes", at, none(), message),
+        ChakraProblem::Empty => ("empty", 0, none(), none()),
+        ChakraProblem::Again(number) => ("again", number, none(), none()),
+        ChakraProblem::Node(number, name, why) => ("node", number, name, why),
+        ChakraProblem::Lost(number, before) => ("lost", number, none(), before.to_string()),
+        ChakraProblem::Large => ("large", 0, none(), none()),
     };
     PyValueError::new_err((fault.file, kind, number, name, message))
 }

@@ -6,7 +6,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_engine::probe::{ProbeTables, Rows};
+use tailback_engine::probe::{LinkReadings, ProbeTables};
 use tailback_engine::{Outcome, Parallelism, Progress, Settings};
 use tailback_telemetry::Column;
 
@@ -15,7 +15,7 @@ use crate::network::Network;
 use crate::program::PlacedProgram;
 use crate::settings::settings_of;
 use crate::table::{array, columns, numbers, rows};
-use crate::topologies::Routing;
+use crate::topologies::NetworkRouting;
 
 /// Simulates `traffic` on `network` by its own routes or those of `routing`. `settings` is a dataclass
 /// with the fields of [`Settings`]. `watch(time_ps, delivered, packets, events)` is called now and
@@ -27,7 +27,7 @@ pub fn simulate<'py>(
     network: &Network,
     settings: &Bound<'py, PyAny>,
     traffic: PlacedProgram<'py>,
-    routing: Option<&Routing>,
+    routing: Option<&NetworkRouting>,
     threads: usize,
     watch: Option<Py<PyAny>>,
 ) -> PyResult<PacketOutcome> {
@@ -144,7 +144,7 @@ fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()
 fn in_columns<T>(
     py: Python<'_>,
     names: &[&str],
-    rows: Rows<T>,
+    rows: LinkReadings<T>,
     (interval, end): (u64, u64),
 ) -> PyResult<Py<PyDict>> {
     let mut time = Column::default();

@@ -13,7 +13,7 @@ use serde::forward_to_deserialize_any;
 /// Reads `settings`, a dataclass whose fields are numbers, texts, lists and dataclasses. A field that
 /// is None counts as absent.
 pub(crate) fn settings_of<'py, T: Deserialize<'py>>(settings: &Bound<'py, PyAny>) -> PyResult<T> {
-    T::deserialize(Value(settings.clone()))
+    T::deserialize(PyValue(settings.clone()))
         .map_err(|problem| PyValueError::new_err(problem.to_string()))
 }
 
@@ -61,16 +61,16 @@ impl From<PyErr> for Problem {
 }
 
 /// A Python value.
-struct Value<'py>(Bound<'py, PyAny>);
+struct PyValue<'py>(Bound<'py, PyAny>);
 
-impl<'py> IntoDeserializer<'py, Problem> for Value<'py> {
+impl<'py> IntoDeserializer<'py, Problem> for PyValue<'py> {
     type Deserializer = Self;
     fn into_deserializer(self) -> Self {
         self
     }
 }
 
-impl<'py> Deserializer<'py> for Value<'py> {
+impl<'py> Deserializer<'py> for PyValue<'py> {
     type Error = Problem;
 
     fn deserialize_any<V: Visitor<'py>>(self, visitor: V) -> Result<V::Value, Problem> {
@@ -92,7 +92,7 @@ impl<'py> Deserializer<'py> for Value<'py> {
         }
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
             let items =
-                value.try_iter()?.map(|item| item.map(Value)).collect::<PyResult<Vec<_>>>()?;
+                value.try_iter()?.map(|item| item.map(PyValue)).collect::<PyResult<Vec<_>>>()?;
             return visitor.visit_seq(SeqDeserializer::new(items.into_iter()));
         }
         visitor.visit_map(Fields::of(&value)?)
@@ -156,6 +156,6 @@ impl<'py> MapAccess<'py> for Fields<'py> {
         let field = self.field.take();
         let (name, value) =
             field.ok_or_else(|| Problem::new("a value before its name".to_owned()))?;
-        seed.deserialize(Value(value)).map_err(|problem| problem.within(&name))
+        seed.deserialize(PyValue(value)).map_err(|problem| problem.within(&name))
     }
 }

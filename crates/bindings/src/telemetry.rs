@@ -7,20 +7,20 @@ use pyo3::types::PyDict;
 use tailback_fabric::{Fabric, Routes};
 use tailback_telemetry::decode::cost::Choice;
 use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
-use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::scheme::{
-    Columns, Compact, Coordinated, EdgeMarking, FullInt, FullReservoirs, NodeMarking, Paths,
-    Scheme, SingleBit, WorstHop, XorDigest, mix, run,
+    Compact, Coordinated, EdgeMarking, FullInt, FullReservoirs, NodeMarking, PacketPaths, Scheme,
+    SchemeColumns, SingleBit, WorstHop, XorDigest, mix, run,
 };
 
 use crate::errors::raise;
 use crate::network::Network;
 use crate::table::columns;
 
-type Column<'py, T> = Bound<'py, PyArray1<T>>;
+type Array<'py, T> = Bound<'py, PyArray1<T>>;
 
 fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
-    let field = Field::new(field_bits)
+    let field = GaloisField::new(field_bits)
         .map_err(|_| PyValueError::new_err(format!("no field GF(2^{field_bits})")))?;
     Ok(Hash { field, bits })
 }
@@ -88,11 +88,11 @@ impl SchemeVisitor for DescribeScheme {
     }
 }
 
-struct Send<'a, 'py>(Python<'py>, Paths<'a>, u64);
+struct Send<'a, 'py>(Python<'py>, PacketPaths<'a>, u64);
 
 impl SchemeVisitor for Send<'_, '_> {
-    type Out = Columns;
-    fn with<S: Scheme + Sync>(self, scheme: S) -> Columns {
+    type Out = SchemeColumns;
+    fn with<S: Scheme + Sync>(self, scheme: S) -> SchemeColumns {
         let Send(py, paths, seed) = self;
         py.detach(|| run(&scheme, &paths, seed))
     }
@@ -131,7 +131,7 @@ fn run_scheme<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let hash = LinkHash::parse(hash, field_bits).map_err(raise)?;
     let stride = links.as_array().ncols();
-    let paths = Paths {
+    let paths = PacketPaths {
         ids: ids.as_slice()?,
         hops: hops.as_slice()?,
         links: links.as_slice()?,
@@ -160,7 +160,7 @@ fn link_hash<'py>(
     links: PyReadonlyArray1<'py, u32>,
     bits: u32,
     field_bits: u32,
-) -> PyResult<Column<'py, u8>> {
+) -> PyResult<Array<'py, u8>> {
     let hash = LinkHash::parse(name, field_bits).map_err(raise)?;
     if !(1..=8).contains(&bits) {
         return Err(PyValueError::new_err(format!("hash bits of {bits}; 1 to 8 is possible")));
@@ -191,7 +191,7 @@ fn decode<'py>(
     bits: u32,
     field_bits: u32,
     how: &str,
-) -> PyResult<Column<'py, i64>> {
+) -> PyResult<Array<'py, i64>> {
     let hash = gf(field_bits, bits)?;
     let packets =
         Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
@@ -213,7 +213,7 @@ fn decode_published<'py>(
     hashes: PyReadonlyArray1<'py, u8>,
     weights: PyReadonlyArray1<'py, u8>,
     links: PyReadonlyArray1<'py, u32>,
-) -> PyResult<Column<'py, i64>> {
+) -> PyResult<Array<'py, i64>> {
     let (ids, hashes) = (ids.as_slice()?, hashes.as_slice()?);
     let (weights, links) = (weights.as_slice()?, links.as_slice()?);
     let found = py.detach(|| published::scores(ids, hashes, weights, links)).map_err(raise)?;
@@ -237,7 +237,7 @@ fn decode_classes<'py>(
     bits: u32,
     field_bits: u32,
     how: &str,
-) -> PyResult<Column<'py, i64>> {
+) -> PyResult<Array<'py, i64>> {
     let hash = gf(field_bits, bits)?;
     let how = decoder_choice(how).map_err(raise)?;
     let packets =
@@ -263,7 +263,7 @@ fn random_paths<'py>(
     destinations: PyReadonlyArray1<'py, u32>,
     seed: u64,
     most_hops: usize,
-) -> PyResult<(Column<'py, u8>, Column<'py, u32>)> {
+) -> PyResult<(Array<'py, u8>, Array<'py, u32>)> {
     let (from, to) = (sources.as_slice()?, destinations.as_slice()?);
     let (fabric, routes) = (&network.fabric, &network.routes);
     if from.len() != to.len() || from.iter().chain(to).any(|&node| node >= fabric.n_nodes) {

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, FabricError, Plan, RouteState, Routes, RoutingRule, dragonfly,
+    Arrangement, Fabric, FabricError, RoutePlan, RouteState, Routes, RoutingRule, dragonfly,
     dragonfly_plus, hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
@@ -178,19 +178,20 @@ fn yellowstone_fabric(py: Python<'_>, counts: [u32; 10], gbps: f64, delay_ps: u6
 
 /// A routing rule for one network.
 #[pyclass(frozen)]
-pub struct Routing {
+pub struct NetworkRouting {
     pub network: Py<Network>,
-    pub plan: Plan,
+    pub plan: RoutePlan,
 }
 
-impl Routing {
+impl NetworkRouting {
     fn make(
         py: Python<'_>,
         network: Py<Network>,
         rule: impl FnOnce(&Fabric) -> Result<RoutingRule, FabricError> + Send,
     ) -> PyResult<Self> {
         let here = network.get();
-        let plan = py.detach(|| Plan::new(&here.fabric, rule(&here.fabric)?)).map_err(raise)?;
+        let plan =
+            py.detach(|| RoutePlan::new(&here.fabric, rule(&here.fabric)?)).map_err(raise)?;
         Ok(Self { network, plan })
     }
 
@@ -207,7 +208,7 @@ impl Routing {
 }
 
 #[pymethods]
-impl Routing {
+impl NetworkRouting {
     /// The network's own routes: up/down, or forwarding tables.
     #[staticmethod]
     fn of_network(py: Python<'_>, network: Py<Network>) -> PyResult<Self> {
@@ -351,7 +352,7 @@ fn with_forwarding(
 
 /// Adds this file's functions and classes to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<Routing>()?;
+    m.add_class::<NetworkRouting>()?;
     m.add_function(wrap_pyfunction!(pgft_fabric, m)?)?;
     m.add_function(wrap_pyfunction!(modified_tree_fabric, m)?)?;
     m.add_function(wrap_pyfunction!(torus_fabric, m)?)?;

@@ -8,9 +8,9 @@ use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 
-use tailback_telemetry::packet_id::{Flow, packet_id};
+use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
-use crate::receiver::{Receiver, Refused, Scheme};
+use crate::receiver::{Receiver, ReceiverScheme, Refused};
 
 /// Number of the binary interface: it rises when a struct or function changes.
 pub const TAILBACK_ABI: u32 = 1;
@@ -153,7 +153,7 @@ pub extern "C" fn tailback_packet_id(
     destination: u32,
     queue_pair: u32,
 ) -> u32 {
-    packet_id(psn, Flow { source, destination, queue_pair })
+    packet_id(psn, FlowKey { source, destination, queue_pair })
 }
 
 /// Makes a receiver; tailback_receiver_free releases it.
@@ -180,9 +180,9 @@ pub unsafe extern "C" fn tailback_receiver_new(
         let config = unsafe { config.read() };
         let TailbackConfig { hash_bits, count_bits, .. } = config;
         let scheme = match config.scheme {
-            0 => Scheme::Full,
-            1 => Scheme::Compact { hash_bits, count_bits },
-            2 => Scheme::Coordinated { hash_bits },
+            0 => ReceiverScheme::Full,
+            1 => ReceiverScheme::Compact { hash_bits, count_bits },
+            2 => ReceiverScheme::Coordinated { hash_bits },
             _ => return Err(TailbackStatus::OutOfRange),
         };
         let made = Box::new(TailbackReceiver(Receiver::new(scheme, config.links)?));

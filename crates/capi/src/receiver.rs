@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tailback_telemetry::hash::Field;
+use tailback_telemetry::hash::GaloisField;
 use tailback_telemetry::scheme::Coordinated;
 
 /// Bits of a link number, and n of the GF(2^n) hash.
@@ -21,7 +21,7 @@ const MOST_HOPS: usize = 64;
 
 /// What switches write into packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
+pub enum ReceiverScheme {
     /// Two whole links with their counts: 64 bits.
     Full,
     /// A congested bit, a hash and a count of hops.
@@ -75,16 +75,16 @@ impl Sums {
     }
 
     /// Count and standard error.
-    fn estimate(&self, scheme: Scheme) -> (f64, f64) {
+    fn estimate(&self, scheme: ReceiverScheme) -> (f64, f64) {
         let unit = f64::from(scheme.unit());
-        let kappa = if matches!(scheme, Scheme::Full) { 0.0 } else { 1.0 / unit };
+        let kappa = if matches!(scheme, ReceiverScheme::Full) { 0.0 } else { 1.0 / unit };
         let count = self.score as f64 / unit;
         let slope = (1.0 - kappa) * self.score_l as f64 / unit - count;
         (count, (kappa * self.squares as f64 + slope).max(0.0).sqrt())
     }
 }
 
-impl Scheme {
+impl ReceiverScheme {
     /// 2^b − 1, and 1 of whole links.
     fn unit(self) -> u32 {
         match self {
@@ -136,9 +136,9 @@ pub struct LinkEstimate {
 /// Sums the samples of received packets.
 #[derive(Debug)]
 pub struct Receiver {
-    scheme: Scheme,
+    scheme: ReceiverScheme,
     links: u32,
-    field: Field,
+    field: GaloisField,
     /// Candidate links of every hop, by source.
     sources: BTreeMap<u32, Vec<Vec<Candidate>>>,
     candidates: usize,
@@ -153,8 +153,8 @@ impl Receiver {
     ///
     /// # Errors
     /// Numbers of bits or of links are out of range.
-    pub fn new(scheme: Scheme, links: u32) -> Result<Self, Refused> {
-        let field = Field::new(LINK_BITS).map_err(|_| Refused::Range)?;
+    pub fn new(scheme: ReceiverScheme, links: u32) -> Result<Self, Refused> {
+        let field = GaloisField::new(LINK_BITS).map_err(|_| Refused::Range)?;
         if !(1..1 << LINK_BITS).contains(&links) {
             return Err(Refused::Range);
         }
@@ -178,7 +178,7 @@ impl Receiver {
     pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), Refused> {
         let known = self.sources.get(&source).map_or(0, Vec::len);
         let saturates = match self.scheme {
-            Scheme::Compact { count_bits, .. } => hop + 1 >= 1 << count_bits,
+            ReceiverScheme::Compact { count_bits, .. } => hop + 1 >= 1 << count_bits,
             _ => false,
         };
         if hop != known || hop >= MOST_HOPS || links.is_empty() || saturates {
@@ -208,7 +208,7 @@ impl Receiver {
     pub fn take(&mut self, id: u32, header: u64, source: u32, context: u32) -> Result<(), Refused> {
         let part = |from: u32, bits: u32| (header >> from) as u32 & ((1 << bits) - 1);
         match self.scheme {
-            Scheme::Full => {
+            ReceiverScheme::Full => {
                 let seen = [(part(0, 24), part(24, 8)), (part(32, 24), part(56, 8))];
                 if seen.iter().any(|&(link, count)| count > 0 && !(1..=self.links).contains(&link))
                 {
@@ -223,7 +223,7 @@ impl Receiver {
                 }
                 self.count(any);
             }
-            Scheme::Coordinated { hash_bits } => {
+            ReceiverScheme::Coordinated { hash_bits } => {
                 let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
                 let survivor = Coordinated::survivor(id, hops as u8);
                 if let Some(hop) = survivor.map(usize::from) {
@@ -232,7 +232,7 @@ impl Receiver {
                 }
                 self.count(survivor.is_some());
             }
-            Scheme::Compact { hash_bits, count_bits } => {
+            ReceiverScheme::Compact { hash_bits, count_bits } => {
                 let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
                 let count = part(1 + hash_bits, count_bits);
                 if count > 0 {
@@ -345,7 +345,7 @@ fn charge(sums: &mut Sums, score: i64, l: i64, agrees: bool) {
 mod tests {
     use super::*;
     use tailback_telemetry::hash::LinkHash;
-    use tailback_telemetry::packet_id::{Flow, packet_id};
+    use tailback_telemetry::packet_id::{FlowKey, packet_id};
     use tailback_telemetry::scheme::{Compact, Scheme as _, Visit, mix};
 
     const HOPS: [&[u32]; 3] = [&[10, 11, 12, 13], &[20, 21, 22, 23], &[30]];
@@ -353,14 +353,14 @@ mod tests {
 
     /// Packets that cross the first candidate of each hop, but every fourth one the second; the second
     /// hop of even packets is congested.
-    fn sent(scheme: Scheme, seed: u32) -> Receiver {
+    fn sent(scheme: ReceiverScheme, seed: u32) -> Receiver {
         let mut receiver = Receiver::new(scheme, 40).unwrap();
         for (hop, links) in HOPS.into_iter().enumerate() {
             receiver.add_hop(5, hop, links).unwrap();
         }
-        let hash = LinkHash::Gf(Field::new(LINK_BITS).unwrap());
+        let hash = LinkHash::Gf(GaloisField::new(LINK_BITS).unwrap());
         for psn in 0..PACKETS {
-            let id = packet_id(psn, Flow { source: 6, destination: 9, queue_pair: seed });
+            let id = packet_id(psn, FlowKey { source: 6, destination: 9, queue_pair: seed });
             let visit = |hop: usize| Visit {
                 link: HOPS[hop][usize::from(psn % 4 == 0 && hop < 2)] + 1,
                 hop: hop as u8,
@@ -370,19 +370,19 @@ mod tests {
                 random: mix(u64::from(seed) << 32 | u64::from(psn) << 8 | hop as u64),
             };
             let header = match scheme {
-                Scheme::Coordinated { hash_bits } => {
+                ReceiverScheme::Coordinated { hash_bits } => {
                     let scheme = Coordinated { hash, bits: hash_bits };
                     let mut mark = scheme.start();
                     (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
                     scheme.to_wire(mark).into()
                 }
-                Scheme::Compact { hash_bits, count_bits } => {
+                ReceiverScheme::Compact { hash_bits, count_bits } => {
                     let scheme = Compact { hash, bits: hash_bits, count_bits };
                     let mut mark = scheme.start();
                     (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
                     scheme.to_wire(mark).into()
                 }
-                Scheme::Full => {
+                ReceiverScheme::Full => {
                     let hop = (mix(u64::from(seed * PACKETS + psn)) % 3) as usize;
                     let met = u64::from(psn % 2 == 0);
                     u64::from(visit(hop).link)
@@ -399,10 +399,10 @@ mod tests {
     #[test]
     fn estimates_are_unbiased_and_their_errors_are_what_is_stated() {
         for scheme in [
-            Scheme::Coordinated { hash_bits: 5 },
-            Scheme::Coordinated { hash_bits: 1 },
-            Scheme::Compact { hash_bits: 2, count_bits: 3 },
-            Scheme::Full,
+            ReceiverScheme::Coordinated { hash_bits: 5 },
+            ReceiverScheme::Coordinated { hash_bits: 1 },
+            ReceiverScheme::Compact { hash_bits: 2, count_bits: 3 },
+            ReceiverScheme::Full,
         ] {
             let runs = 200;
             let every: Vec<_> = (0..runs).map(|seed| sent(scheme, seed).estimates(None)).collect();
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn congested_packets_and_contexts_are_told_apart() {
-        let receiver = sent(Scheme::Coordinated { hash_bits: 5 }, 1);
+        let receiver = sent(ReceiverScheme::Coordinated { hash_bits: 5 }, 1);
         let near =
             |(value, error): (f64, f64), truth: f64| (value - truth).abs() < 5.0 * error + 1.0;
         let of = |context, link| {
@@ -445,29 +445,29 @@ mod tests {
 
     #[test]
     fn parts_add_up_to_the_whole() {
-        let scheme = Scheme::Compact { hash_bits: 2, count_bits: 3 };
+        let scheme = ReceiverScheme::Compact { hash_bits: 2, count_bits: 3 };
         let (mut first, second) = (sent(scheme, 1), sent(scheme, 2));
         let both = first.estimates(None)[0].packets.0 + second.estimates(None)[0].packets.0;
         first.merge(&second).unwrap();
         assert!((first.estimates(None)[0].packets.0 - both).abs() < 1e-9);
-        assert_eq!(first.merge(&sent(Scheme::Full, 1)), Err(Refused::Different));
+        assert_eq!(first.merge(&sent(ReceiverScheme::Full, 1)), Err(Refused::Different));
     }
 
     #[test]
     fn what_cannot_be_is_refused_and_counts_nothing() {
-        let mut receiver = Receiver::new(Scheme::Full, 4).unwrap();
+        let mut receiver = Receiver::new(ReceiverScheme::Full, 4).unwrap();
         assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(Refused::UnknownLink));
         assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(Refused::UnknownLink));
         assert_eq!(receiver.received(), (0, 0));
-        let mut receiver = Receiver::new(Scheme::Coordinated { hash_bits: 5 }, 4).unwrap();
+        let mut receiver = Receiver::new(ReceiverScheme::Coordinated { hash_bits: 5 }, 4).unwrap();
         assert_eq!(receiver.take(0, 0, 0, 0), Err(Refused::UnknownSource));
         assert_eq!(receiver.add_hop(0, 1, &[1]), Err(Refused::Range));
         assert_eq!(receiver.add_hop(0, 0, &[4]), Err(Refused::UnknownLink));
-        assert_eq!(Receiver::new(Scheme::Full, 0).err(), Some(Refused::Range));
-        assert!(Receiver::new(Scheme::Coordinated { hash_bits: 9 }, 4).is_err());
+        assert_eq!(Receiver::new(ReceiverScheme::Full, 0).err(), Some(Refused::Range));
+        assert!(Receiver::new(ReceiverScheme::Coordinated { hash_bits: 9 }, 4).is_err());
         // Two bits count three hops, and a count of three may have been four.
         let mut receiver =
-            Receiver::new(Scheme::Compact { hash_bits: 3, count_bits: 2 }, 4).unwrap();
+            Receiver::new(ReceiverScheme::Compact { hash_bits: 3, count_bits: 2 }, 4).unwrap();
         assert!(receiver.add_hop(0, 0, &[1]).is_ok() && receiver.add_hop(0, 1, &[2]).is_ok());
         assert!(receiver.add_hop(0, 2, &[3]).is_ok());
         assert_eq!(receiver.add_hop(0, 3, &[3]), Err(Refused::Range));

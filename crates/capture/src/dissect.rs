@@ -4,7 +4,7 @@
 //! invariant CRC covers that byte as ones, in InfiniBand (volume 1, section 7.8.1) as in RoCEv2 (annex
 //! A17.3.3), so a switch may rewrite it.
 
-use tailback_telemetry::packet_id::{Flow, packet_id};
+use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
 use crate::erf;
 use crate::record::half;
@@ -121,7 +121,7 @@ impl Headers {
     #[inline]
     pub fn packet_id(&self) -> u32 {
         let (source, destination) = (self.source.id_bits(), self.destination.id_bits());
-        packet_id(self.psn, Flow { source, destination, queue_pair: self.queue_pair })
+        packet_id(self.psn, FlowKey { source, destination, queue_pair: self.queue_pair })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 
 use crate::dissect::{LinkType, erf_payload};
-use crate::error::{CaptureError, Fault};
+use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, End, Frame, checked_time};
+use crate::record::{Direction, FileEnd, Frame, checked_time};
 
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 16;
@@ -49,28 +49,27 @@ pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
 
 pub(crate) fn frames<R: Read>(
     input: &mut Input<R>,
-    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-) -> Result<End, CaptureError> {
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
     loop {
         let offset = input.offset();
-        let header = input.peek(HEADER).map_err(|error| Fault::Io(error).at(offset))?;
+        let header = input.peek(HEADER).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if header.is_empty() {
-            return Ok(End::Whole);
+            return Ok(FileEnd::Whole);
         }
         if header.len() < HEADER {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         let whole = length(header);
         if whole < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
             let (least, most) = (HEADER as u64, u64::from(u16::MAX));
-            return Err(
-                Fault::Length { what: "record", length: whole as u64, least, most }.at(offset)
-            );
+            return Err(CaptureFault::Length { what: "record", length: whole as u64, least, most }
+                .at(offset));
         }
         let time_ns = checked_time(time(header)).map_err(|fault| fault.at(offset))?;
-        let bytes = input.peek(whole).map_err(|error| Fault::Io(error).at(offset))?;
+        let bytes = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if bytes.len() < whole {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         // 48 is padding between records.
         if kind(bytes) != LARGEST_TYPE {

@@ -10,12 +10,12 @@ pub struct CaptureError {
     pub offset: u64,
     /// What is wrong there.
     #[source]
-    pub fault: Fault,
+    pub fault: CaptureFault,
 }
 
 /// What is wrong with a capture.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum CaptureFault {
     /// The operating system refused.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
@@ -90,7 +90,7 @@ pub enum Fault {
     Files(usize),
 }
 
-impl Fault {
+impl CaptureFault {
     /// What to do about it.
     pub fn remedy(&self) -> &'static str {
         match self {

@@ -18,6 +18,6 @@ mod pcapng;
 mod record;
 
 pub use dissect::{Address, Headers, LinkType, Skip, dissect};
-pub use error::{CaptureError, Fault};
+pub use error::{CaptureError, CaptureFault};
 pub use log::{CaptureLog, FileSummary, PacketColumns, Skipped};
 pub use record::Direction;

@@ -9,8 +9,8 @@ use std::path::Path;
 use tailback_random::splitmix;
 
 use crate::dissect::{Address, Headers, Skip, dissect};
-use crate::error::{CaptureError, Fault};
-use crate::record::{Direction, End, Frame, frames};
+use crate::error::{CaptureError, CaptureFault};
+use crate::record::{Direction, FileEnd, Frame, frames};
 
 /// Most different addresses: more than the local ids of a subnet, or the hosts of any machine.
 const MOST_ADDRESSES: usize = 1 << 20;
@@ -126,7 +126,7 @@ impl CaptureLog {
     /// # Errors
     /// It cannot be read or is damaged; what is wrong and at which byte.
     pub fn read(&mut self, path: &Path) -> Result<FileSummary, CaptureError> {
-        let file = File::open(path).map_err(|error| Fault::Io(error).at(0))?;
+        let file = File::open(path).map_err(|error| CaptureFault::Io(error).at(0))?;
         self.read_from(file)
     }
 
@@ -135,11 +135,11 @@ impl CaptureLog {
     /// # Errors
     /// As [`Self::read`].
     pub fn read_from(&mut self, from: impl Read) -> Result<FileSummary, CaptureError> {
-        let number = u16::try_from(self.files).map_err(|_| Fault::Files(1 << 16).at(0))?;
+        let number = u16::try_from(self.files).map_err(|_| CaptureFault::Files(1 << 16).at(0))?;
         self.files += 1;
         let mut summary = FileSummary::default();
         let end = frames(from, &mut |frame| self.take(number, frame, &mut summary))?;
-        if let End::Cut(offset) = end {
+        if let FileEnd::Cut(offset) = end {
             summary.cut_at = Some(offset);
         }
         Ok(summary)
@@ -160,7 +160,7 @@ impl CaptureLog {
         file: u16,
         frame: Frame<'_>,
         summary: &mut FileSummary,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CaptureFault> {
         summary.frames += 1;
         let found = match (frame.link, frame.time_ns) {
             (None, _) => Err(Skip::LinkType),
@@ -175,7 +175,10 @@ impl CaptureLog {
                 let (first, last) = summary.times_ns.unwrap_or((time_ns, time_ns));
                 let apart = time_ns.abs_diff(first);
                 if apart > MOST_SECONDS * NS_PER_S {
-                    return Err(Fault::Span { seconds: apart / NS_PER_S, most: MOST_SECONDS });
+                    return Err(CaptureFault::Span {
+                        seconds: apart / NS_PER_S,
+                        most: MOST_SECONDS,
+                    });
                 }
                 summary.times_ns = Some((first, last.max(time_ns)));
                 self.keep(file, &headers, time_ns, frame.direction)
@@ -198,7 +201,7 @@ impl CaptureLog {
         headers: &Headers,
         time_ns: i64,
         direction: Direction,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CaptureFault> {
         let id = headers.packet_id();
         if !keeps(id, headers.psn, time_ns, self.shift) {
             return Ok(());
@@ -223,12 +226,12 @@ impl CaptureLog {
     }
 
     #[inline]
-    fn number(&mut self, address: Address) -> Result<u32, Fault> {
+    fn number(&mut self, address: Address) -> Result<u32, CaptureFault> {
         if let Some(&number) = self.numbers.get(&address) {
             return Ok(number);
         }
         if self.addresses.len() >= MOST_ADDRESSES {
-            return Err(Fault::Addresses(MOST_ADDRESSES));
+            return Err(CaptureFault::Addresses(MOST_ADDRESSES));
         }
         let number = self.addresses.len() as u32;
         self.addresses.push(address);

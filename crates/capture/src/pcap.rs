@@ -3,20 +3,20 @@
 use std::io::Read;
 
 use crate::dissect::LinkType;
-use crate::error::{CaptureError, Fault};
+use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, End, Frame, MOST_FRAME, half, word};
+use crate::record::{Direction, FileEnd, Frame, MOST_FRAME, half, word};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
 pub(crate) fn frames<R: Read>(
     input: &mut Input<R>,
-    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-) -> Result<End, CaptureError> {
-    let header = input.peek(FILE_HEADER).map_err(|error| Fault::Io(error).at(0))?;
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
+    let header = input.peek(FILE_HEADER).map_err(|error| CaptureFault::Io(error).at(0))?;
     if header.len() < FILE_HEADER {
-        return Ok(End::Cut(0));
+        return Ok(FileEnd::Cut(0));
     }
     let big = header[0] == 0xa1;
     let (unit, per_second) = match word(header, 0, big) {
@@ -25,33 +25,34 @@ pub(crate) fn frames<R: Read>(
     };
     let version = (half(header, 4, big), half(header, 6, big));
     if version != (2, 4) {
-        return Err(Fault::Version(version.0, version.1).at(4));
+        return Err(CaptureFault::Version(version.0, version.1).at(4));
     }
     // The upper half holds the length of the frame check sequence, not a type.
     let number = word(header, 20, big) & 0xffff;
-    let link = LinkType::of(number).ok_or_else(|| Fault::LinkType(number).at(20))?;
+    let link = LinkType::of(number).ok_or_else(|| CaptureFault::LinkType(number).at(20))?;
     input.skip(FILE_HEADER);
     loop {
         let offset = input.offset();
-        let record = input.peek(RECORD_HEADER).map_err(|error| Fault::Io(error).at(offset))?;
+        let record =
+            input.peek(RECORD_HEADER).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if record.is_empty() {
-            return Ok(End::Whole);
+            return Ok(FileEnd::Whole);
         }
         if record.len() < RECORD_HEADER {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         let [seconds, fraction, held, wire] = [0, 4, 8, 12].map(|at| word(record, at, big));
         if held as usize > MOST_FRAME {
             let (length, most) = (u64::from(held), MOST_FRAME as u64);
-            return Err(Fault::Length { what: "packet", length, least: 0, most }.at(offset));
+            return Err(CaptureFault::Length { what: "packet", length, least: 0, most }.at(offset));
         }
         if fraction >= per_second {
-            return Err(Fault::Fraction { value: fraction, unit }.at(offset));
+            return Err(CaptureFault::Fraction { value: fraction, unit }.at(offset));
         }
         let whole = RECORD_HEADER + held as usize;
-        let bytes = input.peek(whole).map_err(|error| Fault::Io(error).at(offset))?;
+        let bytes = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if bytes.len() < whole {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         let scale = i64::from(1_000_000_000 / per_second);
         let time_ns = i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * scale;

@@ -3,9 +3,9 @@
 use std::io::Read;
 
 use crate::dissect::LinkType;
-use crate::error::{CaptureError, Fault};
+use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, End, Frame, checked_time, half, word};
+use crate::record::{Direction, FileEnd, Frame, checked_time, half, word};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -34,7 +34,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn time_ns(&self, ticks: u64) -> Result<i64, Fault> {
+    fn time_ns(&self, ticks: u64) -> Result<i64, CaptureFault> {
         let ns = i128::from(ticks) * 1_000_000_000 / i128::from(self.per_second);
         checked_time(ns + i128::from(self.offset_s) * 1_000_000_000)
     }
@@ -49,17 +49,17 @@ struct Section {
 
 pub(crate) fn frames<R: Read>(
     input: &mut Input<R>,
-    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-) -> Result<End, CaptureError> {
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
     let mut section = Section::default();
     loop {
         let offset = input.offset();
-        let start = input.peek(FRAME).map_err(|error| Fault::Io(error).at(offset))?;
+        let start = input.peek(FRAME).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if start.is_empty() {
-            return Ok(End::Whole);
+            return Ok(FileEnd::Whole);
         }
         if start.len() < FRAME {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         // The type of a section is the same in both byte orders.
         if word(start, 0, false) == SECTION {
@@ -71,15 +71,15 @@ pub(crate) fn frames<R: Read>(
         let whole = stated as usize;
         if !(FRAME..=MOST_BLOCK).contains(&whole) || !whole.is_multiple_of(4) {
             let (length, least, most) = (u64::from(stated), FRAME as u64, MOST_BLOCK as u64);
-            return Err(Fault::Length { what: "block", length, least, most }.at(offset));
+            return Err(CaptureFault::Length { what: "block", length, least, most }.at(offset));
         }
-        let block = input.peek(whole).map_err(|error| Fault::Io(error).at(offset))?;
+        let block = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if block.len() < whole {
-            return Ok(End::Cut(offset));
+            return Ok(FileEnd::Cut(offset));
         }
         let trailer = word(block, whole - 4, big);
         if trailer != stated {
-            return Err(Fault::Trailer(stated, trailer).at(offset));
+            return Err(CaptureFault::Trailer(stated, trailer).at(offset));
         }
         let body = &block[8..whole - 4];
         match kind {
@@ -94,38 +94,39 @@ pub(crate) fn frames<R: Read>(
     }
 }
 
-fn big_endian(start: &[u8]) -> Result<bool, Fault> {
+fn big_endian(start: &[u8]) -> Result<bool, CaptureFault> {
     match (word(start, 8, false), word(start, 8, true)) {
         (BYTE_ORDER, _) => Ok(false),
         (_, BYTE_ORDER) => Ok(true),
-        (found, _) => Err(Fault::ByteOrder(found)),
+        (found, _) => Err(CaptureFault::ByteOrder(found)),
     }
 }
 
-fn version(body: &[u8], big: bool) -> Result<(), Fault> {
+fn version(body: &[u8], big: bool) -> Result<(), CaptureFault> {
     let (major, minor) = (half(body, 4, big), half(body, 6, big));
-    if major == 1 { Ok(()) } else { Err(Fault::Version(major, minor)) }
+    if major == 1 { Ok(()) } else { Err(CaptureFault::Version(major, minor)) }
 }
 
-fn too_short(length: usize, least: usize) -> Fault {
+fn too_short(length: usize, least: usize) -> CaptureFault {
     let (length, least) = (length as u64, least as u64);
-    Fault::Length { what: "block's body", length, least, most: MOST_BLOCK as u64 }
+    CaptureFault::Length { what: "block's body", length, least, most: MOST_BLOCK as u64 }
 }
 
 impl Section {
-    fn describe(&mut self, body: &[u8]) -> Result<(), Fault> {
+    fn describe(&mut self, body: &[u8]) -> Result<(), CaptureFault> {
         if body.len() < 8 {
             return Err(too_short(body.len(), 8));
         }
         if self.interfaces.len() >= MOST_INTERFACES {
-            return Err(Fault::Interfaces(MOST_INTERFACES));
+            return Err(CaptureFault::Interfaces(MOST_INTERFACES));
         }
         let link = LinkType::of(u32::from(half(body, 0, self.big)));
         let mut found = Interface { link, per_second: 1_000_000, offset_s: 0 };
         for (code, value) in options(&body[8..], self.big) {
             match (code, value) {
                 (OPTION_RESOLUTION, &[resolution, ..]) => {
-                    found.per_second = ticks(resolution).ok_or(Fault::Resolution(resolution))?;
+                    found.per_second =
+                        ticks(resolution).ok_or(CaptureFault::Resolution(resolution))?;
                 }
                 (OPTION_OFFSET, value) if value.len() == 8 => {
                     let [first, second] = [0, 4].map(|at| u64::from(word(value, at, self.big)));
@@ -144,17 +145,17 @@ impl Section {
         offset: u64,
         body: &[u8],
         old: bool,
-        each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+    ) -> Result<(), CaptureFault> {
         if body.len() < 20 {
             return Err(too_short(body.len(), 20));
         }
         let number = if old { u32::from(half(body, 0, self.big)) } else { word(body, 0, self.big) };
         let known = self.interfaces.len();
         let interface =
-            self.interfaces.get(number as usize).ok_or(Fault::Interface(number, known))?;
+            self.interfaces.get(number as usize).ok_or(CaptureFault::Interface(number, known))?;
         let [high, low, held, wire] = [4, 8, 12, 16].map(|at| word(body, at, self.big));
-        let bytes = body.get(20..20 + held as usize).ok_or(Fault::Length {
+        let bytes = body.get(20..20 + held as usize).ok_or(CaptureFault::Length {
             what: "packet",
             length: u64::from(held),
             least: 0,
@@ -183,9 +184,9 @@ impl Section {
         &self,
         offset: u64,
         body: &[u8],
-        each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let interface = self.interfaces.first().ok_or(Fault::Interface(0, 0))?;
+        each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+    ) -> Result<(), CaptureFault> {
+        let interface = self.interfaces.first().ok_or(CaptureFault::Interface(0, 0))?;
         let (wire_bytes, bytes) = (word(body, 0, self.big) as usize, body.get(4..).unwrap_or(&[]));
         let direction = Direction::Unknown;
         each(Frame { offset, time_ns: None, link: interface.link, bytes, wire_bytes, direction })

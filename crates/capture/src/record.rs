@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::dissect::LinkType;
-use crate::error::{CaptureError, Fault};
+use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
 use crate::{erf, pcap, pcapng};
 
@@ -38,7 +38,7 @@ pub(crate) struct Frame<'a> {
 
 /// How a file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum FileEnd {
     /// Where a record may end.
     Whole,
     /// Within the record that begins at this offset.
@@ -54,12 +54,12 @@ pub(crate) const MOST_FRAME: usize = 262_144;
 /// The file is none of the formats, damaged, or `each` refuses a frame.
 pub(crate) fn frames<R: Read>(
     from: R,
-    each: &mut dyn FnMut(Frame<'_>) -> Result<(), Fault>,
-) -> Result<End, CaptureError> {
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
     let mut input = Input::new(from);
-    let first = input.peek(24).map_err(|error| Fault::Io(error).at(0))?;
+    let first = input.peek(24).map_err(|error| CaptureFault::Io(error).at(0))?;
     let Some(&magic) = first.first_chunk::<4>() else {
-        return Err(Fault::Unknown(first.to_vec()).at(0));
+        return Err(CaptureFault::Unknown(first.to_vec()).at(0));
     };
     if let Some(compressed) = compressed(magic) {
         return Err(compressed.at(0));
@@ -70,17 +70,19 @@ pub(crate) fn frames<R: Read>(
         | [0xa1, 0xb2, 0xc3, 0xd4]
         | [0x4d, 0x3c, 0xb2, 0xa1]
         | [0xa1, 0xb2, 0x3c, 0x4d] => pcap::frames(&mut input, each),
-        [0x34, 0xcd, 0xb2, 0xa1] | [0xa1, 0xb2, 0xcd, 0x34] => Err(Fault::ModifiedPcap.at(0)),
-        _ if erf::looks_like(&mut input).map_err(|error| Fault::Io(error).at(0))? => {
+        [0x34, 0xcd, 0xb2, 0xa1] | [0xa1, 0xb2, 0xcd, 0x34] => {
+            Err(CaptureFault::ModifiedPcap.at(0))
+        }
+        _ if erf::looks_like(&mut input).map_err(|error| CaptureFault::Io(error).at(0))? => {
             erf::frames(&mut input, each)
         }
-        _ => Err(Fault::Unknown(magic.to_vec()).at(0)),
+        _ => Err(CaptureFault::Unknown(magic.to_vec()).at(0)),
     }
 }
 
-fn compressed(magic: [u8; 4]) -> Option<Fault> {
+fn compressed(magic: [u8; 4]) -> Option<CaptureFault> {
     let known: [&[u8]; 4] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z'], b"BZh"];
-    known.iter().any(|start| magic.starts_with(start)).then_some(Fault::Compressed)
+    known.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
 }
 
 /// Four bytes in one order or the other.
@@ -99,6 +101,6 @@ pub(crate) fn half(bytes: &[u8], at: usize, big: bool) -> u16 {
 }
 
 /// Nanoseconds since 1970 as clocks say them.
-pub(crate) fn checked_time(time_ns: i128) -> Result<i64, Fault> {
-    i64::try_from(time_ns).ok().filter(|&time| time >= 0).ok_or(Fault::Time(time_ns))
+pub(crate) fn checked_time(time_ns: i128) -> Result<i64, CaptureFault> {
+    i64::try_from(time_ns).ok().filter(|&time| time >= 0).ok_or(CaptureFault::Time(time_ns))
 }

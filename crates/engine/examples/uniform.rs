@@ -8,7 +8,7 @@ use std::time::Instant;
 use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 use tailback_engine::{Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Plan, Routes, RoutingRule};
+use tailback_fabric::{RoutePlan, Routes, RoutingRule};
 
 const MESSAGE: u64 = 131_072;
 const GAP_PS: u64 = MESSAGE * 80 * 10 / 4; // load 0.4
@@ -111,7 +111,7 @@ fn settings() -> Settings {
 fn main() {
     let fabric = build(&shape()).expect("a tree");
     let routes = Routes::up_down(&fabric).expect("a tree");
-    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).expect("a tree");
+    let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).expect("a tree");
     let ranks = fabric.n_nodes;
     let program = program(ranks);
     let placement = Placement {

@@ -30,8 +30,9 @@ pub use outcome::{MessageLog, Outcome, RankLog};
 pub use progress::{Progress, Watch};
 pub use settings::{
     AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
-    CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES, MarkingPoint,
-    MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
+    CongestionControl, CongestionScheme, Injection, MIN_WIRE_BYTES, MarkingPoint, MarkingRule,
+    Pacing, PacingOffset, Routing, Settings, Switching,
 };
 pub use simulation::{Parallelism, simulate};
+pub use tailback_fabric::Detour;
 pub use tailback_program::{Placement, Program, ProgramError};

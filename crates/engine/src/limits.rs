@@ -1,6 +1,6 @@
 //! Limits of the engine's number formats; larger inputs are refused before the run.
 
-use tailback_fabric::{Fabric, Plan};
+use tailback_fabric::{Fabric, RoutePlan};
 use tailback_program::ProgramError;
 
 use crate::network::cable::{Cable, distinct};
@@ -12,7 +12,7 @@ use crate::{EngineError, Settings};
 /// Checks the sizes, messages and times of a run.
 pub(crate) fn check(
     fabric: &Fabric,
-    plan: &Plan,
+    plan: &RoutePlan,
     settings: &Settings,
     program: &Program,
     placement: &Placement,
@@ -78,7 +78,7 @@ const MAX_PORTS: usize = u16::MAX as usize;
 
 fn check_sizes(
     fabric: &Fabric,
-    plan: &Plan,
+    plan: &RoutePlan,
     program: &Program,
     placement: &Placement,
 ) -> Result<(), EngineError> {

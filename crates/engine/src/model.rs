@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tailback_fabric::{Fabric, FabricError, Plan, RouteState, RoutingRule};
+use tailback_fabric::{Detour, Fabric, FabricError, RoutePlan, RouteState, RoutingRule};
 
 use crate::events::queue::EventQueue;
 use crate::host::pacing::interval;
@@ -14,12 +14,12 @@ use crate::parallel::partition::Partition;
 use crate::program::{CompiledProgram, Envelope, Placement, Program, compile};
 use crate::rng::{RandomSource, Stream, random};
 use crate::settings::MAX_TIME_PS;
-use crate::settings::{Detour, Pacing, PacingOffset};
+use crate::settings::{Pacing, PacingOffset};
 use crate::{EngineError, Settings};
 
 pub(crate) struct Model<'a> {
     pub fabric: &'a Fabric,
-    pub plan: &'a Plan,
+    pub plan: &'a RoutePlan,
     /// A copy, so that what every hop reads is close by.
     pub settings: Settings,
     /// Vertices below this are nodes, the rest are switches.
@@ -72,7 +72,7 @@ impl<'a> Model<'a> {
     /// Checks all inputs and numbers them for the shards.
     pub fn new(
         fabric: &'a Fabric,
-        plan: &'a Plan,
+        plan: &'a RoutePlan,
         settings: &'a Settings,
         program: &'a Program,
         placement: &'a Placement,
@@ -331,7 +331,7 @@ const MAX_SWITCHES: u32 = u8::MAX as u32 - 1;
 /// because ranks of a host communicate without the network.
 fn partition_for(
     fabric: &Fabric,
-    plan: &Plan,
+    plan: &RoutePlan,
     placement: &Placement,
     program: &CompiledProgram,
     settings: &Settings,
@@ -397,12 +397,12 @@ fn number_endpoints(
 }
 
 /// Group of each vertex within its shard; a node has that of its switch.
-fn groups(plan: &Plan, partition: &Partition) -> Vec<u32> {
+fn groups(plan: &RoutePlan, partition: &Partition) -> Vec<u32> {
     let of_nodes = plan.node_switch.iter().map(|&switch| partition.group[switch as usize]);
     of_nodes.chain(partition.group.iter().copied()).collect()
 }
 
-fn attachments(fabric: &Fabric, plan: &Plan, partition: &Partition) -> Vec<NodeAttachment> {
+fn attachments(fabric: &Fabric, plan: &RoutePlan, partition: &Partition) -> Vec<NodeAttachment> {
     let local = |link: u32| {
         let src = fabric.link_src[link as usize];
         link.wrapping_sub(partition.link_shift[src as usize])

@@ -1,6 +1,6 @@
 //! Rank programs in the engine's numbering.
 
-use tailback_program::{Compiled, Message, Op, ProgramError};
+use tailback_program::{MatchedProgram, Message, Op, ProgramError};
 
 pub(crate) use tailback_program::{Placement, Program};
 
@@ -47,12 +47,12 @@ pub(crate) fn compile(
     let messages = compiled.messages.iter().copied().map(envelope).collect();
     let synchronous = compiled.ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
     let acknowledged = acknowledged(&compiled);
-    let Compiled { rank_start, ops, .. } = compiled;
+    let MatchedProgram { rank_start, ops, .. } = compiled;
     Ok(CompiledProgram { rank_start, ops, messages, synchronous, acknowledged })
 }
 
 /// See [`CompiledProgram::acknowledged`].
-fn acknowledged(compiled: &Compiled) -> Vec<bool> {
+fn acknowledged(compiled: &MatchedProgram) -> Vec<bool> {
     let mut out = Vec::new();
     for op in &compiled.ops {
         if let Op::AcknowledgedSend(message) = op {

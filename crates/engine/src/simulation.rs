@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tailback_fabric::{Fabric, Plan};
+use tailback_fabric::{Fabric, RoutePlan};
 use tailback_telemetry::Samples;
 
 use crate::model::Model;
 use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
-use crate::parallel::workers::{End, run_windows};
+use crate::parallel::workers::{RunEnd, run_windows};
 use crate::probe::{
     CombinedProbe, Deployment, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes,
     TruthTable, WindowProbe, connections,
@@ -48,7 +48,7 @@ impl Default for Parallelism {
 /// outcome is marked incomplete.
 pub fn simulate(
     fabric: &Fabric,
-    plan: &Plan,
+    plan: &RoutePlan,
     settings: &Settings,
     program: &Program,
     placement: &Placement,
@@ -129,17 +129,17 @@ fn run<'w, P: Probe + Send>(
     watch: Watch<'_>,
 ) -> Result<(Outcome, Vec<Shard<'w, P>>), EngineError> {
     let (shards, end) = run_windows(model, probe, threads, watch);
-    if end == End::TooLong {
+    if end == RunEnd::TooLong {
         let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
         return Err(EngineError::TooLong { time_ps, limit_ps: MAX_TIME_PS });
     }
-    if end == End::Complete {
+    if end == RunEnd::Complete {
         if shards.iter().any(|shard| shard.unfinished() > 0) {
             return Err(deadlock::explain(model, &shards));
         }
         assert_conserved(model, &shards);
     }
-    Ok((outcome(model, &shards, end == End::Complete), shards))
+    Ok((outcome(model, &shards, end == RunEnd::Complete), shards))
 }
 
 /// Asserts that every packet was delivered once and every credit returned.
@@ -236,7 +236,7 @@ mod tests {
             fat_tree::Shape { pods: 0, cores: 0, aggregation_uplinks: 0, ..fat_tree::Shape::FULL };
         let fabric = fat_tree::build(&shape).unwrap();
         let routes = Routes::up_down(&fabric).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
         let settings =
             Settings { routing: Routing::VirtualCircuit, vc_entries: 1, ..Settings::default() };
         let program = Program { rank_start: vec![0], ..Program::default() };

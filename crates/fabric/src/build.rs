@@ -4,7 +4,7 @@ use crate::{Fabric, FabricError};
 
 /// One end of a cable: vertex and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct CableEnd {
     /// Vertex.
     pub vertex: u32,
     /// Port number, counted from 1.
@@ -14,7 +14,7 @@ pub struct End {
 /// Collects cables; ports are given out in the order cables are added.
 #[derive(Debug, Default)]
 pub struct CableList {
-    cables: Vec<(End, End, f64, u64)>,
+    cables: Vec<(CableEnd, CableEnd, f64, u64)>,
     next_port: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl CableList {
         let mut end = |vertex: u32| {
             let port = &mut self.next_port[vertex as usize];
             *port += 1;
-            End { vertex, port: *port - 1 }
+            CableEnd { vertex, port: *port - 1 }
         };
         let (a, b) = (end(a), end(b));
         self.cables.push((a, b, gbps, delay_ps));
@@ -45,7 +45,8 @@ impl CableList {
         switch_tier: Vec<i32>,
         switch_pod: Vec<i32>,
     ) -> Result<Fabric, FabricError> {
-        let mut directed: Vec<(End, End, usize)> = Vec::with_capacity(2 * self.cables.len());
+        let mut directed: Vec<(CableEnd, CableEnd, usize)> =
+            Vec::with_capacity(2 * self.cables.len());
         for (cable, &(a, b, ..)) in self.cables.iter().enumerate() {
             directed.push((a, b, cable));
             directed.push((b, a, cable));

@@ -11,7 +11,7 @@
 //! wait, so neither can be part of a cycle.
 
 use crate::memory::zeros;
-use crate::rules::{Plan, RoutingRule};
+use crate::rules::{RoutePlan, RoutingRule};
 use crate::{Fabric, FabricError, RouteState};
 
 /// The channels that each channel waits for, as bits over (port, lane) at the far end of its link.
@@ -29,7 +29,7 @@ type RouteNode = (u32, RouteState);
 /// Channels by which packets reach the end of their detour.
 type DetourEnds = std::collections::BTreeMap<(u32, u8), Vec<(u32, u8)>>;
 
-impl Plan {
+impl RoutePlan {
     /// Proves that the routes cannot deadlock, or names a cycle.
     ///
     /// Time grows as destinations (and detours) times switches; memory as links times ports. Routes

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::fixed::FixedChoice;
 use crate::memory::filled;
-use crate::tree::Tree;
+use crate::tree::TreeRoutes;
 use crate::{Fabric, FabricError};
 
 pub(crate) const NONE: u32 = u32::MAX;
@@ -42,7 +42,7 @@ pub struct Routes {
     /// Data for D-mod-k.
     pub(crate) fixed: FixedChoice,
     /// Replaces the table in large regular trees; the table is then empty.
-    pub(crate) tree: Option<Tree>,
+    pub(crate) tree: Option<TreeRoutes>,
 }
 
 impl Routes {
@@ -69,7 +69,7 @@ impl Routes {
             return Ok(routes);
         }
         if fabric.n_switches as usize * routes.columns as usize > SMALL_TABLE
-            && let Some(tree) = Tree::detect(fabric, &routes)
+            && let Some(tree) = TreeRoutes::detect(fabric, &routes)
         {
             return Ok(routes.with_tree(fabric, tree));
         }
@@ -84,7 +84,7 @@ impl Routes {
     /// A node without exactly one switch cable.
     pub fn arithmetic(fabric: &Fabric) -> Result<Option<Self>, FabricError> {
         let routes = Self::attach(fabric)?;
-        Ok(Tree::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
+        Ok(TreeRoutes::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
     }
 
     /// As [`Routes::up_down`], by a table whatever the size: 4 bytes for each switch and each
@@ -153,7 +153,7 @@ impl Routes {
             + self.table.capacity()
             + self.set_start.capacity()
             + self.set_links.capacity();
-        4 * words + self.fixed.bytes() + self.tree.as_ref().map_or(0, Tree::bytes)
+        4 * words + self.fixed.bytes() + self.tree.as_ref().map_or(0, TreeRoutes::bytes)
     }
 
     /// Whether `switch` has a route to the switch of `node`, which is another one.
@@ -277,7 +277,7 @@ impl Routes {
     }
 
     /// Replaces the table by arithmetic.
-    fn with_tree(mut self, fabric: &Fabric, tree: Tree) -> Self {
+    fn with_tree(mut self, fabric: &Fabric, tree: TreeRoutes) -> Self {
         self.tree = Some(tree);
         self.fix(fabric);
         self

@@ -48,13 +48,13 @@ fn quotient(number: u32, inverse: u64) -> u32 {
 
 /// Routes of a regular tree.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree {
+pub(crate) struct TreeRoutes {
     reach: Vec<Subtree>,
     /// Every link at its own index: slices of it are ranges of links.
     links: Vec<u32>,
 }
 
-impl Tree {
+impl TreeRoutes {
     /// The candidate links at `switch` towards the switch of `column`, another one.
     #[inline]
     pub fn range(&self, switch: u32, column: u32) -> Range<u32> {

@@ -1,11 +1,11 @@
 //! Fixed routes: D-mod-k spreads destinations over all links, up and down.
 
 use tailback_fabric::rules::Groups;
-use tailback_fabric::{Arrangement, CableList, Fabric, Plan, RouteState, Routes, RoutingRule};
+use tailback_fabric::{Arrangement, CableList, Fabric, RoutePlan, RouteState, Routes, RoutingRule};
 use tailback_fabric::{dragonfly_plus, fat_tree, pgft, yellowstone};
 
 /// The links of the fixed route between two nodes.
-fn route(fabric: &Fabric, plan: &Plan, from: u32, to: u32) -> Vec<u32> {
+fn route(fabric: &Fabric, plan: &RoutePlan, from: u32, to: u32) -> Vec<u32> {
     let (mut switch, mut state, mut links) =
         (plan.node_switch[from as usize], RouteState::START, vec![]);
     while switch != plan.node_switch[to as usize] {
@@ -19,7 +19,7 @@ fn route(fabric: &Fabric, plan: &Plan, from: u32, to: u32) -> Vec<u32> {
 }
 
 /// Routes on each link when every node sends to the one `shift` further on.
-fn load(fabric: &Fabric, plan: &Plan, shift: u32) -> Vec<u32> {
+fn load(fabric: &Fabric, plan: &RoutePlan, shift: u32) -> Vec<u32> {
     let mut load = vec![0; fabric.n_links()];
     for from in 0..fabric.n_nodes {
         for link in route(fabric, plan, from, (from + shift) % fabric.n_nodes) {
@@ -29,8 +29,8 @@ fn load(fabric: &Fabric, plan: &Plan, shift: u32) -> Vec<u32> {
     load
 }
 
-fn up_down(fabric: &Fabric) -> Plan {
-    Plan::new(fabric, RoutingRule::Table(Routes::table(fabric).unwrap())).unwrap()
+fn up_down(fabric: &Fabric) -> RoutePlan {
+    RoutePlan::new(fabric, RoutingRule::Table(Routes::table(fabric).unwrap())).unwrap()
 }
 
 fn tree(children: &[u32], parents: &[u32], cables: &[u32]) -> Fabric {
@@ -124,7 +124,7 @@ fn it_does_not_matter_where_cables_are_plugged_in() {
     }
     let fabric = cables.finish(nodes, vec![0, 0, 0, 0, 1, 1, 1, 1], vec![-1; 8]).unwrap();
     for routes in [Routes::table(&fabric).unwrap(), Routes::arithmetic(&fabric).unwrap().unwrap()] {
-        let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
         for shift in 1..nodes {
             assert_eq!(load(&fabric, &plan, shift).into_iter().max(), Some(1), "shift {shift}");
         }
@@ -169,8 +169,9 @@ fn all_global_cables_of_a_dragonfly_plus_are_used() {
         delay_ps: [0; 3],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, false, true).unwrap()))
-        .unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, false, true).unwrap()))
+            .unwrap();
     let load = load(&fabric, &plan, 16);
     let pod = |vertex: u32| fabric.switch_pod[(vertex - fabric.n_nodes) as usize];
     for link in between(&fabric, 0, 0) {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, CableList, Fabric, FabricError, Plan, Routes, RoutingRule, dragonfly,
+    Arrangement, CableList, Fabric, FabricError, RoutePlan, Routes, RoutingRule, dragonfly,
     dragonfly_plus, hyperx, pgft, torus, yellowstone,
 };
 
@@ -40,7 +40,7 @@ fn conforms(fabric: &Fabric, nodes: u64, switches: u64, cables: u64) {
 
 /// Follows routes between all nodes, and all detours where there are few; checks for deadlock.
 fn routes_well(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
-    let plan = Plan::new(fabric, rule).unwrap();
+    let plan = RoutePlan::new(fabric, rule).unwrap();
     plan.check(fabric).unwrap();
     for from in 0..fabric.n_nodes {
         for to in 0..fabric.n_nodes {
@@ -64,7 +64,7 @@ fn routes_well(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
 
 /// Whether buffers can wait in a circle, the plain way: every pair, every detour, every candidate,
 /// then buffers that wait for nothing are taken away until none is left or no more can go.
-fn deadlocks(fabric: &Fabric, plan: &Plan) -> bool {
+fn deadlocks(fabric: &Fabric, plan: &RoutePlan) -> bool {
     let mut waits = HashSet::new();
     for to in 0..fabric.n_nodes {
         for via in 0..=plan.detours() {
@@ -98,7 +98,7 @@ fn deadlocks(fabric: &Fabric, plan: &Plan) -> bool {
 }
 
 /// The check finds every deadlock, and without detours no other; with them it is cautious.
-fn same_verdict(fabric: &Fabric, plan: &Plan) {
+fn same_verdict(fabric: &Fabric, plan: &RoutePlan) {
     let (checked, followed) = (plan.check(fabric).is_err(), deadlocks(fabric, plan));
     assert!(checked || !followed);
     assert!(checked == followed || plan.detours() > 0);
@@ -243,7 +243,7 @@ proptest! {
         let dims: Vec<u32> = sizes.iter().map(|s| s.0).collect();
         let fabric = torus::build(&grid(dimensions, 1)).unwrap();
         let rule = DimensionOrder::new(&fabric, &dims, Tie::Parity, dateline, detour).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
         same_verdict(&fabric, &plan);
         let shape = dragonfly::Shape {
             nodes_per_router: 1, routers: a, global_ports: h, groups: a * h + 1,
@@ -251,7 +251,7 @@ proptest! {
         };
         let fabric = dragonfly::build(&shape).unwrap();
         let plan = Groups::new(&fabric, detour, dateline).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::Groups(plan)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Groups(plan)).unwrap();
         same_verdict(&fabric, &plan);
     }
 
@@ -330,7 +330,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
     assert_eq!(ports(256 + 28), 18 + 8);
     assert!((0..18).all(|spine| ports(256 + 261 + 6 + spine) == 29));
     let routes = Routes::up_down(&fabric).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     plan.check(&fabric).unwrap();
     // From a compute host to a storage server: ToR, leaf, spine, leaf 29, storage leaf.
     assert_eq!(plan.path(&fabric, 0, 4536, 0, |_| 0).unwrap().len(), 4);
@@ -340,7 +340,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
 fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
     let fabric = torus::build(&grid(vec![ring(5, true)], 1)).unwrap();
     let one_lane = DimensionOrder::new(&fabric, &[5], Tie::Positive, false, false).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(one_lane)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(one_lane)).unwrap();
     let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
     assert_eq!(cycle.len(), 5);
     for (index, &(link, _)) in cycle.iter().enumerate() {
@@ -352,9 +352,9 @@ fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
     // A ring of three has no two links on one route, and lanes break the ring of five.
     let three = torus::build(&grid(vec![ring(3, true)], 1)).unwrap();
     let rule = DimensionOrder::new(&three, &[3], Tie::Positive, false, false).unwrap();
-    Plan::new(&three, RoutingRule::DimensionOrder(rule)).unwrap().check(&three).unwrap();
+    RoutePlan::new(&three, RoutingRule::DimensionOrder(rule)).unwrap().check(&three).unwrap();
     let lanes = DimensionOrder::new(&fabric, &[5], Tie::Positive, true, false).unwrap();
-    Plan::new(&fabric, RoutingRule::DimensionOrder(lanes)).unwrap().check(&fabric).unwrap();
+    RoutePlan::new(&fabric, RoutingRule::DimensionOrder(lanes)).unwrap().check(&fabric).unwrap();
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_dragonfly_on_one_lane_deadlocks() {
     let fabric = dragonfly::build(&shape).unwrap();
     for detour in [false, true] {
         let rule = Groups::new(&fabric, detour, false).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::Groups(rule)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Groups(rule)).unwrap();
         assert!(matches!(plan.check(&fabric), Err(FabricError::Deadlock { .. })));
     }
 }
@@ -381,7 +381,7 @@ fn the_tie_rule_decides_half_way_round() {
     let fabric = torus::build(&grid(vec![ring(4, true)], 1)).unwrap();
     let first = |tie, from: u32, to: u32| {
         let rule = DimensionOrder::new(&fabric, &[4], tie, true, false).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
         let path = plan.path(&fabric, from, to, u32::MAX, |_| 0).unwrap();
         assert_eq!(path.len(), 2);
         fabric.link_dst[path[0].0 as usize] - fabric.n_nodes
@@ -414,7 +414,7 @@ fn forwarding_tables_keep_what_arrives_and_refuse_circles() {
     assert_eq!(routes.candidates(0, 2), [link(0, 1)]);
     routes.require(&fabric, 0, 2).unwrap();
     assert!(routes.require(&fabric, 2, 0).is_err());
-    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     plan.check(&fabric).unwrap();
     forward[5] = link(1, 0);
     let circle = Routes::forwarding(&fabric, &forward).unwrap_err();
@@ -437,7 +437,7 @@ fn forwarding_tables_round_a_ring_deadlock() {
         }
     }
     let routes = Routes::forwarding(&fabric, &forward).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     assert_eq!(plan.path(&fabric, 1, 0, 0, |_| 0).unwrap().len(), 3);
     let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
     assert_eq!(cycle.len(), 4);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree, hyperx,
-    modified_tree, pgft, torus,
+    Arrangement, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
+    hyperx, modified_tree, pgft, torus,
 };
 
 const GBPS: [f64; 3] = [400.0, 200.0, 100.0];
@@ -210,7 +210,7 @@ fn dimensions_are_crossed_in_their_order() {
         } else {
             RoutingRule::AllToAll(AllToAll::new(&fabric, &DIMS, false).unwrap())
         };
-        let plan = Plan::new(&fabric, rule).unwrap();
+        let plan = RoutePlan::new(&fabric, rule).unwrap();
         for from in 0..fabric.n_nodes {
             for to in 0..fabric.n_nodes {
                 let path = plan.path(&fabric, from, to, u32::MAX, |_| 0).unwrap();
@@ -239,7 +239,8 @@ fn dimensions_are_crossed_in_their_order() {
 fn detours_of_groups_go_by_a_third_group() {
     let [(fabric, _), _] = dragonflies(Arrangement::Palmtree);
     let plan =
-        Plan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, true, true).unwrap())).unwrap();
+        RoutePlan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, true, true).unwrap()))
+            .unwrap();
     for to in 0..fabric.n_nodes {
         for via in 0..plan.detours() {
             let path = plan.path(&fabric, 0, to, via, |_| 0).unwrap();

@@ -6,8 +6,8 @@
 //! so all end by W, and no assignment ends before W because the heaviest link is busy until then.
 
 use crate::FluidError;
-use crate::links::{Links, User};
-use crate::paths::Paths;
+use crate::links::{ActiveFlows, User};
+use crate::paths::FlowPaths;
 
 /// Link weights and the flows' maxima, kept as flows come and go.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Assigned {
 impl Assigned {
     /// Sets the rates after flows have entered and left; reports the flows that were looked at, with
     /// their rates.
-    pub fn settle(&mut self, links: &Links, touched: &[u32], changed: &mut Vec<(u32, f64)>) {
+    pub fn settle(&mut self, links: &ActiveFlows, touched: &[u32], changed: &mut Vec<(u32, f64)>) {
         self.heaviness.resize(links.capacity.len(), 0.0);
         self.seen_link.resize(links.capacity.len(), 0);
         self.seen_flow.resize(links.weight.len(), 0);
@@ -63,10 +63,10 @@ impl Assigned {
 /// As [`crate::max_min`].
 pub fn assignment(
     capacity: &[f64],
-    paths: &Paths,
+    paths: &FlowPaths,
     weight: &[f64],
 ) -> Result<(Vec<f64>, Vec<f64>), FluidError> {
-    let links = Links::of_active(capacity, paths, weight)?;
+    let links = ActiveFlows::of_active(capacity, paths, weight)?;
     let mut state = Assigned::default();
     let all: Vec<u32> = (0..weight.len() as u32).collect();
     let mut rates = Vec::new();
@@ -83,12 +83,12 @@ mod tests {
     #[test]
     fn the_heaviest_link_decides() {
         // Weights 1, 2, 3; link 0 carries the first two, link 1 the last two.
-        let paths = Paths::single(&[&[0], &[0, 1], &[1]]);
+        let paths = FlowPaths::single(&[&[0], &[0, 1], &[1]]);
         let (rate, heavy) = assignment(&[1.0, 1.0], &paths, &[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(heavy, [3.0, 5.0]);
         assert_eq!(rate, [1.0 / 3.0, 2.0 / 5.0, 3.0 / 5.0]);
         // Wherever it is on the path, and by its capacity: the other one has half of what it needs.
-        let paths = Paths::single(&[&[0], &[0, 1, 2], &[1], &[2]]);
+        let paths = FlowPaths::single(&[&[0], &[0, 1, 2], &[1], &[2]]);
         let (rate, heavy) = assignment(&[1.0, 1.0, 0.5], &paths, &[1.0, 2.0, 3.0, 1.0]).unwrap();
         assert_eq!(heavy, [3.0, 5.0, 6.0]);
         assert_eq!(rate[1], 2.0 / 6.0);

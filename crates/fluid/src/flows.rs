@@ -2,7 +2,7 @@
 
 use crate::FluidError;
 use crate::error::{in_time, positive};
-use crate::paths::Paths;
+use crate::paths::FlowPaths;
 use crate::pool::{Policy, Pool, Work};
 
 /// Flows in columns.
@@ -15,7 +15,7 @@ pub struct FlowSet {
     /// Weight of each flow under max-min; empty means 1.
     pub weight: Vec<f64>,
     /// Links of each flow.
-    pub paths: Paths,
+    pub paths: FlowPaths,
 }
 
 impl FlowSet {
@@ -53,7 +53,7 @@ pub struct FlowTimes {
 /// Simulates flows to the end of the last.
 ///
 /// # Errors
-/// As [`Paths::check`], a size, weight or capacity out of range, or an end beyond 53 days.
+/// As [`FlowPaths::check`], a size, weight or capacity out of range, or an end beyond 53 days.
 pub fn simulate_flows(
     capacity: Vec<f64>,
     flows: &FlowSet,
@@ -106,7 +106,7 @@ mod tests {
             start_ps: rows.iter().map(|row| row.0).collect(),
             bytes: rows.iter().map(|row| row.1).collect(),
             weight: Vec::new(),
-            paths: Paths::single(&paths),
+            paths: FlowPaths::single(&paths),
         }
     }
 

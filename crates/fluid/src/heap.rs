@@ -14,12 +14,12 @@ struct Entry {
 
 /// Items by the time they are due.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct IndexedHeap {
     heap: Vec<Entry>,
     place: Vec<u32>,
 }
 
-impl Queue {
+impl IndexedHeap {
     /// The earliest time, and what is due then.
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_gives_what_a_sorted_set_gives() {
-        let mut heap = Queue::default();
+        let mut heap = IndexedHeap::default();
         let mut set = std::collections::BTreeSet::new();
         let mut time_of = [None; 50];
         for step in 0..5000u64 {

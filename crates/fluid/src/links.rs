@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::positive;
-use crate::{FluidError, Paths};
+use crate::{FlowPaths, FluidError};
 
 /// A flow on a link: the flow, and where its path says so.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct User {
 /// The numbers of flows that have ended are used again, by flows with as many links, so that what is
 /// kept of the flows under way stays close together however many there have been.
 #[derive(Debug, Default)]
-pub(crate) struct Links {
+pub(crate) struct ActiveFlows {
     /// Capacity of each link in Gb/s.
     pub capacity: Vec<f64>,
     /// Active flows of each link.
@@ -37,7 +37,7 @@ pub(crate) struct Links {
     unused: Vec<Vec<u32>>,
 }
 
-impl Links {
+impl ActiveFlows {
     pub fn new(capacity: Vec<f64>) -> Result<Self, FluidError> {
         for (link, &gbps) in capacity.iter().enumerate() {
             positive("capacity", || format!("link {link}"), gbps)?;
@@ -51,7 +51,11 @@ impl Links {
     /// # Errors
     /// A capacity or weight that is not positive, or a path that names no link or one that does not
     /// exist.
-    pub fn of_active(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Self, FluidError> {
+    pub fn of_active(
+        capacity: &[f64],
+        paths: &FlowPaths,
+        weight: &[f64],
+    ) -> Result<Self, FluidError> {
         let mut links = Self::new(capacity.to_vec())?;
         paths.check(capacity.len(), weight.len())?;
         for (flow, &w) in weight.iter().enumerate() {

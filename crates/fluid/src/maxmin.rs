@@ -23,8 +23,8 @@
 
 use std::ops::Range;
 
-use crate::heap::Queue;
-use crate::links::{Links, User};
+use crate::heap::IndexedHeap;
+use crate::links::{ActiveFlows, User};
 
 /// Relative difference below which two levels are one.
 const SAME: f64 = 1e-12;
@@ -60,7 +60,7 @@ struct Load {
 
 /// What else is known of a link.
 #[derive(Debug, Clone, Copy)]
-struct Filling {
+struct LinkFill {
     capacity: f64,
     /// Weight of the flows that are stopped here or that rise.
     free: f64,
@@ -76,7 +76,7 @@ struct Filling {
     n_own: u32,
 }
 
-impl Filling {
+impl LinkFill {
     /// A flow of `weight` is no longer free.
     fn bind(&mut self, weight: f64) {
         self.n_free -= 1;
@@ -119,7 +119,7 @@ impl Filling {
 /// What is known of a flow.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-struct Flow {
+struct FlowLevel {
     /// Rate by weight; infinite until it is stopped.
     level: f64,
     weight: f64,
@@ -132,7 +132,7 @@ struct Flow {
     end: u32,
 }
 
-impl Flow {
+impl FlowLevel {
     const UNKNOWN: Self =
         Self { level: 0.0, weight: 0.0, stopped_at: NONE, changed_in: 0, first: 0, end: 0 };
 
@@ -170,10 +170,10 @@ struct Look {
 #[derive(Debug, Default)]
 pub(crate) struct MaxMin {
     load: Vec<Load>,
-    filling: Vec<Filling>,
-    flow: Vec<Flow>,
+    filling: Vec<LinkFill>,
+    flow: Vec<FlowLevel>,
     /// Links by the level, as bits, from which on rates may depend on them.
-    queue: Queue,
+    queue: IndexedHeap,
     /// Links whose sums have changed.
     listed: Vec<u32>,
     /// Level up to which this settlement has been served, as bits.
@@ -192,7 +192,7 @@ impl MaxMin {
     /// reports the flows whose rate was set, with their rates.
     pub fn settle(
         &mut self,
-        links: &mut Links,
+        links: &mut ActiveFlows,
         started: &[u32],
         ended: &[u32],
         changed: &mut Vec<(u32, f64)>,
@@ -212,14 +212,14 @@ impl MaxMin {
             self.requeue(links);
         }
         for (flow, rate) in &mut changed[first..] {
-            let Flow { weight, level, .. } = self.flow[*flow as usize];
+            let FlowLevel { weight, level, .. } = self.flow[*flow as usize];
             *rate = level * weight;
         }
     }
 
-    fn begin(&mut self, links: &Links) {
+    fn begin(&mut self, links: &ActiveFlows) {
         if self.filling.is_empty() {
-            self.filling.extend(links.capacity.iter().map(|&capacity| Filling {
+            self.filling.extend(links.capacity.iter().map(|&capacity| LinkFill {
                 capacity,
                 free: 0.0,
                 level: f64::INFINITY,
@@ -234,13 +234,13 @@ impl MaxMin {
                 changes: STALE - CHANGES,
             }));
         }
-        self.flow.resize(links.weight.len(), Flow::UNKNOWN);
+        self.flow.resize(links.weight.len(), FlowLevel::UNKNOWN);
         self.round += 1;
         self.risen = 0;
     }
 
-    fn take_off(&mut self, links: &mut Links, flow: u32) {
-        let Flow { weight, level, stopped_at, .. } = self.flow[flow as usize];
+    fn take_off(&mut self, links: &mut ActiveFlows, flow: u32) {
+        let FlowLevel { weight, level, stopped_at, .. } = self.flow[flow as usize];
         for entry in self.flow[flow as usize].path() {
             let (link, weight) = (links.link[entry], weight * links.share(entry as u32));
             if stopped_at == link {
@@ -252,12 +252,12 @@ impl MaxMin {
         links.leave(flow);
     }
 
-    fn put_on(&mut self, links: &Links, flow: u32) {
+    fn put_on(&mut self, links: &ActiveFlows, flow: u32) {
         let (weight, path) = (links.weight[flow as usize], links.entries(flow));
         let (first, end) = (path.start as u32, path.end as u32);
         let level = f64::INFINITY;
         self.flow[flow as usize] =
-            Flow { level, weight, stopped_at: NONE, changed_in: 0, first, end };
+            FlowLevel { level, weight, stopped_at: NONE, changed_in: 0, first, end };
         for (link, share) in links.path(flow) {
             self.filling[link as usize].release(share * weight);
             self.freed(link);
@@ -292,7 +292,7 @@ impl MaxMin {
     }
 
     /// The link of `entry` no longer stops the flow.
-    fn lose(&mut self, links: &mut Links, entry: usize, weight: f64) {
+    fn lose(&mut self, links: &mut ActiveFlows, entry: usize, weight: f64) {
         let link = links.link[entry];
         let filling = &mut self.filling[link as usize];
         filling.bind(weight);
@@ -302,7 +302,7 @@ impl MaxMin {
     }
 
     /// Puts the links whose sums have changed where they now belong in the queue.
-    fn requeue(&mut self, links: &Links) {
+    fn requeue(&mut self, links: &ActiveFlows) {
         for at in 0..self.listed.len() {
             let link = self.listed[at];
             let load = &mut self.load[link as usize];
@@ -320,10 +320,10 @@ impl MaxMin {
     }
 
     /// Sums up what `link` carries, without what additions and subtractions have lost.
-    fn sum_up(&mut self, links: &Links, link: u32) {
+    fn sum_up(&mut self, links: &ActiveFlows, link: u32) {
         let (mut fixed, mut free) = (0.0, 0.0);
         for user in &links.users[link as usize] {
-            let Flow { weight, level, stopped_at, .. } = self.flow[user.flow as usize];
+            let FlowLevel { weight, level, stopped_at, .. } = self.flow[user.flow as usize];
             if stopped_at == link || level == f64::INFINITY {
                 free += weight * links.share(user.entry);
             } else {
@@ -334,7 +334,7 @@ impl MaxMin {
     }
 
     /// `fixed` and `free` of `link` have been summed up.
-    fn summed(&mut self, links: &Links, link: u32, fixed: f64, free: f64) {
+    fn summed(&mut self, links: &ActiveFlows, link: u32, fixed: f64, free: f64) {
         let load = &mut self.load[link as usize];
         load.fixed = fixed;
         load.changes = STALE - CHANGES.max(links.users[link as usize].len() as u32);
@@ -343,10 +343,16 @@ impl MaxMin {
     }
 
     /// Sets the level of `link`, unless it turns out that it has to wait or has not changed.
-    fn serve(&mut self, links: &mut Links, link: u32, now: u64, changed: &mut Vec<(u32, f64)>) {
+    fn serve(
+        &mut self,
+        links: &mut ActiveFlows,
+        link: u32,
+        now: u64,
+        changed: &mut Vec<(u32, f64)>,
+    ) {
         let mut look = std::mem::take(&mut self.look);
         self.look_at(links, link, &mut look);
-        let Filling { level: before, n_own, n_free, .. } = self.filling[link as usize];
+        let LinkFill { level: before, n_own, n_free, .. } = self.filling[link as usize];
         let level = look.level;
         let alone = look.above.is_empty() && n_free == n_own;
         let same = alone && (n_own == 0 || (level - before).abs() <= SAME * before);
@@ -361,7 +367,7 @@ impl MaxMin {
     }
 
     /// Finds the level at which `link` is full if nothing else changes, and the flows it would stop.
-    fn look_at(&mut self, links: &Links, link: u32, look: &mut Look) {
+    fn look_at(&mut self, links: &ActiveFlows, link: u32, look: &mut Look) {
         let filling = &self.filling[link as usize];
         let fixed = self.load[link as usize].fixed;
         look.rising.clear();
@@ -379,7 +385,7 @@ impl MaxMin {
             free += self.flow[user.flow as usize].weight * links.share(user.entry);
         }
         for &User { flow, entry } in others {
-            let Flow { weight, level, .. } = self.flow[flow as usize];
+            let FlowLevel { weight, level, .. } = self.flow[flow as usize];
             let weight = weight * links.share(entry);
             if level == f64::INFINITY {
                 free += weight;
@@ -414,14 +420,21 @@ impl MaxMin {
     }
 
     /// `link` stops at its level the flows that it was found to stop.
-    fn stop(&mut self, links: &mut Links, link: u32, look: &Look, changed: &mut Vec<(u32, f64)>) {
-        let Filling { n_own, level: before, .. } = self.filling[link as usize];
+    fn stop(
+        &mut self,
+        links: &mut ActiveFlows,
+        link: u32,
+        look: &Look,
+        changed: &mut Vec<(u32, f64)>,
+    ) {
+        let LinkFill { n_own, level: before, .. } = self.filling[link as usize];
         let level = look.level;
         // What is done to the link itself on the way is set right at the end.
         self.load[link as usize].changes |= LISTED;
         for at in 0..n_own as usize {
             let flow = links.users[link as usize][at].flow;
-            let Flow { weight, level: before, .. } = self.set_level(flow, link, level, changed);
+            let FlowLevel { weight, level: before, .. } =
+                self.set_level(flow, link, level, changed);
             let path = self.flow[flow as usize].path();
             for (used, share) in links.uses(path) {
                 self.add(used, weight * share * (level - before), level);
@@ -465,7 +478,7 @@ impl MaxMin {
         link: u32,
         level: f64,
         changed: &mut Vec<(u32, f64)>,
-    ) -> Flow {
+    ) -> FlowLevel {
         let state = &mut self.flow[flow as usize];
         let before = *state;
         (state.level, state.stopped_at) = (level, link);
@@ -476,8 +489,8 @@ impl MaxMin {
     }
 
     /// A flow that has just started is stopped at `link`.
-    fn stop_rising(&mut self, links: &Links, link: u32, flow: u32) {
-        let Flow { weight, level, .. } = self.flow[flow as usize];
+    fn stop_rising(&mut self, links: &ActiveFlows, link: u32, flow: u32) {
+        let FlowLevel { weight, level, .. } = self.flow[flow as usize];
         let path = self.flow[flow as usize].path();
         for (used, share) in links.uses(path) {
             if used != link {
@@ -489,7 +502,7 @@ impl MaxMin {
     }
 
     /// A flow that another link had stopped is stopped at `link`, at a lower `level`.
-    fn stop_above(&mut self, links: &mut Links, link: u32, level: f64, before: Flow) {
+    fn stop_above(&mut self, links: &mut ActiveFlows, link: u32, level: f64, before: FlowLevel) {
         for entry in before.path() {
             let (used, weight) = (links.link[entry], before.weight * links.share(entry as u32));
             if used == before.stopped_at {

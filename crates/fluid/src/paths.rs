@@ -1,7 +1,7 @@
 //! The links a flow takes: one path, or a spread over the candidates of its route.
 
 use serde::Deserialize;
-use tailback_fabric::{Fabric, Plan, RouteState};
+use tailback_fabric::{Detour, Fabric, RoutePlan, RouteState};
 
 use crate::FluidError;
 use crate::rng::{below, random};
@@ -9,7 +9,7 @@ use crate::trunks::Trunks;
 
 /// Paths of flows in columns: flow `f` uses `link[start[f]..start[f + 1]]`.
 #[derive(Debug, Default, Clone)]
-pub struct Paths {
+pub struct FlowPaths {
     /// First use of each flow; one entry more than there are flows.
     pub start: Vec<u64>,
     /// Links, in the order a flow passes them.
@@ -18,7 +18,7 @@ pub struct Paths {
     pub share: Vec<f64>,
 }
 
-impl Paths {
+impl FlowPaths {
     /// Single paths.
     pub fn single(paths: &[&[u32]]) -> Self {
         let mut out = Self { start: vec![0], ..Self::default() };
@@ -93,19 +93,6 @@ pub enum PathChoice {
     Pooled,
 }
 
-/// Whether flows leave the shortest way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Detour {
-    /// They do not.
-    #[default]
-    Never,
-    /// By way of a place drawn at random, where the rule has detours.
-    Valiant,
-    /// As UGAL: where flows on the first link times hops is less that way.
-    Ugal,
-}
-
 /// Parts of a flow under [`PathChoice::Split`].
 const PARTS: u64 = 8;
 
@@ -116,7 +103,7 @@ const DETOUR: u64 = 0xde70;
 #[derive(Debug)]
 pub struct Router<'a> {
     fabric: &'a Fabric,
-    plan: &'a Plan,
+    plan: &'a RoutePlan,
     choice: PathChoice,
     detour: Detour,
     seed: u64,
@@ -129,7 +116,7 @@ impl<'a> Router<'a> {
     /// Paths by `choice`.
     pub fn new(
         fabric: &'a Fabric,
-        plan: &'a Plan,
+        plan: &'a RoutePlan,
         choice: PathChoice,
         detour: Detour,
         seed: u64,

@@ -7,7 +7,7 @@
 
 use crate::rng::{below, permutation, random};
 use crate::tree::Tree;
-use crate::{FluidError, Paths};
+use crate::{FlowPaths, FluidError};
 
 /// The default port of each destination at each switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Default {
 
 /// How flows are routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoutingRule {
+pub struct PermutationRouting {
     /// Default ports.
     pub default: Default,
     /// Choose by local load; otherwise every flow takes the default ports.
@@ -45,7 +45,7 @@ pub struct Congestion {
 pub struct Evaluation {
     /// The tree.
     pub tree: Tree,
-    rule: RoutingRule,
+    rule: PermutationRouting,
     /// Flows on each link.
     pub load: Vec<u32>,
     path: Vec<u32>,
@@ -59,7 +59,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// A margin of 0.
-    pub fn new(tree: Tree, rule: RoutingRule) -> Result<Self, FluidError> {
+    pub fn new(tree: Tree, rule: PermutationRouting) -> Result<Self, FluidError> {
         if rule.margin == 0 {
             let (name, place) = ("margin", "the routing rule".to_owned());
             let (value, valid) = ("0".to_owned(), "1 or more");
@@ -120,9 +120,9 @@ impl Evaluation {
     }
 
     /// The flows' paths, and the node that sends each.
-    pub fn paths(&self) -> (Paths, Vec<u32>) {
+    pub fn paths(&self) -> (FlowPaths, Vec<u32>) {
         let start = self.start.iter().map(|&at| at.into()).collect();
-        (Paths { start, link: self.path.clone(), share: Vec::new() }, self.flow.clone())
+        (FlowPaths { start, link: self.path.clone(), share: Vec::new() }, self.flow.clone())
     }
 
     fn take(&mut self, link: u32) {
@@ -207,22 +207,22 @@ pub fn random_permutation(nodes: u32, seed: u64, number: u64) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn evaluate(tree: Tree, rule: RoutingRule, seed: u64) -> Evaluation {
+    fn evaluate(tree: Tree, rule: PermutationRouting, seed: u64) -> Evaluation {
         let mut evaluation = Evaluation::new(tree, rule).unwrap();
         evaluation.add(&random_permutation(tree.nodes, seed, 0), seed).unwrap();
         evaluation
     }
 
-    const ADAPTIVE: RoutingRule =
-        RoutingRule { default: Default::DModK, adaptive: true, margin: 1 };
+    const ADAPTIVE: PermutationRouting =
+        PermutationRouting { default: Default::DModK, adaptive: true, margin: 1 };
 
     #[test]
     fn d_mod_k_never_meets_on_the_way_down() {
-        let rule = RoutingRule { adaptive: false, ..ADAPTIVE };
+        let rule = PermutationRouting { adaptive: false, ..ADAPTIVE };
         let evaluation = evaluate(Tree::new(8, 3, 0).unwrap(), rule, 3);
         let tree = evaluation.tree;
         for link in 0..tree.n_links() {
-            if matches!(tree.kind(link), crate::tree::Kind::Down(_)) {
+            if matches!(tree.kind(link), crate::tree::LinkKind::Down(_)) {
                 assert!(evaluation.load[link as usize] <= 1, "link {link}");
             }
         }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_shift_by_one_leaf_is_free_of_congestion() {
         let tree = Tree::new(4, 3, 0).unwrap();
-        let rule = RoutingRule { adaptive: false, ..ADAPTIVE };
+        let rule = PermutationRouting { adaptive: false, ..ADAPTIVE };
         let mut evaluation = Evaluation::new(tree, rule).unwrap();
         let shift: Vec<u32> = (0..64).map(|node| (node + 4) % 64).collect();
         evaluation.add(&shift, 1).unwrap();

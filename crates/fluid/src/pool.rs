@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use crate::FluidError;
 use crate::assigned::Assigned;
-use crate::heap::Queue;
+use crate::heap::IndexedHeap;
 use crate::ledger::Ledger;
-use crate::links::Links;
+use crate::links::ActiveFlows;
 use crate::maxmin::MaxMin;
 
 /// Who decides the rates.
@@ -54,14 +54,14 @@ impl Sending {
 /// Flows under way.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub links: Links,
+    pub links: ActiveFlows,
     policy: Policy,
     /// Least time between two settlements, and when the next may be.
     quantum_ps: u64,
     due: u64,
     max_min: MaxMin,
     assigned: Assigned,
-    ends: Queue,
+    ends: IndexedHeap,
     /// What is known of each flow.
     sending: Vec<Sending>,
     starts: u32,
@@ -79,13 +79,13 @@ impl Pool {
     /// the rates at its end only: starts are late by at most that, and no link is ever overloaded.
     pub fn new(capacity: Vec<f64>, policy: Policy, quantum_ps: u64) -> Result<Self, FluidError> {
         Ok(Self {
-            links: Links::new(capacity)?,
+            links: ActiveFlows::new(capacity)?,
             policy,
             quantum_ps,
             due: 0,
             max_min: MaxMin::default(),
             assigned: Assigned::default(),
-            ends: Queue::default(),
+            ends: IndexedHeap::default(),
             sending: Vec::new(),
             starts: 0,
             started: Vec::new(),

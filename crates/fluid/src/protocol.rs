@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::FluidError;
-use crate::links::Links;
+use crate::links::ActiveFlows;
 use crate::{FlowSet, assignment};
 
 /// How packets travel.
@@ -51,7 +51,7 @@ pub struct ProtocolOutcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ProtocolEvent {
     /// A packet's visit to a link: (flow, hop). What it has seen travels in `seen`.
     Announce(u32, u32),
     Collect(u32, u32),
@@ -63,14 +63,14 @@ enum Event {
     End(u32, u32),
 }
 
-struct Sim<'a> {
+struct ProtocolSimulation<'a> {
     flows: &'a FlowSet,
     settings: ProtocolSettings,
     capacity: &'a [f64],
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    events: BinaryHeap<Reverse<(u64, ProtocolEvent)>>,
     now: u64,
     heaviness: Vec<f64>,
-    links: Links,
+    links: ActiveFlows,
     rate: Vec<f64>,
     load: Vec<f64>,
     seen: Vec<f64>,
@@ -104,11 +104,11 @@ pub fn run_protocol(
     }
     let weight: Vec<f64> = flows.bytes.iter().map(|&bytes| bytes as f64).collect();
     let (wanted, _) = assignment(capacity, &flows.paths, &weight)?;
-    let mut links = Links::new(capacity.to_vec())?;
+    let mut links = ActiveFlows::new(capacity.to_vec())?;
     for (flow, &w) in weight.iter().enumerate() {
         links.add(&flows.paths.of(flow).collect::<Vec<_>>(), w);
     }
-    let mut sim = Sim {
+    let mut sim = ProtocolSimulation {
         flows,
         settings,
         capacity,
@@ -140,26 +140,29 @@ pub fn run_protocol(
     Ok(sim.out)
 }
 
-impl Sim<'_> {
+impl ProtocolSimulation<'_> {
     fn run(&mut self) {
         for (flow, &start) in self.flows.start_ps.iter().enumerate() {
             self.out.announcements += 1;
-            self.at(start.saturating_add(self.settings.hop_ps), Event::Announce(flow as u32, 0));
+            self.at(
+                start.saturating_add(self.settings.hop_ps),
+                ProtocolEvent::Announce(flow as u32, 0),
+            );
         }
         while let Some(Reverse((time, event))) = self.events.pop() {
             self.now = time;
             match event {
-                Event::Announce(flow, hop) => self.announce(flow, hop),
-                Event::Collect(flow, hop) => self.collect(flow, hop),
-                Event::Leave(flow, hop) => self.visit_leaving(flow, hop),
-                Event::Back(flow, first) => self.back(flow, first),
-                Event::Probe(flow) => self.probe(flow),
-                Event::End(flow, version) => self.end(flow, version),
+                ProtocolEvent::Announce(flow, hop) => self.announce(flow, hop),
+                ProtocolEvent::Collect(flow, hop) => self.collect(flow, hop),
+                ProtocolEvent::Leave(flow, hop) => self.visit_leaving(flow, hop),
+                ProtocolEvent::Back(flow, first) => self.back(flow, first),
+                ProtocolEvent::Probe(flow) => self.probe(flow),
+                ProtocolEvent::End(flow, version) => self.end(flow, version),
             }
         }
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    fn at(&mut self, time: u64, event: ProtocolEvent) {
         self.events.push(Reverse((time, event)));
     }
 
@@ -182,13 +185,14 @@ impl Sim<'_> {
         self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
         let hops = self.hops(flow);
         if hop + 1 < hops {
-            return self.at(self.now + self.settings.hop_ps, Event::Announce(flow, hop + 1));
+            return self
+                .at(self.now + self.settings.hop_ps, ProtocolEvent::Announce(flow, hop + 1));
         }
         self.announcing -= 1;
         if self.announcing == 0 {
             self.out.announced_ps = self.now;
         }
-        self.at(self.now + u64::from(hops) * self.settings.hop_ps, Event::Back(flow, true));
+        self.at(self.now + u64::from(hops) * self.settings.hop_ps, ProtocolEvent::Back(flow, true));
     }
 
     fn collect(&mut self, flow: u32, hop: u32) {
@@ -197,16 +201,19 @@ impl Sim<'_> {
         self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
         let hops = self.hops(flow);
         if hop + 1 < hops {
-            return self.at(self.now + self.settings.hop_ps, Event::Collect(flow, hop + 1));
+            return self.at(self.now + self.settings.hop_ps, ProtocolEvent::Collect(flow, hop + 1));
         }
-        self.at(self.now + u64::from(hops) * self.settings.hop_ps, Event::Back(flow, false));
+        self.at(
+            self.now + u64::from(hops) * self.settings.hop_ps,
+            ProtocolEvent::Back(flow, false),
+        );
     }
 
     fn visit_leaving(&mut self, flow: u32, hop: u32) {
         self.out.link_visits[2] += 1;
         self.weigh(flow, hop, -1.0);
         if hop + 1 < self.hops(flow) {
-            self.at(self.now + self.settings.hop_ps, Event::Leave(flow, hop + 1));
+            self.at(self.now + self.settings.hop_ps, ProtocolEvent::Leave(flow, hop + 1));
         }
     }
 
@@ -217,7 +224,7 @@ impl Sim<'_> {
         self.out.collections += 1;
         self.seen[flow as usize] = 0.0;
         self.probing_since[flow as usize] = self.now;
-        self.at(self.now + self.settings.hop_ps, Event::Collect(flow, 0));
+        self.at(self.now + self.settings.hop_ps, ProtocolEvent::Collect(flow, 0));
     }
 
     /// A source learns its heaviest link.
@@ -238,7 +245,7 @@ impl Sim<'_> {
                 self.unsettled -= 1;
             }
         }
-        self.at(self.now + self.settings.probe_ps, Event::Probe(flow));
+        self.at(self.now + self.settings.probe_ps, ProtocolEvent::Probe(flow));
     }
 
     fn set_rate(&mut self, flow: u32, rate: f64) {
@@ -257,7 +264,7 @@ impl Sim<'_> {
         if rate > 0.0 {
             self.version[f] += 1;
             let wait = (self.left[f].max(0.0) / (rate * 1e-3)).ceil() as u64;
-            self.at(self.now.saturating_add(wait), Event::End(flow, self.version[f]));
+            self.at(self.now.saturating_add(wait), ProtocolEvent::End(flow, self.version[f]));
         }
     }
 
@@ -271,6 +278,6 @@ impl Sim<'_> {
         self.out.end_ps[f] = self.now;
         self.out.first_leave_ps = self.out.first_leave_ps.min(self.now);
         self.out.leaves += 1;
-        self.at(self.now + self.settings.hop_ps, Event::Leave(flow, 0));
+        self.at(self.now + self.settings.hop_ps, ProtocolEvent::Leave(flow, 0));
     }
 }

@@ -1,13 +1,13 @@
 //! What a rank program runs with, and what comes out.
 
 use serde::Deserialize;
-use tailback_fabric::Fabric;
+use tailback_fabric::{Detour, Fabric};
 use tailback_program::{Placement, Program};
 
 use crate::FluidError;
 use crate::error::positive;
 use crate::ledger::Ledger;
-use crate::paths::{Detour, PathChoice, Router};
+use crate::paths::{PathChoice, Router};
 use crate::pool::{Policy, Work};
 
 /// How adapters, switches and the MPI library behave: the packet engine's names and meanings.

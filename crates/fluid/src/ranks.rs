@@ -17,8 +17,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use tailback_fabric::{Fabric, Plan};
-use tailback_program::{Compiled, Message, Op, Placement, Program, ProgramError, Rank, Request};
+use tailback_fabric::{Fabric, RoutePlan};
+use tailback_program::{
+    MatchedProgram, Message, Op, Placement, Program, ProgramError, Rank, Request,
+};
 
 use crate::FluidError;
 use crate::error::in_time;
@@ -30,7 +32,7 @@ use crate::rank_model::{RankSettings, RankTimes, check, link_uses};
 const MIN_WIRE_BYTES: u64 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum MessageEvent {
     /// A request to send reaches its receiver.
     Requested(u32),
     /// A clearance reaches its sender.
@@ -46,7 +48,7 @@ enum Event {
 }
 
 #[derive(Debug, Default, Clone)]
-struct Progress {
+struct MessageProgress {
     /// Its send is complete when its receive is.
     synchronous: bool,
     /// Synchronous, and the sender knows a latency later.
@@ -64,16 +66,16 @@ struct Progress {
     line_ps: u64,
 }
 
-struct Sim<'a> {
+struct ProgramSimulation<'a> {
     settings: &'a RankSettings,
     placement: &'a Placement,
-    program: Compiled,
+    program: MatchedProgram,
     router: Router<'a>,
     pool: Pool,
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    events: BinaryHeap<Reverse<(u64, MessageEvent)>>,
     now: u64,
     ranks: Vec<Rank>,
-    messages: Vec<Progress>,
+    messages: Vec<MessageProgress>,
     /// Messages in front of each adapter, and the one it is sending under FIFO.
     queue: Vec<VecDeque<u32>>,
     sending: Vec<bool>,
@@ -92,7 +94,7 @@ struct Sim<'a> {
 /// of range, or nodes without a path.
 pub fn simulate_program(
     fabric: &Fabric,
-    plan: &Plan,
+    plan: &RoutePlan,
     settings: &RankSettings,
     program: &Program,
     placement: &Placement,
@@ -106,7 +108,7 @@ pub fn simulate_program(
     if settings.windows > 0 {
         pool.keep_account(settings.windows);
     }
-    let mut sim = Sim {
+    let mut sim = ProgramSimulation {
         settings,
         placement,
         router,
@@ -114,7 +116,7 @@ pub fn simulate_program(
         events: BinaryHeap::new(),
         now: 0,
         ranks: first_ops.map(|&op| Rank::new(op)).collect(),
-        messages: vec![Progress::default(); messages],
+        messages: vec![MessageProgress::default(); messages],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
         message_of_flow: Vec::new(),
@@ -150,10 +152,10 @@ pub fn simulate_program(
     Ok(sim.out)
 }
 
-impl Sim<'_> {
+impl ProgramSimulation<'_> {
     fn run(&mut self) -> Result<(), FluidError> {
         for (rank, &start) in self.placement.start_ps.iter().enumerate() {
-            self.events.push(Reverse((start, Event::Rank(rank as u32))));
+            self.events.push(Reverse((start, MessageEvent::Rank(rank as u32))));
         }
         loop {
             let event = self.events.peek().map(|Reverse((time, _))| *time);
@@ -177,24 +179,25 @@ impl Sim<'_> {
         if self.unfinished > 0 { Err(self.stuck().into()) } else { Ok(()) }
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), FluidError> {
+    fn handle(&mut self, event: MessageEvent) -> Result<(), FluidError> {
         match event {
-            Event::Rank(rank) => self.advance_rank(rank),
-            Event::Ready(message) => return self.ready(message),
-            Event::Requested(message) => {
+            MessageEvent::Rank(rank) => self.advance_rank(rank),
+            MessageEvent::Ready(message) => return self.ready(message),
+            MessageEvent::Requested(message) => {
                 self.messages[message as usize].requested = true;
                 if self.messages[message as usize].receive_posted {
                     self.clear(message);
                 }
             }
-            Event::Cleared(message) => self.enqueue(message),
-            Event::Sent(message) => self.sent(message),
-            Event::Received(message) => self.send_completed(message),
-            Event::Arrived(message) => {
+            MessageEvent::Cleared(message) => self.enqueue(message),
+            MessageEvent::Sent(message) => self.sent(message),
+            MessageEvent::Received(message) => self.send_completed(message),
+            MessageEvent::Arrived(message) => {
                 let m = message as usize;
                 self.messages[m].arrived = true;
                 self.out.arrival_ps[m] = self.now;
-                let Progress { synchronous, acknowledged, receive_posted, .. } = self.messages[m];
+                let MessageProgress { synchronous, acknowledged, receive_posted, .. } =
+                    self.messages[m];
                 let sent = if synchronous { receive_posted } else { self.local(message) };
                 if sent && acknowledged {
                     self.acknowledge(message);
@@ -209,7 +212,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    fn at(&mut self, time: u64, event: MessageEvent) {
         self.events.push(Reverse((time, event)));
     }
 
@@ -228,7 +231,7 @@ impl Sim<'_> {
         while let Some(op) = self.ranks[r].next(&self.program.ops, end, self.now) {
             match op {
                 Op::Compute(ps) => {
-                    return self.at(self.now.saturating_add(ps), Event::Rank(rank));
+                    return self.at(self.now.saturating_add(ps), MessageEvent::Rank(rank));
                 }
                 Op::Send(message) => self.post_send(rank, message, false),
                 Op::SynchronousSend(message) => self.post_send(rank, message, true),
@@ -252,7 +255,7 @@ impl Sim<'_> {
         self.messages[message as usize].synchronous = synchronous;
         self.out.post_ps[message as usize] = self.now;
         let ready = self.now.saturating_add(self.settings.send_delay_ps);
-        self.at(ready, Event::Ready(message));
+        self.at(ready, MessageEvent::Ready(message));
     }
 
     fn post_receive(&mut self, rank: u32, message: u32) {
@@ -273,9 +276,9 @@ impl Sim<'_> {
     /// Tells the sender of a synchronous send that its receive is complete: at once, or, if it is
     /// acknowledged over the network, a latency later.
     fn acknowledge(&mut self, message: u32) {
-        let Progress { acknowledged, latency_ps, .. } = self.messages[message as usize];
+        let MessageProgress { acknowledged, latency_ps, .. } = self.messages[message as usize];
         let takes = if acknowledged && !self.local(message) { latency_ps } else { 0 };
-        self.at(self.now.saturating_add(takes), Event::Received(message));
+        self.at(self.now.saturating_add(takes), MessageEvent::Received(message));
     }
 
     /// A send has come through the software: through memory, straight out, or shaking hands.
@@ -286,13 +289,13 @@ impl Sim<'_> {
             self.out.begin_ps[m] = self.now;
             let wire = (envelope.bytes as f64 * 8000.0 / self.settings.local_gbps).ceil() as u64;
             let takes = self.settings.local_delay_ps.saturating_add(wire);
-            self.at(self.now.saturating_add(takes), Event::Arrived(message));
+            self.at(self.now.saturating_add(takes), MessageEvent::Arrived(message));
             return Ok(());
         }
         self.route(message)?;
         if envelope.bytes > self.settings.eager_bytes {
             let latency = self.messages[m].latency_ps;
-            self.at(self.now.saturating_add(latency), Event::Requested(message));
+            self.at(self.now.saturating_add(latency), MessageEvent::Requested(message));
         } else {
             self.enqueue(message);
         }
@@ -301,7 +304,7 @@ impl Sim<'_> {
 
     fn clear(&mut self, message: u32) {
         let latency = self.messages[message as usize].latency_ps;
-        self.at(self.now.saturating_add(latency), Event::Cleared(message));
+        self.at(self.now.saturating_add(latency), MessageEvent::Cleared(message));
     }
 
     /// Finds the path and latency of a message; it counts on its links only when it starts.
@@ -377,7 +380,7 @@ impl Sim<'_> {
             self.messages[m].path = path;
         } else {
             self.start_rest(message);
-            self.at(self.messages[m].line_ps, Event::Sent(message));
+            self.at(self.messages[m].line_ps, MessageEvent::Sent(message));
         }
     }
 
@@ -416,13 +419,13 @@ impl Sim<'_> {
         let line_ps = self.messages[m].line_ps;
         if !last {
             self.start_rest(message);
-            return self.at(line_ps.max(self.now), Event::Sent(message));
+            return self.at(line_ps.max(self.now), MessageEvent::Sent(message));
         }
         let path = std::mem::take(&mut self.messages[m].path);
         self.router.release(path.into_iter());
         self.held[node].retain(|&other| other != flow);
         let arrival = self.now.saturating_add(self.messages[m].latency_ps);
-        self.at(arrival, Event::Arrived(message));
+        self.at(arrival, MessageEvent::Arrived(message));
         if self.messages[m].rest == 0.0 {
             self.sent(message);
         }

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::FluidError;
-use crate::paths::Paths;
+use crate::paths::FlowPaths;
 
 /// Equal flows in cells.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Rounds {
 
 /// Cells of one input that wait for one output.
 #[derive(Debug, Default)]
-struct Queue {
+struct VirtualOutputQueue {
     /// Link whose buffer holds them; `u32::MAX` at the node that sends.
     input: u32,
     /// (flow, hop).
@@ -32,11 +32,11 @@ struct Queue {
 }
 
 /// State of a simulation in rounds.
-struct Sim<'a> {
-    paths: &'a Paths,
+struct RoundSimulation<'a> {
+    paths: &'a FlowPaths,
     rounds: Rounds,
     /// Queues of each output, and whose turn it is.
-    queues: Vec<Vec<Queue>>,
+    queues: Vec<Vec<VirtualOutputQueue>>,
     turn: Vec<usize>,
     waiting: Vec<u32>,
     /// Queue of each path entry among the queues of its link.
@@ -50,10 +50,10 @@ struct Sim<'a> {
 /// Rounds until the last cell of each flow has arrived; all start at once, links carry a cell a round.
 ///
 /// # Errors
-/// As [`Paths::check`], paths with shares, or no cells or buffer.
+/// As [`FlowPaths::check`], paths with shares, or no cells or buffer.
 pub fn simulate_rounds(
     n_links: usize,
-    paths: &Paths,
+    paths: &FlowPaths,
     rounds: Rounds,
 ) -> Result<Vec<u64>, FluidError> {
     let flows = paths.start.len().saturating_sub(1);
@@ -69,11 +69,11 @@ pub fn simulate_rounds(
         let (value, valid) = ("given".to_owned(), "single paths only");
         return Err(FluidError::Value { name, place, value, valid });
     }
-    Ok(Sim::new(n_links, paths, rounds).run(flows))
+    Ok(RoundSimulation::new(n_links, paths, rounds).run(flows))
 }
 
-impl<'a> Sim<'a> {
-    fn new(n_links: usize, paths: &'a Paths, rounds: Rounds) -> Self {
+impl<'a> RoundSimulation<'a> {
+    fn new(n_links: usize, paths: &'a FlowPaths, rounds: Rounds) -> Self {
         let mut sim = Self {
             paths,
             rounds,
@@ -96,7 +96,7 @@ impl<'a> Sim<'a> {
                 };
                 sim.queue_of[at] = known.unwrap_or(queues.len()) as u32;
                 if known.is_none() {
-                    queues.push(Queue { input, ..Queue::default() });
+                    queues.push(VirtualOutputQueue { input, ..VirtualOutputQueue::default() });
                 }
                 input = paths.link[at];
             }
@@ -210,7 +210,7 @@ mod tests {
     /// Links: 0 and 1 feed 2 through a switch.
     #[test]
     fn two_inputs_take_turns() {
-        let paths = Paths::single(&[&[0, 2], &[1, 2]]);
+        let paths = FlowPaths::single(&[&[0, 2], &[1, 2]]);
         let rounds = Rounds { cells: 100, buffer: 4, assigned: false };
         let done = simulate_rounds(3, &paths, rounds).unwrap();
         assert_eq!(done.iter().max(), Some(&201));
@@ -221,7 +221,7 @@ mod tests {
     fn a_full_buffer_stops_what_is_behind_it() {
         // Flow 0 (0,1,2) and flow 1 (0,1,3) share links 0 and 1; link 2 is also used by flows 2 to 4,
         // each by its own input: flow 0 gets a quarter of it and flow 1, behind it, no more.
-        let paths = Paths::single(&[&[0, 1, 2], &[5, 1, 3], &[6, 2], &[7, 2], &[8, 2]]);
+        let paths = FlowPaths::single(&[&[0, 1, 2], &[5, 1, 3], &[6, 2], &[7, 2], &[8, 2]]);
         let rounds = Rounds { cells: 1000, buffer: 2, assigned: false };
         let done = simulate_rounds(9, &paths, rounds).unwrap();
         assert!(done[1] > 3500, "{done:?}");

@@ -28,7 +28,7 @@ pub struct Tree {
 
 /// What a link is and where: for ranks, pictures and tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LinkKind {
     /// From a node.
     Injection,
     /// To a node.
@@ -110,19 +110,19 @@ impl Tree {
     }
 
     /// What link number `link` is.
-    pub fn kind(&self, link: u32) -> Kind {
+    pub fn kind(&self, link: u32) -> LinkKind {
         let (n, s) = (self.nodes, self.per_level);
         let between = (self.levels - 1) * s * self.arity;
         match link {
-            _ if link < n => Kind::Injection,
-            _ if link < 2 * n => Kind::Ejection,
-            _ if link < 2 * n + between => Kind::Up((link - 2 * n) / (s * self.arity)),
+            _ if link < n => LinkKind::Injection,
+            _ if link < 2 * n => LinkKind::Ejection,
+            _ if link < 2 * n + between => LinkKind::Up((link - 2 * n) / (s * self.arity)),
             _ if link < 2 * n + 2 * between => {
-                Kind::Down((link - 2 * n - between) / (s * self.arity) + 1)
+                LinkKind::Down((link - 2 * n - between) / (s * self.arity) + 1)
             }
             _ => {
                 let at = (link - 2 * n - 2 * between) / self.width;
-                Kind::Horizontal(at / s + 1, at % s)
+                LinkKind::Horizontal(at / s + 1, at % s)
             }
         }
     }
@@ -132,11 +132,11 @@ impl Tree {
         let below = |level: u32| u64::from(self.levels - level) * (u64::from(self.nodes) + 2);
         let climb = u64::from(self.levels) + 1;
         match self.kind(link) {
-            Kind::Injection => 0,
-            Kind::Up(level) => 1 + u64::from(level),
-            Kind::Horizontal(level, switch) => climb + below(level) + u64::from(switch),
-            Kind::Down(level) => climb + below(level) + u64::from(self.nodes),
-            Kind::Ejection => climb + below(0),
+            LinkKind::Injection => 0,
+            LinkKind::Up(level) => 1 + u64::from(level),
+            LinkKind::Horizontal(level, switch) => climb + below(level) + u64::from(switch),
+            LinkKind::Down(level) => climb + below(level) + u64::from(self.nodes),
+            LinkKind::Ejection => climb + below(0),
         }
     }
 
@@ -188,17 +188,17 @@ mod tests {
         let mut all = vec![];
         for node in 0..27 {
             all.extend([
-                (tree.injection(node), Kind::Injection),
-                (tree.ejection(node), Kind::Ejection),
+                (tree.injection(node), LinkKind::Injection),
+                (tree.ejection(node), LinkKind::Ejection),
             ]);
         }
         for (level, switch) in (0..2).flat_map(|level| (0..9).map(move |s| (level, s))) {
             for port in 0..3 {
-                all.push((tree.up(level, switch, port), Kind::Up(level)));
-                all.push((tree.down(level + 1, switch, port), Kind::Down(level + 1)));
+                all.push((tree.up(level, switch, port), LinkKind::Up(level)));
+                all.push((tree.down(level + 1, switch, port), LinkKind::Down(level + 1)));
             }
             for lane in 0..2 {
-                let kind = Kind::Horizontal(level + 1, switch);
+                let kind = LinkKind::Horizontal(level + 1, switch);
                 all.push((tree.horizontal(level + 1, switch, lane), kind));
             }
         }

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::FluidError;
-use crate::links::Links;
-use crate::paths::Paths;
+use crate::links::ActiveFlows;
+use crate::paths::FlowPaths;
 
 /// A weight that has fallen below this part of its sum is summed up again: what is left of a large
 /// sum has its rounding errors, and where heavy flows stop before a light one they would be its rate.
@@ -23,7 +23,7 @@ fn key(level: f64) -> u64 {
 
 /// What one link has left for the flows that are being filled.
 #[derive(Debug, Clone, Copy, Default)]
-struct Filling {
+struct Residual {
     /// Capacity the stopped flows leave.
     left: f64,
     /// Weight times share of the flows that still rise.
@@ -37,8 +37,8 @@ struct Filling {
 /// A solve of all rates from nothing.
 #[derive(Debug)]
 pub(crate) struct Filler<'a> {
-    links: &'a Links,
-    filling: Vec<Filling>,
+    links: &'a ActiveFlows,
+    filling: Vec<Residual>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     rising: Vec<bool>,
     rate: Vec<f64>,
@@ -46,14 +46,14 @@ pub(crate) struct Filler<'a> {
 
 impl<'a> Filler<'a> {
     /// The rates of all active flows, Gb/s; 0 of a flow that is not active.
-    pub fn solve(links: &'a Links) -> Vec<f64> {
+    pub fn solve(links: &'a ActiveFlows) -> Vec<f64> {
         let flows = links.weight.len();
         let (filling, heap) = (Vec::new(), BinaryHeap::new());
         let (rising, rate) = (vec![true; flows], vec![0.0; flows]);
         let mut filler = Self { links, filling, heap, rising, rate };
         filler.prepare();
         while let Some(Reverse((bits, link))) = filler.heap.pop() {
-            let Filling { left, mut weight, summed, rising } = filler.filling[link as usize];
+            let Residual { left, mut weight, summed, rising } = filler.filling[link as usize];
             if rising == 0 {
                 continue;
             }
@@ -77,7 +77,7 @@ impl<'a> Filler<'a> {
     fn prepare(&mut self) {
         for (link, users) in self.links.users.iter().enumerate() {
             let left = self.links.capacity[link];
-            self.filling.push(Filling { left, rising: users.len() as u32, ..Filling::default() });
+            self.filling.push(Residual { left, rising: users.len() as u32, ..Residual::default() });
             if !users.is_empty() {
                 let level = left / self.sum_up(link as u32);
                 self.heap.push(Reverse((key(level), link as u32)));
@@ -115,8 +115,12 @@ impl<'a> Filler<'a> {
 /// # Errors
 /// A capacity or weight that is not positive, or a path that names no link or one that does not
 /// exist.
-pub fn max_min(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Vec<f64>, FluidError> {
-    Ok(Filler::solve(&Links::of_active(capacity, paths, weight)?))
+pub fn max_min(
+    capacity: &[f64],
+    paths: &FlowPaths,
+    weight: &[f64],
+) -> Result<Vec<f64>, FluidError> {
+    Ok(Filler::solve(&ActiveFlows::of_active(capacity, paths, weight)?))
 }
 
 #[cfg(test)]
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     fn solve(capacity: &[f64], flows: &[&[u32]], weight: &[f64]) -> Vec<f64> {
-        max_min(capacity, &Paths::single(flows), weight).unwrap()
+        max_min(capacity, &FlowPaths::single(flows), weight).unwrap()
     }
 
     #[test]
@@ -146,7 +150,8 @@ mod tests {
     #[test]
     fn a_flow_split_over_two_links_is_held_by_the_fuller() {
         // The split flow is the first there is: half of it and the other flow fill link 1.
-        let paths = Paths { start: vec![0, 2, 3], link: vec![0, 1, 1], share: vec![0.5, 0.5, 1.0] };
+        let paths =
+            FlowPaths { start: vec![0, 2, 3], link: vec![0, 1, 1], share: vec![0.5, 0.5, 1.0] };
         let rate = max_min(&[4.0, 4.0], &paths, &[1.0, 1.0]).unwrap();
         assert!(rate.iter().all(|gbps| (gbps - 8.0 / 3.0).abs() < 1e-12), "{rate:?}");
     }
@@ -170,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_path_without_links_is_refused() {
-        let error = max_min(&[1.0], &Paths::single(&[&[]]), &[1.0]).unwrap_err();
+        let error = max_min(&[1.0], &FlowPaths::single(&[&[]]), &[1.0]).unwrap_err();
         assert_eq!(error.to_string(), "path of flow 0 is empty; valid: at least one link");
     }
 }

@@ -1,14 +1,14 @@
 //! Rank programs in the fluid view, by closed-form answers.
 
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Plan, Routes, RoutingRule};
+use tailback_fabric::{Fabric, RoutePlan, Routes, RoutingRule};
 use tailback_fluid::{
     Detour, FluidError, PathChoice, Placement, Policy, Program, RankSettings, RankTimes,
     simulate_program,
 };
 
 /// Leaves of two hosts under one switch, if there are several; cables of 8 Gb/s.
-fn pairs(leaves: u32, delay_ps: u64) -> (Fabric, Plan) {
+fn pairs(leaves: u32, delay_ps: u64) -> (Fabric, RoutePlan) {
     let shape = Shape {
         hosts_per_leaf: 2,
         leaves,
@@ -22,7 +22,7 @@ fn pairs(leaves: u32, delay_ps: u64) -> (Fabric, Plan) {
     };
     let fabric = build(&shape).unwrap();
     let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
-    let plan = Plan::new(&fabric, rule).unwrap();
+    let plan = RoutePlan::new(&fabric, rule).unwrap();
     (fabric, plan)
 }
 

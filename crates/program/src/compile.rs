@@ -50,7 +50,7 @@ pub struct Message {
 
 /// A program ready to execute; messages are numbered by sending rank and operation.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct MatchedProgram {
     /// First operation of each rank; one entry more than there are ranks.
     pub rank_start: Vec<usize>,
     /// Operations of all ranks.
@@ -73,7 +73,7 @@ impl Program {
     ///
     /// # Errors
     /// [`ProgramError`] names the rank and the operation, or the pair of ranks.
-    pub fn compile(&self) -> Result<Compiled, ProgramError> {
+    pub fn compile(&self) -> Result<MatchedProgram, ProgramError> {
         self.check_columns()?;
         let starts = self.check_peers()?;
         let mut message_of_op = vec![u32::MAX; self.kind.len()];
@@ -93,7 +93,7 @@ impl Program {
         self.pair_up(starts, &mut message_of_op)?;
         let ops = self.resolve(&message_of_op)?;
         let rank_start = self.rank_start.iter().map(|&s| s as usize).collect();
-        Ok(Compiled { rank_start, ops, messages })
+        Ok(MatchedProgram { rank_start, ops, messages })
     }
 
     /// Operations of a rank that post a send.

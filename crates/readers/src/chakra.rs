@@ -69,16 +69,16 @@ pub struct Collectives {
 
 /// What is wrong with a trace.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ChakraError {
     /// Index of the file.
     pub file: usize,
     /// Where and what.
-    pub what: What,
+    pub what: ChakraProblem,
 }
 
 /// Where and what is wrong.
 #[derive(Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ChakraProblem {
     /// Bytes that are no such message, and their offset.
     Bytes(u64, String),
     /// A file without nodes.
@@ -94,39 +94,39 @@ pub enum What {
 }
 
 /// Reads the files of all ranks.
-pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, Fault> {
-    let mut reader = Reader {
+pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, ChakraError> {
+    let mut reader = ChakraReader {
         out: Nodes::default(),
         choices,
         n_ranks: files.len(),
         labels: Map::default(),
-        place: Rows::default(),
+        place: NodeRows::default(),
         wanted: Vec::new(),
     };
     for (file, data) in files.iter().enumerate() {
-        reader.file(file, data).map_err(|what| Fault { file, what })?;
+        reader.file(file, data).map_err(|what| ChakraError { file, what })?;
     }
     Ok(reader.out)
 }
 
-struct Reader<'a> {
+struct ChakraReader<'a> {
     out: Nodes,
     choices: Choices<'a>,
     n_ranks: usize,
     labels: Map<(u8, u64), u32>,
-    place: Rows,
+    place: NodeRows,
     /// Row and number of what it depends on.
     wanted: Vec<(u32, u64)>,
 }
 
 /// Rows of nodes by their numbers, which mostly count up from a small one.
 #[derive(Default)]
-struct Rows {
+struct NodeRows {
     small: Vec<u32>,
     others: Map<u64, u32>,
 }
 
-impl Rows {
+impl NodeRows {
     const NONE: u32 = u32::MAX;
 
     fn get(&self, number: u64) -> Option<u32> {
@@ -160,8 +160,8 @@ impl Rows {
     }
 }
 
-impl Reader<'_> {
-    fn file(&mut self, rank: usize, data: &[u8]) -> Result<(), What> {
+impl ChakraReader<'_> {
+    fn file(&mut self, rank: usize, data: &[u8]) -> Result<(), ChakraProblem> {
         self.place.clear();
         self.wanted.clear();
         let mut at = 0;
@@ -173,7 +173,7 @@ impl Reader<'_> {
             let left = (data.len() - at) as u64;
             if length > left {
                 let message = format!("a message of {length} B in the last {left} B");
-                return Err(What::Bytes(begin as u64, message));
+                return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             let end = at + length as usize;
             // The first message is the metadata.
@@ -184,11 +184,11 @@ impl Reader<'_> {
             at = end;
         }
         if messages < 2 {
-            return Err(What::Empty);
+            return Err(ChakraProblem::Empty);
         }
         for &(row, number) in &self.wanted {
             let Some(before) = self.place.get(number) else {
-                return Err(What::Lost(self.out.number[row as usize], number));
+                return Err(ChakraProblem::Lost(self.out.number[row as usize], number));
             };
             self.out.before.push(before);
             self.out.after.push(row);
@@ -202,19 +202,19 @@ impl Reader<'_> {
         at: usize,
         rank: usize,
         turn: &mut i64,
-    ) -> Result<(), What> {
+    ) -> Result<(), ChakraProblem> {
         let row = self.out.kind.len();
         if row >= 1 << 27 {
-            return Err(What::Large);
+            return Err(ChakraProblem::Large);
         }
         let row = row as u32;
         let wanted = &mut self.wanted;
         let node = parse(data, at, &mut |before| wanted.push((row, before)))?;
         let number = node.number;
         if !self.place.insert(number, row) {
-            return Err(What::Again(number));
+            return Err(ChakraProblem::Again(number));
         }
-        let wrong = |why| What::Node(number, node.name.to_owned(), why);
+        let wrong = |why| ChakraProblem::Node(number, node.name.to_owned(), why);
         self.add(rank, &node, row, turn).map_err(wrong)
     }
 
@@ -316,19 +316,19 @@ struct Node<'a> {
     name: &'a str,
     kind: u64,
     duration_us: u64,
-    destination: Value<'a>,
-    source: Value<'a>,
-    size: Value<'a>,
-    tag: Value<'a>,
-    collective: Value<'a>,
-    root: Value<'a>,
+    destination: AttributeValue<'a>,
+    source: AttributeValue<'a>,
+    size: AttributeValue<'a>,
+    tag: AttributeValue<'a>,
+    collective: AttributeValue<'a>,
+    root: AttributeValue<'a>,
     /// Whether it names a process group.
     grouped: bool,
 }
 
 /// The value of an attribute.
 #[derive(Default, Clone, Copy)]
-enum Value<'a> {
+enum AttributeValue<'a> {
     #[default]
     Missing,
     Number(i128),
@@ -336,7 +336,7 @@ enum Value<'a> {
     Text(&'a str),
 }
 
-impl Value<'_> {
+impl AttributeValue<'_> {
     fn number(&self, name: &str, default: Option<i128>) -> Result<i128, String> {
         match self {
             Self::Number(value) => Ok(*value),
@@ -350,47 +350,54 @@ impl Value<'_> {
 }
 
 /// A field: its number and what it holds.
-struct Field {
+struct ProtobufField {
     number: u64,
-    content: Content,
+    content: FieldContent,
 }
 
 /// What a field holds; of bytes where they lie.
-enum Content {
+enum FieldContent {
     Varint(u64),
     Wide(u64),
     Narrow(u32),
     Bytes(usize, usize),
 }
 
-fn field(data: &[u8], at: &mut usize) -> Result<Field, What> {
+fn field(data: &[u8], at: &mut usize) -> Result<ProtobufField, ChakraProblem> {
     let begin = *at;
     let key = varint(data, at)?;
     let length = match key & 7 {
-        0 => return Ok(Field { number: key >> 3, content: Content::Varint(varint(data, at)?) }),
+        0 => {
+            return Ok(ProtobufField {
+                number: key >> 3,
+                content: FieldContent::Varint(varint(data, at)?),
+            });
+        }
         1 => 8,
         2 => varint(data, at)?,
         5 => 4,
-        kind => return Err(What::Bytes(begin as u64, format!("a field of wire type {kind}"))),
+        kind => {
+            return Err(ChakraProblem::Bytes(begin as u64, format!("a field of wire type {kind}")));
+        }
     };
     let left = (data.len() - *at) as u64;
     if length > left {
         let message = format!("a field of {length} B in the last {left} B");
-        return Err(What::Bytes(begin as u64, message));
+        return Err(ChakraProblem::Bytes(begin as u64, message));
     }
     let (from, to) = (*at, *at + length as usize);
     *at = to;
     let content = match (key & 7, &data[from..to]) {
         (1, &[a, b, c, d, e, f, g, h]) => {
-            Content::Wide(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+            FieldContent::Wide(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
         }
-        (5, &[a, b, c, d]) => Content::Narrow(u32::from_le_bytes([a, b, c, d])),
-        _ => Content::Bytes(from, to),
+        (5, &[a, b, c, d]) => FieldContent::Narrow(u32::from_le_bytes([a, b, c, d])),
+        _ => FieldContent::Bytes(from, to),
     };
-    Ok(Field { number: key >> 3, content })
+    Ok(ProtobufField { number: key >> 3, content })
 }
 
-fn varint(data: &[u8], at: &mut usize) -> Result<u64, What> {
+fn varint(data: &[u8], at: &mut usize) -> Result<u64, ChakraProblem> {
     let begin = *at;
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -401,38 +408,38 @@ fn varint(data: &[u8], at: &mut usize) -> Result<u64, What> {
             return Ok(value);
         }
     }
-    Err(What::Bytes(begin as u64, "a number without an end".to_owned()))
+    Err(ChakraProblem::Bytes(begin as u64, "a number without an end".to_owned()))
 }
 
 fn parse<'a>(
     data: &'a [u8],
     mut at: usize,
     depends: &mut dyn FnMut(u64),
-) -> Result<Node<'a>, What> {
+) -> Result<Node<'a>, ChakraProblem> {
     let mut node = Node::default();
     while at < data.len() {
         let begin = at;
         let found = field(data, &mut at)?;
         match (found.number, found.content) {
-            (1, Content::Varint(number)) => node.number = number,
-            (2, Content::Bytes(from, to)) => node.name = text(data, from, to)?,
-            (3, Content::Varint(kind)) => node.kind = kind,
-            (4 | 5, Content::Varint(before)) => depends(before),
-            (4 | 5, Content::Bytes(from, to)) => {
+            (1, FieldContent::Varint(number)) => node.number = number,
+            (2, FieldContent::Bytes(from, to)) => node.name = text(data, from, to)?,
+            (3, FieldContent::Varint(kind)) => node.kind = kind,
+            (4 | 5, FieldContent::Varint(before)) => depends(before),
+            (4 | 5, FieldContent::Bytes(from, to)) => {
                 let mut spot = from;
                 while spot < to {
                     depends(varint(&data[..to], &mut spot)?);
                 }
             }
-            (7, Content::Varint(duration)) => node.duration_us = duration,
-            (10, Content::Bytes(from, to)) => attribute(&data[..to], from, &mut node)?,
+            (7, FieldContent::Varint(duration)) => node.duration_us = duration,
+            (10, FieldContent::Bytes(from, to)) => attribute(&data[..to], from, &mut node)?,
             (1 | 3 | 4 | 5 | 7, _) => {
                 let message = "text where a number is expected".to_owned();
-                return Err(What::Bytes(begin as u64, message));
+                return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             (2 | 10, _) => {
                 let message = "a number where text is expected".to_owned();
-                return Err(What::Bytes(begin as u64, message));
+                return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             _ => {}
         }
@@ -440,21 +447,21 @@ fn parse<'a>(
     Ok(node)
 }
 
-fn text(data: &[u8], from: usize, to: usize) -> Result<&str, What> {
+fn text(data: &[u8], from: usize, to: usize) -> Result<&str, ChakraProblem> {
     std::str::from_utf8(&data[from..to])
-        .map_err(|_| What::Bytes(from as u64, "a name that is not text".to_owned()))
+        .map_err(|_| ChakraProblem::Bytes(from as u64, "a name that is not text".to_owned()))
 }
 
 /// Notes an attribute of a node; lists have no value.
-fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), What> {
-    let (mut name, mut value) = ("", Value::Missing);
+fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), ChakraProblem> {
+    let (mut name, mut value) = ("", AttributeValue::Missing);
     while at < data.len() {
         let begin = at;
         let found = field(data, &mut at)?;
         if found.number == 1 {
-            let Content::Bytes(from, to) = found.content else {
+            let FieldContent::Bytes(from, to) = found.content else {
                 let message = "a number where text is expected".to_owned();
-                return Err(What::Bytes(begin as u64, message));
+                return Err(ChakraProblem::Bytes(begin as u64, message));
             };
             name = text(data, from, to)?;
         } else if (3..33).contains(&found.number) {
@@ -470,43 +477,45 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
         "root" => &mut node.root,
         "pg_name" => {
             match value {
-                Value::Missing => {}
-                Value::Text(text) => node.grouped = !text.is_empty(),
-                Value::Number(number) => node.grouped = number != 0,
-                Value::Real(number) => node.grouped = number != 0.0,
+                AttributeValue::Missing => {}
+                AttributeValue::Text(text) => node.grouped = !text.is_empty(),
+                AttributeValue::Number(number) => node.grouped = number != 0,
+                AttributeValue::Real(number) => node.grouped = number != 0.0,
             }
             return Ok(());
         }
         _ => return Ok(()),
     };
-    if !matches!(value, Value::Missing) {
+    if !matches!(value, AttributeValue::Missing) {
         *slot = value;
     }
     Ok(())
 }
 
-fn content(data: &[u8], field: Field) -> Result<Value<'_>, What> {
+fn content(data: &[u8], field: ProtobufField) -> Result<AttributeValue<'_>, ChakraProblem> {
     Ok(match (field.number, field.content) {
-        (29 | 31, Content::Bytes(from, to)) => Value::Text(text(data, from, to)?),
-        (_, Content::Bytes(..)) => Value::Missing,
-        (3, Content::Wide(bits)) => Value::Real(f64::from_bits(bits)),
-        (5, Content::Narrow(bits)) => Value::Real(f64::from(f32::from_bits(bits))),
-        (23, Content::Narrow(bits)) => Value::Number(i128::from(bits as i32)),
-        (25, Content::Wide(bits)) => Value::Number(i128::from(bits as i64)),
-        (3 | 25, Content::Narrow(_)) | (5 | 23, Content::Wide(_)) => Value::Missing,
-        (_, Content::Wide(bits)) => Value::Number(i128::from(bits)),
-        (_, Content::Narrow(bits)) => Value::Number(i128::from(bits)),
-        (7 | 9, Content::Varint(bits)) => Value::Number(i128::from(bits as i64)),
-        (15 | 17, Content::Varint(bits)) => {
-            Value::Number(i128::from((bits >> 1) as i64 ^ -((bits & 1) as i64)))
+        (29 | 31, FieldContent::Bytes(from, to)) => AttributeValue::Text(text(data, from, to)?),
+        (_, FieldContent::Bytes(..)) => AttributeValue::Missing,
+        (3, FieldContent::Wide(bits)) => AttributeValue::Real(f64::from_bits(bits)),
+        (5, FieldContent::Narrow(bits)) => AttributeValue::Real(f64::from(f32::from_bits(bits))),
+        (23, FieldContent::Narrow(bits)) => AttributeValue::Number(i128::from(bits as i32)),
+        (25, FieldContent::Wide(bits)) => AttributeValue::Number(i128::from(bits as i64)),
+        (3 | 25, FieldContent::Narrow(_)) | (5 | 23, FieldContent::Wide(_)) => {
+            AttributeValue::Missing
         }
-        (_, Content::Varint(bits)) => Value::Number(i128::from(bits)),
+        (_, FieldContent::Wide(bits)) => AttributeValue::Number(i128::from(bits)),
+        (_, FieldContent::Narrow(bits)) => AttributeValue::Number(i128::from(bits)),
+        (7 | 9, FieldContent::Varint(bits)) => AttributeValue::Number(i128::from(bits as i64)),
+        (15 | 17, FieldContent::Varint(bits)) => {
+            AttributeValue::Number(i128::from((bits >> 1) as i64 ^ -((bits & 1) as i64)))
+        }
+        (_, FieldContent::Varint(bits)) => AttributeValue::Number(i128::from(bits)),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Choices, Fault, What, read};
+    use super::{ChakraError, ChakraProblem, Choices, read};
 
     const CHOICES: Choices<'_> = Choices { calls: &[], longest_ps: 1 << 60 };
 
@@ -517,10 +526,10 @@ mod tests {
         let found = read(&[&data], CHOICES).expect("it is right");
         assert_eq!((found.kind, found.amount), (vec![0, 255], vec![3_000_000, 0]));
         assert_eq!((found.before, found.after), (vec![0], vec![1]));
-        let what = What::Bytes(8, "a message of 5 B in the last 4 B".to_owned());
-        assert_eq!(read(&[&data[..13]], CHOICES).err(), Some(Fault { file: 0, what }));
+        let what = ChakraProblem::Bytes(8, "a message of 5 B in the last 4 B".to_owned());
+        assert_eq!(read(&[&data[..13]], CHOICES).err(), Some(ChakraError { file: 0, what }));
         let lost = [0, 5, 8, 6, 42, 1, 5];
-        let fault = Fault { file: 0, what: What::Lost(6, 5) };
+        let fault = ChakraError { file: 0, what: ChakraProblem::Lost(6, 5) };
         assert_eq!(read(&[&lost], CHOICES).err(), Some(fault));
     }
 }

@@ -68,7 +68,7 @@ pub enum ScheduleError {
 
 /// Reads a schedule without comments; `longest_ps` is the longest computation.
 pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
-    let mut reader = Reader { longest_ps, ..Reader::default() };
+    let mut reader = GoalReader { longest_ps, ..GoalReader::default() };
     let mut begun = false;
     for (at, line) in lines(data).enumerate() {
         let at = u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::Large)?;
@@ -126,7 +126,7 @@ fn digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
+struct GoalReader<'a> {
     out: Schedule,
     longest_ps: u64,
     n_ranks: u64,
@@ -143,7 +143,7 @@ struct Reader<'a> {
     fault: Option<ScheduleError>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GoalReader<'a> {
     fn line(&mut self, at: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
         self.last = at;
         match self.open {

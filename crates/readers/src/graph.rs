@@ -38,7 +38,7 @@ pub struct Graph<'a> {
 
 /// The operations of a graph in order.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct OrderedGraph {
     /// The operations.
     pub program: Program,
     /// Sends that no receive takes, left out.
@@ -62,7 +62,7 @@ pub enum GraphError {
 ///
 /// Each stands where it can begin at the earliest if messages take no time, and waits for what it
 /// requires right before.
-pub fn compile(graph: &Graph<'_>) -> Result<Compiled, GraphError> {
+pub fn compile(graph: &Graph<'_>) -> Result<OrderedGraph, GraphError> {
     if graph.rank.len() >= MOST {
         return Err(GraphError::Large);
     }
@@ -73,7 +73,7 @@ pub fn compile(graph: &Graph<'_>) -> Result<Compiled, GraphError> {
     let edges = inherited(graph, &kinds);
     let matched = pair(graph, &kinds, &edges)?;
     let (place, order, buffered) = sequence(graph, &kinds, &edges, &matched.pair)?;
-    Ok(Compiled {
+    Ok(OrderedGraph {
         program: emit(graph, &kinds, &edges, &matched.pair, (&place, &order), buffered),
         lost_sends: matched.lost_sends,
         lost_receives: matched.lost_receives,

@@ -4,7 +4,7 @@ mod call_lines;
 mod columns;
 
 use crate::text::{lines, trimmed};
-use call_lines::Reader;
+use call_lines::LineReader;
 
 /// Calls that post a message, in the order of their numbers.
 pub const POSTS: [&str; 9] =
@@ -65,7 +65,7 @@ pub struct Scale<'a> {
 
 /// The calls of all ranks, rank after rank; a row is a line of all files, from 0.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct ReplayCalls {
     /// Number of ranks.
     pub n_ranks: u32,
     /// First row of each file.
@@ -73,7 +73,7 @@ pub struct Calls {
     /// Bytes of an element where no type is named.
     pub default_bytes: u64,
     /// Sends and receives.
-    pub posts: Posts,
+    pub posts: ReplayPosts,
     /// Call and tag of each label.
     pub labels: Vec<(u8, i32)>,
     /// Sends and receives of MPI_PROC_NULL.
@@ -95,7 +95,7 @@ pub struct Calls {
     /// Index into `kinds` of each.
     pub collective_kind: Vec<u32>,
     /// The different collective calls.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<CollectiveKind>,
 }
 
 /// Where events of ranks stand.
@@ -116,7 +116,7 @@ impl Places {
 
 /// Columns of `tailback.traffic.readers.posts.Posts`.
 #[derive(Debug, Default)]
-pub struct Posts {
+pub struct ReplayPosts {
     /// Who posts.
     pub rank: Vec<i64>,
     /// Twice the row.
@@ -141,7 +141,7 @@ pub struct Posts {
 
 /// Collective calls with the same arguments.
 #[derive(Debug, PartialEq, Eq, Hash, Clone)]
-pub struct Kind {
+pub struct CollectiveKind {
     /// Index into [`COLLECTIVES`].
     pub operation: u8,
     /// Whether it blocks.
@@ -186,8 +186,8 @@ pub enum LineError {
 }
 
 /// Reads the lines of files, one file after the other.
-pub fn read(files: &[&[u8]], scale: Scale<'_>) -> Result<Calls, LineError> {
-    let mut reader = Reader::new(scale);
+pub fn read(files: &[&[u8]], scale: Scale<'_>) -> Result<ReplayCalls, LineError> {
+    let mut reader = LineReader::new(scale);
     let mut row = 0;
     for data in files {
         reader.out.first.push(row);

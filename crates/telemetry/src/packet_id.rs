@@ -20,7 +20,7 @@ const ROUNDS: [u32; 8] =
 
 /// The ends of a packet and its queue pair, as its headers name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowKey {
     /// Local id of the sender.
     pub source: u32,
     /// Local id of the receiver.
@@ -43,7 +43,7 @@ const fn round(x: u32, constant: u32) -> u32 {
 
 /// Id of the packet with sequence number `psn` of `flow`.
 #[inline]
-pub const fn packet_id(psn: u32, flow: Flow) -> u32 {
+pub const fn packet_id(psn: u32, flow: FlowKey) -> u32 {
     let (source, destination, pair) =
         (flow.source & MASK, flow.destination & MASK, flow.queue_pair & MASK);
     let x = psn & MASK ^ rotate(source, 8) ^ rotate(destination, 16) ^ rotate(pair, 12);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::scheme::Coordinated;
 
-    const FLOW: Flow = Flow { source: 7, destination: 1042, queue_pair: 66 };
+    const FLOW: FlowKey = FlowKey { source: 7, destination: 1042, queue_pair: 66 };
 
     fn bijective(of: impl Fn(u32) -> u32) -> bool {
         let mut seen = vec![false; 1 << ID_BITS];
@@ -87,10 +87,10 @@ mod tests {
     fn ids_depend_on_every_field() {
         let ids = |flow| (0..1000).map(move |psn| packet_id(psn, flow));
         for other in [
-            Flow { source: 8, ..FLOW },
-            Flow { destination: 1043, ..FLOW },
-            Flow { queue_pair: 67, ..FLOW },
-            Flow { source: FLOW.destination, destination: FLOW.source, ..FLOW },
+            FlowKey { source: 8, ..FLOW },
+            FlowKey { destination: 1043, ..FLOW },
+            FlowKey { queue_pair: 67, ..FLOW },
+            FlowKey { source: FLOW.destination, destination: FLOW.source, ..FLOW },
         ] {
             assert!(ids(FLOW).zip(ids(other)).filter(|(a, b)| a == b).count() < 2, "{other:?}");
         }

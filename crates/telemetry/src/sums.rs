@@ -55,7 +55,7 @@ const BYTES: usize = 3;
 
 /// Sums of a label and link, in column order.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct LabelLinkSums {
     /// See [`key`].
     key: u64,
     sums: [u64; SUMS],
@@ -118,7 +118,7 @@ struct WindowLog {
     short: Log<CompactObservation>,
     observed: Log<Observation>,
     /// Earlier sums, in order.
-    rows: Vec<Row>,
+    rows: Vec<LabelLinkSums>,
 }
 
 impl WindowLog {
@@ -287,12 +287,12 @@ impl SampleLog {
         let page = std::mem::take(&mut self.pages[window as usize]);
         let mut rows = Vec::new();
         self.summing.sum(page, self.payload, |first, places, sums| {
-            rows.extend(places.iter().map(|&place| Row {
+            rows.extend(places.iter().map(|&place| LabelLinkSums {
                 key: first + u64::from(place),
                 sums: sums.map(|sums| sums[usize::from(place)]),
             }));
         });
-        self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Observation>());
+        self.full = LEAST.max(rows.len() * size_of::<LabelLinkSums>() / size_of::<Observation>());
         self.pages[window as usize].rows = rows;
     }
 

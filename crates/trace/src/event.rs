@@ -2,7 +2,7 @@
 
 /// One event, as the library hands it over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
+pub(crate) enum TraceEvent {
     Enter {
         region: u32,
     },
@@ -97,5 +97,5 @@ pub(crate) enum Event {
 pub(crate) trait EventSink {
     /// Takes the `position`-th record of the location, counted from 1, at `time` ticks; `false`
     /// stops the reading.
-    fn event(&mut self, position: u64, time: u64, event: Event) -> bool;
+    fn event(&mut self, position: u64, time: u64, event: TraceEvent) -> bool;
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Event, EventSink};
-use crate::tables::{Kind, LocationEvents, NO_ID, NONE};
+use crate::event::{EventSink, TraceEvent};
+use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
 /// What a region is to the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +206,14 @@ impl<'a> Collector<'a> {
     }
 
     /// Appends a row; `what` is (peer, comm, tag, bytes).
-    fn push(&mut self, kind: Kind, time: u64, what: (u32, u32, u32, u64), received: u64, ids: Ids) {
+    fn push(
+        &mut self,
+        kind: RecordKind,
+        time: u64,
+        what: (u32, u32, u32, u64),
+        received: u64,
+        ids: Ids,
+    ) {
         let call = if self.mpi_depth > 0 {
             // Below 2^32 rows, as `rows` checks.
             self.out.calls.region.len() as u32 - 1
@@ -251,14 +258,14 @@ impl<'a> Collector<'a> {
         Ids { request, posted, ..Ids::NONE }
     }
 
-    fn take(&mut self, time: u64, event: Event) -> Result<(), String> {
+    fn take(&mut self, time: u64, event: TraceEvent) -> Result<(), String> {
         match event {
-            Event::Enter { region } => return self.enter(time, region, None),
-            Event::ContextEnter { context } => {
+            TraceEvent::Enter { region } => return self.enter(time, region, None),
+            TraceEvent::ContextEnter { context } => {
                 let path = self.context_path(context)?;
                 return self.enter(time, self.contexts[&context].region, Some(path));
             }
-            Event::ContextLeave { context } => {
+            TraceEvent::ContextLeave { context } => {
                 let region = self
                     .contexts
                     .get(&context)
@@ -266,89 +273,89 @@ impl<'a> Collector<'a> {
                     .region;
                 return self.leave(time, region);
             }
-            Event::Leave { region } => return self.leave(time, region),
-            Event::MeasurementOnOff => self.paused = true,
-            Event::CollectiveBegin => {}
-            Event::CollectiveEnd { .. }
-            | Event::IcollectiveRequest { .. }
-            | Event::IcollectiveComplete { .. } => self.collective(time, event),
+            TraceEvent::Leave { region } => return self.leave(time, region),
+            TraceEvent::MeasurementOnOff => self.paused = true,
+            TraceEvent::CollectiveBegin => {}
+            TraceEvent::CollectiveEnd { .. }
+            | TraceEvent::IcollectiveRequest { .. }
+            | TraceEvent::IcollectiveComplete { .. } => self.collective(time, event),
             _ => self.point_to_point(time, event),
         }
         Ok(())
     }
 
-    fn point_to_point(&mut self, time: u64, event: Event) {
+    fn point_to_point(&mut self, time: u64, event: TraceEvent) {
         match event {
-            Event::Send { peer, comm, tag, bytes } => {
-                self.push(Kind::Send, time, (peer, comm, tag, bytes), 0, Ids::NONE);
+            TraceEvent::Send { peer, comm, tag, bytes } => {
+                self.push(RecordKind::Send, time, (peer, comm, tag, bytes), 0, Ids::NONE);
             }
-            Event::Isend { peer, comm, tag, bytes, request } => {
+            TraceEvent::Isend { peer, comm, tag, bytes, request } => {
                 let ids = self.post(request);
-                self.push(Kind::Isend, time, (peer, comm, tag, bytes), 0, ids);
+                self.push(RecordKind::Isend, time, (peer, comm, tag, bytes), 0, ids);
             }
-            Event::IsendComplete { request } => {
+            TraceEvent::IsendComplete { request } => {
                 let ids = self.complete(request);
-                self.push(Kind::IsendComplete, time, NOTHING, 0, ids);
+                self.push(RecordKind::IsendComplete, time, NOTHING, 0, ids);
             }
-            Event::IrecvRequest { request } => {
+            TraceEvent::IrecvRequest { request } => {
                 let ids = self.post(request);
-                self.push(Kind::IrecvRequest, time, NOTHING, 0, ids);
+                self.push(RecordKind::IrecvRequest, time, NOTHING, 0, ids);
             }
-            Event::Recv { peer, comm, tag, bytes } => {
-                self.push(Kind::Recv, time, (peer, comm, tag, bytes), 0, Ids::NONE);
+            TraceEvent::Recv { peer, comm, tag, bytes } => {
+                self.push(RecordKind::Recv, time, (peer, comm, tag, bytes), 0, Ids::NONE);
             }
-            Event::Irecv { peer, comm, tag, bytes, request } => {
+            TraceEvent::Irecv { peer, comm, tag, bytes, request } => {
                 let ids = self.complete(request);
-                self.push(Kind::Irecv, time, (peer, comm, tag, bytes), 0, ids);
+                self.push(RecordKind::Irecv, time, (peer, comm, tag, bytes), 0, ids);
             }
-            Event::RequestTest { request } => {
+            TraceEvent::RequestTest { request } => {
                 let posted = self.open.get(&request).copied().unwrap_or(NONE);
                 let ids = Ids { request, posted, ..Ids::NONE };
-                self.push(Kind::RequestTest, time, NOTHING, 0, ids);
+                self.push(RecordKind::RequestTest, time, NOTHING, 0, ids);
             }
-            Event::RequestCancelled { request } => {
+            TraceEvent::RequestCancelled { request } => {
                 let ids = self.complete(request);
-                self.push(Kind::RequestCancelled, time, NOTHING, 0, ids);
+                self.push(RecordKind::RequestCancelled, time, NOTHING, 0, ids);
             }
             // Any other probe leaves the message where it is.
-            Event::Probe { message: NO_ID, .. } => {}
-            Event::Probe { peer, comm, tag, message } => {
+            TraceEvent::Probe { message: NO_ID, .. } => {}
+            TraceEvent::Probe { peer, comm, tag, message } => {
                 self.found.insert(message, self.rows());
                 let ids = Ids { message, ..Ids::NONE };
-                self.push(Kind::MatchedProbe, time, (peer, comm, tag, 0), 0, ids);
+                self.push(RecordKind::MatchedProbe, time, (peer, comm, tag, 0), 0, ids);
             }
-            Event::Mrecv { message, bytes } => {
+            TraceEvent::Mrecv { message, bytes } => {
                 let probed = self.found.remove(&message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..Ids::NONE };
-                self.push(Kind::Mrecv, time, (NONE, NONE, 0, bytes), 0, ids);
+                self.push(RecordKind::Mrecv, time, (NONE, NONE, 0, bytes), 0, ids);
             }
-            Event::ImrecvRequest { message, request } => {
+            TraceEvent::ImrecvRequest { message, request } => {
                 let probed = self.found.remove(&message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..self.post(request) };
-                self.push(Kind::ImrecvRequest, time, NOTHING, 0, ids);
+                self.push(RecordKind::ImrecvRequest, time, NOTHING, 0, ids);
             }
-            Event::Imrecv { request, bytes } => {
+            TraceEvent::Imrecv { request, bytes } => {
                 let ids = self.complete(request);
-                self.push(Kind::Imrecv, time, (NONE, NONE, 0, bytes), 0, ids);
+                self.push(RecordKind::Imrecv, time, (NONE, NONE, 0, bytes), 0, ids);
             }
             _ => {}
         }
     }
 
-    fn collective(&mut self, time: u64, event: Event) {
+    fn collective(&mut self, time: u64, event: TraceEvent) {
         match event {
-            Event::CollectiveEnd { operation, comm, root, sent, received } => {
+            TraceEvent::CollectiveEnd { operation, comm, root, sent, received } => {
                 let what = (root, comm, u32::from(operation), sent);
-                self.push(Kind::CollectiveEnd, time, what, received, Ids::NONE);
+                self.push(RecordKind::CollectiveEnd, time, what, received, Ids::NONE);
             }
-            Event::IcollectiveRequest { request } => {
+            TraceEvent::IcollectiveRequest { request } => {
                 let ids = self.post(request);
-                self.push(Kind::IcollectiveRequest, time, NOTHING, 0, ids);
+                self.push(RecordKind::IcollectiveRequest, time, NOTHING, 0, ids);
             }
-            Event::IcollectiveComplete { operation, comm, root, sent, received, request } => {
+            TraceEvent::IcollectiveComplete { operation, comm, root, sent, received, request } => {
                 let ids = self.complete(request);
                 let what = (root, comm, u32::from(operation), sent);
-                self.push(Kind::IcollectiveComplete, time, what, received, ids);
+                self.push(RecordKind::IcollectiveComplete, time, what, received, ids);
             }
             _ => {}
         }
@@ -360,7 +367,7 @@ const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
 
 impl EventSink for Collector<'_> {
     #[inline]
-    fn event(&mut self, position: u64, time: u64, event: Event) -> bool {
+    fn event(&mut self, position: u64, time: u64, event: TraceEvent) -> bool {
         self.seen = position.saturating_sub(1);
         if self.seen >= self.limit {
             self.fault = Some("the file repeats itself without end".to_owned());
@@ -402,14 +409,14 @@ mod tests {
         let (classes, none) = (classes(), HashMap::new());
         let mut collector = Collector::new(7, &classes, &none, 100);
         for (time, event) in [
-            (0, Event::Enter { region: MAIN }),
-            (1, Event::Enter { region: SOLVE }),
-            (2, Event::Enter { region: MPI_SEND }),
-            (3, Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
-            (4, Event::Leave { region: MPI_SEND }),
-            (5, Event::Leave { region: SOLVE }),
-            (6, Event::Enter { region: MPI_SEND }),
-            (7, Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
+            (0, TraceEvent::Enter { region: MAIN }),
+            (1, TraceEvent::Enter { region: SOLVE }),
+            (2, TraceEvent::Enter { region: MPI_SEND }),
+            (3, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
+            (4, TraceEvent::Leave { region: MPI_SEND }),
+            (5, TraceEvent::Leave { region: SOLVE }),
+            (6, TraceEvent::Enter { region: MPI_SEND }),
+            (7, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
         ] {
             assert!(collector.event(time + 1, time, event));
         }
@@ -437,22 +444,22 @@ mod tests {
             (3, context(MPI_SEND, 71, 3)),
         ]);
         let mut collector = Collector::new(7, &classes, &contexts, 100);
-        let send = Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
+        let send = TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
         for (time, event) in [
-            (0, Event::Enter { region: SOLVE }),
-            (1, Event::Enter { region: inner }),
+            (0, TraceEvent::Enter { region: SOLVE }),
+            (1, TraceEvent::Enter { region: inner }),
             (2, send),
-            (3, Event::Leave { region: inner }),
-            (4, Event::Enter { region: inner }),
+            (3, TraceEvent::Leave { region: inner }),
+            (4, TraceEvent::Enter { region: inner }),
             (5, send),
-            (6, Event::Leave { region: SOLVE }),
-            (7, Event::ContextEnter { context: 2 }),
+            (6, TraceEvent::Leave { region: SOLVE }),
+            (7, TraceEvent::ContextEnter { context: 2 }),
             (8, send),
-            (9, Event::ContextLeave { context: 2 }),
+            (9, TraceEvent::ContextLeave { context: 2 }),
         ] {
             assert!(collector.event(time + 1, time, event), "{time}");
         }
-        assert!(!collector.event(11, 10, Event::ContextEnter { context: 3 }));
+        assert!(!collector.event(11, 10, TraceEvent::ContextEnter { context: 3 }));
         let out = collector.finish(10);
         assert_eq!(out.messages.path, [1, 1, 2]);
         assert_eq!(out.messages.phase, [inner, inner, SOLVE]);
@@ -466,15 +473,15 @@ mod tests {
         let (classes, none) = (classes(), HashMap::new());
         let mut collector = Collector::new(0, &classes, &none, 100);
         let mut position = 0;
-        let irecv = Event::Irecv { peer: 0, comm: 0, tag: 0, bytes: 1, request: 5 };
+        let irecv = TraceEvent::Irecv { peer: 0, comm: 0, tag: 0, bytes: 1, request: 5 };
         for event in [
-            Event::IrecvRequest { request: 5 },
+            TraceEvent::IrecvRequest { request: 5 },
             irecv,
-            Event::IrecvRequest { request: 5 },
-            Event::Isend { peer: 0, comm: 0, tag: 0, bytes: 1, request: 6 },
+            TraceEvent::IrecvRequest { request: 5 },
+            TraceEvent::Isend { peer: 0, comm: 0, tag: 0, bytes: 1, request: 6 },
             irecv,
-            Event::RequestCancelled { request: 6 },
-            Event::IsendComplete { request: 6 },
+            TraceEvent::RequestCancelled { request: 6 },
+            TraceEvent::IsendComplete { request: 6 },
         ] {
             position += 1;
             assert!(collector.event(position, 1, event));
@@ -487,16 +494,16 @@ mod tests {
     fn a_message_is_received_once_after_the_probe_that_found_it() {
         let (classes, none) = (classes(), HashMap::new());
         let mut collector = Collector::new(0, &classes, &none, 100);
-        let probe = |message| Event::Probe { peer: 3, comm: 0, tag: 9, message };
+        let probe = |message| TraceEvent::Probe { peer: 3, comm: 0, tag: 9, message };
         let mut position = 0;
         for event in [
             probe(NO_ID),
             probe(7),
             probe(8),
-            Event::Mrecv { message: 8, bytes: 20 },
-            Event::ImrecvRequest { message: 7, request: 5 },
-            Event::Imrecv { request: 5, bytes: 10 },
-            Event::Mrecv { message: 8, bytes: 30 },
+            TraceEvent::Mrecv { message: 8, bytes: 20 },
+            TraceEvent::ImrecvRequest { message: 7, request: 5 },
+            TraceEvent::Imrecv { request: 5, bytes: 10 },
+            TraceEvent::Mrecv { message: 8, bytes: 30 },
         ] {
             position += 1;
             assert!(collector.event(position, 1, event));
@@ -512,17 +519,17 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let (classes, none) = (classes(), HashMap::new());
         let mut endless = Collector::new(0, &classes, &none, 1);
-        assert!(endless.event(1, 0, Event::CollectiveBegin));
-        assert!(!endless.event(2, 0, Event::CollectiveBegin));
+        assert!(endless.event(1, 0, TraceEvent::CollectiveBegin));
+        assert!(!endless.event(2, 0, TraceEvent::CollectiveBegin));
         assert!(endless.fault.is_some_and(|fault| fault.contains("without end")));
 
         let mut unknown = Collector::new(0, &classes, &none, 9);
-        assert!(!unknown.event(1, 0, Event::Enter { region: 99 }));
+        assert!(!unknown.event(1, 0, TraceEvent::Enter { region: 99 }));
         assert_eq!(unknown.fault.as_deref(), Some("region 99 is not defined"));
 
         let mut backwards = Collector::new(0, &classes, &none, 9);
-        assert!(backwards.event(1, 5, Event::CollectiveBegin));
-        assert!(!backwards.event(2, 4, Event::CollectiveBegin));
+        assert!(backwards.event(1, 5, TraceEvent::CollectiveBegin));
+        assert!(!backwards.event(2, 4, TraceEvent::CollectiveBegin));
         assert!(backwards.fault.is_some());
     }
 }

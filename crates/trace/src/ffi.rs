@@ -16,7 +16,7 @@ use std::ptr;
 use std::slice;
 
 use crate::error::TraceError;
-use crate::event::{Event, EventSink};
+use crate::event::{EventSink, TraceEvent};
 use crate::tables::ClockOffset;
 
 type Handle = *mut c_void;
@@ -537,7 +537,7 @@ definition_callbacks! {
 /// # Safety
 /// `data` is the pointer [`Archive::events`] registered for the same `S`.
 #[inline]
-unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: Event) -> Code {
+unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
     // SAFETY: see above; no other reference to the sink is alive while the library reads.
     if unsafe { (*data.cast::<S>()).event(position, time, event) } { CONTINUE } else { INTERRUPT }
 }
@@ -553,31 +553,31 @@ macro_rules! event_callbacks {
 }
 
 event_callbacks! {
-    enter(region: u32) => Event::Enter { region };
-    leave(region: u32) => Event::Leave { region };
-    context_enter(context: u32) => Event::ContextEnter { context };
-    context_leave(context: u32) => Event::ContextLeave { context };
-    measurement(_mode: u8) => Event::MeasurementOnOff;
-    send(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Send { peer, comm, tag, bytes };
-    recv(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Recv { peer, comm, tag, bytes };
+    enter(region: u32) => TraceEvent::Enter { region };
+    leave(region: u32) => TraceEvent::Leave { region };
+    context_enter(context: u32) => TraceEvent::ContextEnter { context };
+    context_leave(context: u32) => TraceEvent::ContextLeave { context };
+    measurement(_mode: u8) => TraceEvent::MeasurementOnOff;
+    send(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Send { peer, comm, tag, bytes };
+    recv(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Recv { peer, comm, tag, bytes };
     isend(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
-        Event::Isend { peer, comm, tag, bytes, request };
-    isend_complete(request: u64) => Event::IsendComplete { request };
-    irecv_request(request: u64) => Event::IrecvRequest { request };
+        TraceEvent::Isend { peer, comm, tag, bytes, request };
+    isend_complete(request: u64) => TraceEvent::IsendComplete { request };
+    irecv_request(request: u64) => TraceEvent::IrecvRequest { request };
     irecv(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
-        Event::Irecv { peer, comm, tag, bytes, request };
-    test(request: u64) => Event::RequestTest { request };
-    cancelled(request: u64) => Event::RequestCancelled { request };
-    collective_begin() => Event::CollectiveBegin;
+        TraceEvent::Irecv { peer, comm, tag, bytes, request };
+    test(request: u64) => TraceEvent::RequestTest { request };
+    cancelled(request: u64) => TraceEvent::RequestCancelled { request };
+    collective_begin() => TraceEvent::CollectiveBegin;
     collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
-        Event::CollectiveEnd { operation, comm, root, sent, received };
-    icollective(request: u64) => Event::IcollectiveRequest { request };
+        TraceEvent::CollectiveEnd { operation, comm, root, sent, received };
+    icollective(request: u64) => TraceEvent::IcollectiveRequest { request };
     icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64,
         request: u64) =>
-        Event::IcollectiveComplete { operation, comm, root, sent, received, request };
+        TraceEvent::IcollectiveComplete { operation, comm, root, sent, received, request };
     probe(peer: u32, comm: u32, tag: u32, message: u64) =>
-        Event::Probe { peer, comm, tag, message };
-    mrecv(message: u64, bytes: u64) => Event::Mrecv { message, bytes };
-    imrecv_request(message: u64, request: u64) => Event::ImrecvRequest { message, request };
-    imrecv(request: u64, bytes: u64) => Event::Imrecv { request, bytes };
+        TraceEvent::Probe { peer, comm, tag, message };
+    mrecv(message: u64, bytes: u64) => TraceEvent::Mrecv { message, bytes };
+    imrecv_request(message: u64, request: u64) => TraceEvent::ImrecvRequest { message, request };
+    imrecv(request: u64, bytes: u64) => TraceEvent::Imrecv { request, bytes };
 }

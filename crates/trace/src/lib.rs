@@ -19,4 +19,6 @@ mod tables;
 pub use definitions::{Cartesian, Communicator, Definitions, SystemNode};
 pub use error::TraceError;
 pub use reader::{Trace, read};
-pub use tables::{Calls, ClockOffset, Kind, LocationEvents, Messages, NO_ID, NONE, Paths};
+pub use tables::{
+    CallPaths, Calls, ClockOffset, LocationEvents, Messages, NO_ID, NONE, RecordKind,
+};

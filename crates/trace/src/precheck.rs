@@ -52,7 +52,7 @@ pub(crate) struct Anchor {
 
 /// Whether a file holds events or definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     Events,
     Definitions,
 }
@@ -111,7 +111,7 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
 }
 
 /// Walks a file of events or definitions to its end mark.
-pub(crate) fn frame(path: &Path, chunk_size: u64, content: Content) -> Result<(), Damage> {
+pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Result<(), Damage> {
     let open = || -> io::Result<(File, u64)> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -134,7 +134,7 @@ pub(crate) fn frame(path: &Path, chunk_size: u64, content: Content) -> Result<()
 }
 
 /// Walks one chunk and counts its records; true when it ends the file.
-fn walk(chunk: &[u8], content: Content, records: &mut u64) -> Result<bool, String> {
+fn walk(chunk: &[u8], content: FileContent, records: &mut u64) -> Result<bool, String> {
     const SHORT: &str = "the file is cut short or damaged";
     let little = match chunk {
         [CHUNK_HEADER, LITTLE, ..] => true,
@@ -148,7 +148,7 @@ fn walk(chunk: &[u8], content: Content, records: &mut u64) -> Result<bool, Strin
         match kind {
             END_OF_CHUNK => return Ok(false),
             END_OF_FILE => return Ok(true),
-            TIMESTAMP if content == Content::Events => {
+            TIMESTAMP if content == FileContent::Events => {
                 at += 8;
                 continue;
             }
@@ -156,7 +156,7 @@ fn walk(chunk: &[u8], content: Content, records: &mut u64) -> Result<bool, Strin
         }
         let length = *chunk.get(at).ok_or(SHORT)?;
         at += 1;
-        let single = content == Content::Events && SINGLE.contains(&kind);
+        let single = content == FileContent::Events && SINGLE.contains(&kind);
         if length == LONG && !single {
             let field: [u8; 8] =
                 chunk.get(at..at + 8).and_then(|field| field.try_into().ok()).ok_or(SHORT)?;
@@ -171,7 +171,7 @@ fn walk(chunk: &[u8], content: Content, records: &mut u64) -> Result<bool, Strin
         if at > chunk.len() {
             return Err(SHORT.to_owned());
         }
-        if content == Content::Definitions || kind != ATTRIBUTES {
+        if content == FileContent::Definitions || kind != ATTRIBUTES {
             *records += 1;
         }
     }
@@ -195,11 +195,11 @@ mod tests {
         records.extend([14, LONG, 3, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, END_OF_FILE, 1]);
         let whole = chunk(&records);
         let mut n = 0;
-        assert_eq!(walk(&whole, Content::Events, &mut n), Ok(true));
+        assert_eq!(walk(&whole, FileContent::Events, &mut n), Ok(true));
         assert_eq!(n, 3);
         // Cut anywhere before the end mark it is damaged.
         for length in 0..whole.len() - 2 {
-            assert!(walk(&whole[..length], Content::Events, &mut 0).is_err(), "{length}");
+            assert!(walk(&whole[..length], FileContent::Events, &mut 0).is_err(), "{length}");
         }
     }
 
@@ -207,13 +207,13 @@ mod tests {
     fn a_length_beyond_all_memory_is_an_error() {
         let mut records = vec![14, LONG];
         records.extend([0xff; 8]);
-        assert!(walk(&chunk(&records), Content::Events, &mut 0).is_err());
+        assert!(walk(&chunk(&records), FileContent::Events, &mut 0).is_err());
     }
 
     #[test]
     fn type_five_is_a_time_only_among_events() {
         let clock = chunk(&[5, 2, 9, 9, END_OF_FILE]);
-        assert_eq!(walk(&clock, Content::Definitions, &mut 0), Ok(true));
+        assert_eq!(walk(&clock, FileContent::Definitions, &mut 0), Ok(true));
     }
 
     #[test]

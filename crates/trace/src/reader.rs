@@ -10,7 +10,7 @@ use crate::definitions::Definitions;
 use crate::error::TraceError;
 use crate::events::Collector;
 use crate::ffi::Library;
-use crate::precheck::{self, Anchor, Content};
+use crate::precheck::{self, Anchor, FileContent};
 use crate::tables::LocationEvents;
 
 /// A trace in memory.
@@ -116,7 +116,7 @@ fn check_definitions(file: &Path, layout: Anchor) -> Result<(), TraceError> {
     if layout.compressed {
         return Ok(());
     }
-    precheck::frame(file, layout.definition_chunk, Content::Definitions).map_err(|damage| {
+    precheck::frame(file, layout.definition_chunk, FileContent::Definitions).map_err(|damage| {
         TraceError::Definitions {
             file: file.to_path_buf(),
             place: format!("definition {}", damage.records),
@@ -143,7 +143,7 @@ fn read_location(
     }
     let size = fs::metadata(&file).map_err(|error| fault(0, error.to_string()))?.len();
     if !layout.compressed {
-        precheck::frame(&file, layout.event_chunk, Content::Events)
+        precheck::frame(&file, layout.event_chunk, FileContent::Events)
             .map_err(|damage| fault(damage.records, damage.reason))?;
     }
     // Local definitions are optional.

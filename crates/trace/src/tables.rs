@@ -9,7 +9,7 @@ pub const NO_ID: u64 = u64::MAX;
 /// Which record a row of [`Messages`] comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// MPI_Send and its like, finished when the call is left.
     Send = 0,
     /// A non-blocking send is posted.
@@ -44,7 +44,7 @@ pub enum Kind {
 
 /// Call paths of one location: each is a frame below another path.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Paths {
+pub struct CallPaths {
     /// Path that calls this one, [`NONE`] at the top, shape (P,).
     pub parent: Vec<u32>,
     /// Region of the last frame, shape (P,).
@@ -68,14 +68,14 @@ pub struct Calls {
     pub enter_event: Vec<u64>,
     /// Event number of the leave, shape (C,).
     pub leave_event: Vec<u64>,
-    /// Row of [`Paths`]: the regions of the application around it, [`NONE`] without, shape (C,).
+    /// Row of [`CallPaths`]: the regions of the application around it, [`NONE`] without, shape (C,).
     pub path: Vec<u32>,
 }
 
 /// Message records of one location, in order. Columns that a kind does not have hold 0 or [`NONE`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Messages {
-    /// [`Kind`] of the record, shape (M,).
+    /// [`RecordKind`] of the record, shape (M,).
     pub kind: Vec<u8>,
     /// Ticks, shape (M,).
     pub time: Vec<u64>,
@@ -85,7 +85,7 @@ pub struct Messages {
     pub call: Vec<u32>,
     /// Region of the nearest enclosing phase of the application, [`NONE`] without, shape (M,).
     pub phase: Vec<u32>,
-    /// Row of [`Paths`]: the regions of the application around it, [`NONE`] without, shape (M,).
+    /// Row of [`CallPaths`]: the regions of the application around it, [`NONE`] without, shape (M,).
     pub path: Vec<u32>,
     /// Receiver, sender or root, local to the communicator, shape (M,).
     pub peer: Vec<u32>,
@@ -132,7 +132,7 @@ pub struct LocationEvents {
     /// Message records.
     pub messages: Messages,
     /// Call paths of the calls and of the message records.
-    pub paths: Paths,
+    pub paths: CallPaths,
     /// Clock offsets that the tracer recorded; the library has applied them to all times.
     pub clock_offsets: Vec<ClockOffset>,
 }

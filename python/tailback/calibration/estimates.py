@@ -104,7 +104,7 @@ class _Drawn:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _FittedSeries:
     """Series of one kind between places equally far apart, and the lines through them."""
 
     quantity: Quantity
@@ -184,7 +184,7 @@ def estimate(
     return out
 
 
-def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_Group]:
+def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_FittedSeries]:
     """Series that measured the same, put together, and their lines.
 
     Args:
@@ -214,7 +214,7 @@ def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> li
         rng = np.random.default_rng([_SEED, number])
         first = series[0]
         out.append(
-            _Group(
+            _FittedSeries(
                 first.quantity, first.layer, route, first.source, sum(one.n for one in series),
                 np.sort(size), lines, lines.draws(rng), lines.least_time(rng), lines.byte_time(rng),
             )
@@ -222,13 +222,13 @@ def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> li
     return out
 
 
-def _line(groups: Sequence[_Group], adapter_gbps: float | None) -> float | None:
+def _line(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -> float | None:
     """Line rate where a rate was measured, as the fabric has it."""
     known = [group.route.line_gbps for group in groups if group.route is not None]
     return min(known) if known else adapter_gbps
 
 
-def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float:
+def _header_share(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -> float:
     """Header as a share of the payload, 0 where it is unknown."""
     rate = _rate(groups)
     line = None if rate is None else _line(rate[1], adapter_gbps)
@@ -236,7 +236,7 @@ def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float
 
 
 def _header(
-    out: Estimates, groups: Sequence[_Group], packet: int, adapter_gbps: float | None
+    out: Estimates, groups: Sequence[_FittedSeries], packet: int, adapter_gbps: float | None
 ) -> None:
     """What a packet costs besides its payload, from the rate reached."""
     rate = _rate(groups)
@@ -272,7 +272,7 @@ def _header(
         )
 
 
-def _rate(groups: Sequence[_Group]) -> tuple[_Drawn, list[_Group]] | None:
+def _rate(groups: Sequence[_FittedSeries]) -> tuple[_Drawn, list[_FittedSeries]] | None:
     """The rate that an adapter reaches, from the kind of benchmark that shows it best."""
     order: tuple[tuple[Quantity, Layer], ...] = (
         ("stream", "mpi"), ("stream", "verbs"), ("latency", "mpi"), ("latency", "verbs"),
@@ -290,7 +290,9 @@ def _rate(groups: Sequence[_Group]) -> tuple[_Drawn, list[_Group]] | None:
     return None
 
 
-def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -> _Drawn | None:
+def _delays(
+    out: Estimates, groups: Sequence[_FittedSeries], defaults: EngineSection
+) -> _Drawn | None:
     """``switch_delay`` and ``send_delay`` from latencies over several distances."""
     remote = [
         group for group in groups
@@ -378,7 +380,7 @@ def _solve(
     return found, drawn
 
 
-def _eager(out: Estimates, groups: Sequence[_Group], waited: FittedValue | None) -> None:
+def _eager(out: Estimates, groups: Sequence[_FittedSeries], waited: FittedValue | None) -> None:
     """The size above which a handshake goes first: the last jump upwards."""
     best: tuple[float, FittedValue] | None = None
     latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
@@ -401,7 +403,7 @@ def _eager(out: Estimates, groups: Sequence[_Group], waited: FittedValue | None)
         )  # fmt: skip
 
 
-def _bracket(group: _Group, number: int) -> FittedValue:
+def _bracket(group: _FittedSeries, number: int) -> FittedValue:
     """The largest size seen to go without handshake; any up to the next one is as good."""
     size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
@@ -412,7 +414,7 @@ def _bracket(group: _Group, number: int) -> FittedValue:
 
 
 def _local(
-    out: Estimates, groups: Sequence[_Group], send: _Drawn | None, defaults: EngineSection
+    out: Estimates, groups: Sequence[_FittedSeries], send: _Drawn | None, defaults: EngineSection
 ) -> None:
     """``local_delay`` and ``local_rate`` from messages within a host."""
     inside = [group for group in groups if not group.remote]
@@ -449,7 +451,7 @@ def _local(
         )
 
 
-def _besides(out: Estimates, groups: Sequence[_Group]) -> None:
+def _besides(out: Estimates, groups: Sequence[_FittedSeries]) -> None:
     """Latencies as measured, and the time between small messages of a window.
 
     That is LogGP's gap g and the window's share of a round trip: an upper limit of g.

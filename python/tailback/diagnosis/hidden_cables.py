@@ -112,7 +112,7 @@ class CableSearch:
 
 
 @dataclass
-class _Search:
+class _HiddenCableSearch:
     evaluate: Evaluate
     comparisons: Sequence[Misfit]
     measured_ps: int
@@ -251,7 +251,7 @@ def search_cables(
         measure: Whether a comparison looks at what links did.
         progress: Called with what is being done.
     """
-    search = _Search(
+    search = _HiddenCableSearch(
         evaluate, comparisons, measured_ps, healthy, nominal_gbps, budget, measure=measure
     )
     if not suspects or not search.start():
@@ -292,7 +292,7 @@ def search_cables(
     return CableSearch(found, tuple(rivals[:4]), best, search.tried)
 
 
-def _several(search: _Search, best: Trial, others: Sequence[int]) -> Trial | None:
+def _several(search: _HiddenCableSearch, best: Trial, others: Sequence[int]) -> Trial | None:
     """Two or three cables together, where they explain what one does not."""
     now = best
     while len(now.cables) < MAX_CABLES:

@@ -99,7 +99,7 @@ def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit 
     seen = _durations(evidence.run)
     if not seen.height:
         return None
-    search = _Search(evidence, evaluate, seen)
+    search = _SlowCableSearch(evidence, evaluate, seen)
     best = search.add(SlowCableFit((), 0.0), search.suspects())
     if best is None:
         return None
@@ -111,7 +111,7 @@ def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit 
     return best
 
 
-class _Search:
+class _SlowCableSearch:
     """Tries slow cables."""
 
     def __init__(self, evidence: RunAnalysis, evaluate: Evaluate, seen: pl.DataFrame) -> None:

@@ -187,7 +187,7 @@ def _circle(fabric: Fabric, forward: NDArray[np.uint32]) -> tuple[int, int] | No
 
 
 def require_deadlock_free(
-    fabric: Fabric, routing: _core.Routing, *, place: str = "[fabric] routes"
+    fabric: Fabric, routing: _core.NetworkRouting, *, place: str = "[fabric] routes"
 ) -> None:
     """Check that no cycle of buffers can form under ``routing``.
 

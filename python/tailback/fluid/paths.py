@@ -70,7 +70,7 @@ def paths_between(
     dst: ArrayLike,
     choice: Choice,
     seed: int = 1,
-    routing: _core.Routing | None = None,
+    routing: _core.NetworkRouting | None = None,
 ) -> FlowPaths:
     """Paths between nodes of a fabric, each chosen with all earlier flows in place.
 

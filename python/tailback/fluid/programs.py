@@ -99,7 +99,7 @@ def simulate_program(
     host: ArrayLike | None = None,
     start_ps: ArrayLike | None = None,
     model: RankModel | None = None,
-    routing: _core.Routing | None = None,
+    routing: _core.NetworkRouting | None = None,
 ) -> ProgramTimes:
     """Run a rank program with messages as flows.
 

@@ -25,11 +25,11 @@ class LabError(TailbackError):
     """A lab that cannot be set up, run or taken down."""
 
 
-class _Section(BaseModel):
+class _SpecSection(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class FabricSpec(_Section):
+class FabricSpec(_SpecSection):
     """A leaf–spine fabric: every leaf has one cable to every spine."""
 
     leaves: int = Field(default=4, ge=1, le=10)
@@ -51,14 +51,14 @@ class FabricSpec(_Section):
         return self
 
 
-class JobSpec(_Section):
+class JobSpec(_SpecSection):
     """Where the ranks run: rank r on ``hosts[r // ranks_per_host]``."""
 
     hosts: list[str] = Field(min_length=1)
     ranks_per_host: int = Field(default=1, ge=1, le=64)
 
 
-class LabSpec(_Section):
+class LabSpec(_SpecSection):
     """A whole specification."""
 
     name: str = Field(default="tblab", pattern=r"^[a-z][a-z0-9]{0,15}$")

@@ -170,7 +170,7 @@ def _routed(run: Run, fabric: Fabric) -> PairCandidates:
         return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
     routes = routes_for(run.scenario, fabric, nodes)
-    rule = routes.rule or _core.Routing.of_network(routes.network)
+    rule = routes.rule or _core.NetworkRouting.of_network(routes.network)
     if fixed or section.forwarding is not None:
         choices = fixed_choices(fabric, rule.fixed, dst)
     else:

@@ -36,7 +36,7 @@ class Routes:
     """
 
     network: _core.Network
-    rule: _core.Routing | None = None
+    rule: _core.NetworkRouting | None = None
     detour: Literal["never", "valiant", "ugal"] = "never"
     notes: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ def routes_for(
     if section.forwarding is not None and found is not None:
         try:
             network = forwarding_network(fabric, found.link)
-            rule = _core.Routing.of_network(network)
+            rule = _core.NetworkRouting.of_network(network)
             require_deadlock_free(fabric, rule, place="[fabric] forwarding")
         except FabricError as error:
             error.located(section.forwarding)

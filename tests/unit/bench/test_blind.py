@@ -145,7 +145,7 @@ def test_forwarding_tables_lead_everywhere(folder: Path, case: Case) -> None:
     assert not tables.notes
     assert (tables.link != NO_ENTRY).all()
     network = forwarding_network(case.reality.fabric, tables.link)
-    require_deadlock_free(case.reality.fabric, _core.Routing.of_network(network))
+    require_deadlock_free(case.reality.fabric, _core.NetworkRouting.of_network(network))
 
 
 def test_the_job_list_has_our_job_on_its_hosts(folder: Path, truth: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def two_islands() -> Fabric:
 
 def test_places_without_a_path_are_named_as_the_user_knows_them() -> None:
     fabric = two_islands()
-    routing = _core.Routing.of_network(network_of(fabric))
+    routing = _core.NetworkRouting.of_network(network_of(fabric))
     with pytest.raises(FabricError) as caught, translate_core_error("[engine]", fabric=fabric):
         routing.path(0, 3, 0, 0)
     one, other = fabric.switch_name[:2]

@@ -47,7 +47,7 @@ def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
     left, right = fabric.switch_name.index("left"), fabric.switch_name.index("right")
     assert fabric.link_name(int(found.link[left, 2])) == "left[4] → right"
     assert fabric.link_name(int(found.link[right, 0])) == "right[3] → left"
-    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
     require_deadlock_free(fabric, routing)
     assert [fabric.link_name(link) for link, _ in routing.path(2, 1, 0, 0)] == ["right[4] → left"]
 
@@ -59,7 +59,7 @@ def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_pa
     assert (found.link[right] == NO_ENTRY).all()
     # No table of its own switch leads to node c: its name does.
     assert found.node_lid.tolist() == [3, 4, 5]
-    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
     assert len(routing.path(0, 2, 0, 0)) == 1
     with pytest.raises(ValueError, match="not connected"):
         routing.path(2, 0, 0, 0)
@@ -68,7 +68,7 @@ def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_pa
 def test_a_table_that_ends_at_another_host_is_no_route(fabric: Fabric, tmp_path: Path) -> None:
     text = LEFT.replace("0x0005 004", "0x0005 002") + RIGHT
     found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
-    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
     with pytest.raises(ValueError, match="not connected"):
         routing.path(0, 2, 0, 0)
 
@@ -216,7 +216,7 @@ def test_real_tables_lead_everybody_everywhere(site: str, nodes: int, switches: 
     # What the tables deliver by cable agrees with what they say by name.
     for node, lid in enumerate(found.node_lid.tolist()):
         assert tables.owner[lid][0] in fabric.node_name[node]
-    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
     require_deadlock_free(fabric, routing)
     source = np.arange(nodes)
     for node in range(0, nodes, 7):

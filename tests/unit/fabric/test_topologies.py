@@ -148,7 +148,7 @@ def test_rails_share_a_leaf_or_have_their_own() -> None:
 def test_planes_have_no_cable_between_them() -> None:
     fabric = build({"kind": "k-ary-n-tree", "k": 2, "n": 2, "planes": 3})
     network = network_of(fabric)
-    routing = _core.Routing.of_network(network)
+    routing = _core.NetworkRouting.of_network(network)
     assert fabric.host_nodes()[1] == [1, 5, 9]
     assert len(routing.path(0, 3, 0, 0)) == 2
     with pytest.raises(ValueError, match="not connected"):
@@ -158,23 +158,25 @@ def test_planes_have_no_cable_between_them() -> None:
 def test_a_ring_without_datelines_is_refused_and_its_links_named() -> None:
     fabric = build({"kind": "torus", "dims": [4]})
     network = network_of(fabric)
-    routing = _core.Routing.dimension_order(network, [4], "positive", False, False)
+    routing = _core.NetworkRouting.dimension_order(network, [4], "positive", False, False)
     with pytest.raises(FabricError) as error:
         require_deadlock_free(fabric, routing)
     text = str(error.value)
     assert "can deadlock: r0[" in text
     assert all(f"→ r{switch} (lane 0)" in text for switch in range(4))
-    dateline = _core.Routing.dimension_order(network, [4], "positive", True, False)
+    dateline = _core.NetworkRouting.dimension_order(network, [4], "positive", True, False)
     require_deadlock_free(fabric, dateline)
 
 
 def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
     # In a ring of five "up" is towards higher numbers: 3 → 4 → 0 is allowed, 3 → 2 → 1 → 0 taken.
     fabric = build({"kind": "torus", "dims": [5]})
-    routing = _core.Routing.of_network(network_of(fabric))
+    routing = _core.NetworkRouting.of_network(network_of(fabric))
     ends = [int(fabric.link_dst[link]) - fabric.n_nodes for link, _ in routing.path(3, 0, 0, 0)]
     assert ends == [2, 1, 0]
-    routing = _core.Routing.of_network(network_of(build({"kind": "k-ary-n-tree", "k": 2, "n": 3})))
+    routing = _core.NetworkRouting.of_network(
+        network_of(build({"kind": "k-ary-n-tree", "k": 2, "n": 3}))
+    )
     assert [len(routing.path(0, node, 0, 0)) for node in (1, 2, 7)] == [0, 2, 4]
 
 
@@ -184,7 +186,7 @@ def test_few_pairs_of_a_dragonfly_take_a_hop_more_than_up_down_needs() -> None:
     fabric = build(
         {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2, "groups": 9}
     )
-    routing = _core.Routing.of_network(network_of(fabric))
+    routing = _core.NetworkRouting.of_network(network_of(fabric))
     near: list[list[int]] = [[] for _ in range(36)]
     for src, dst in zip(fabric.link_src.tolist(), fabric.link_dst.tolist(), strict=True):
         if src >= 36 and dst >= 36:
@@ -225,7 +227,9 @@ def test_next_gives_links_state_and_lane() -> None:
 def test_one_lane_rules_become_tables() -> None:
     topology = parse({"kind": "mesh", "dims": [3, 3]})
     network = network_of(topology.fabric())
-    table = _core.Routing.of_network(topology.routing(network, "dimension-order").as_network())
+    table = _core.NetworkRouting.of_network(
+        topology.routing(network, "dimension-order").as_network()
+    )
     plan = topology.routing(network, "dimension-order")
     for source in range(9):
         for node in range(9):

@@ -58,7 +58,7 @@ def test_a_tree_s_routes_give_the_candidates_of_its_stages() -> None:
                     aggregation_uplinks=2)  # fmt: skip
     fabric = fat_tree(shape)
     network = network_of(fabric)
-    rule = _core.Routing.of_network(network)
+    rule = _core.NetworkRouting.of_network(network)
     routed = routed_choices(fabric, lambda switch, node: rule.next(switch, node, 0, 0)[0])
     minimal = minimal_choices(fabric)
     leaves = np.unique(fabric.node_switch).tolist()

@@ -13,7 +13,7 @@ use crate::network::packet::Light;
 
 /// The queue for one destination.
 #[derive(Debug, Default)]
-pub(crate) struct Flow {
+pub(crate) struct DestinationQueue {
     pub messages: VecDeque<u32>,
     /// Earliest time of its next packet.
     pub next_at: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Flow {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     of_node: BTreeMap<u32, u32>,
-    flows: Vec<Flow>,
+    flows: Vec<DestinationQueue>,
     /// Queues with messages in round-robin order, the next one first.
     order: VecDeque<u32>,
     known_lights: KnownLights,
@@ -53,13 +53,13 @@ impl Flows {
 
     fn number(&mut self, node: u32) -> u32 {
         *self.of_node.entry(node).or_insert_with(|| {
-            self.flows.push(Flow::default());
+            self.flows.push(DestinationQueue::default());
             self.flows.len() as u32 - 1
         })
     }
 
     /// The queue for `node`.
-    pub fn flow(&mut self, node: u32) -> &mut Flow {
+    pub fn flow(&mut self, node: u32) -> &mut DestinationQueue {
         let number = self.number(node);
         &mut self.flows[number as usize]
     }
@@ -106,7 +106,12 @@ impl Flows {
 
     /// The queue at position `place` has sent a packet, the `last` one of its message or not;
     /// `pause` says when it may send the next. It moves to the end of the round-robin order.
-    pub fn packet_sent(&mut self, place: usize, last: bool, pause: impl FnOnce(&mut Flow) -> u64) {
+    pub fn packet_sent(
+        &mut self,
+        place: usize,
+        last: bool,
+        pause: impl FnOnce(&mut DestinationQueue) -> u64,
+    ) {
         let Some(number) = self.order.remove(place) else { return };
         let flow = &mut self.flows[number as usize];
         flow.next_at = pause(flow);

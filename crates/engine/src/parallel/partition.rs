@@ -10,7 +10,7 @@
 
 use std::cmp::Reverse;
 
-use tailback_fabric::{Fabric, Plan};
+use tailback_fabric::{Fabric, RoutePlan};
 
 const MAX_SHARDS: usize = 255;
 
@@ -47,7 +47,7 @@ pub(crate) struct Partition {
 impl Partition {
     /// Partitions `fabric` into `wanted` shards, or fewer if it has too few switches or no
     /// delays.
-    pub fn new(fabric: &Fabric, plan: &Plan, switch_delay_ps: u64, wanted: u32) -> Self {
+    pub fn new(fabric: &Fabric, plan: &RoutePlan, switch_delay_ps: u64, wanted: u32) -> Self {
         let lookahead_ps = lookahead(fabric, switch_delay_ps);
         let most = (fabric.n_switches as usize).clamp(1, MAX_SHARDS);
         let worth = lookahead_ps >= MIN_LOOKAHEAD_PS;
@@ -132,7 +132,7 @@ impl Partition {
 
     /// Renumbers the groups of each shard so that those on its boundary come first: groups with
     /// a link from or to another shard, or `all` groups.
-    pub fn number_boundary_first(&mut self, fabric: &Fabric, plan: &Plan, all: bool) {
+    pub fn number_boundary_first(&mut self, fabric: &Fabric, plan: &RoutePlan, all: bool) {
         let switch_of = |vertex: u32| match plan.node_switch.get(vertex as usize) {
             Some(&switch) => switch as usize,
             None => vertex as usize - self.of_node.len(),
@@ -197,7 +197,7 @@ fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
 /// Assigns switches to `shards` shards with about equal numbers of ports: leaves in their order,
 /// every other switch to the shard with space left that most of its cables lead to. Every level is
 /// divided evenly, because ports of different levels are not equally busy.
-fn partition_switches(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
+fn partition_switches(fabric: &Fabric, plan: &RoutePlan, shards: usize) -> Vec<u8> {
     let n = fabric.n_switches as usize;
     if shards == 1 {
         return vec![0; n];
@@ -274,10 +274,10 @@ mod tests {
     use tailback_fabric::fat_tree::{Shape, build};
     use tailback_fabric::{Routes, RoutingRule};
 
-    fn tapered() -> (Fabric, Plan) {
+    fn tapered() -> (Fabric, RoutePlan) {
         let fabric = build(&Shape::TAPERED).expect("a preset");
         let plan =
-            Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).expect("a tree")));
+            RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).expect("a tree")));
         (fabric, plan.expect("a tree"))
     }
 

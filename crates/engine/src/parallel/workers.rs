@@ -39,7 +39,7 @@ const STOP: u64 = 0;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     /// Nothing is pending.
     Complete,
     /// Interrupted by the progress callback.
@@ -55,7 +55,7 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
     probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
-) -> (Vec<Shard<'w, P>>, End) {
+) -> (Vec<Shard<'w, P>>, RunEnd) {
     let n = model.partition.shards as usize;
     let pool = WorkerPool {
         model,
@@ -80,9 +80,9 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         }
     });
     let end = match (pool.too_long.into_inner(), pool.stop.into_inner()) {
-        (true, _) => End::TooLong,
-        (_, true) => End::BrokenOff,
-        _ => End::Complete,
+        (true, _) => RunEnd::TooLong,
+        (_, true) => RunEnd::BrokenOff,
+        _ => RunEnd::Complete,
     };
     let shard = |slot: ShardSlot<_>| {
         slot.shard.into_inner().into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -3,8 +3,8 @@
 use tailback_telemetry::Mark;
 
 use super::{
-    DeliveredPacket, HeaderProbe, Hop, PacketRecord, PortCounters, PortProbe, Probe, QueueLengths,
-    Rows, SentPacket, Transmission, WindowProbe,
+    DeliveredPacket, HeaderProbe, Hop, LinkReadings, PacketRecord, PortCounters, PortProbe, Probe,
+    QueueLengths, SentPacket, Transmission, WindowProbe,
 };
 
 /// Any combination of probes.
@@ -192,12 +192,12 @@ pub struct ProbeTables {
     pub counters_ps: u64,
     /// Port counters, by instant and link; a link without a row is unchanged since its last
     /// one.
-    pub counters: Rows<PortCounters>,
+    pub counters: LinkReadings<PortCounters>,
     /// Final time between readings of queue lengths.
     pub queues_ps: u64,
     /// Queue lengths, by instant and link; a link without a row is unchanged since its last
     /// one.
-    pub queues: Rows<QueueLengths>,
+    pub queues: LinkReadings<QueueLengths>,
     /// One in this many packets of observed jobs is recorded, 0 for none.
     pub one_in: u64,
     /// Recorded packets, by number.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tailback_telemetry::congestion::level;
-use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
     Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
@@ -134,7 +134,7 @@ impl HeaderProbe {
         connections: Arc<[Connection]>,
         deployment: Deployment,
     ) -> Self {
-        let field = Field::new(LINK_BITS).expect("a field the hash knows");
+        let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
         let (one_in, one_kept_in) = if carry.scheme == HeaderScheme::Full {
             // Samples do not come from the recorded packets: recording few must not mean sampling few.
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn headers_are_what_the_scheme_says() {
-        let field = Field::new(LINK_BITS).unwrap();
+        let field = GaloisField::new(LINK_BITS).unwrap();
         let hash = |packet: u64, link: u32| field.hash(one()[0].packet_id(packet), link + 1, 4);
         for packet in 0..200 {
             let id = one()[0].packet_id(packet);

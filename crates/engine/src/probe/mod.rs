@@ -27,6 +27,6 @@ pub use ports::PortProbe;
 pub use queue_pairs::Connection;
 pub(crate) use queue_pairs::connections;
 pub use readings::{PortCounters, QueueLengths};
-pub use series::{Reading, Row, Rows};
+pub use series::{LinkReading, LinkReadings, Reading};
 pub use truth::TruthTable;
 pub use windows::WindowProbe;

@@ -18,7 +18,7 @@ use crate::settings::Probes;
 use super::input_buffer::InputBuffer;
 use super::packet_run::PacketRun;
 use super::readings::{INQ_PS, PortCounters, QueueLengths};
-use super::series::{Reading, Rows, SampledSeries, ShardSeries, Table};
+use super::series::{LinkReadings, Reading, SampledSeries, ShardSeries, Table};
 use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission};
 
 /// The state of a port that packets change; one cache line.
@@ -220,9 +220,9 @@ impl PortSeries {
 /// Readings of the ports of all shards, and the final intervals.
 pub(super) struct PortTables {
     pub counters_ps: u64,
-    pub counters: Rows<PortCounters>,
+    pub counters: LinkReadings<PortCounters>,
     pub queues_ps: u64,
-    pub queues: Rows<QueueLengths>,
+    pub queues: LinkReadings<QueueLengths>,
 }
 
 /// Records counters and queue lengths of all ports of a shard.

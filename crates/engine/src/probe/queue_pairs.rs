@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use tailback_telemetry::packet_id::{Flow, ID_BITS, packet_id};
+use tailback_telemetry::packet_id::{FlowKey, ID_BITS, packet_id};
 
 use crate::model::{Model, packets_of};
 use crate::rng::{Stream, random};
@@ -20,7 +20,7 @@ const MASK: u32 = (1 << ID_BITS) - 1;
 /// What the packets of a message have in common.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connection {
-    flow: Flow,
+    flow: FlowKey,
     /// PSN of its first packet less that packet's number in the run.
     offset: u32,
 }
@@ -77,7 +77,7 @@ pub(crate) fn connections(model: &Model<'_>, carry: &HeaderSettings) -> Vec<Conn
         let offset = next.wrapping_sub(message.first_packet as u32);
         *next = next.wrapping_add(packets_of(message, &model.settings));
         let flow =
-            Flow { source: source + 1, destination: destination + 1, queue_pair: *queue_pair };
+            FlowKey { source: source + 1, destination: destination + 1, queue_pair: *queue_pair };
         Connection { flow, offset }
     };
     (0..model.program.messages.len()).map(&mut connection).collect()

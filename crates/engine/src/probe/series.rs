@@ -6,7 +6,7 @@ use tailback_telemetry::{BLOCK, Column, Log, places_of};
 
 /// The value of a link at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row<T> {
+pub struct LinkReading<T> {
     /// Number of the instant, which is at `instant` × interval; the last one is at the end of
     /// the run.
     pub instant: u32,
@@ -27,8 +27,8 @@ pub trait Reading: Copy + Default + PartialEq {
 
 /// Rows in order of instant and link, column by column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rows<T> {
-    /// Number of the instant: see [`Row`].
+pub struct LinkReadings<T> {
+    /// Number of the instant: see [`LinkReading`].
     pub instant: Column,
     /// Link, fabric number.
     pub link: Column,
@@ -37,13 +37,13 @@ pub struct Rows<T> {
     reading: PhantomData<T>,
 }
 
-impl<T: Reading> Default for Rows<T> {
+impl<T: Reading> Default for LinkReadings<T> {
     fn default() -> Self {
         Self::with_capacity(0)
     }
 }
 
-impl<T: Reading> Rows<T> {
+impl<T: Reading> LinkReadings<T> {
     fn with_capacity(rows: usize) -> Self {
         let column = || Column::with_capacity(rows);
         Self {
@@ -80,8 +80,8 @@ impl<T: Reading> Rows<T> {
     }
 
     /// All rows.
-    pub fn iter(&self) -> impl Iterator<Item = Row<T>> {
-        (0..self.len()).map(|place| Row {
+    pub fn iter(&self) -> impl Iterator<Item = LinkReading<T>> {
+        (0..self.len()).map(|place| LinkReading {
             instant: self.instant.at(place) as u32,
             link: self.link.at(place) as u32,
             value: T::of(|number| self.numbers[number].at(place)),
@@ -284,12 +284,12 @@ impl<const N: usize> ShardSeries<N> {
         links: usize,
         most: usize,
         each: impl Fn(u32, Change<N>, &mut Table<N>),
-    ) -> (u64, Rows<T>) {
+    ) -> (u64, LinkReadings<T>) {
         let (interval, instants) = self.lengthen();
         let touched = vec![0; links.div_ceil(64)];
         let mut table =
             Table { now: vec![[0; N]; links], reported_value: vec![[0; N]; links], touched };
-        let mut rows = Rows::with_capacity(most * self.len());
+        let mut rows = LinkReadings::with_capacity(most * self.len());
         for instant in 0..instants {
             self.drain(instant, |link, change| each(link, change, &mut table));
             table.changed(|first, places, now| rows.extend(instant, first, places, now));

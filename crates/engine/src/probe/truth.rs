@@ -66,7 +66,7 @@ const OBSERVED: u32 = 31;
 
 /// The log of a window.
 #[derive(Debug, Default)]
-struct WindowLog {
+struct TruthWindowLog {
     /// Full packets that each link sent, of jobs that are not observed and of those that are;
     /// empty if there were none yet.
     full: [Vec<PacketCount>; 2],
@@ -78,7 +78,7 @@ struct WindowLog {
     rows: Vec<LinkEntry<[u64; SUMS]>>,
 }
 
-impl WindowLog {
+impl TruthWindowLog {
     /// Number of log entries.
     fn len(&self) -> usize {
         self.noticed.len() + self.stalled.len() + self.rows.len()
@@ -119,7 +119,7 @@ struct ShardLinks {
 }
 
 impl ShardLinks {
-    /// The overflow of a counter of [`WindowLog::full`].
+    /// The overflow of a counter of [`TruthWindowLog::full`].
     #[cold]
     fn too_many_of(&self, link: u32, observed: bool) -> LinkEntry<[u64; SUMS]> {
         let packets = 1 << PacketCount::BITS;
@@ -134,9 +134,9 @@ impl ShardLinks {
 #[derive(Debug)]
 pub(super) struct TruthLog {
     links: ShardLinks,
-    pages: Vec<WindowLog>,
+    pages: Vec<TruthWindowLog>,
     /// Buffers for logs that are summed before the end.
-    tally: LogSummer,
+    tally: TruthSummer,
 }
 
 /// A log is summed when it has this many entries per link, which take as much memory as a row.
@@ -147,7 +147,7 @@ impl TruthLog {
     pub fn new(links: &[Link], full: u32) -> Self {
         let (global, wire) = links.iter().map(|link| (link.global, link.cable)).unzip();
         let links = ShardLinks { global, wire, full };
-        Self { links, pages: Vec::new(), tally: LogSummer::default() }
+        Self { links, pages: Vec::new(), tally: TruthSummer::default() }
     }
 
     /// A link sends a packet in a window.
@@ -198,7 +198,7 @@ impl TruthLog {
 
     /// Grows to `windows` windows.
     pub fn grow(&mut self, windows: usize) {
-        self.pages.resize_with(windows, WindowLog::default);
+        self.pages.resize_with(windows, TruthWindowLog::default);
     }
 
     /// Sums the log of a window if it has grown long.
@@ -212,7 +212,7 @@ impl TruthLog {
     #[cold]
     fn compact(&mut self, window: usize) {
         let page = std::mem::take(&mut self.pages[window]);
-        let logs = WindowLog { full: Default::default(), ..page };
+        let logs = TruthWindowLog { full: Default::default(), ..page };
         let mut rows = Vec::new();
         let links = std::slice::from_ref(&self.links);
         self.tally.sum(vec![logs], links, |first, places, sums| {
@@ -221,7 +221,7 @@ impl TruthLog {
                 what: sums.map(|sums| sums[usize::from(place)]),
             }));
         });
-        self.pages[window] = WindowLog { full: page.full, rows, ..WindowLog::default() };
+        self.pages[window] = TruthWindowLog { full: page.full, rows, ..TruthWindowLog::default() };
     }
 
     /// Merges windows in pairs.
@@ -239,17 +239,19 @@ impl TruthLog {
     pub fn finish(ledgers: Vec<Self>, threads: usize) -> TruthTable {
         let windows = ledgers.iter().map(Self::windows).max().unwrap_or(0);
         let all: usize = ledgers.iter().map(|ledger| ledger.links.global.len()).sum();
-        let (mut pages, mut links): (Vec<Vec<WindowLog>>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut pages, mut links): (Vec<Vec<TruthWindowLog>>, Vec<_>) = (Vec::new(), Vec::new());
         pages.resize_with(windows, Vec::new);
         for mut ledger in ledgers {
             ledger.grow(windows);
             pages.iter_mut().zip(ledger.pages).for_each(|(pages, page)| pages.push(page));
             links.push(ledger.links);
         }
-        let weight = |pages: &Vec<WindowLog>| all + pages.iter().map(WindowLog::len).sum::<usize>();
+        let weight = |pages: &Vec<TruthWindowLog>| {
+            all + pages.iter().map(TruthWindowLog::len).sum::<usize>()
+        };
         let tables = in_shares(pages, threads, weight, |first, share| {
             let mut table = TruthTable::with_capacity(share.len() * all);
-            let mut tally = LogSummer::default();
+            let mut tally = TruthSummer::default();
             for (window, pages) in (first as u32..).zip(share) {
                 tally.sum(pages, &links, |first, places, sums| {
                     table.extend(window, first, places, sums);
@@ -263,18 +265,18 @@ impl TruthLog {
 
 /// Sums the logs of a window in order of links. Its buffers are reused for every window.
 #[derive(Debug, Default)]
-struct LogSummer {
+struct TruthSummer {
     /// Sorting buffers of each shard.
     logs: Vec<(RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>)>,
     block: Block<SUMS>,
 }
 
-impl LogSummer {
+impl TruthSummer {
     /// Calls `each` for the sums of `pages`, one per shard with its `links`, in order of
     /// blocks: the first link of the block, the offsets of links with traffic, and all sums.
     fn sum(
         &mut self,
-        mut pages: Vec<WindowLog>,
+        mut pages: Vec<TruthWindowLog>,
         links: &[ShardLinks],
         mut each: impl FnMut(u32, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
@@ -303,7 +305,7 @@ struct SortedLog<'a> {
 
 impl<'a> SortedLog<'a> {
     fn of(
-        page: &'a mut WindowLog,
+        page: &'a mut TruthWindowLog,
         links: &'a ShardLinks,
         (noticed, stalled): &'a mut (RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>),
     ) -> Self {

@@ -13,6 +13,7 @@ pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
 use std::fmt;
 
 use serde::Deserialize;
+use tailback_fabric::Detour;
 
 use crate::EngineError;
 
@@ -70,19 +71,6 @@ pub enum Arbitration {
     Fcfs,
     /// Round-robin over the input ports.
     RoundRobin,
-}
-
-/// Whether packets take non-minimal routes, where the routing rule offers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Detour {
-    /// Minimal routes only.
-    Never,
-    /// Through a random intermediate switch or group (Valiant, 1982).
-    Valiant,
-    /// Minimal or Valiant, whichever has the lower cost at the first switch (UGAL-L; Singh,
-    /// 2005).
-    Ugal,
 }
 
 /// How an adapter shares its link between messages.

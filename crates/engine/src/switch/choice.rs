@@ -2,13 +2,13 @@
 
 use std::hint::select_unpredictable;
 
-use tailback_fabric::{RouteState, Step};
+use tailback_fabric::{Detour, RouteState, Step};
 
 use crate::network::link::{NEVER, NIL};
 use crate::network::packet::{Packet, PacketKind};
 use crate::probe::Probe;
 use crate::rng::{Stream, below, random};
-use crate::settings::{Detour, Routing};
+use crate::settings::Routing;
 use crate::shard::Shard;
 use crate::switch::route::{Output, Route};
 

@@ -8,7 +8,7 @@ use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, PacingOffset,
     Parallelism, Placement, Routing, Settings, simulate,
 };
-use tailback_fabric::{CableList, Fabric, Plan, Routes, RoutingRule};
+use tailback_fabric::{CableList, Fabric, RoutePlan, Routes, RoutingRule};
 
 const PACKET: u64 = 4096;
 const WIRE: u64 = PACKET * 80;
@@ -49,7 +49,8 @@ fn run_row(
             program.label[op as usize] = rank;
         }
     }
-    let plan = Plan::new(fabric, RoutingRule::Table(Routes::up_down(fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(fabric, RoutingRule::Table(Routes::up_down(fabric).unwrap())).unwrap();
     let placement = Placement {
         label_observed: vec![true; fabric.n_nodes as usize],
         label_service: service.to_vec(),
@@ -213,7 +214,8 @@ fn congestion_control_frees_the_victim_on_one_lane() {
 /// within it, for every flow and seed somewhere else.
 fn paced_flows_begin_where_they_are_told() {
     let fabric = row(&[4]);
-    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let messages = [(0, 1, 3 * PACKET), (2, 1, 3 * PACKET), (3, 2, 3 * PACKET)];
     let mut program = burst(4, &messages);
     program.pace_mbps = vec![25_000; program.kind.len()];
@@ -243,7 +245,8 @@ fn paced_flows_begin_where_they_are_told() {
 fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
     let fabric = row(&[2]);
     let bytes = 200 * PACKET;
-    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     for pacing in [
         Pacing::LeakyBucket { depth_bytes: 4 * PACKET as u32 },
         Pacing::Spaced,

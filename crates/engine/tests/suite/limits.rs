@@ -7,7 +7,7 @@ use tailback_engine::{
     Detour, EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, Tie};
-use tailback_fabric::{CableList, Fabric, Plan, Routes, RoutingRule, fat_tree, torus};
+use tailback_fabric::{CableList, Fabric, RoutePlan, Routes, RoutingRule, fat_tree, torus};
 
 fn run_placed(
     fabric: &Fabric,
@@ -16,7 +16,7 @@ fn run_placed(
     program: &Program,
     placement: &Placement,
 ) -> Result<Outcome, EngineError> {
-    let plan = Plan::new(fabric, rule)?;
+    let plan = RoutePlan::new(fabric, rule)?;
     let mut watch = |_| ControlFlow::Continue(());
     simulate(fabric, &plan, settings, program, placement, Parallelism::default(), &mut watch)
 }
@@ -147,7 +147,8 @@ fn ranks_of_a_host_need_no_path_between_its_adapters() {
 fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them() {
     const DAYS_40: u64 = 40 * 24 * 3600 * 1_000_000_000_000;
     let fabric = fat_tree::build(&SMALL).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let run = |first: u64, second: u64, threads: usize| {
         let ops = [
             vec![Do::Compute(first), Do::Send(1, 8), Do::WaitAll],

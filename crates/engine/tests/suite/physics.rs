@@ -142,10 +142,10 @@ fn an_unposted_receive_holds_a_rendezvous_back() {
 fn ranks_of_one_host_do_not_use_the_network() {
     use std::ops::ControlFlow;
     use tailback_engine::{Placement, simulate};
-    use tailback_fabric::{Plan, Routes, RoutingRule};
+    use tailback_fabric::{RoutePlan, Routes, RoutingRule};
     let fabric = build(&SMALL).unwrap();
     let routes = Routes::up_down(&fabric).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     let placement = Placement { node: vec![0, 0], host: vec![0, 0], ..in_order(2) };
     let program = burst(2, &[(0, 1, 1 << 20)]);
     let mut watch = |_| ControlFlow::Continue(());

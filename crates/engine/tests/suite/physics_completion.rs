@@ -6,7 +6,7 @@ use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{EngineError, Parallelism, Placement, Settings, simulate};
 use tailback_fabric::fat_tree::build;
-use tailback_fabric::{Plan, Routes, RoutingRule};
+use tailback_fabric::{RoutePlan, Routes, RoutingRule};
 
 const PACKET: u64 = 4096;
 const WIRE: u64 = PACKET * 80; // at 100 Gb/s, in picoseconds
@@ -138,7 +138,8 @@ fn completions_are_the_same_on_any_number_of_threads() {
 
 fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do) {
     let fabric = build(&SMALL).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let rank = |r: u32| {
         let mut ops = vec![Do::Receive((r + 11) % 16, 9 * PACKET), Do::Receive((r + 9) % 16, 8)];
         ops.extend([send((r + 5) % 16, 9 * PACKET), Do::Wait(2)]);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{Outcome, Parallelism, Routing, Settings};
-use tailback_fabric::{Fabric, Plan};
+use tailback_fabric::{Fabric, RoutePlan};
 
 const PACKET: u64 = 4096;
 const SWITCH: u64 = 60_000;
@@ -35,7 +35,7 @@ fn kind(fabric: &Fabric, link: u32) -> (i32, i32, u64) {
 }
 
 /// Links from node to node with the first candidate everywhere.
-fn route(plan: &Plan, fabric: &Fabric, from: u32, to: u32) -> Vec<u32> {
+fn route(plan: &RoutePlan, fabric: &Fabric, from: u32, to: u32) -> Vec<u32> {
     let inner = plan.path(fabric, from, to, u32::MAX, |_| 0).unwrap();
     let mut links = vec![plan.injection[from as usize]];
     links.extend(inner.iter().map(|&(link, _)| link));

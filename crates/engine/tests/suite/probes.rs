@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 
 use crate::common::*;
 use tailback_engine::probe::{
-    HeaderScheme, HeaderSettings, PortCounters, ProbeTables, Probes, PsnStart, QueueLengths,
-    QueuePairs, Reading, Rows, TruthTable,
+    HeaderScheme, HeaderSettings, LinkReadings, PortCounters, ProbeTables, Probes, PsnStart,
+    QueueLengths, QueuePairs, Reading, TruthTable,
 };
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
     Routing, Settings, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, Tie};
-use tailback_fabric::{Fabric, Plan, Routes, RoutingRule, fat_tree, torus};
+use tailback_fabric::{Fabric, RoutePlan, Routes, RoutingRule, fat_tree, torus};
 
 /// Time of a 4 KiB packet at 100 Gb/s.
 const PACKET: u64 = 327_680;
@@ -38,7 +38,7 @@ fn all_probes(scheme: HeaderScheme) -> Probes {
 }
 
 /// A three-level tree, tapered: every link above the leaves is contended.
-fn tree() -> (Fabric, Plan) {
+fn tree() -> (Fabric, RoutePlan) {
     let shape = fat_tree::Shape {
         hosts_per_leaf: 4,
         leaves: 2,
@@ -51,12 +51,13 @@ fn tree() -> (Fabric, Plan) {
         delay_ps: [5_000, 5_000, 20_000],
     };
     let fabric = fat_tree::build(&shape).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan =
+        RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     (fabric, plan)
 }
 
 /// Two lanes, and detours.
-fn ring() -> (Fabric, Plan) {
+fn ring() -> (Fabric, RoutePlan) {
     let dimension =
         torus::Dimension { size: 4, wrap: true, cables: 1, gbps: vec![40.0], delay_ps: 5_000 };
     let shape = torus::Shape {
@@ -67,12 +68,12 @@ fn ring() -> (Fabric, Plan) {
     };
     let fabric = torus::build(&shape).unwrap();
     let rule = DimensionOrder::new(&fabric, &[4, 4], Tie::Parity, true, true).unwrap();
-    let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
+    let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
     (fabric, plan)
 }
 
 /// Everybody sends far and near.
-fn rush((fabric, plan): &(Fabric, Plan), settings: &Settings, work: Parallelism) -> Outcome {
+fn rush((fabric, plan): &(Fabric, RoutePlan), settings: &Settings, work: Parallelism) -> Outcome {
     let n = fabric.n_nodes;
     let to = |src: u32| [(src + 1) % n, (src + n / 2) % n, (src + n / 3) % n];
     let messages: Vec<_> =
@@ -163,7 +164,7 @@ fn probes_change_no_congestion_control() {
     }
 }
 
-fn last_of<T: Reading>(rows: &Rows<T>, links: usize) -> Vec<Option<T>> {
+fn last_of<T: Reading>(rows: &LinkReadings<T>, links: usize) -> Vec<Option<T>> {
     let mut last = vec![None; links];
     rows.iter().for_each(|row| last[row.link as usize] = Some(row.value));
     last
@@ -224,7 +225,7 @@ fn counters_add_up_to_the_truth() {
 }
 
 /// The row of a link that holds at an instant.
-fn at<T: Reading>(rows: &Rows<T>, link: u32, instant: u32) -> T {
+fn at<T: Reading>(rows: &LinkReadings<T>, link: u32, instant: u32) -> T {
     let of_link = rows.iter().filter(|row| row.link == link && row.instant <= instant);
     of_link.last().map_or(T::default(), |row| row.value)
 }

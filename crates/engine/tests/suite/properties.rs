@@ -136,7 +136,7 @@ mod lanes {
     use std::ops::ControlFlow;
     use tailback_engine::{Detour, EngineError, Parallelism, simulate};
     use tailback_fabric::rules::{AllToAll, DimensionOrder, Tie};
-    use tailback_fabric::{Fabric, Plan, RoutingRule};
+    use tailback_fabric::{Fabric, RoutePlan, RoutingRule};
     use tailback_fabric::{hyperx, torus};
 
     fn ring_of(dims: &[u32]) -> Fabric {
@@ -162,7 +162,7 @@ mod lanes {
         detour: Detour,
         steps: &[u32],
     ) -> Result<Outcome, EngineError> {
-        let plan = Plan::new(fabric, rule)?;
+        let plan = RoutePlan::new(fabric, rule)?;
         let n = fabric.n_nodes;
         let messages: Vec<_> = (0..n)
             .flat_map(|src| steps.iter().map(move |&k| (src, (src + k) % n, 20 * 4096)))

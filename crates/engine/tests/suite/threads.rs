@@ -10,14 +10,14 @@ use tailback_engine::{
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree, hyperx,
-    pgft, torus,
+    Arrangement, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
+    hyperx, pgft, torus,
 };
 
 const CABLE: u64 = 5_000;
 
 /// Everybody sends to a few others, near and far, in several sizes; some by rendezvous.
-fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Parallelism) -> Outcome {
+fn rush(fabric: &Fabric, plan: &RoutePlan, settings: &Settings, work: Parallelism) -> Outcome {
     let n = fabric.n_nodes;
     let steps = [1, 3, n / 3 + 1, n / 2, n - 1];
     let messages: Vec<_> = (0..n)
@@ -36,7 +36,7 @@ fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Parallelism) ->
 
 /// Runs with 1 to 4 threads, and with other cuts, and compares everything. Returns what came out.
 fn same_everywhere(fabric: &Fabric, rule: RoutingRule, settings: &Settings) -> Outcome {
-    let plan = Plan::new(fabric, rule).unwrap();
+    let plan = RoutePlan::new(fabric, rule).unwrap();
     let run = |threads, shards| rush(fabric, &plan, settings, Parallelism { threads, shards });
     let one = run(1, Some(5));
     assert!(one.complete && one.packet_hops > 0);
@@ -233,7 +233,7 @@ fn dragonflies() {
 fn nobody_waits_for_a_thread_that_is_away() {
     let fabric = mesh();
     let rule = RoutingRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
-    let plan = Plan::new(&fabric, rule).unwrap();
+    let plan = RoutePlan::new(&fabric, rule).unwrap();
     let n = fabric.n_nodes;
     let far: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 2_000_000)).collect();
     let settings = Settings { packet_bytes: 128, measure: false, ..settings() };

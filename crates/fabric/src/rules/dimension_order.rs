@@ -42,7 +42,7 @@ impl DimensionOrder {
     /// first dimension fastest.
     ///
     /// `dateline` gives wrapped rings their two lanes; without it the rule has one and deadlocks on
-    /// rings of four and more, which [`crate::Plan::check`] shows.
+    /// rings of four and more, which [`crate::RoutePlan::check`] shows.
     ///
     /// # Errors
     /// [`FabricError::Unfit`]: a link that joins no neighbours, or neighbours without a link.

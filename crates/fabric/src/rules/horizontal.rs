@@ -9,7 +9,7 @@
 //! Rank the links: up links by level; then, level by level from the top, horizontal links by
 //! position in the line, then the level's down links. Every path ascends in rank, so buffers that
 //! wait for one another cannot form a cycle (Dally and Seitz, 1987), on one lane.
-//! [`crate::Plan::check`] proves it from the links.
+//! [`crate::RoutePlan::check`] proves it from the links.
 
 use super::{LinkSets, RouteState, Step};
 use crate::modified_tree::line;
@@ -143,13 +143,13 @@ impl Horizontal {
 mod tests {
     use super::*;
     use crate::modified_tree::{Shape, build};
-    use crate::{Plan, RoutingRule};
+    use crate::{RoutePlan, RoutingRule};
 
-    fn tree(arity: u32, levels: u32, width: u32) -> (Fabric, Plan) {
+    fn tree(arity: u32, levels: u32, width: u32) -> (Fabric, RoutePlan) {
         let shape = Shape { arity, levels, width, gbps: [100.0; 3], delay_ps: [0; 3] };
         let fabric = build(&shape).unwrap();
         let rule = Horizontal::new(&fabric, arity, levels, width).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
         (fabric, plan)
     }
 
@@ -186,7 +186,7 @@ mod tests {
         }
         pairs.extend((0..2).map(|digit| (rule.key(3, digit), reverse)));
         rule.down = LinkSets::of((fabric.n_switches * 2) as usize, pairs);
-        let plan = Plan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
         let error = plan.check(&fabric).unwrap_err();
         let FabricError::Deadlock { cycle } = error else { panic!("{error}") };
         assert!(cycle.iter().any(|&(link, _)| link == reverse), "{cycle:?}");

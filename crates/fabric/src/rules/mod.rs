@@ -1,21 +1,21 @@
 //! Routing rules that need lanes or a memory: one form for all, one step at a time.
 //!
-//! # How an engine uses a [`Plan`]
+//! # How an engine uses a [`RoutePlan`]
 //!
 //! A packet carries a [`RouteState`] (one byte) and, where the rule takes detours, the number of
 //! its detour (`via`, which can be drawn again from the packet's random stream and need not be
 //! stored).
 //!
 //! 1. At its first switch: `state = plan.start(switch, node, via)` for a detour, or
-//!    [`RouteState::START`] for a minimal route. Valiant draws `via` below [`Plan::detours`] evenly;
-//!    UGAL compares the two (see [`Plan::hops`]).
+//!    [`RouteState::START`] for a minimal route. Valiant draws `via` below
+//!    [`RoutePlan::detours`] evenly; UGAL compares the two (see [`RoutePlan::hops`]).
 //! 2. At every switch: if `plan.node_switch[node] == switch`, it leaves by `plan.ejection[node]`.
 //!    Otherwise `plan.next(switch, node, via, state)` gives the candidate links, the virtual lane
 //!    whose buffer it takes at their far end, and the state it has there. Any of the links will do:
 //!    the least loaded, a random one, or one by a modulus.
 //!
-//! The injection and ejection links use lane 0. [`Plan::check`] proves that no cycle of buffers can
-//! form with the lanes given, or names one.
+//! The injection and ejection links use lane 0. [`RoutePlan::check`] proves that no cycle of
+//! buffers can form with the lanes given, or names one.
 
 mod all_to_all;
 mod dimension_order;
@@ -26,6 +26,8 @@ pub use all_to_all::AllToAll;
 pub use dimension_order::{DimensionOrder, Tie};
 pub use groups::Groups;
 pub use horizontal::Horizontal;
+
+use serde::Deserialize;
 
 use crate::{Fabric, FabricError, Routes};
 
@@ -101,6 +103,20 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Whether traffic takes non-minimal routes, where the routing rule offers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detour {
+    /// Minimal routes only.
+    #[default]
+    Never,
+    /// Through a random intermediate switch or group (Valiant, 1982).
+    Valiant,
+    /// Minimal or Valiant, whichever has the lower cost at the first
+    /// switch (UGAL-L; Singh, 2005).
+    Ugal,
+}
+
 /// A routing rule made for one fabric.
 #[derive(Debug, Clone)]
 pub enum RoutingRule {
@@ -118,7 +134,7 @@ pub enum RoutingRule {
 
 /// A routing rule with the attachment of nodes.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RoutePlan {
     /// Link by which each node injects.
     pub injection: Vec<u32>,
     /// Link by which each node is reached.
@@ -129,7 +145,7 @@ pub struct Plan {
     pub rule: RoutingRule,
 }
 
-impl Plan {
+impl RoutePlan {
     /// Combines a rule with its fabric.
     ///
     /// # Errors
@@ -219,9 +235,9 @@ impl Plan {
         }
     }
 
-    /// The link of a fixed route on `step`, which is [`Plan::next`]'s of the same arguments: D-mod-k's of
-    /// trees (Zahavi, 2010; [`Routes::fixed`]); elsewhere by the same modulus, so that destinations
-    /// that take one link here do not all take one link of the next choice.
+    /// The link of a fixed route on `step`, which is [`RoutePlan::next`]'s of the same arguments:
+    /// D-mod-k's of trees (Zahavi, 2010; [`Routes::fixed`]); elsewhere by the same modulus, so that
+    /// destinations that take one link here do not all take one link of the next choice.
     #[inline]
     pub fn fixed(
         &self,
@@ -253,7 +269,7 @@ impl Plan {
     }
 
     /// Switch-to-switch links and lanes of one route from the switch of `from` to that of `to`:
-    /// `pick` chooses one of several candidates. Detours beyond [`Plan::detours`] mean none.
+    /// `pick` chooses one of several candidates. Detours beyond [`RoutePlan::detours`] mean none.
     ///
     /// # Errors
     /// [`FabricError::Unconnected`] when the route does not arrive.

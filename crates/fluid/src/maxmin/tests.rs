@@ -41,7 +41,7 @@ proptest! {
 
     #[test]
     fn rates_kept_equal_rates_from_nothing((capacity, steps) in network()) {
-        let mut links = Links::new(capacity).unwrap();
+        let mut links = ActiveFlows::new(capacity).unwrap();
         let mut kept = MaxMin::default();
         let (mut active, mut rate): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
         for (ends, starts) in steps {
@@ -70,8 +70,8 @@ proptest! {
 }
 
 /// Flows over single links of 1 Gb/s, all under way.
-fn one_a_link(n: u32) -> (Links, MaxMin) {
-    let mut links = Links::new(vec![1.0; n as usize]).unwrap();
+fn one_a_link(n: u32) -> (ActiveFlows, MaxMin) {
+    let mut links = ActiveFlows::new(vec![1.0; n as usize]).unwrap();
     let flows: Vec<u32> = (0..n).map(|link| links.add(&[(link, 1.0)], 1.0)).collect();
     flows.iter().for_each(|&flow| links.enter(flow));
     let mut kept = MaxMin::default();
@@ -92,7 +92,7 @@ fn a_change_far_away_is_not_looked_at() {
 #[test]
 fn a_change_ends_where_a_link_has_room() {
     // Flow 0 rises on link 0 and meets flow 1 on link 2, which has room for both.
-    let mut links = Links::new(vec![1.0, 1.0, 10.0]).unwrap();
+    let mut links = ActiveFlows::new(vec![1.0, 1.0, 10.0]).unwrap();
     let paths: [&[(u32, f64)]; 3] = [&[(0, 1.0), (2, 1.0)], &[(1, 1.0), (2, 1.0)], &[(0, 1.0)]];
     let flows: Vec<u32> = paths.iter().map(|path| links.add(path, 1.0)).collect();
     flows.iter().for_each(|&flow| links.enter(flow));

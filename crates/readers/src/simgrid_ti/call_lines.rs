@@ -1,8 +1,8 @@
 //! Lines of a trace to records of one size, and those to columns once every rank is complete.
 
-use super::columns::{Order, Rows};
+use super::columns::{CallRows, Order};
 use super::{
-    COLLECTIVES, Calls, IGNORED, Kind, LEFT_OUT, LineError, OTHERS, POSTS, Scale,
+    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls, Scale,
     UNNAMED_COMPLETIONS,
 };
 use crate::numbering::Map;
@@ -25,11 +25,11 @@ pub(super) struct Record {
     pub rank: u32,
     pub peer: i32,
     pub tag: i32,
-    pub what: What,
+    pub what: Action,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Action {
     Post {
         call: u8,
         is_send: bool,
@@ -44,7 +44,7 @@ pub(super) enum What {
     Finalize,
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct LineReader<'a> {
     scale: Scale<'a>,
     calls: Map<&'static [u8], Call>,
     records: Vec<Record>,
@@ -53,7 +53,7 @@ pub(super) struct Reader<'a> {
     wide: bool,
     /// The first line with a wrong argument, reported once the trace is known to be whole.
     fault: Option<LineError>,
-    pub out: Calls,
+    pub out: ReplayCalls,
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +112,7 @@ fn collective(name: &[u8]) -> Option<Call> {
     Some(Call::Collective(number as u8, false))
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LineReader<'a> {
     pub fn new(scale: Scale<'a>) -> Self {
         Self {
             scale,
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
             largest: 0,
             wide: false,
             fault: None,
-            out: Calls::default(),
+            out: ReplayCalls::default(),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     fn call(&mut self, row: u64, rank: u32, call: Call, rest: &'a [u8]) -> Result<(), LineError> {
-        let mut record = Record { row, amount: 0, rank, peer: 0, tag: 0, what: What::Nothing };
+        let mut record = Record { row, amount: 0, rank, peer: 0, tag: 0, what: Action::Nothing };
         match call {
             Call::Post(EXCHANGE) => return self.exchange(record, rest),
             Call::Post(number) => return self.post(record, number, rest),
@@ -170,10 +170,10 @@ impl<'a> Reader<'a> {
                 let number = *self.kinds.entry((operation, blocking, me, rest)).or_insert(next);
                 if number == next {
                     let arguments = rest.to_vec();
-                    self.out.kinds.push(Kind { operation, blocking, me, arguments, row });
+                    self.out.kinds.push(CollectiveKind { operation, blocking, me, arguments, row });
                 }
                 record.amount = u64::from(number);
-                record.what = What::Collective;
+                record.what = Action::Collective;
             }
             Call::Ignored => {}
             Call::UnnamedCompletion => self.out.unnamed_completions += 1,
@@ -181,13 +181,13 @@ impl<'a> Reader<'a> {
             Call::Split => self.out.splits = true,
             Call::Init => {
                 self.wide |= !rest.is_empty();
-                record.what = What::Init;
+                record.what = Action::Init;
             }
-            Call::Finalize => record.what = What::Finalize,
-            Call::WaitAll => record.what = What::WaitAll,
+            Call::Finalize => record.what = Action::Finalize,
+            Call::WaitAll => record.what = Action::WaitAll,
             Call::Wait => return self.wait(record, rest),
             Call::Compute | Call::Sleep => {
-                record.what = What::Compute;
+                record.what = Action::Compute;
                 record.amount = self.duration(row, matches!(call, Call::Compute), rest)?;
             }
         }
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         let size = word(&mut rest).ok_or(LineError::Lacks(row, "size"))?;
         let is_send = !matches!(call, 3 | 7);
         self.sized(&mut record, "size", size, rest)?;
-        record.what = What::Post { call, is_send };
+        record.what = Action::Post { call, is_send };
         self.records.push(record);
         Ok(())
     }
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         {
             let mut one = Record { peer, ..record };
             self.sized(&mut one, "size", size, kind)?;
-            one.what = What::Post { call: EXCHANGE, is_send };
+            one.what = Action::Post { call: EXCHANGE, is_send };
             self.records.push(one);
         }
         Ok(())
@@ -267,12 +267,12 @@ impl<'a> Reader<'a> {
         record.peer = whole(row, "destination", word(&mut rest))?;
         record.tag = whole(row, "tag", (!rest.is_empty()).then_some(rest))?;
         record.amount = source as u32 as u64;
-        record.what = What::Wait;
+        record.what = Action::Wait;
         self.records.push(record);
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<Calls, LineError> {
+    pub fn finish(mut self) -> Result<ReplayCalls, LineError> {
         let records = std::mem::take(&mut self.records);
         let order = Order::of(&records, self.largest)?;
         self.out.n_ranks = order.first.len() as u32 - 1;
@@ -280,11 +280,11 @@ impl<'a> Reader<'a> {
         for rank in 0..self.out.n_ranks {
             let (mut begun, mut ended, mut last) = (false, false, 0);
             for record in order.of_rank(&records, rank) {
-                let begins = record.what == What::Init;
+                let begins = record.what == Action::Init;
                 if begins && std::mem::replace(&mut begun, true) {
                     return Err(LineError::Twice(record.row, rank));
                 }
-                ended |= record.what == What::Finalize;
+                ended |= record.what == Action::Finalize;
                 last = record.row;
             }
             if !ended && finished.is_ok() {
@@ -296,7 +296,7 @@ impl<'a> Reader<'a> {
             return Err(fault);
         }
         self.out.default_bytes = if self.wide { 8 } else { 1 };
-        let mut rows = Rows::new(self.out);
+        let mut rows = CallRows::new(self.out);
         for rank in 0..rows.out.n_ranks {
             rows.rank(order.of_rank(&records, rank))?;
         }

@@ -1,7 +1,7 @@
 //! Records of a trace to columns, rank after rank.
 
-use super::call_lines::{Record, TYPED, What};
-use super::{Calls, LineError, POSTS};
+use super::call_lines::{Action, Record, TYPED};
+use super::{LineError, POSTS, ReplayCalls};
 use crate::assembly::UNKNOWN;
 use crate::numbering::Map;
 
@@ -63,8 +63,8 @@ impl Order {
 }
 
 /// Makes columns of records.
-pub(super) struct Rows {
-    pub out: Calls,
+pub(super) struct CallRows {
+    pub out: ReplayCalls,
     labels: Map<(u8, u32), u32>,
     /// Tag and label of the last message of each call.
     last: [Option<(i32, u32)>; POSTS.len()],
@@ -73,8 +73,8 @@ pub(super) struct Rows {
 /// Source, destination and tag of a message.
 type Triple = (i32, i32, i32);
 
-impl Rows {
-    pub fn new(out: Calls) -> Self {
+impl CallRows {
+    pub fn new(out: ReplayCalls) -> Self {
         Self { out, labels: Map::default(), last: [None; POSTS.len()] }
     }
 
@@ -82,13 +82,13 @@ impl Rows {
         &mut self,
         records: impl Iterator<Item = &'r Record> + Clone,
     ) -> Result<(), LineError> {
-        let named = records.clone().any(|record| record.what == What::Wait);
+        let named = records.clone().any(|record| record.what == Action::Wait);
         // Requests that no wait has taken, the oldest first.
         let mut open: Map<Triple, std::collections::VecDeque<usize>> = Map::default();
         for record in records {
             let me = record.rank as i32;
             match record.what {
-                What::Post { call, is_send } => {
+                Action::Post { call, is_send } => {
                     let at = self.post(record, call, is_send)?;
                     if let Some(at) = at.filter(|_| named && !blocking(call)) {
                         let (from, to) =
@@ -96,25 +96,25 @@ impl Rows {
                         open.entry((from, to, record.tag)).or_default().push_back(at);
                     }
                 }
-                What::Wait => {
+                Action::Wait => {
                     let triple = (record.amount as u32 as i32, record.peer, record.tag);
                     if let Some(at) = open.get_mut(&triple).and_then(|some| some.pop_front()) {
                         self.out.posts.wait_position[at] = 2 * record.row as i64 + 1;
                     }
                 }
-                What::WaitAll => {
+                Action::WaitAll => {
                     open.clear();
                     self.out.waitalls.push(record.rank, record.row);
                 }
-                What::Compute if record.amount > 0 => {
+                Action::Compute if record.amount > 0 => {
                     self.out.computes.push(record.rank, record.row);
                     self.out.computes_ps.push(record.amount);
                 }
-                What::Collective => {
+                Action::Collective => {
                     self.out.collectives.push(record.rank, record.row);
                     self.out.collective_kind.push(record.amount as u32);
                 }
-                What::Compute | What::Nothing | What::Init | What::Finalize => {}
+                Action::Compute | Action::Nothing | Action::Init | Action::Finalize => {}
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{
     DecodeError, Hash, Packets, check, check_fit, cost, cost::Choice, scores as decode,
-    unsorted::Plan,
+    unsorted::ProjectionPlan,
 };
 
 /// Which links the packets of a class may have used.
@@ -37,7 +37,7 @@ pub fn scores(
     let mut total = vec![0i64; links.len()];
     let (ids, count) = (packets.ids.len(), classes.start.len().saturating_sub(1));
     if how != Some(Choice::Direct)
-        && let Some(plan) = Plan::of(hash, classes, links)
+        && let Some(plan) = ProjectionPlan::of(hash, classes, links)
         && (how.is_some() || {
             let (each, all) = plan.bytes(hash);
             let mean = classes.links.len().div_ceil(count.max(1));

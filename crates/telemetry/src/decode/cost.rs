@@ -83,18 +83,18 @@ pub fn choose(hash: Hash, packets: usize, links: usize, rank: usize) -> Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::Field;
+    use crate::hash::GaloisField;
 
     #[test]
     fn few_packets_or_links_go_direct_and_many_do_not() {
-        let hash = Hash { field: Field::new(16).unwrap(), bits: 1 };
+        let hash = Hash { field: GaloisField::new(16).unwrap(), bits: 1 };
         assert_eq!(choose(hash, 10, 20, 16), Choice::Direct);
         assert_eq!(choose(hash, 500, 2, 2), Choice::Direct);
         assert_eq!(choose(hash, 10_000_000, 20_000, 15), Choice::Transform);
         let (direct, transform) = estimate(hash, 10_000_000, 20_000, 15);
         assert!(direct > 100.0 * transform);
         // Links without structure in a large field: no transform fits in memory.
-        let wide = Hash { field: Field::new(32).unwrap(), bits: 1 };
+        let wide = Hash { field: GaloisField::new(32).unwrap(), bits: 1 };
         assert_eq!(choose(wide, 10_000_000, 20_000, 32), Choice::Direct);
     }
 }

@@ -14,7 +14,7 @@ pub mod published;
 pub mod transform;
 mod unsorted;
 
-use crate::hash::Field;
+use crate::hash::GaloisField;
 
 /// Packets to decode; the slices are equally long.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub struct Packets<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Hash {
     /// Field of the product.
-    pub field: Field,
+    pub field: GaloisField,
     /// Bits b that travel, 1 to 8.
     pub bits: u32,
 }
@@ -103,7 +103,7 @@ fn check_values(hash: Hash, packets: &Packets<'_>, first: usize) -> Result<(), D
 fn check_fit(
     what: &'static str,
     values: &[u32],
-    field: Field,
+    field: GaloisField,
     first: usize,
 ) -> Result<(), DecodeError> {
     // A fold vectorises; the search runs only when it fails.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn all_ways_are_equal() {
         for field_bits in [8, 16, 24, 32] {
-            let field = Field::new(field_bits).unwrap();
+            let field = GaloisField::new(field_bits).unwrap();
             for bits in [1, 2, 3, 5, 8] {
                 let hash = Hash { field, bits };
                 for n in [0, 1, 31, 33, 1000, 9000] {
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn folding_repeated_ids_changes_nothing() {
         // More packets than ids × hashes: the transform histograms first.
-        let hash = Hash { field: Field::new(8).unwrap(), bits: 3 };
+        let hash = Hash { field: GaloisField::new(8).unwrap(), bits: 3 };
         let (ids, hashes, weights) = made(20_000, hash, 5);
         let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
         let links: Vec<u32> = (0..256).collect();
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn classes_sum_their_own_candidates_only() {
-        let hash = Hash { field: Field::new(16).unwrap(), bits: 2 };
+        let hash = Hash { field: GaloisField::new(16).unwrap(), bits: 2 };
         let (ids, hashes, weights) = made(3000, hash, 9);
         let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
         let links: Vec<u32> = (1..=50).collect();
@@ -252,7 +252,7 @@ mod tests {
         for (field_bits, width, bits) in
             [(8, 2, 1), (16, 1, 3), (24, 12, 2), (32, 9, 1), (32, 20, 1)]
         {
-            let hash = Hash { field: Field::new(field_bits).unwrap(), bits };
+            let hash = Hash { field: GaloisField::new(field_bits).unwrap(), bits };
             let (ids, hashes, weights) = made(40_000, hash, u64::from(field_bits));
             let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
             let class: Vec<u32> = (0..40_000).map(|p| mix(p + 5) as u32 % 3).collect();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let hash = Hash { field: Field::new(8).unwrap(), bits: 2 };
+        let hash = Hash { field: GaloisField::new(8).unwrap(), bits: 2 };
         let packets = Packets { ids: &[1, 256], hashes: &[0, 1], weights: &[1, 1] };
         let error = check(hash, &packets, &[]).unwrap_err();
         assert_eq!(error.to_string(), "packet id 1 is 256, which does not fit 8 bits");

@@ -7,7 +7,7 @@
 //! packets and links there are. With dense link indices r = ⌈log2 links⌉.
 
 use super::{Hash, Packets};
-use crate::hash::Field;
+use crate::hash::GaloisField;
 
 /// Coordinates of links over a basis of them.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ pub(super) struct Projection {
 
 impl Projection {
     /// The parity of u and the hash of an id and a link is the parity of the id under this mask.
-    pub(super) fn mask(field: Field, link: u32, u: u32) -> u32 {
+    pub(super) fn mask(field: GaloisField, link: u32, u: u32) -> u32 {
         (0..8).filter(|k| (u >> k) & 1 == 1).fold(0, |m, k| m ^ field.mask(link, k))
     }
 
     /// Bit j of the image is the parity of u and the hash of the id and basis link j.
-    pub(super) fn new(field: Field, basis: &[u32], u: u32) -> Self {
+    pub(super) fn new(field: GaloisField, basis: &[u32], u: u32) -> Self {
         let mut column = vec![0u32; field.bits() as usize];
         for (j, &link) in basis.iter().enumerate() {
             let mask = Self::mask(field, link, u);

@@ -19,13 +19,13 @@ pub(super) const MAX_RANK: usize = 16;
 const MAX_BYTES: usize = 1 << 28;
 
 /// How every class is projected.
-pub(super) struct Plan {
+pub(super) struct ProjectionPlan {
     bases: Vec<Basis>,
     rank: usize,
     bytes: usize,
 }
 
-impl Plan {
+impl ProjectionPlan {
     /// What a pass over `classes` needs; `None` when tables or points would be too large.
     pub(super) fn of(hash: Hash, classes: &Classes<'_>, links: &[u32]) -> Option<Self> {
         let mut values = Vec::new();

@@ -11,7 +11,7 @@
 
 /// GF(2^n) for n = 8, 16, 24 or 32, with a fixed irreducible polynomial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub struct GaloisField {
     bits: u32,
     low: u32,
 }
@@ -20,7 +20,7 @@ pub struct Field {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownField(pub u32);
 
-impl Field {
+impl GaloisField {
     /// The field of 2^`bits` elements.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ mod tests {
     fn the_polynomials_are_irreducible() {
         // Rabin's test: x^(2^n) = x, and x^(2^(n/p)) + x is invertible for each prime p of n.
         for bits in SIZES {
-            let field = Field::new(bits).unwrap();
+            let field = GaloisField::new(bits).unwrap();
             let frobenius = |times: u32| (0..times).fold(2, |a, _| field.multiply(a, a));
             assert_eq!(frobenius(bits), 2, "n = {bits}");
             for prime in [2, 3] {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn masks_are_the_multiplication() {
         for bits in SIZES {
-            let field = Field::new(bits).unwrap();
+            let field = GaloisField::new(bits).unwrap();
             let (mut id, mut d) = (0x9e37_79b9u32, 0x7f4a_7c15u32);
             for _ in 0..100 {
                 (id, d) = (id.wrapping_mul(0x2545_f491) ^ 77, d.wrapping_mul(0x5851_f42d) ^ 99);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_hash_value_is_taken_equally_often() {
-        let field = Field::new(16).unwrap();
+        let field = GaloisField::new(16).unwrap();
         for d in [1, 2, 12_345, 65_535] {
             let mut count = [0u32; 16];
             for id in 0..=65_535 {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn two_ids_agree_on_exactly_half_of_all_links() {
-        let field = Field::new(16).unwrap();
+        let field = GaloisField::new(16).unwrap();
         for (a, b) in [(2, 6), (1, 3), (40_000, 40_002)] {
             let agree = (0..=65_535).filter(|&d| field.hash(a, d, 1) == field.hash(b, d, 1));
             assert_eq!(agree.count(), 32_768, "ids {a} and {b}");

@@ -14,7 +14,7 @@ mod parity;
 pub use self::crc::crc;
 pub use self::md5::md5;
 pub use double_mult::double_mult;
-pub use gf::{Field, UnknownField};
+pub use gf::{GaloisField, UnknownField};
 pub use mult::{CONSTANT, encode_link, mult, product};
 pub use parity::parity;
 
@@ -30,7 +30,7 @@ pub enum LinkHash {
     /// The lower bits of MD5(id × d).
     Md5,
     /// The lower bits of id × d in GF(2^n): the only one that decodes by a transform.
-    Gf(Field),
+    Gf(GaloisField),
     /// Parity of id AND d, the example of what fails.
     Parity,
 }
@@ -46,7 +46,9 @@ impl LinkHash {
             "double_mult" => Self::DoubleMult,
             "crc" => Self::Crc,
             "md5" => Self::Md5,
-            "gf" => Self::Gf(Field::new(field_bits).map_err(|_| UnknownHash::Field(field_bits))?),
+            "gf" => Self::Gf(
+                GaloisField::new(field_bits).map_err(|_| UnknownHash::GaloisField(field_bits))?,
+            ),
             "parity" => Self::Parity,
             other => return Err(UnknownHash::Name(other.to_owned())),
         })
@@ -77,7 +79,7 @@ pub enum UnknownHash {
     Name(String),
     /// The field.
     #[error("no field GF(2^{0}); there are n = 8, 16, 24 and 32")]
-    Field(u32),
+    GaloisField(u32),
 }
 
 #[cfg(test)]
@@ -126,7 +128,7 @@ mod tests {
     }
 
     fn good() -> [LinkHash; 5] {
-        let field = Field::new(32).unwrap();
+        let field = GaloisField::new(32).unwrap();
         [LinkHash::Mult, LinkHash::DoubleMult, LinkHash::Crc, LinkHash::Md5, LinkHash::Gf(field)]
     }
 
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn wrong_links_agree_with_probability_two_to_the_minus_b() {
-        let field = Field::new(16).unwrap();
+        let field = GaloisField::new(16).unwrap();
         for hash in [LinkHash::Mult, LinkHash::Crc, LinkHash::Md5, LinkHash::Gf(field)] {
             for bits in 1..=5 {
                 let (mut agree, mut all) = (0u32, 0u32);

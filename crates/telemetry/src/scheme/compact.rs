@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(expected(5, 2), [9.0, 9.0, 9.0, 9.0, 12.0].map(|x| x / 16.0));
         assert!(expected(5, 3).iter().all(|w| (w - 1.0).abs() < 1e-12));
         // The switches do so: 8 hash bits tell five links apart.
-        let field = crate::hash::Field::new(8).unwrap();
+        let field = crate::hash::GaloisField::new(8).unwrap();
         let scheme = Compact { hash: LinkHash::Gf(field), bits: 8, count_bits: 2 };
         let (packets, mut sums) = (200_000u32, [0.0; 5]);
         for packet in 0..packets {

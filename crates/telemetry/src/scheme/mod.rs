@@ -19,7 +19,7 @@ pub use coordinated::{Coordinated, CoordinatedMark};
 pub use edge_marking::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
-pub use run::{Columns, Paths, run};
+pub use run::{PacketPaths, SchemeColumns, run};
 pub use single_bit::{SingleBit, SingleBitMark};
 pub use worst_hop::{WorstHop, WorstMark};
 pub use xor_digest::{XorDigest, XorMark};

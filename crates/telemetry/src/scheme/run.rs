@@ -4,7 +4,7 @@ use super::{LinkOrHash, Scheme, Visit, mix};
 
 /// Paths of packets.
 #[derive(Debug, Clone, Copy)]
-pub struct Paths<'a> {
+pub struct PacketPaths<'a> {
     /// Packet ids.
     pub ids: &'a [u32],
     /// Number of hops of each packet.
@@ -19,7 +19,7 @@ pub struct Paths<'a> {
 
 /// Header samples of all packets.
 #[derive(Debug, Default)]
-pub struct Columns {
+pub struct SchemeColumns {
     /// Packet index.
     pub packet: Vec<u32>,
     /// About congested packets.
@@ -33,8 +33,8 @@ pub struct Columns {
 }
 
 /// Sends every packet along its path. Randomness is a function of `seed`, packet and hop.
-pub fn run<S: Scheme>(scheme: &S, paths: &Paths<'_>, seed: u64) -> Columns {
-    let mut columns = Columns::default();
+pub fn run<S: Scheme>(scheme: &S, paths: &PacketPaths<'_>, seed: u64) -> SchemeColumns {
+    let mut columns = SchemeColumns::default();
     let mut evidence = Vec::new();
     for (packet, (&id, &hops)) in paths.ids.iter().zip(paths.hops).enumerate() {
         let mut mark = scheme.start();
@@ -71,7 +71,7 @@ pub fn run<S: Scheme>(scheme: &S, paths: &Paths<'_>, seed: u64) -> Columns {
 mod tests {
     use super::super::*;
     use super::*;
-    use crate::hash::{Field, LinkHash};
+    use crate::hash::{GaloisField, LinkHash};
 
     const HOPS: usize = 5;
     const PACKETS: u32 = 60_000;
@@ -82,7 +82,8 @@ mod tests {
         let hops = vec![HOPS as u8; ids.len()];
         let links: Vec<u32> = ids.iter().flat_map(|_| 1..=HOPS as u32).collect();
         let levels: Vec<u8> = ids.iter().flat_map(|_| [0, 9, 0, 9, 0]).collect();
-        let paths = Paths { ids: &ids, hops: &hops, links: &links, levels: &levels, stride: HOPS };
+        let paths =
+            PacketPaths { ids: &ids, hops: &hops, links: &links, levels: &levels, stride: HOPS };
         let found = run(scheme, &paths, 42);
         let mut sums = [0.0; HOPS];
         for (row, &seen) in found.seen.iter().enumerate() {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn hash() -> LinkHash {
-        LinkHash::Gf(Field::new(16).unwrap())
+        LinkHash::Gf(GaloisField::new(16).unwrap())
     }
 
     fn unbiased<S: Scheme>(scheme: &S) {

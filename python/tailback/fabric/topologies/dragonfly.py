@@ -40,11 +40,11 @@ class Grouped(Topology):
             [self.host_delay, self.local_delay, self.global_delay],
         )
 
-    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+    def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
         """Minimal, Valiant by groups, and up/down."""
 
-        def by_groups(detour: bool) -> Callable[[core.Network], core.Routing]:
-            return lambda network: core.Routing.groups(network, detour, True)
+        def by_groups(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
+            return lambda network: core.NetworkRouting.groups(network, detour, True)
 
         return {"minimal": by_groups(False), "valiant": by_groups(True), **super().rules()}
 

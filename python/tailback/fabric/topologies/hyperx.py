@@ -61,10 +61,10 @@ class HyperX(Topology):
         )
         return from_arrays(arrays, self.kind, grid_names(list(self.dims)))
 
-    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+    def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
         """Minimal (dimension order), Valiant, and up/down."""
 
-        def order(detour: bool) -> Callable[[core.Network], core.Routing]:
-            return lambda network: core.Routing.all_to_all(network, list(self.dims), detour)
+        def order(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
+            return lambda network: core.NetworkRouting.all_to_all(network, list(self.dims), detour)
 
         return {"minimal": order(False), "valiant": order(True), **super().rules()}

@@ -47,9 +47,9 @@ class ModifiedKaryNTree(Topology):
         names = [f"t{tier}-{s:0{digits}d}" for tier in range(self.n) for s in range(level)]
         return from_arrays(arrays, self.kind, names)
 
-    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+    def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
         """Up, down and sideways on the way down; and up/down, which never goes sideways."""
         return {
-            "horizontal": lambda network: core.Routing.sideways(network, self.shape),
+            "horizontal": lambda network: core.NetworkRouting.sideways(network, self.shape),
             **super().rules(),
         }

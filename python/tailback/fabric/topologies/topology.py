@@ -57,17 +57,17 @@ class Topology(BaseModel, ABC):
         nodes, switches, cables = self.counts()
         return -((nodes - 2 * cables) // switches)
 
-    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
-        """Routing rules by name: each makes a ``_core.Routing`` of a ``_core.Network``."""
-        return {"up-down": lambda network: core.Routing.of_network(network)}
+    def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
+        """Routing rules by name: each makes a ``_core.NetworkRouting`` of a ``_core.Network``."""
+        return {"up-down": lambda network: core.NetworkRouting.of_network(network)}
 
-    def routes(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+    def routes(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
         """All that a scenario may ask for, the topology's own first."""
         rules = self.rules()
         # UGAL chooses between a rule's detours and its shortest ways.
         return {**rules, "ugal": rules["valiant"]} if "valiant" in rules else rules
 
-    def routing(self, network: core.Network, rule: str) -> core.Routing:
+    def routing(self, network: core.Network, rule: str) -> core.NetworkRouting:
         """The rule called ``rule`` for this topology's network.
 
         Raises:

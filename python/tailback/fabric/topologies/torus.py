@@ -104,11 +104,11 @@ class Grid(Topology):
         )
         return from_arrays(arrays, self.kind, grid_names(list(self.dims)))
 
-    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+    def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
         """Dimension order, Valiant's detours over it, and up/down."""
 
-        def order(detour: bool) -> Callable[[core.Network], core.Routing]:
-            return lambda network: core.Routing.dimension_order(
+        def order(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
+            return lambda network: core.NetworkRouting.dimension_order(
                 network, list(self.dims), self.tie, True, detour
             )
 

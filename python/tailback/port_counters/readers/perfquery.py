@@ -45,7 +45,7 @@ _ADDITIONAL_EXTENDED = 1 << 1
 
 
 @dataclass
-class _Section:
+class _PortBlock:
     """One ``# Port … counters`` block."""
 
     line: int
@@ -133,7 +133,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     )
 
 
-def _merge(row: dict[str, Any], section: _Section) -> None:
+def _merge(row: dict[str, Any], section: _PortBlock) -> None:
     """Add a section to the reading of its port: the wider counter wins."""
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
@@ -141,11 +141,11 @@ def _merge(row: dict[str, Any], section: _Section) -> None:
     row["flags"] = latched_flags(row)
 
 
-def _sections(path: Path, text: str) -> tuple[list[_Section], list[str], list[str]]:
-    out: list[_Section] = []
+def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[str]]:
+    out: list[_PortBlock] = []
     unknown: dict[str, None] = {}
     notes: list[str] = []
-    current: _Section | None = None
+    current: _PortBlock | None = None
     other: str | None = None
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
@@ -153,7 +153,7 @@ def _sections(path: Path, text: str) -> tuple[list[_Section], list[str], list[st
             continue
         if match := _SECTION.match(line):
             cap, cap2 = match["cap"], match["cap2"]
-            current, other = _Section(
+            current, other = _PortBlock(
                 number, match["ext"] is not None, int(match["lid"]), int(match["port"]),
                 None if cap is None else int(cap, 16), None if cap2 is None else int(cap2, 16),
             ), None  # fmt: skip
@@ -190,7 +190,7 @@ _SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 
 def _take(
-    path: Path, number: int, match: re.Match[str], section: _Section, unknown: dict[str, None]
+    path: Path, number: int, match: re.Match[str], section: _PortBlock, unknown: dict[str, None]
 ) -> None:
     name, column = match["name"], match.start("value") + 1
     value = match["value"]

@@ -83,7 +83,7 @@ class GpuProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class _Template:
+class _MemberOperations:
     """What one member does in one collective.
 
     Attributes:
@@ -165,10 +165,10 @@ def _choice(source: GpuProgram, one: Collective, chosen: NcclSection | None) -> 
     return found if chosen is None else applied(chosen, found)
 
 
-def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Template]]:
+def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _MemberOperations]]:
     """What each member of each collective does, by world rank; equal ones are made once."""
-    known: dict[tuple[object, ...], tuple[Messages, list[_Template]]] = {}
-    out: list[dict[int, _Template]] = []
+    known: dict[tuple[object, ...], tuple[Messages, list[_MemberOperations]]] = {}
+    out: list[dict[int, _MemberOperations]] = []
     operations = 0
     for one, choice in zip(source.collectives, choices, strict=True):
         hosts = _relative([source.hosts[rank] for rank in one.members])
@@ -194,7 +194,7 @@ def _relative(hosts: list[int]) -> tuple[int, ...]:
     return tuple(seen.setdefault(host, len(seen)) for host in hosts)
 
 
-def _members(sent: Messages, n: int) -> list[_Template]:
+def _members(sent: Messages, n: int) -> list[_MemberOperations]:
     """What each of ``n`` members does for the messages of a collective."""
     count = len(sent.step)
     row = np.arange(count)
@@ -215,7 +215,7 @@ def _members(sent: Messages, n: int) -> list[_Template]:
 def _one_member(
     kind: NDArray[np.int64], step: NDArray[np.int64], peer: NDArray[np.int64],
     size: NDArray[np.int64],
-) -> _Template:  # fmt: skip
+) -> _MemberOperations:  # fmt: skip
     """Posts of each step, a computation, and a wait for each post."""
     posts = np.arange(len(kind))
     used, turn = np.unique(step, return_inverse=True)
@@ -226,7 +226,7 @@ def _one_member(
     number = np.concatenate([posts, one, posts])
     order = np.lexsort((number, stage, when))
     kinds = [kind, np.full(steps, int(Op.COMPUTE)), np.full(len(posts), int(Op.WAIT))]
-    return _Template(
+    return _MemberOperations(
         kind=np.concatenate(kinds)[order],
         peer=np.concatenate([peer, one, none])[order],
         amount=np.concatenate([size, 0 * one, 0 * none])[order],
@@ -235,7 +235,7 @@ def _one_member(
 
 
 def _rows(
-    source: GpuProgram, templates: list[dict[int, _Template]], label_of: list[int], rank: int,
+    source: GpuProgram, templates: list[dict[int, _MemberOperations]], label_of: list[int], rank: int,
     number: int, beside: int, posted: int,
 ) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
     """Columns of the operations of one entry of a rank's timeline."""

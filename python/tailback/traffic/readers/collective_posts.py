@@ -60,7 +60,7 @@ class Calls:
         return Calls(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
-class _Template(NamedTuple):
+class _PostTemplate(NamedTuple):
     """Posts of one rank in one call: order, direction, local peer, bytes, order of the wait."""
 
     order: NDArray[np.int64]
@@ -111,7 +111,9 @@ def collective_posts(
         _require_room(posts, room, file)
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
-    flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))
+    flat = _PostTemplate(
+        *(np.concatenate([one[column] for one in templates]) for column in range(5))
+    )
     of = np.repeat(np.arange(len(index)), width[index])
     first = np.cumsum(width[index]) - width[index]
     row = np.arange(len(of)) - first[of] + offset[index][of]
@@ -159,7 +161,7 @@ def _require_room(posts: int, room: int | None, file: Path) -> None:
 
 def _template(
     values: list[int], names: Sequence[str], counts: Sequence[Counts], file: Path
-) -> _Template:
+) -> _PostTemplate:
     operation, size, me, root, sent, received, vector = values
     try:
         if vector >= 0:
@@ -186,7 +188,7 @@ def _template(
         for _ in range(first, len(order)):
             wait.append(clock)
             clock += 1
-    return _Template(
+    return _PostTemplate(
         np.array(order, np.int64),
         np.array(is_send, np.bool_),
         np.array(peer, np.int64),

@@ -177,7 +177,7 @@ def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
         )
 
 
-class _Group(NamedTuple):
+class _CollectiveGroup(NamedTuple):
     """Collectives of all ranks.
 
     Attributes:
@@ -193,7 +193,7 @@ class _Group(NamedTuple):
     counts: list[Counts]
 
 
-def _collectives(text: Text, found: dict[str, Any]) -> tuple[_Group, Computes]:
+def _collectives(text: Text, found: dict[str, Any]) -> tuple[_CollectiveGroup, Computes]:
     """The collectives, and the computation after them."""
     n_ranks, columns = found["n_ranks"], found["collectives"]
     index, rank, row = columns["kind"], columns["rank"], columns["row"]
@@ -228,10 +228,12 @@ def _collectives(text: Text, found: dict[str, Any]) -> tuple[_Group, Computes]:
         at = int(row[some][too_long][0])
         raise text.fault(at, f"computes too long in {text.quoted(at)}", _DAMAGED)
     ps = (flops[some] * _PS_PER_FLOP).astype(np.uint64)
-    return _Group(calls, blocking, agree, vectors), Computes(rank[some], 2 * row[some] + 1, ps)
+    return _CollectiveGroup(calls, blocking, agree, vectors), Computes(
+        rank[some], 2 * row[some] + 1, ps
+    )
 
 
-def _labelled(group: _Group, labels: list[Label]) -> Calls:
+def _labelled(group: _CollectiveGroup, labels: list[Label]) -> Calls:
     """The calls that all ranks take part in, with their labels."""
     calls = group.calls
     names = list(OPERATIONS.values())
@@ -277,7 +279,7 @@ def _agree(
     return np.asarray(right[stream], np.bool_)
 
 
-def _note_collectives(found: dict[str, Any], group: _Group, notes: list[str]) -> None:
+def _note_collectives(found: dict[str, Any], group: _CollectiveGroup, notes: list[str]) -> None:
     stream = group.calls.instance
     if not group.agree.all():
         notes.append(

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use tailback_engine::{EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
-    Arrangement, CableList, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
-    hyperx, modified_tree, pgft, torus, yellowstone,
+    Arrangement, CableList, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus,
+    fat_tree, hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
 /// Cable delay used throughout.
@@ -16,7 +16,7 @@ pub const CABLE: u64 = 5_000;
 pub struct Case {
     pub name: &'static str,
     pub fabric: Fabric,
-    pub plan: Plan,
+    pub plan: RoutePlan,
 }
 
 impl std::fmt::Debug for Case {
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Case {
 
 impl Case {
     pub fn new(name: &'static str, fabric: Fabric, rule: RoutingRule) -> Self {
-        let plan = Plan::new(&fabric, rule).expect("a fabric with its own rule");
+        let plan = RoutePlan::new(&fabric, rule).expect("a fabric with its own rule");
         Self { name, fabric, plan }
     }
 

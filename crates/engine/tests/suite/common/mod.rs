@@ -9,7 +9,7 @@ use tailback_engine::{
     Settings, simulate,
 };
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Plan, Routes, RoutingRule};
+use tailback_fabric::{Fabric, RoutePlan, Routes, RoutingRule};
 
 /// Two-level tree: 4 leaves of 4 hosts, 2 spines, 100 Gb/s, 10 ns cables.
 pub const SMALL: Shape = Shape {
@@ -116,7 +116,7 @@ pub fn run_on(
     settings: &Settings,
     program: &Program,
 ) -> Result<Outcome, EngineError> {
-    let plan = Plan::new(fabric, RoutingRule::Table(Routes::up_down(fabric)?))?;
+    let plan = RoutePlan::new(fabric, RoutingRule::Table(Routes::up_down(fabric)?))?;
     let placement = in_order(program.n_ranks());
     simulate(fabric, &plan, settings, program, &placement, Parallelism::default(), &mut |_| {
         ControlFlow::Continue(())
