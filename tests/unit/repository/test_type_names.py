@@ -1,4 +1,4 @@
-"""One concept, one name: no two types of a language share a name, but those that share a meaning."""
+"""One concept, one name: types that share a name share a meaning."""
 
 from __future__ import annotations
 

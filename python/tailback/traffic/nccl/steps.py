@@ -235,8 +235,8 @@ def _one_member(
 
 
 def _rows(
-    source: GpuProgram, templates: list[dict[int, _MemberOperations]], label_of: list[int], rank: int,
-    number: int, beside: int, posted: int,
+    source: GpuProgram, templates: list[dict[int, _MemberOperations]], label_of: list[int],
+    rank: int, number: int, beside: int, posted: int,
 ) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
     """Columns of the operations of one entry of a rank's timeline."""
     one = np.ones(1, np.int64)
