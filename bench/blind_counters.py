@@ -20,7 +20,7 @@ from tailback.port_counters.collect import Collection
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.readings import RAW, WORD_BYTES, Rows
 from tailback.port_counters.collect.subnet import PortTarget
-from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.readers import from_run
 from tailback.run import Run
 
 FORMS = ("collect", "perfquery", "prometheus")

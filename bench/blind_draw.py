@@ -18,7 +18,7 @@ from blind_programs import Script, Work, collect, exchange, halo, handover
 from blind_reality import Counterfactual, Neighbour, Reality
 from numpy.typing import NDArray
 
-from tailback.fabric.model import Fabric
+from tailback.fabric import Fabric
 from tailback.fabric.rates import data_rate_gbps
 from tailback.scenario import FatTree
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.fabric import Fabric, in_port_order
 from tailback.fabric.builders import fat_tree
 from tailback.fabric.lft import NO_ENTRY
-from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import read_fabric
 from tailback.scenario import FatTree
 

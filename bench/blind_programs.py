@@ -17,8 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.run import Run
+from tailback.traffic import Label, Program, ProgramBuilder
 from tailback.traffic.collectives import schedule
-from tailback.traffic.program import Label, Program, ProgramBuilder
 
 MARK = -7
 """Tag of the messages that mark the end of a call; no MPI program uses a negative one."""

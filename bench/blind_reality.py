@@ -18,15 +18,14 @@ from blind_programs import Script, Work, bursts, lower
 from numpy.typing import NDArray
 
 from tailback import Scenario
+from tailback.fabric import Fabric
 from tailback.fabric.degraded import degrade
-from tailback.fabric.model import Fabric
 from tailback.placement import footprint, problem_for
 from tailback.run import Run
 from tailback.scenario import Degraded, JobSection, parse
-from tailback.simulation.execute import execute
-from tailback.simulation.prepare import Job, PreparedScenario
-from tailback.traffic.program import Program
-from tailback.traffic.transform import side_by_side
+from tailback.simulation import PreparedScenario, execute
+from tailback.simulation.prepare import Job
+from tailback.traffic import Program, side_by_side
 
 CAUSES = (
     "imbalance", "noise", "late_partner", "pattern", "placement", "routing", "slow_link",

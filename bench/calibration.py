@@ -24,9 +24,8 @@ from calibration_trace import RANKS, meetings, scripts, write
 
 from tailback import Calibration, Scenario, calibrate
 from tailback.scenario import parse
-from tailback.simulation.execute import execute
-from tailback.simulation.prepare import prepare
-from tailback.traffic.program import Label, Program, ProgramBuilder
+from tailback.simulation import execute, prepare
+from tailback.traffic import Label, Program, ProgramBuilder
 
 LATENCY_SIZES = [0, *(1 << k for k in range(23))]
 STREAM_SIZES = [1 << k for k in range(21)]

@@ -15,9 +15,8 @@ import numpy as np
 import polars as pl
 
 from tailback.calibration.routes import Machine
-from tailback.simulation.execute import execute
-from tailback.simulation.prepare import PreparedScenario
-from tailback.traffic.program import Label, Program, ProgramBuilder
+from tailback.simulation import PreparedScenario, execute
+from tailback.traffic import Label, Program, ProgramBuilder
 
 RANKS, STEPS = 16, 80
 SIZES = (8, 512, 2048, 4096, 8192, 12288, 16384, 20480, 24576, 32768, 65536, 262144, 1 << 20)

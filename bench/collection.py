@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tailback.port_counters.collect import Collection
 from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.store import Collection
 from tailback.port_counters.collect.subnet import PortTarget
 
 _WHOLE = """

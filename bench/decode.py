@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.telemetry.stages import fat_tree_stages
+from tailback.telemetry import fat_tree_stages
 
 FIELDS = (8, 16, 24, 32)
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"

@@ -23,8 +23,7 @@ from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
-from tailback.simulation import prepare
-from tailback.simulation.decode import decode_samples
+from tailback.simulation import decode_samples, prepare
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
 

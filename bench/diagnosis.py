@@ -45,8 +45,7 @@ from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.confidence import VerdictBasis
 from tailback.run import Run
 from tailback.scenario_engine import EngineSection
-from tailback.simulation import prepare
-from tailback.simulation.decode import decode_samples
+from tailback.simulation import decode_samples, prepare
 from tailback.units import percent
 
 COUNT = 420

@@ -15,9 +15,7 @@ from tailback.evaluate import Change, Evaluate
 from tailback.placement import place, restrict_to_used
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
-from tailback.simulation import make_evaluate, prepare
-from tailback.simulation.execute import execute
-from tailback.simulation.routes import routes_for
+from tailback.simulation import execute, make_evaluate, prepare, routes_for
 
 OURS = 0
 """Number of the observed job: generated scenarios have it first."""

@@ -20,12 +20,11 @@ import numpy as np
 from _machine import machine
 
 from tailback import _core
+from tailback.fabric import Fabric
 from tailback.fabric.builders import PRESETS, fat_tree, network_of
-from tailback.fabric.model import Fabric
 from tailback.scenario import parse
-from tailback.simulation.probes import ProbeSettings
-from tailback.simulation.settings import EngineSettings
-from tailback.traffic.program import Label, Op, PlacedProgram, Program
+from tailback.simulation import EngineSettings, ProbeSettings
+from tailback.traffic import Label, Op, PlacedProgram, Program
 
 LINE_PS_PER_BYTE = 80
 

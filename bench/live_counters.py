@@ -38,7 +38,7 @@ from blind_draw import STEPS, Case, Counterfactual, draw
 from blind_programs import call_times
 from blind_trace import write_trace
 
-from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.readers import from_run
 from tailback.run import Run
 from tests.factories.ibsim_subnet import Subnet, missing, wait_for
 

@@ -24,8 +24,8 @@ from _pages import put
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.telemetry.hashed import CandidateLinks, HashedSamples, count_links
-from tailback.telemetry.packet_ids import ID_BITS, packet_ids
+from tailback.telemetry import CandidateLinks, HashedSamples, count_links, packet_ids
+from tailback.telemetry.packet_ids import ID_BITS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
 QUEUE_PAIRS = (1, 10, 100, 1000, 10_000)

@@ -14,8 +14,8 @@ import platform
 import sys
 import time
 
+from tailback.fabric import Fabric
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.model import Fabric
 from tailback.placement import (
     PLACEMENTS,
     edge_cut,
@@ -25,8 +25,8 @@ from tailback.placement import (
     problem_for,
 )
 from tailback.scenario import FatTree
+from tailback.traffic import Program
 from tailback.traffic.patterns import build
-from tailback.traffic.program import Program
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("metis", {"refine": False, "pods": False}),

@@ -12,9 +12,7 @@ from pathlib import Path
 from _machine import machine
 
 from tailback.scenario import load
-from tailback.simulation import prepare
-from tailback.simulation.execute import execute
-from tailback.simulation.routes import routes_for
+from tailback.simulation import execute, prepare, routes_for
 from tailback.units import parse_bytes
 
 SCENARIO = Path(__file__).resolve().parents[1] / "examples" / "stencil2d" / "stencil2d.toml"

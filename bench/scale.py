@@ -28,8 +28,8 @@ from engine import machine, one_rank_a_node, traffic
 
 from tailback import _core
 from tailback.scenario import parse
-from tailback.simulation.settings import EngineSettings
-from tailback.traffic.program import Label, Program
+from tailback.simulation import EngineSettings
+from tailback.traffic import Label, Program
 
 SHAPES = {
     # nodes: (hosts a leaf = leaves a pod = aggregation switches a pod, pods)

@@ -26,8 +26,9 @@ from telemetry_trace import trace
 from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
 
 from tailback import _core
+from tailback.telemetry import HashedSamples, count_links
 from tailback.telemetry.conserve import conserve
-from tailback.telemetry.hashed import HashedSamples, closed_variance, count_links, spread_evenly
+from tailback.telemetry.hashed import closed_variance, spread_evenly
 from tailback.telemetry.likelihood import fit
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"

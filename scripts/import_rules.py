@@ -6,7 +6,8 @@
    any depth lists in ``__all__``.
 4. No module of the package imports one that imports it in turn, not even inside a function. What is
    imported for annotations only (``TYPE_CHECKING``) does not count.
-5. No file of ``crates/engine`` uses one that uses it in turn (``scripts/engine_imports.py``).
+5. Benchmarks use what is public too, and the modules of ``MEASURED_ALONE``.
+6. No file of ``crates/engine`` uses one that uses it in turn (``scripts/engine_imports.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,30 @@ from pathlib import Path
 import engine_imports
 
 ROOT = Path(__file__).resolve().parent.parent
+
+MEASURED_ALONE = {
+    "tailback._core": "the compiled engine and readers, without what Python adds to them",
+    "tailback.api.candidates": "which placements are tried, beside what all of them would give",
+    "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
+    "tailback.diagnosis.confidence": "what a verdict's confidence is based on",
+    "tailback.diagnosis.model": "candidates and remedies, made up to be compared",
+    "tailback.fabric.builders": "networks of any size, without a scenario",
+    "tailback.fabric.degraded": "the hidden network of a blind case, with its slow cables",
+    "tailback.fabric.lft": "forwarding tables of a hidden machine, as opensm writes them",
+    "tailback.fabric.rates": "rates of a hidden machine's cables",
+    "tailback.fabric.readers": "reading a network, alone",
+    "tailback.lab": "setting up and taking down the lab",
+    "tailback.port_counters.analysis": "passes over an archive, one at a time",
+    "tailback.port_counters.collect": "the collector's store and its page, without switches",
+    "tailback.remedy.proof": "when a remedy counts as one, for a search that tries all",
+    "tailback.remedy.screening": "screening, beside a search that tries all",
+    "tailback.report.timeline": "how many rows the viewer draws",
+    "tailback.simulation.prepare": "jobs of a hidden machine, beside those of the user",
+    "tailback.telemetry": "estimators one at a time, and what switches write, without an engine",
+    "tailback.traffic.collectives": "which messages a collective is",
+    "tailback.traffic.readers.otf2": "reading an archive, apart from compiling it",
+}
+"""Inner modules that a benchmark may import, with those below them, and what it measures there."""
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -74,6 +99,19 @@ def studies_public(root: Path = ROOT) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{line}: {module} {name} is not public"
 
 
+def bench_public(root: Path = ROOT) -> Iterator[str]:
+    """Rule 5."""
+    for path in sorted((root / "bench").rglob("*.py")):
+        for line, module, name in imports(path):
+            inner = f"{module}.{name}" if module == "tailback" else module
+            if (
+                module.split(".")[0] == "tailback"
+                and not public(module, name)
+                and not any(f"{inner}.".startswith(f"{one}.") for one in MEASURED_ALONE)
+            ):
+                yield f"{path.relative_to(root)}:{line}: {module} {name} is not public"
+
+
 def no_circles(root: Path = ROOT) -> Iterator[str]:
     """Rule 4."""
     files = sorted((root / "python" / "tailback").rglob("*.py"))
@@ -94,7 +132,7 @@ def no_circles(root: Path = ROOT) -> Iterator[str]:
 
 
 def engine_one_way(root: Path = ROOT) -> Iterator[str]:
-    """Rule 5."""
+    """Rule 6."""
     for files in engine_imports.circles(engine_imports.graph(root / "crates/engine/src")):
         yield f"crates/engine/src: files use each other: {', '.join(files)}"
 
@@ -125,7 +163,14 @@ def _run_time_imports(path: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print what breaks a rule; 1 if anything does."""
-    broken = [*tests_apart(), *studies_apart(), *studies_public(), *no_circles(), *engine_one_way()]
+    broken = [
+        *tests_apart(),
+        *studies_apart(),
+        *studies_public(),
+        *bench_public(),
+        *no_circles(),
+        *engine_one_way(),
+    ]
     for line in broken:
         print(line, file=sys.stderr)
     return bool(broken)

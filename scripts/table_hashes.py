@@ -44,8 +44,13 @@ from tailback.fluid import (  # noqa: E402  # noqa: E402
 )
 from tailback.run import Run  # noqa: E402
 from tailback.scenario import load, parse  # noqa: E402
-from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
-from tailback.simulation.decode import decode_samples  # noqa: E402
+from tailback.simulation import (  # noqa: E402
+    FluidOptions,
+    decode_samples,
+    prepare,
+    simulate,
+    simulate_fluid,
+)
 
 EXAMPLES = ROOT / "examples"
 

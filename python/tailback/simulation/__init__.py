@@ -1,6 +1,11 @@
 """From a scenario to a run: the only place where Python meets the engine."""
 
-from tailback.simulation.decode import COMPILED_DECODER, decode_published, link_hash
+from tailback.simulation.decode import (
+    COMPILED_DECODER,
+    decode_published,
+    decode_samples,
+    link_hash,
+)
 from tailback.simulation.evaluate import make_evaluate
 from tailback.simulation.execute import Watch, execute, simulate
 from tailback.simulation.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
@@ -26,6 +31,7 @@ __all__ = [
     "Routes",
     "Watch",
     "decode_published",
+    "decode_samples",
     "execute",
     "link_hash",
     "load_fabric",

@@ -74,6 +74,37 @@ def test_studies_use_what_is_public(rules, tmp_path: Path, line: str, broken: bo
 @pytest.mark.parametrize(
     ("line", "broken"),
     [
+        ("from tailback.simulation import prepare", False),
+        ("from tailback.simulation.execute import execute", True),
+        ("from tailback import _core", False),
+        ("from tailback import _other", True),
+        ("from tailback.telemetry.likelihood import fit", False),
+        ("from tailback.telemetry_page import fit", False),  # a module of the package itself
+        ("from tailback.report.html import render", True),
+    ],
+)
+def test_benchmarks_use_what_is_public_or_measured_alone(  # type: ignore[no-untyped-def]
+    rules, tmp_path: Path, line: str, broken: bool
+) -> None:
+    assert bool([*rules.bench_public(written(tmp_path, "bench/x.py", line))]) == broken
+
+
+def test_every_exception_for_benchmarks_is_used(rules) -> None:  # type: ignore[no-untyped-def]
+    used = {
+        f"{module}.{name}"
+        for path in (ROOT / "bench").rglob("*.py")
+        for _, module, name in rules.imports(path)
+        if not rules.public(module, name)
+    }
+    idle = [
+        one for one in rules.MEASURED_ALONE if not any(f"{u}.".startswith(f"{one}.") for u in used)
+    ]
+    assert idle == []
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
         ("from tailback import low", False),
         ("def write():\n    from tailback.high import draw\n", True),
         ("def write():\n    import tailback.high\n", True),
