@@ -24,7 +24,7 @@ from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_co
 from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
-from tailback.diagnosis.measured_verdict import explain
+from tailback.diagnosis.measured_verdict import EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, Evaluate
@@ -214,6 +214,28 @@ def diagnose(
         )  # fmt: skip
         step("charging congested packets", 1.0)
         return DiagnosisResult(diagnose_cause(run), Run.of(run), None, None, [], attribute(run))
+    found = Source.of(_one_source(source, named, contexts), **options)
+    with found.named_in_errors(changed=allow_hosts is not None):
+        expected = _Given(counters, jobs, samples).expected_run(
+            prepare(found.scenario, allow_hosts), step, watch, threads
+        )
+    prepared, run = expected.prepared, expected.run
+    evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
+    workflow = _Workflow(prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step)
+    diagnosis, after, files, placements = workflow.diagnose()
+    measured = expected.measured_with_ideal(evaluate)
+    diagnosis = expected.explained(diagnosis, measured, evaluate, placements, seeds)
+    step("charging the stall time", 1.0)
+    return DiagnosisResult(
+        diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
+        attribute(run),
+    )  # fmt: skip
+
+
+def _one_source(
+    source: SourceLike | list[str | Path], named: list[Path], contexts: str | Path | None
+) -> SourceLike:
+    """The source of a diagnosis without packet captures; ScenarioError for what only they take."""
     if contexts is not None or isinstance(source, list):
         raise ScenarioError(
             "--contexts goes with packet captures" if contexts is not None
@@ -221,9 +243,65 @@ def diagnose(
             file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
         )  # fmt: skip
-    found = Source.of(source, **options)
-    with found.named_in_errors(changed=allow_hosts is not None):
-        prepared = prepare(found.scenario, allow_hosts)
+    return source
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """The run that the model expects, with all that the evidence shows.
+
+    Attributes:
+        prepared: Its scenario.
+        run: The run.
+        measured: What the trace says of times, if it does.
+        changed: How the scenario differs from what was measured; empty if it does not.
+        evidence: Counters and jobs of that time.
+        found: What they show; None where there is nothing to compare.
+    """
+
+    prepared: PreparedScenario
+    run: base.Run
+    measured: MeasuredRun | None
+    changed: str
+    evidence: NetworkEvidence
+    found: EvidenceSummary | None
+
+    def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
+        """The measured run with the time that a network without delay would leave of it."""
+        if self.measured is None or self.changed:
+            return self.measured
+        instant = evaluate(Change(network="instant", background=False)).elapsed_ps
+        times = self.measured.measured.with_ideal_network(instant)
+        return replace(self.measured, measured=times)
+
+    def explained(
+        self, diagnosis: Diagnosis, measured: MeasuredRun | None, evaluate: Evaluate,
+        placements: Placements, seeds: int,
+    ) -> Diagnosis:  # fmt: skip
+        """The diagnosis of the measured time in place of the expected one."""
+        if measured is None:
+            return diagnosis
+        diagnosis = with_measured(diagnosis, measured.measured, self.changed)
+        if self.found is None:
+            return diagnosis
+        cost = further_costs(
+            self.prepared, self.evidence, self.run, evaluate, placements, seeds
+        )  # fmt: skip
+        return explain(diagnosis, measured.measured, self.found, cost)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Evidence of the time at which a trace was recorded, as the user gives it."""
+
+    counters: Sequence[str | Path]
+    jobs: str | Path | None
+    samples: str | Path | None
+
+    def expected_run(
+        self, prepared: PreparedScenario, step: Progress, watch: Watch | None, threads: int | None
+    ) -> _Expected:
+        """Simulate a scenario with what the evidence shows beside it."""
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
         changed = another_run(prepared)
@@ -232,37 +310,52 @@ def diagnose(
             prepared = with_round_robin_adapters(prepared)
         step("simulating as it is", 0.0)
         run = run_scenario(prepared, watch, threads=threads)
-        world, evidence = None, NetworkEvidence()
-        _refuse_without_times(measured, changed, counters, jobs, samples)
+        evidence, found = NetworkEvidence(), None
+        self._refuse_without_times(measured, changed)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
-            evidence = _network_evidence(prepared, measured, run, counters, jobs, step)
-            evidence = with_samples(evidence, samples, prepared)
+            evidence = self._network_evidence(prepared, measured, run, step)
+            evidence = with_samples(evidence, self.samples, prepared)
             with stage("causes in the evidence"):
                 world = add_evidence(
                     prepared, measured, run, evidence, step,
                     fifo=None if fifo is prepared else fifo, threads=threads,
                 )  # fmt: skip
+            found = world.found
             if world.prepared is not prepared:
                 prepared = world.prepared
                 run = run_scenario(prepared, watch, threads=threads)
         run = decode_samples(run, prepared.fabric)
-    evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
-    workflow = _Workflow(prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step)
-    diagnosis, after, files, placements = workflow.diagnose()
-    if measured is not None:
-        if not changed:
-            instant = evaluate(Change(network="instant", background=False)).elapsed_ps
-            measured = replace(measured, measured=measured.measured.with_ideal_network(instant))
-        diagnosis = with_measured(diagnosis, measured.measured, changed)
-        if world is not None:
-            cost = further_costs(prepared, evidence, run, evaluate, placements, seeds)
-            diagnosis = explain(diagnosis, measured.measured, world.found, cost)
-    step("charging the stall time", 1.0)
-    return DiagnosisResult(
-        diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
-        attribute(run),
-    )  # fmt: skip
+        return _Expected(prepared, run, measured, changed, evidence, found)
+
+    def _network_evidence(
+        self, prepared: PreparedScenario, measured: MeasuredRun, run: base.Run, step: Progress
+    ) -> NetworkEvidence:
+        """Counters as given, else those recorded with the trace where they fit the fabric."""
+        section = next(job for job in prepared.scenario.job if job.observed)
+        recorded = recorded_counters(section.trace, prepared.fabric.host_name)
+        if not self.counters and recorded:
+            try:
+                return read_network_evidence(prepared, measured, run, recorded, self.jobs)
+            except JoinError as error:
+                # Nobody asked for them: a fabric whose interfaces have other names is no mistake.
+                step(f"without the recorded counters: {error.message}", 0.0)
+        return read_network_evidence(prepared, measured, run, self.counters, self.jobs)
+
+    def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
+        """Raise ScenarioError for evidence of a time at which nothing was measured."""
+        said = {"--counters": bool(self.counters), "--jobs": self.jobs is not None,
+                "--samples": self.samples is not None}  # fmt: skip
+        given = next((option for option, there in said.items() if there), "")
+        if given and (measured is None or changed):
+            why = (
+                f"the scenario runs another one ({changed})" if changed
+                else "no times were recorded"
+            )  # fmt: skip
+            raise ScenarioError(
+                f"is evidence of a measured run, and {why}",
+                place=given, remedy="give a trace with times (OTF2), unchanged, or leave it out",
+            )  # fmt: skip
 
 
 def _files(source: SourceLike | list[str | Path]) -> list[Path]:
@@ -278,45 +371,6 @@ def _without_capture(options: ScenarioOptions) -> dict[str, object]:
         f"--{name.replace('_', '-')}": value is not None
         for name, value in options.items() if name not in known
     }  # fmt: skip
-
-
-def _network_evidence(
-    prepared: PreparedScenario,
-    measured: MeasuredRun,
-    run: base.Run,
-    counters: Sequence[str | Path],
-    jobs: str | Path | None,
-    step: Progress,
-) -> NetworkEvidence:
-    """Counters as given, else those recorded with the trace where they fit the fabric."""
-    section = next(job for job in prepared.scenario.job if job.observed)
-    recorded = recorded_counters(section.trace, prepared.fabric.host_name)
-    if not counters and recorded:
-        try:
-            return read_network_evidence(prepared, measured, run, recorded, jobs)
-        except JoinError as error:
-            # Nobody asked for them: a fabric whose interfaces have other names is no mistake.
-            step(f"without the recorded counters: {error.message}", 0.0)
-    return read_network_evidence(prepared, measured, run, counters, jobs)
-
-
-def _refuse_without_times(
-    measured: MeasuredRun | None,
-    changed: str,
-    counters: Sequence[str | Path],
-    jobs: str | Path | None,
-    samples: str | Path | None,
-) -> None:
-    """Raise ScenarioError for evidence of a time at which nothing was measured."""
-    said = {"--counters": bool(counters), "--jobs": jobs is not None,
-            "--samples": samples is not None}  # fmt: skip
-    given = next((option for option, there in said.items() if there), "")
-    if given and (measured is None or changed):
-        why = f"the scenario runs another one ({changed})" if changed else "no times were recorded"
-        raise ScenarioError(
-            f"is evidence of a measured run, and {why}",
-            place=given, remedy="give a trace with times (OTF2), unchanged, or leave it out",
-        )  # fmt: skip
 
 
 def _silent(_what: str, _share: float) -> None:

@@ -119,38 +119,44 @@ def add_evidence(
     if not case.recorded_on(prepared):
         words.missing.append(wording.HOSTS)
     attempt = case.best(prepared, fifo)
-    search, fit, intermittent = attempt.search, attempt.fit, attempt.intermittent
-    slow = attempt.slow
-    if attempt.prepared is fifo:
+    in_order = attempt.prepared is fifo
+    if in_order:
         words.sources.append(wording.MESSAGES_IN_ORDER)
-    prepared = others.beside(attempt.prepared, fit.bursts if fit is not None else None)
-    fabric = prepared.fabric
-    candidates = tuple(
-        wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
-        for trial in _candidates(search) for link, rate in trial
-    )  # fmt: skip
-    _ask_for_more(words, measured, evidence, bool(candidates))
-    whose, shown = others.whose, others.shown
-    if intermittent is not None:
-        whose, shown = _intermittent_text(intermittent, search, fabric)
-    found = EvidenceSummary(
-        slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in slow),
+    bursts = attempt.fit.bursts if attempt.fit is not None else None
+    prepared = others.beside(attempt.prepared, bursts)
+    _ask_for_more(words, measured, evidence, any(_candidates(attempt.search)))
+    found = _summary(case, attempt, prepared.fabric, words, in_order=in_order)
+    return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)
+
+
+def _summary(
+    case: _Case, attempt: _Attempt, fabric: Fabric, words: _Statements, *, in_order: bool
+) -> EvidenceSummary:
+    """What was found, in words."""
+    whose, shown = case.others.whose, case.others.shown
+    if attempt.intermittent is not None:
+        whose, shown = _intermittent_text(attempt.intermittent, attempt.search, fabric)
+    evidence = case.evidence
+    return EvidenceSummary(
+        slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in attempt.slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
-        intermittent=intermittent,
-        others_range=_range(fit),
+        intermittent=attempt.intermittent,
+        others_range=_range(attempt.fit),
         lossy=_is_lossy(evidence, fabric),
-        fifo=attempt.prepared is fifo,
+        fifo=in_order,
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters" if evidence.counters else "trace", "model"),
         },
-        candidates=candidates,
+        candidates=tuple(
+            wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
+            for trial in _candidates(attempt.search) for link, rate in trial
+        ),
         sources=tuple(words.sources),
         missing=tuple(words.missing),
-    )
-    return ScenarioWithEvidence(prepared.with_slow_cables(slow), found, slow)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

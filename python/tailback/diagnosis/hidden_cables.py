@@ -213,6 +213,34 @@ class _HiddenCableSearch:
             trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
         return best
 
+    def single_cables(
+        self, suspects: Sequence[int], progress: Callable[[str, float], None] | None
+    ) -> tuple[list[Trial], list[Trial]]:
+        """Trials of each suspect alone: at the rate that fits, and at the first rate only.
+
+        Both by their misfit. The second are suspects that explain too little to go on with.
+        """
+        screened, singles = list[Trial](), list[Trial]()
+        most = self.budget
+        for number, link in enumerate(suspects):
+            if progress is not None:
+                progress("looking for slow cables", number / len(suspects))
+            trial = self.first((), link)
+            if trial is not None and trial.misfit < REFINE_MISFIT:
+                refined = self.best_rate(trial)
+                singles += [refined] if refined is not None else []
+            elif trial is not None:
+                screened.append(trial)
+            if self.tried >= most or self.is_conclusive(singles):
+                break
+        screened.sort(key=lambda trial: trial.misfit)
+        self.budget += MAX_REFINED * MAX_RATES
+        if not self.is_conclusive(singles):
+            refined_too = map(self.best_rate, screened[:MAX_REFINED])
+            singles += [trial for trial in refined_too if trial is not None]
+        singles.sort(key=lambda trial: trial.misfit)
+        return singles, screened
+
     def tuned(self, trial: Trial) -> Trial:
         """The rates that fit best, near those tried."""
         for step in (0.85, 1.18, 0.93, 1.08):
@@ -256,26 +284,9 @@ def search_cables(
     )
     if not suspects or not search.start():
         return CableSearch()
-    screened, singles = list[Trial](), list[Trial]()
-    for number, link in enumerate(suspects):
-        if progress is not None:
-            progress("looking for slow cables", number / len(suspects))
-        trial = search.first((), link)
-        if trial is not None and trial.misfit < REFINE_MISFIT:
-            refined = search.best_rate(trial)
-            singles += [refined] if refined is not None else []
-        elif trial is not None:
-            screened.append(trial)
-        if search.tried >= budget or search.is_conclusive(singles):
-            break
-    screened.sort(key=lambda trial: trial.misfit)
-    search.budget += MAX_REFINED * MAX_RATES
-    if not search.is_conclusive(singles):
-        refined_too = map(search.best_rate, screened[:MAX_REFINED])
-        singles += [trial for trial in refined_too if trial is not None]
+    singles, screened = search.single_cables(suspects, progress)
     if not singles:
         return CableSearch(tried=search.tried)
-    singles.sort(key=lambda trial: trial.misfit)
     search.budget += 16
     first = singles[0]
     order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]

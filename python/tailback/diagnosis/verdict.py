@@ -91,15 +91,11 @@ def diagnose_cause(
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
     """
-    if seeds < 1:
-        raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
-    if not run.tables["jobs"].filter("observed").height:
-        raise RunError("no job of this run is observed", remedy="set observed = true for your job")
+    _require_diagnosable(run, seeds)
     if progress is not None:
         progress("growing congestion trees", 0.0)
     evidence = RunAnalysis(run)
-    findings = [f for f in (entry.part(evidence) for entry in RULES) if f is not None]
-    findings.sort(key=lambda finding: (-finding.share, finding.code))
+    findings = _findings(evidence)
     bars, shares = list[WaterfallBar](), list[CauseShare]()
     if evaluate is not None:
         bars, shares = build_waterfall(run, evaluate, seeds, progress, placements, rules)
@@ -111,10 +107,7 @@ def diagnose_cause(
     against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
     if against:
         cause = "undetermined"
-    if slow is not None and slow.explains:
-        rate, name = evidence.topology.rate_gbps, evidence.topology.name
-        found = [(name[link], gbps, float(rate[link])) for link, gbps in slow.cables]
-        warnings.append(slow_cables_explain(found, slow.fit))
+    warnings += _slow_cable_warnings(slow, evidence)
     assessed = assess_confidence(
         cause, findings, cost if bars else {}, unexplained_share(bars), slow, evidence,
         worth=WORTH_FIXING,
@@ -122,11 +115,10 @@ def diagnose_cause(
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, slow, placements or {})
+    words = NOT_RULED_OUT.format(against) if against else headline(cause, findings, cost, facts)
     return Diagnosis(
         cause=cause,
-        headline=NOT_RULED_OUT.format(against)
-        if against
-        else headline(cause, findings, cost, facts),
+        headline=words,
         findings=ensure_cause_finding(cause, findings, cost if bars else None),
         waterfall=bars,
         remedy=None,
@@ -145,6 +137,27 @@ def diagnose_cause(
         times_from=provenance(run),
         captured=evidence.captured,
     )
+
+
+def _require_diagnosable(run: Run, seeds: int) -> None:
+    if seeds < 1:
+        raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
+    if not run.tables["jobs"].filter("observed").height:
+        raise RunError("no job of this run is observed", remedy="set observed = true for your job")
+
+
+def _findings(evidence: RunAnalysis) -> list[Finding]:
+    """What the rules find, the largest share first."""
+    found = (entry.part(evidence) for entry in RULES)
+    return sorted(filter(None, found), key=lambda finding: (-finding.share, finding.code))
+
+
+def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
+    if slow is None or not slow.explains:
+        return []
+    rate, name = evidence.topology.rate_gbps, evidence.topology.name
+    cables = [(name[link], gbps, float(rate[link])) for link, gbps in slow.cables]
+    return [slow_cables_explain(cables, slow.fit)]
 
 
 def _reconcile(

@@ -121,33 +121,12 @@ def build_waterfall(
     charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
-    real = [step for step in todo if not step.skip]
-    times: dict[str, list[int]] = {}
-    for number, step in enumerate(todo):
-        if step.skip:
-            times[step.name] = times[todo[number - 1].name]
-            continue
-        if progress is not None:
-            progress(f"simulating {step.name}", real.index(step) / (len(real) + 1))
-        times[step.name] = _times(evaluate, step.change, seeds)
-    times["paths"] = times["ideal"]
-    times["ideal"] = [_floor(evaluate, placements or {}, (charged, *rules), times, run)] * seeds
-    # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
-    wire = wire_time_ps(run)
-    times["injection"] = [max(time, wire) for time in times["paths"]]
-    # And where the network as it is takes less, what the ideal switch takes longer is chance.
-    times["pattern"] = [
-        max(own, min(star, real))
-        for own, star, real in zip(
-            times["injection"], times["pattern"], times["placement"], strict=True
-        )
-    ]
+    n_real = sum(not step.skip for step in todo)
+    times = _times_of_steps(evaluate, todo, seeds, progress)
+    floor = _floor(evaluate, placements or {}, (charged, *rules), times, run)
+    times = _bounded(times, floor, wire_time_ps(run))
     todo.insert(1, WaterfallStep("paths", Change(), wording.PATHS))
     todo.insert(2, WaterfallStep("injection", Change(), wording.INJECTION))
-    if "network" in times:
-        # The placement as it is may be the best there is: then none is charged for the others.
-        pairs = zip(times["network"], times["placement"], strict=True)
-        times["network"] = [min(tried, now) for tried, now in pairs]
     bars, before = [], [0] * seeds
     for step in todo:
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
@@ -155,9 +134,54 @@ def build_waterfall(
         before = times[step.name]
     bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, wording.OBSERVED))
     if progress is not None:
-        progress("taking causes away", len(real) / (len(real) + 1))
+        progress("taking causes away", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
     return bars, _shares(run, bars, removed)
+
+
+def _times_of_steps(
+    evaluate: Evaluate,
+    steps: Sequence[WaterfallStep],
+    seeds: int,
+    progress: Progress | None,
+) -> dict[str, list[int]]:
+    """Times of each step's repetitions; a skipped one takes as long as the one before."""
+    times: dict[str, list[int]] = {}
+    real = [step for step in steps if not step.skip]
+    for number, step in enumerate(steps):
+        if step.skip:
+            times[step.name] = times[steps[number - 1].name]
+            continue
+        if progress is not None:
+            progress(f"simulating {step.name}", real.index(step) / (len(real) + 1))
+        times[step.name] = _times(evaluate, step.change, seeds)
+    return times
+
+
+def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dict[str, list[int]]:
+    """Times of all bars but the last, none of which is charged with what chance makes of it.
+
+    Args:
+        times: Times of the simulated steps.
+        floor_ps: Time that nothing can beat; ``ideal`` becomes that.
+        wire_ps: Time that the bytes of the busiest adapter need.
+    """
+    # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
+    injection = [max(time, wire_ps) for time in times["ideal"]]
+    # And where the network as it is takes less, what the ideal switch takes longer is chance.
+    now = zip(injection, times["pattern"], times["placement"], strict=True)
+    bounded = {
+        **times,
+        "paths": times["ideal"],
+        "ideal": [floor_ps] * len(injection),
+        "injection": injection,
+        "pattern": [max(own, min(star, real)) for own, star, real in now],
+    }
+    if "network" in times:
+        # The placement as it is may be the best there is: then none is charged for the others.
+        pairs = zip(times["network"], times["placement"], strict=True)
+        bounded["network"] = [min(tried, now) for tried, now in pairs]
+    return bounded
 
 
 def _floor(
