@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tailback.diagnosis.unseen_job import UnseenJob
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
 
@@ -105,14 +106,14 @@ def counted_traffic(sent_bytes: float, overhead: float) -> str:
     )
 
 
-def unknown_senders(near: str | None) -> str:
-    """Other traffic whose job is unknown; ``near``: a link that it may be close to."""
-    return "unknown senders" + (f", on links near {near}" if near is not None else "")
+UNKNOWN_SENDERS: Final = "jobs that nothing here tells of, on hosts that this one does not use"
 
 
-def intermittent_steps(longer: int, steps: int) -> str:
-    """What shows traffic that comes and goes."""
+def scattered_repetitions(job: UnseenJob) -> str:
+    """What shows traffic of a job that nothing tells of."""
+    removed = 1.0 - job.spread / max(job.spread_alone, 1e-12)
     return (
-        f"{longer} of {steps} equal steps of the program take half as long again as the fastest "
-        "tenth of them; a slow link would cost every step the same"
+        "repetitions of the same sends differ as bursts of other traffic make them: simulating "
+        f"such a job removes {percent(removed)} of the difference, and no slow link explains it as "
+        "well"
     )

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 MIN_SCALE, MAX_SCALE = 0.95, 3.0
 """Measured over simulated time in calls that passes for the model's own error, the same for
 all calls: protocols take more than the model knows (TCP in the real-packet lab 1.2 times), hardly
-ever less. A run all of whose calls take so many times as long is no evidence of any cable."""
+ever less. A run all of whose calls take so many times as long is no evidence of any cause."""
 
 MIN_STALL_SHARE = 0.005
 """Share of the measured time that the most stalled port stalled under which stalls tell nothing."""
@@ -43,7 +43,7 @@ class CallTimes:
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
         simulated = self.profile.of_run(run, self.program)
-        return _misfit(self.profile.count, self.profile.mean_ps, simulated)
+        return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,41 @@ class SendTimes:
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
-        return _misfit(self.profile.count, self.profile.mean_ps, self.profile.of_run(run))
+        simulated = self.profile.of_run(run)
+        return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
+
+    def spread(self, run: Run, max_scale: float = 1.0) -> float | None:
+        """The same of the distribution over senders, whoever is fast or slow.
+
+        Each quantile of the times is sorted over senders: what remains is how much senders differ,
+        and how much their repetitions do.
+
+        Args:
+            run: A simulation.
+            max_scale: Measured over simulated time that passes for the model's error.
+        """
+        simulated = self.profile.of_run(run)
+        if simulated is None:
+            return None
+        seen = np.sort(self.profile.quantiles_ps, axis=0)
+        return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0), max_scale)
 
 
-def _misfit(weight: Floats, seen: Floats, simulated: Floats | None) -> float | None:
-    """Squared difference over squared measured times, after the best scale."""
+def _misfit(
+    count: Floats, seen: Floats, simulated: Floats | None, max_scale: float = MAX_SCALE
+) -> float | None:
+    """Squared difference over squared measured times, after the best scale.
+
+    ``count``: repetitions, shape (K,); the times are quantiles of them, shape (K, Q).
+    """
     if simulated is None or not len(simulated):
         return None
+    weight = count[:, None]
     whole = float((weight * seen**2).sum())
     norm = float((weight * simulated**2).sum())
     if whole <= 0 or norm <= 0:
         return None
-    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
+    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, max_scale))
     return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
 
 

@@ -44,7 +44,7 @@ MIN_TIME_EXPLAINED = 0.4
 MAX_TIME_RATIO = 1.03
 """Simulated over measured time from which a hypothesis is wrong: it costs more than there is."""
 
-REFINE_MISFIT, STOP_MISFIT = 0.4, 0.1
+REFINE_MISFIT, STOP_MISFIT = 0.4, 0.03
 """Misfit at the first rate from which the rate of a cable is looked for at once, and misfit at that
 rate from which no further cable is tried: none could be as good and not be a neighbour."""
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
-from tailback.diagnosis.intermittent import Intermittent
 from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
     COUNTED,
-    INTERMITTENT,
     TRACED,
+    UNSEEN,
     Judged,
     confidence,
 )
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
+from tailback.diagnosis.unseen_job import UnseenJob
 from tailback.evidence.model import Measured
 
 MIN_FAULT_SHARE = 0.06
@@ -72,8 +72,8 @@ class EvidenceSummary:
         slow_shown_by: What shows them.
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
-        intermittent: Time that comes and goes, which the expected run does not have: it comes on
-            top of it.
+        unseen: A job that nothing tells of, which the expected run does not have: what it costs
+            comes on top of it.
         lossy: The network drops packets where queues are full.
         fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
@@ -88,7 +88,7 @@ class EvidenceSummary:
     others: str = ""
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
-    intermittent: Intermittent | None = None
+    unseen: UnseenJob | None = None
     lossy: bool = False
     fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
@@ -97,9 +97,9 @@ class EvidenceSummary:
     missing: tuple[str, ...] = ()
 
     @property
-    def intermittent_ps(self) -> int:
-        """Time that comes and goes, 0 for none."""
-        return 0 if self.intermittent is None else self.intermittent.ps
+    def unseen_ps(self) -> int:
+        """Time that an unknown job costs, 0 for none."""
+        return 0 if self.unseen is None else self.unseen.ps
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def explain(
     """
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.intermittent_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unseen_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
@@ -216,9 +216,7 @@ def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
     """The remedy of the expected run; where that has none, what evidence to get first."""
     remedy = diagnosis.remedy
-    unknown = cause == "undetermined" or (
-        cause == "other-traffic" and found.intermittent is not None
-    )
+    unknown = cause == "undetermined" or (cause == "other-traffic" and found.unseen is not None)
     if not unknown or not found.missing or (remedy is not None and remedy.name):
         return remedy
     action = wording.find_first(cause, found.missing[0])
@@ -256,7 +254,7 @@ def _fault_share(cause: str, found: EvidenceSummary) -> float:
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
-    if cause == "other-traffic" and found.intermittent is not None:
+    if cause == "other-traffic" and found.unseen is not None:
         # Without counters all of it is a difference from the model, and so much passes for error.
         return MAX_SCALE - 1.0
     return special.get(cause, MIN_FAULT_SHARE)
@@ -289,8 +287,8 @@ def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> 
         return COUNTED
     if cause == "slow-link" and found.candidates:
         return AMBIGUOUS
-    if cause == "other-traffic" and found.intermittent is not None:
-        return INTERMITTENT
+    if cause == "other-traffic" and found.unseen is not None:
+        return UNSEEN
     sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
     return COUNTED if sure else TRACED
 
@@ -331,8 +329,8 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "",
                     wording.uneven_links(further.uneven),
                     ("counters", "model")))  # fmt: skip
-    if found.intermittent is not None:
-        extra = found.intermittent
+    if found.unseen is not None:
+        extra = found.unseen
         out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
                     *_described("other-traffic", found)))  # fmt: skip
     turns = _taken_turns(measured, further)
@@ -446,7 +444,7 @@ def _parts(
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
-    parts["other traffic"] = parts.get("other traffic", 0) + found.intermittent_ps - surplus
+    parts["other traffic"] = parts.get("other traffic", 0) + found.unseen_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
     return parts

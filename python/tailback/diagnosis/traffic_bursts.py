@@ -28,10 +28,12 @@ class Outcome:
     Attributes:
         elapsed_ps: Time of the run.
         misfits: Misfit to each kind of evidence, None where it cannot be compared.
+        spread: Difference in distribution of the times of messages, None the same.
     """
 
     elapsed_ps: int
     misfits: tuple[float | None, ...]
+    spread: float | None = None
 
 
 @dataclass(frozen=True)

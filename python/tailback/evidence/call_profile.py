@@ -3,7 +3,7 @@
 Between two computations a rank is in MPI. Such a stretch is compared with the same stretch of a
 simulation of the same program, each by the clock of its own rank, so offsets of clocks do not
 matter. Stretches of a rank that have the same calls with the same partners are repetitions of one
-*site*; a profile holds their means.
+*site*; a profile holds quantiles of their times.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.evidence.site_quantiles import site_quantiles
 from tailback.run import Run
 from tailback.traffic.program import Op, Program
 
@@ -29,7 +30,7 @@ class CallProfile:
     Attributes:
         rank: Rank of each site, shape (K,).
         count: Repetitions of it, shape (K,).
-        mean_ps: Mean time in MPI, shape (K,).
+        quantiles_ps: Quantiles of its times in MPI, shape (K, Q).
         name: Its calls, length K.
         site_of: Site of each stretch, rank after rank, -1 of ranks that are left out, shape (S,).
         stretches: Stretches of each rank, shape (R,).
@@ -39,7 +40,7 @@ class CallProfile:
 
     rank: Ints
     count: Floats
-    mean_ps: Floats
+    quantiles_ps: Floats
     name: list[str]
     site_of: Ints
     stretches: Ints
@@ -47,13 +48,12 @@ class CallProfile:
     complete: NDArray[np.bool_]
 
     def of_run(self, run: Run, program: Program) -> Floats | None:
-        """Mean time of each site in a simulation that recorded its computations, shape (K,)."""
+        """Quantiles of each site in a simulation that recorded its computations, shape (K, Q)."""
         both = self.beside(run, program)
         if both is None:
             return None
         site, _, simulated = both
-        total = np.bincount(site, simulated, len(self.rank))
-        return np.asarray(total / np.maximum(self.count, 1.0), np.float64)
+        return site_quantiles(site, simulated, len(self.rank))
 
     def beside(self, run: Run, program: Program) -> tuple[Ints, Floats, Floats] | None:
         """Each stretch beside that of a simulation: its site, measured and simulated time.
@@ -111,60 +111,18 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
     )
     sites = (
         keys.filter("known").group_by("site").agg(
-            pl.col("rank").first(), pl.col("took").mean(), pl.len(), pl.col("calls").first()
+            pl.col("rank").first(), pl.len(), pl.col("calls").first()
         ).sort("site")
     )  # fmt: skip
     number = np.full(int(keys["site"].max() or 0) + 1, -1, np.int64)  # type: ignore[arg-type]
     number[sites["site"].to_numpy()] = np.arange(sites.height)
+    site_of, took = number[keys["site"].to_numpy()], blocks["took"].to_numpy()
+    seen = site_of >= 0
     return CallProfile(
         sites["rank"].to_numpy().astype(np.int64), sites["len"].to_numpy().astype(np.float64),
-        sites["took"].to_numpy(), sites["calls"].to_list(), number[keys["site"].to_numpy()],
-        stretches.astype(np.int64), blocks["took"].to_numpy(), complete,
+        site_quantiles(site_of[seen], took[seen], sites.height), sites["calls"].to_list(), site_of,
+        stretches.astype(np.int64), took, complete,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Time in MPI by step of a program that repeats itself, summed over ranks.
-
-    Attributes:
-        measured_ps: As measured, shape (N,).
-        simulated_ps: As simulated, shape (N,).
-    """
-
-    measured_ps: Floats
-    simulated_ps: Floats
-
-
-def step_times(profile: CallProfile, run: Run, program: Program) -> StepTimes | None:
-    """Compare a measured run with a simulated one, step by step.
-
-    A step is the n-th repetition of the sites that are repeated as often as each other and take
-    most of the time.
-
-    Args:
-        profile: The measured run.
-        run: A simulation of the program that recorded its computations.
-        program: The program.
-
-    Returns:
-        None where the two cannot be compared.
-    """
-    both = profile.beside(run, program)
-    if both is None or not len(both[0]):
-        return None
-    site, took, expected = both
-    repetitions = np.bincount(site, minlength=len(profile.rank))
-    steps = int(np.argmax(np.bincount(repetitions[site], took)))
-    first = np.cumsum(repetitions) - repetitions
-    step = np.empty(len(site), np.int64)
-    order = np.argsort(site, kind="stable")
-    step[order] = np.arange(len(site)) - first[site[order]]
-    mine = repetitions[site] == steps
-    by_step = (
-        np.bincount(step[mine], ps[mine], steps).astype(np.float64) for ps in (took, expected)
-    )
-    return StepTimes(*by_step)
 
 
 def _ends(hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:

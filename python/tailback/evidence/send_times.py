@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.evidence.site_quantiles import site_quantiles
 from tailback.run import Run
 
 Floats = NDArray[np.float64]
@@ -26,17 +27,18 @@ class SendProfile:
 
     Attributes:
         count: Repetitions of each, shape (K,).
-        mean_ps: Mean time from the first of the sends to their completion, shape (K,).
+        quantiles_ps: Quantiles of the time from the first of the sends to their completion, shape
+            (K, Q).
     """
 
     count: Floats
-    mean_ps: Floats
+    quantiles_ps: Floats
     _messages: pl.DataFrame
     """One row for each message that a call waits for: ``src``, ``dst``, ``nth`` of that pair,
     ``call`` that waits for it, ``sent`` if by the caller, ``site``."""
 
     def of_run(self, run: Run) -> Floats | None:
-        """Mean time of the same sends in a simulation, shape (K,); None where they differ."""
+        """Quantiles of the same sends in a simulation, shape (K, Q); None where they differ."""
         sent = _simulated(run)
         rows = self._messages.join(sent, on=("src", "dst", "nth"), how="left")
         if rows["arrival_ps"].null_count():
@@ -46,8 +48,8 @@ class SendProfile:
             took=pl.col("arrival_ps").max() - pl.col("post_ps").filter("sent").min(),
         )
         took = calls["took"].to_numpy().astype(np.float64)
-        total = np.bincount(calls["site"].to_numpy(), np.maximum(took, 0.0), len(self.count))
-        return np.asarray(total / self.count, np.float64)
+        site = calls["site"].to_numpy().astype(np.int64)
+        return site_quantiles(site, np.maximum(took, 0.0), len(self.count))
 
 
 def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | None:
@@ -97,9 +99,10 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
             site=pl.struct("rank", "partners", "sources").rank("dense").cast(pl.Int64) - 1
         )
     )  # fmt: skip
-    sites = calls.group_by("site").agg(pl.len(), pl.col("took").mean()).sort("site")
+    site = calls["site"].to_numpy()
+    count = np.bincount(site)
     return SendProfile(
-        sites["len"].to_numpy().astype(np.float64), sites["took"].to_numpy(),
+        count.astype(np.float64), site_quantiles(site, calls["took"].to_numpy(), len(count)),
         rows.join(calls.select("call", "site"), on="call").select(
             "src", "dst", "nth", "call", "sent", "site"
         ),

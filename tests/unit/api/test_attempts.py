@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api import explain
+from tailback.api import attempts
+from tailback.api.attempts import Attempt, Case, Others
 from tailback.api.evidence import NetworkEvidence
-from tailback.api.explain import _Attempt, _Case, _Others
 from tailback.api.source import Source
 from tailback.diagnosis.hidden_cables import CableSearch, Trial
+from tailback.diagnosis.unseen_job import UnseenJob
 from tailback.simulation import prepare
 
 EXCHANGE = {
@@ -23,11 +24,24 @@ EXCHANGE = {
 TURN, QUEUE = prepare(Source.of(EXCHANGE).scenario), prepare(Source.of(EXCHANGE).scenario)
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, told: bool, **gaps: tuple[float, float]) -> str:
-    """The attempt that is taken, of gaps and misfits by kind of adapter and search."""
+def job(spread: float) -> UnseenJob:
+    """A job that nothing tells of, which leaves such a difference in distribution."""
+    return UnseenJob(ps=1, low_ps=1, high_ps=1, load=0.3, spread=spread, spread_alone=0.5)
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,
+    unseen: float | None = None,
+    **gaps: tuple[float, float],
+) -> str:
+    """The attempt that is taken, of gaps and misfits by kind of adapter and search.
+
+    ``unseen``: what a job that nothing tells of leaves where adapters take turns, None for none.
+    """
     asked = []
 
-    def attempt(_case: _Case, prepared: Any, *, search: bool, among: Any = ()) -> _Attempt:
+    def attempt(_case: Case, prepared: Any, *, search: bool, among: Any = ()) -> Attempt:
         name = ("turn" if prepared is TURN else "queue") + ("_searched" if search else "")
         asked.append(name)
         gap, misfit = gaps[name]
@@ -35,11 +49,17 @@ def chosen(monkeypatch: pytest.MonkeyPatch, told: bool, **gaps: tuple[float, flo
         slow = ((3, 20.0),) if missing else ()
         found = CableSearch(Trial(slow, misfit, 1)) if missing else CableSearch()
         assert among in ((), (3,))
-        return _Attempt(prepared, None, slow, name, found, gap, (misfit, None))
+        other = job(unseen) if unseen is not None and name == "turn_searched" else None
+        spread = misfit if other is None else other.spread
+        return Attempt(prepared, None, slow, name, found, gap, (misfit, None), other, spread)
 
-    monkeypatch.setattr(_Case, "attempt", attempt)
-    monkeypatch.setattr(explain, "_is_lossy", lambda *_: False)
-    case = _Case(_Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    def unseen_job(_case: Case, prepared: Any) -> UnseenJob | None:
+        return job(unseen) if unseen is not None and prepared is TURN else None
+
+    monkeypatch.setattr(Case, "attempt", attempt)
+    monkeypatch.setattr(Case, "_unseen_job", unseen_job)
+    monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
+    case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     return case.best(TURN, None if told else QUEUE).slow_shown
 
 
@@ -60,6 +80,20 @@ def test_queues_of_messages_are_taken_where_they_agree_and_turns_do_not(
     assert chosen(monkeypatch, True, **gaps) == "turn_searched"
 
 
+def test_an_unknown_job_comes_before_other_adapters_where_it_agrees_clearly_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gaps = {"turn": (0.3, 0.1), "queue": (0.02, 0.02), "turn_searched": (0.01, 0.1),
+            "queue_searched": (0.02, 0.02)}  # fmt: skip
+    assert chosen(monkeypatch, False, 0.005, **gaps) == "turn_searched"
+    # Adapters that explain it by themselves are the simpler explanation.
+    assert chosen(monkeypatch, False, 0.015, **gaps) == "queue"
+    # Where they do not, the better of the two is taken, turns if they are as good.
+    searched = gaps | {"queue": (0.2, 0.02)}
+    assert chosen(monkeypatch, False, 0.018, **searched) == "turn_searched"
+    assert chosen(monkeypatch, False, 0.05, **searched) == "queue_searched"
+
+
 def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -71,8 +105,8 @@ def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
 
 
 def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> None:
-    def attempt(*misfits: float | None) -> _Attempt:
-        return _Attempt(TURN, None, (), "", CableSearch(), 0.0, misfits)  # type: ignore[arg-type]
+    def attempt(*misfits: float | None) -> Attempt:
+        return Attempt(TURN, None, (), "", CableSearch(), 0.0, misfits)  # type: ignore[arg-type]
 
     # Times of calls agree to a thousandth with both; the times of sends do not.
     assert not attempt(1e-6, 0.074).agrees_better(attempt(1e-5, 0.052))
@@ -86,7 +120,7 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     def recorded_on(hosts: int | None, **evidence: Any) -> bool:
         report = None if hosts is None else SimpleNamespace(hosts=hosts)
         measured = SimpleNamespace(measured=SimpleNamespace(hosts=report))
-        case = _Case(_Others(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1)  # type: ignore[arg-type]
+        case = Case(Others(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1)  # type: ignore[arg-type]
         fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]))
         observed = SimpleNamespace(node=np.array([0, 1, 2, 3]))
         return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
@@ -110,5 +144,5 @@ def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_trie
         }
     )
     counters = SimpleNamespace(findings=findings)
-    found = explain._queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
+    found = attempts._queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
     assert found == {min(inner[0], int(fabric.link_reverse[inner[0]]))}

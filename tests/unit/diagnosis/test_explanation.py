@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.explanation import Explanation
-from tailback.diagnosis.intermittent import Intermittent
-from tailback.diagnosis.measured_confidence import COUNTED, INTERMITTENT
+from tailback.diagnosis.measured_confidence import COUNTED, UNSEEN
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
     MIN_PLACEMENT_SHARE,
@@ -19,6 +18,7 @@ from tailback.diagnosis.measured_verdict import (
     explain,
 )
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
+from tailback.diagnosis.unseen_job import UnseenJob
 from tailback.evidence.model import (
     ClockReport,
     Efficiency,
@@ -308,11 +308,16 @@ def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
     assert "90 %" in found.explanation.costs[0].evidence
 
 
-def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
-    intermittent = Intermittent(ps=30 * MS, low_ps=20 * MS, high_ps=38 * MS, steps=20, longer=7)
+def unseen(ps: int, low_ps: int, high_ps: int) -> UnseenJob:
+    """A job that nothing tells of, at such a cost."""
+    return UnseenJob(ps, low_ps, high_ps, load=0.3, spread=0.01, spread_alone=0.2)
+
+
+def test_a_job_that_nothing_tells_of_is_traffic_of_others() -> None:
+    job = unseen(30 * MS, 20 * MS, 38 * MS)
     found = EvidenceSummary(
-        others="unknown senders", others_shown_by="7 of 20 equal steps take longer",
-        intermittent=intermittent, rests_on={"other-traffic": ("trace", "model")},
+        others="unknown senders", others_shown_by="repetitions differ",
+        unseen=job, rests_on={"other-traffic": ("trace", "model")},
         missing=("port counters",),
     )  # fmt: skip
     alone = expected(100).model_copy(update={"remedy": None})
@@ -326,13 +331,10 @@ def test_time_that_comes_and_goes_is_traffic_of_others() -> None:
     assert cost is not None and cost.rests_on == ("trace", "model")
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
-    assert whole.not_explained_ps == 10 * MS and said.confidence <= INTERMITTENT
+    assert whole.not_explained_ps == 10 * MS and said.confidence <= UNSEEN
     # What is no more than the model's own error is no evidence of anybody.
-    little = replace(intermittent, ps=8 * MS, low_ps=7 * MS, high_ps=9 * MS)
-    assert (
-        explained(alone, measured(108), found=replace(found, intermittent=little)).cause
-        == "healthy"
-    )
+    little = replace(job, ps=8 * MS, low_ps=7 * MS, high_ps=9 * MS)
+    assert explained(alone, measured(108), found=replace(found, unseen=little)).cause == "healthy"
 
 
 def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:
@@ -357,9 +359,9 @@ def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
 
 
 def test_time_that_a_cause_may_explain_as_well_leaves_nothing_open() -> None:
-    some = Intermittent(ps=15 * MS, low_ps=5 * MS, high_ps=40 * MS, steps=30, longer=12)
+    some = unseen(15 * MS, 5 * MS, 40 * MS)
     found = explained(
         expected(60), measured(100), found=EvidenceSummary(others="unknown senders",
-        others_shown_by="steps", intermittent=some, rests_on={"other-traffic": ("trace", "model")}),
+        others_shown_by="steps", unseen=some, rests_on={"other-traffic": ("trace", "model")}),
     )  # fmt: skip
     assert found.cause == "other-traffic"

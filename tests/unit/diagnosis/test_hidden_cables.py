@@ -13,6 +13,7 @@ from tailback.diagnosis.hidden_cables import CableSearch, search_cables
 from tailback.diagnosis.topology import LinkTopology
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, stretches_of_run
+from tailback.evidence.site_quantiles import site_quantiles
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare
@@ -48,10 +49,10 @@ class Truth:
         site = np.where(np.arange(len(rank)) == first[rank], -1, rank)
         ranks = np.arange(len(counts))
         times = np.bincount(rank[site >= 0], minlength=len(counts)).astype(np.float64)
-        mean = np.bincount(rank[site >= 0], durations[site >= 0]) / times
+        quantiles = site_quantiles(site[site >= 0], durations[site >= 0], len(counts))
         names = ["MPI_Waitall"] * len(counts)
         whole = np.ones(len(counts), np.bool_)
-        return CallProfile(ranks, times, mean, names, site, counts, durations, whole)
+        return CallProfile(ranks, times, quantiles, names, site, counts, durations, whole)
 
 
 def truth(slow: str | None, rate: str = "") -> Truth:
@@ -107,7 +108,7 @@ def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bo
     ends = {fabric.link_name(link), fabric.link_name(int(fabric.link_reverse[link]))}
     assert any(name.startswith(f"{cable} ") for name in ends), ends
     assert rate == pytest.approx(gbps, rel=0.2)
-    assert found.found.misfit < 0.3
+    assert found.found.misfit < 0.35
 
 
 def test_nothing_is_found_in_a_healthy_run() -> None:
@@ -124,7 +125,7 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
     evaluate = make_evaluate(prepared)
     expected = evaluate(Change(computations=True))
     profile = CallProfile(
-        durations.rank, durations.count, durations.mean_ps * 1.8, durations.name,
+        durations.rank, durations.count, durations.quantiles_ps * 1.8, durations.name,
         durations.site_of, durations.stretches, durations.duration_ps * 1.8, durations.complete,
     )  # fmt: skip
     fabric = prepared.fabric

@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis.comparisons import CallTimes, SendTimes
+from tailback.diagnosis.comparisons import SendTimes
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun, measure
-from tailback.evidence.call_profile import call_profile, step_times
 from tailback.evidence.send_times import send_profile
 from tailback.run import Run
 from tailback.scenario import parse
@@ -80,6 +79,23 @@ def test_sends_single_out_the_slow_cable_among_ranks_that_wait_for_each_other() 
     assert all(other is not None and other > 0.02 for other in others)
 
 
+def test_the_distribution_over_senders_tells_how_slow_and_not_which() -> None:
+    prepared, evaluate = world({"pattern": {**PATTERN, "post": "sequence"}})
+    runs = {node: evaluate(replace(CHANGE, slow=(slow_host(prepared, node),))) for node in (3, 5)}
+    alone = evaluate(CHANGE)
+    profile = send_profile(sends_of(runs[5]), alone)
+    assert profile is not None
+    sends = SendTimes(profile)
+    assert sends.spread(runs[5]) == pytest.approx(0.0, abs=1e-9)
+    # Host 3 is where host 5 is, seen from the other end of the grid.
+    like_it, misfit, without = sends.spread(runs[3]), sends(runs[3]), sends.spread(alone)
+    assert like_it is not None and misfit is not None and without is not None
+    assert like_it < 0.5 * misfit and like_it < 0.5 * without
+    # A model that is off for all messages alike takes part of it away.
+    scaled = sends.spread(alone, 3.0)
+    assert scaled is not None and like_it < scaled < without
+
+
 def test_a_simulation_without_its_messages_is_not_compared(
     traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
 ) -> None:
@@ -96,22 +112,3 @@ def test_a_trace_without_completions_of_sends_has_no_profile(
     tables = dict(traced[0].tables)
     tables["transfers"] = tables["transfers"].with_columns(send_done_call=pl.lit(None, pl.UInt32))
     assert send_profile(tables, simulated[2]) is None
-
-
-def test_steps_of_a_program_are_compared_one_by_one(
-    traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
-) -> None:
-    prepared, evaluate, alone = simulated
-    program = prepared.observed.program
-    profile = call_profile(traced[0].tables, program)
-    steps = step_times(profile, alone, program)
-    assert steps is not None and len(steps.measured_ps) == 10
-    # The cable is slow all the time; ranks wait for it from the second step on.
-    excess = (steps.measured_ps - steps.simulated_ps)[2:]
-    assert excess.min() > 0.7 * excess.mean() > 0
-    right = evaluate(replace(CHANGE, slow=(slow_host(prepared, 5),)))
-    same = step_times(profile, right, program)
-    assert same is not None
-    np.testing.assert_allclose(same.simulated_ps, same.measured_ps, rtol=0.02)
-    assert CallTimes(profile, program)(right) == pytest.approx(0.0, abs=1e-3)
-    assert step_times(profile, replace(alone, computations=None), program) is None

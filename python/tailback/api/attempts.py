@@ -1,0 +1,480 @@
+"""What may explain a measured run: tried with adapters of either kind, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tailback.api import explain_wording as wording
+from tailback.api.evidence import NetworkEvidence
+from tailback.diagnosis.comparisons import (
+    MAX_SCALE,
+    CallTimes,
+    LinkSamples,
+    PortStalls,
+    SendTimes,
+    stall_error_ps,
+)
+from tailback.diagnosis.hidden_cables import CableSearch, Misfit, search_cables
+from tailback.diagnosis.measured_suspects import cable_suspects
+from tailback.diagnosis.topology import LinkTopology, link_totals
+from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
+from tailback.diagnosis.unseen_job import Draw, UnseenJob, fit_unseen_job
+from tailback.diagnosis.waterfall import Progress
+from tailback.evaluate import Change
+from tailback.evidence import MeasuredRun
+from tailback.evidence.call_profile import CallProfile
+from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
+from tailback.evidence.send_times import send_profile
+from tailback.evidence.unseen_jobs import assumed_messages, hosts_of_others
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.simulation import PreparedScenario, make_evaluate
+
+MIN_MISSING_SHARE = 0.08
+"""Share of the time in calls and computation that must be missing before causes are sought."""
+
+SEARCH_EVENTS = 200_000_000
+"""Events that the search for slow cables may simulate: about a minute. Counted in events and not in
+time, so that a diagnosis is the same on every machine."""
+
+FEWEST_TRIALS, MOST_TRIALS = 12, 160
+"""Simulations of that search, whatever one takes."""
+
+MIN_STRETCHES = 50
+"""Stretches in MPI calls, of all ranks, from which their times alone can speak for a slow cable:
+with fewer some cable nearly always fits."""
+
+MAX_MISFIT_OF_OTHERS = 0.6
+"""Misfit to calls and stalls, over that without other traffic, from which a slow cable is looked
+for although traffic of others explains the time."""
+
+EQUAL_MISFIT = 0.005
+"""Misfits below it are equal: differences of a thousandth do not say how adapters share a link."""
+
+CLEARLY_BETTER = 0.8
+"""Mean ratio of misfits from which other adapters than usual are taken where both explain the time:
+on four simulated machines with a slow cable that queue messages it is 0.62, 0.76, 0.85 and 1.68, on
+two that take turns 1.05 and 1.45."""
+
+EQUAL_SPREAD = 0.002
+"""Differences in distribution below it are equal."""
+
+CLEARLY_UNSEEN = 0.5
+"""Difference in distribution with an unknown job over that of our job alone, with other adapters
+that explain the time by themselves, up to which the job is meant: it is the bolder explanation."""
+
+MIN_OTHER_SHARE = 0.02
+"""Bytes of others over our own from which they are put into the expected run."""
+
+Slow = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What was found, with adapters of one kind.
+
+    Attributes:
+        prepared: The scenario with the job alone.
+        fit: How traffic of others came, None for none.
+        slow: Slow cables.
+        slow_shown: What shows them.
+        search: What came of the search for them.
+        gap: Measured time that is missing in the simulation with all of it, as a share.
+        misfits: Misfit to each kind of evidence, None where it cannot be compared.
+        unseen: A job that nothing tells of, where one explains the times of messages.
+        spread: Difference in distribution of these times, None where they cannot be compared.
+    """
+
+    prepared: PreparedScenario
+    fit: BurstFit | None
+    slow: Slow
+    slow_shown: str
+    search: CableSearch
+    gap: float
+    misfits: tuple[float | None, ...]
+    unseen: UnseenJob | None = None
+    spread: float | None = None
+
+    @property
+    def explains(self) -> bool:
+        """Whether the simulation takes as long as was measured."""
+        return abs(self.gap) < MIN_MISSING_SHARE
+
+    def agrees_better(self, other: Attempt, at_most: float = 1.0) -> bool:
+        """Whether calls, sends and stalls agree better than with other adapters, or as well.
+
+        A job that nothing tells of is compared by the distribution of times: where it sends is not
+        known, so how long which site takes is not, either.
+
+        ``at_most``: mean ratio of the misfits.
+        """
+        if self.unseen is not None or other.unseen is not None:
+            if self.spread is None or other.spread is None:
+                return False
+            return self.spread <= at_most * max(other.spread, EQUAL_SPREAD)
+        ratios = [
+            max(mine, EQUAL_MISFIT) / max(its, EQUAL_MISFIT)
+            for mine, its in zip(self.misfits, other.misfits, strict=True)
+            if mine is not None and its is not None
+        ]
+        return bool(ratios) and sum(ratios) / len(ratios) <= at_most
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured run, of which several explanations are tried."""
+
+    others: Others
+    profile: CallProfile
+    comparisons: Sequence[Misfit]
+    measured: MeasuredRun
+    evidence: NetworkEvidence
+    progress: Progress
+    threads: int | None
+    seen: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
+    """Outcomes of simulations by adapters, slow cables and bursts: explanations share many."""
+    unseen: dict[int, UnseenJob | None] = field(default_factory=dict)
+    """Unknown jobs by adapters."""
+
+    def recorded_on(self, prepared: PreparedScenario) -> bool:
+        """Whether the run was recorded on this fabric, so that its times speak about the links.
+
+        A trace that does not say where its ranks ran may come from any machine, often from a
+        single one with all ranks on it. Counters are of the machine that the run was on.
+        """
+        if self.evidence.counters is not None or self.evidence.congested is not None:
+            return True
+        hosts = self.measured.measured.hosts
+        used = prepared.fabric.node_host[prepared.observed.node]
+        return hosts is not None and hosts.hosts == len(np.unique(used))
+
+    def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Attempt:
+        """What explains the run: the simplest first, and adapters as they usually are first."""
+        usual = self.attempt(round_robin, search=False)
+        if is_lossy(self.evidence, round_robin.fabric):
+            fifo = None  # Hosts share their link between sockets.
+        if fifo is not None and not usual.explains:
+            other = self.attempt(fifo, search=False)
+            if (
+                other.explains
+                and other.agrees_better(usual)
+                and not self._rather_unseen_job(round_robin, other)
+            ):
+                return other
+        usual = self.attempt(round_robin, search=True)
+        if fifo is None:
+            return usual
+        if usual.explains and usual.search.found is not None and usual.unseen is None:
+            # With other adapters the same cables may explain it as well, and cost less.
+            cables = tuple(link for link, _ in usual.slow)
+            other = self.attempt(fifo, search=True, among=cables)
+            clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
+            return other if clearly and other.slow else usual
+        if usual.gap < 0 or (usual.explains and usual.unseen is None):
+            return usual
+        other = self.attempt(fifo, search=True)
+        at_most = CLEARLY_BETTER if usual.explains else 1.0
+        return other if other.explains and other.agrees_better(usual, at_most) else usual
+
+    def _rather_unseen_job(self, prepared: PreparedScenario, other: Attempt) -> bool:
+        """Whether an unknown job explains the times clearly better than other adapters do."""
+        job = self._unseen_job(prepared)
+        return (
+            job is not None
+            and other.spread is not None
+            and job.spread < CLEARLY_UNSEEN * max(other.spread, EQUAL_SPREAD)
+        )
+
+    def attempt(
+        self, prepared: PreparedScenario, *, search: bool, among: tuple[int, ...] = ()
+    ) -> Attempt:
+        """What is found with adapters of one kind.
+
+        ``search``: also look for slow cables, only ``among`` some where those are given.
+        """
+        evidence, measured = self.evidence, self.measured
+        search = search and self.recorded_on(prepared)
+        fit = self._fit(prepared, ())
+        slow, shown = _counted_slow(evidence, prepared.fabric)
+        found = CableSearch()
+        if search and not slow and not _fits(fit, measured):
+            beside = self.others.beside(prepared, None)
+            found = _search(
+                beside, measured, evidence, self.comparisons, self.progress, self.threads, among
+            )
+            if found.found is not None:
+                slow, shown = found.found.cables, _search_text(found, evidence)
+        unseen = self._unseen_job(prepared) if search and not among else None
+        if unseen is not None and found.found is not None:
+            cable = self._spread(self._simulated(prepared, slow))
+            if cable is None or unseen.spread >= CLEARLY_BETTER * cable:
+                unseen = None
+        if unseen is not None:
+            slow, shown = (), ""
+        if slow:
+            fit = self._fit(prepared, slow)
+        inside = modelled_part_ps(measured)
+        came = self._outcome(prepared, slow, None if fit is None else fit.bursts)
+        explained = came.elapsed_ps + (0 if unseen is None else unseen.ps)
+        gap = (inside - explained) / inside
+        spread = came.spread if unseen is None else unseen.spread
+        return Attempt(prepared, fit, slow, shown, found, gap, came.misfits, unseen, spread)
+
+    def _unseen_job(self, prepared: PreparedScenario) -> UnseenJob | None:
+        """A job that nothing tells of, where the time that is missing looks like one.
+
+        Counters tell of other traffic themselves. Where queues drop packets, retransmission makes
+        repetitions of healthy runs differ as much.
+        """
+        if self.evidence.counters is not None or _lossy_or_elsewhere(self, prepared):
+            return None
+        if id(prepared) in self.unseen:
+            return self.unseen[id(prepared)]
+        alone = self._simulated(prepared, ())
+        inside = modelled_part_ps(self.measured)
+        nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
+        found = None
+        if inside - alone.elapsed_ps >= MIN_MISSING_SHARE * inside and len(nodes) >= 2:
+
+            def beside(draw: Draw) -> Run:
+                messages = assumed_messages(
+                    prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * inside), draw.seed
+                )
+                both = prepared.with_other_traffic("a job that nothing tells of", messages)
+                return self._simulated(both, ())
+
+            self.progress("looking for traffic of other jobs", 0.0)
+            # A model that is off costs every repetition of every message alike.
+            off = self._spread(alone, MAX_SCALE)
+            found = (
+                None
+                if off is None
+                else fit_unseen_job(beside, self._spread, alone.elapsed_ps, inside, off)
+            )
+        self.unseen[id(prepared)] = found
+        return found
+
+    def _spread(self, run: Run, max_scale: float = 1.0) -> float | None:
+        """Difference in distribution of the times of messages; None where they are not known."""
+        sends = next((one for one in self.comparisons if isinstance(one, SendTimes)), None)
+        return None if sends is None else sends.spread(run, max_scale)
+
+    def _fit(self, prepared: PreparedScenario, slow: Slow) -> BurstFit | None:
+        """How traffic of others came; None where there is none."""
+        if self.others.traffic is None:
+            return None
+        return fit_bursts(
+            self._outcome(prepared, slow, None, beside=False),
+            lambda bursts: self._outcome(prepared, slow, bursts),
+            modelled_part_ps(self.measured),
+        )
+
+    def _outcome(
+        self, prepared: PreparedScenario, slow: Slow, bursts: int | None, *, beside: bool = True
+    ) -> Outcome:
+        """How a simulation compares with what was measured; ``beside``: traffic of others."""
+        key = (id(prepared), slow, bursts, beside)
+        if key not in self.seen:
+            scenario = self.others.beside(prepared, bursts) if beside else prepared
+            run = self._simulated(scenario, slow)
+            misfits = tuple(compare(run) for compare in self.comparisons)
+            self.seen[key] = Outcome(run.elapsed_ps, misfits, self._spread(run))
+        return self.seen[key]
+
+    def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
+        evaluate = make_evaluate(prepared, threads=self.threads)
+        return evaluate(Change(slow=slow, computations=True, measure=True))
+
+
+@dataclass(frozen=True)
+class Others:
+    """Traffic of others, where there is enough of it.
+
+    Attributes:
+        traffic: What was counted, None for none that matters.
+        whose: Whose it was.
+        shown: What shows it.
+    """
+
+    traffic: OtherTraffic | None = None
+    whose: str = ""
+    shown: str = ""
+
+    @classmethod
+    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> Others:
+        """What counters say of it."""
+        traffic = evidence.others
+        if traffic is None or not _matters(traffic, run):
+            return cls()
+        return cls(traffic, *_others_text(traffic, evidence))
+
+    def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
+        """The scenario beside it, in so many bursts a window of the counters."""
+        if self.traffic is None:
+            return prepared
+        name = f"other traffic ({_job_names(self.traffic)})"
+        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+
+
+def _lossy_or_elsewhere(case: Case, prepared: PreparedScenario) -> bool:
+    """Whether the network drops packets, or the run was recorded on another machine."""
+    return is_lossy(case.evidence, prepared.fabric) or not case.recorded_on(prepared)
+
+
+def _fits(fit: BurstFit | None, measured: MeasuredRun) -> bool:
+    """Whether traffic of others explains the time, and what ports and calls show."""
+    if fit is None:
+        return False
+    inside = modelled_part_ps(measured)
+    missing = inside - fit.elapsed_ps
+    return missing < MIN_MISSING_SHARE * inside and fit.misfit < MAX_MISFIT_OF_OTHERS
+
+
+def _matters(others: OtherTraffic, run: Run) -> bool:
+    if not others.flows.height:
+        return False
+    own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
+    return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
+
+
+def _job_names(others: OtherTraffic) -> str:
+    return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
+
+
+def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
+    """Whose traffic it was, and what shows it."""
+    assert evidence.counters is not None
+    seconds = evidence.counters.seconds
+    named = [
+        wording.job_traffic(None if job.job == UNKNOWN else job.job, job.hosts,
+                            job.sent_bytes * 8 / seconds / 1e9)
+        for job in others.jobs[:3]
+    ]  # fmt: skip
+    shown = wording.counted_traffic(others.sent_bytes, others.own_overhead - 1.0)
+    return "; ".join(named), shown
+
+
+def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
+    """Links that counters of queues show to serve less than their rate."""
+    counters = evidence.counters
+    if counters is None or not counters.findings.height:
+        return (), ""
+    rows = counters.findings.filter(
+        (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
+    )
+    cables: dict[int, list[float]] = {}
+    for link, gbps in rows.select("link", "served_gbps").rows():
+        cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
+    slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
+    return slow, wording.QUEUED_BELOW_RATE
+
+
+def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether the network drops packets: its counters say so, or its ports are interfaces."""
+    counted = evidence.counters is not None and evidence.counters.lossy
+    return counted or fabric.link_interface is not None
+
+
+def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether every link between switches has counters of bytes and queue."""
+    counters = evidence.counters
+    if counters is None or not counters.lossy:
+        return False
+    inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    return not bool(np.isnan(counters.sent_bytes[inner]).any())
+
+
+def _queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
+    """Cables with a port that was found with a queue more often than its nominal rate explains.
+
+    By themselves such readings may be chance. But where every queue is counted, a cable that slows
+    a run has such a port.
+    """
+    assert evidence.counters is not None
+    rows = evidence.counters.findings.filter(
+        pl.col("link").is_not_null()
+        & (pl.col("finding") == "queued")
+        & (pl.col("queued_share") > pl.col("busy_share"))
+    )
+    return {min(link, int(fabric.link_reverse[link])) for link in map(int, rows["link"])}
+
+
+def comparisons(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    run: Run,
+    profile: CallProfile,
+) -> list[Misfit]:
+    """Kinds of evidence that a simulation can be compared with."""
+    program = prepared.observed.program
+    topology = LinkTopology.of(run.tables)
+    out: list[Misfit] = [CallTimes(profile, program)]
+    sends = send_profile(measured.tables, run)
+    if sends is not None:
+        out.append(SendTimes(sends))
+    counters = evidence.counters
+    if counters is not None and not counters.lossy:
+        elapsed = modelled_part_ps(measured)
+        sizes = run.tables["messages"]["size_bytes"]
+        error = stall_error_ps(
+            link_totals(run, "bytes"), prepared.fabric.link_gbps,
+            prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
+        )  # fmt: skip
+        out.append(
+            PortStalls(counters.stall_ps, counters.latched, topology.from_node, elapsed, error)
+        )
+    if evidence.congested is not None and evidence.sampled is not None:
+        out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
+    return out
+
+
+def _search(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    comparisons: Sequence[Misfit],
+    progress: Progress,
+    threads: int | None,
+    among: tuple[int, ...] = (),
+) -> CableSearch:
+    """Look for slow cables by simulation, where time is missing; only ``among`` some, if given."""
+    evaluate = make_evaluate(prepared, threads=threads)
+    run = evaluate(Change(computations=True, measure=True))
+    inside = modelled_part_ps(measured)
+    if inside - run.elapsed_ps < MIN_MISSING_SHARE * inside:
+        return CableSearch()
+    calls = next(one for one in comparisons if isinstance(one, CallTimes))
+    if evidence.counters is None and calls.profile.count.sum() < MIN_STRETCHES:
+        return CableSearch()
+    each = max(int(run.summary["events"]), 1)
+    budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
+    fabric = prepared.fabric
+    suspects = list(among) or cable_suspects(measured, run, evidence.counters, fabric, budget)
+    if not among and _all_queues_counted(evidence, fabric):
+        queued = _queued_more_than_busy(evidence, fabric)
+        suspects = [cable for cable in suspects if cable in queued]
+        if not suspects:
+            return CableSearch()
+    return search_cables(
+        evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
+        measured_ps=inside, healthy=run, budget=budget, measure=True,
+        progress=progress,
+    )  # fmt: skip
+
+
+def modelled_part_ps(measured: MeasuredRun) -> int:
+    """Measured time that a simulation of the program stands for."""
+    whole = measured.measured
+    return max(whole.elapsed_ps - whole.outside_model_ps, 1)
+
+
+def _search_text(search: CableSearch, evidence: NetworkEvidence) -> str:
+    assert search.found is not None
+    return wording.reproduced(
+        1.0 - search.found.misfit, stalls=evidence.counters is not None, alone=not search.rivals
+    )

@@ -1,0 +1,168 @@
+"""Whether traffic of a job that nothing tells of explains the times of messages.
+
+Other jobs send in bursts: they delay some repetitions of a message and not others, and only over
+links that both use. A slow cable costs each repetition the same, and a model that is off costs all
+of them the same. Such a job is a hypothesis like any other: it is simulated on the hosts that ours
+does not use, at the load that makes our run take as long as it did. Where it sends is not known, so
+it is held against the distribution of times over sites, whichever site is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tailback.run import Run
+
+BURSTS = (12, 24, 48, 96)
+"""Bursts while our job runs that are tried: nobody knows how the other program goes on."""
+
+DRAWS = 3
+"""Draws of its partners and bursts, of which the best stands: who they really were is not known."""
+
+MAX_TRIALS = 5
+"""Loads that are tried of each draw."""
+
+FIRST_LOAD = 0.3
+
+MIN_EFFECT = 0.02
+"""Share of the measured time that the job must cost at full load: else it shares no link with ours
+that matters."""
+
+MIN_REDUCTION = 0.5
+"""Share of the difference in distribution that it must take away."""
+
+
+@dataclass(frozen=True)
+class UnseenJob:
+    """Traffic of a job that nothing tells of, as it explains the run.
+
+    Attributes:
+        ps: How much longer our run takes by it.
+        low_ps: At least, over draws of its traffic.
+        high_ps: At most: all the time that is missing.
+        load: Share of the time in which its hosts send.
+        spread: Difference in distribution of the times of messages, 0 for none.
+        spread_alone: The same of our job alone, where the model may be off by a factor.
+    """
+
+    ps: int
+    low_ps: int
+    high_ps: int
+    load: float
+    spread: float
+    spread_alone: float
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Traffic that a job may have.
+
+    Attributes:
+        load: Share of the time in which its hosts send.
+        bursts: Bursts while our job runs.
+        seed: Of its partners.
+    """
+
+    load: float
+    bursts: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Fit:
+    draw: Draw
+    elapsed_ps: int
+    spread: float
+
+
+def fit_unseen_job(
+    simulate: Callable[[Draw], Run],
+    spread: Callable[[Run], float | None],
+    alone_ps: int,
+    measured_ps: int,
+    spread_alone: float,
+) -> UnseenJob | None:
+    """Fit the traffic of an unknown job to the time that is missing.
+
+    Args:
+        simulate: Our job beside one with such traffic.
+        spread: Difference in distribution of the times of messages.
+        alone_ps: Simulated time of our job alone.
+        measured_ps: Time measured in and between calls.
+        spread_alone: Difference in distribution of our job alone.
+
+    Returns:
+        None where no such job delays ours, or none explains how much repetitions differ.
+    """
+    missing = measured_ps - alone_ps
+    if missing <= 0:
+        return None
+    search = _Search(simulate, spread, alone_ps, measured_ps)
+    first = search.fit(Draw(FIRST_LOAD, BURSTS[0], 0))
+    if first is None:
+        return None
+    fits = [first]
+    for bursts in BURSTS[1:]:
+        fits.append(search.fit(Draw(fits[-1].draw.load, bursts, 0)) or fits[-1])
+    best = min(fits, key=lambda one: one.spread)
+    others = (search.fit(Draw(best.draw.load, best.draw.bursts, seed)) for seed in range(1, DRAWS))
+    drawn = [best, *(one for one in others if one is not None)]
+    best = min(drawn, key=lambda one: one.spread)
+    if best.spread > (1.0 - MIN_REDUCTION) * spread_alone:
+        return None
+    costs = [min(max(one.elapsed_ps - alone_ps, 0), missing) for one in drawn]
+    return UnseenJob(
+        costs[drawn.index(best)],
+        min(costs),
+        missing,
+        best.draw.load,
+        best.spread,
+        spread_alone,
+    )
+
+
+@dataclass(frozen=True)
+class _Search:
+    simulate: Callable[[Draw], Run]
+    spread: Callable[[Run], float | None]
+    alone_ps: int
+    measured_ps: int
+
+    def fit(self, draw: Draw) -> _Fit | None:
+        """The load at which our run takes about as long as it did; None where none delays it.
+
+        The time grows with the load, between two that are known about evenly.
+        """
+        low, high = (0.0, self.alone_ps), (1.0, 0)
+        load, best = draw.load, None
+        for _ in range(MAX_TRIALS):
+            run = self.simulate(Draw(load, draw.bursts, draw.seed))
+            after = self.spread(run)
+            off = abs(run.elapsed_ps - self.measured_ps)
+            if after is not None and (
+                best is None or off < abs(best.elapsed_ps - self.measured_ps)
+            ):
+                best = _Fit(Draw(load, draw.bursts, draw.seed), run.elapsed_ps, after)
+            if off <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
+                break
+            if run.elapsed_ps < self.measured_ps:
+                if load >= 1.0:
+                    break
+                low = load, run.elapsed_ps
+            else:
+                high = load, run.elapsed_ps
+            load = self._next(low, high)
+        if best is None or best.elapsed_ps - self.alone_ps < MIN_EFFECT * self.measured_ps:
+            return None
+        return best
+
+    def _next(self, low: tuple[float, int], high: tuple[float, int]) -> float:
+        """A load between two, by the times that are known at them."""
+        if not high[1]:
+            grown = low[1] - self.alone_ps
+            if grown < MIN_EFFECT * self.measured_ps:
+                return 1.0
+            return min(low[0] * min((self.measured_ps - self.alone_ps) / grown, 2.5), 1.0)
+        share = (self.measured_ps - low[1]) / max(high[1] - low[1], 1)
+        return low[0] + (high[0] - low[0]) * min(max(share, 0.15), 0.85)

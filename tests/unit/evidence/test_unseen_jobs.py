@@ -1,0 +1,109 @@
+"""What a job that nothing tells of is assumed to send, and that a trace beside one shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.api.attempts import Case, Others, comparisons
+from tailback.api.evidence import NetworkEvidence
+from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.evaluate import Change
+from tailback.evidence import measure
+from tailback.evidence.call_profile import call_profile
+from tailback.evidence.unseen_jobs import MAX_HOSTS, assumed_messages, hosts_of_others
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import PreparedScenario, make_evaluate, prepare
+from tests.factories.otf2_traces import writing
+from tests.factories.simulated_traces import RESOLUTION, scripts_of
+
+TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 1}
+OURS = [f"n{leaf * 4 + place:02}" for leaf in range(4) for place in range(2)]
+PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "rounds": 24, "post": "all",
+           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+CHANGE = Change(computations=True, measure=True)
+
+
+def world(job: dict[str, Any], seed: int = 1) -> PreparedScenario:
+    data = {"seed": seed, "fabric": {"fat_tree": TREE}, "engine": {"injection": "round-robin"},
+            "job": [{"hosts": ",".join(OURS), **job}]}  # fmt: skip
+    return prepare(parse(data))
+
+
+def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnseenJob | None:
+    """What the trace of a run that happened shows of unknown jobs."""
+    write = writing(tmp_path)
+    path = write(
+        scripts_of(prepared.observed.program, happened), resolution=RESOLUTION,
+        hosts=[prepared.fabric.host_name[node] for node in prepared.observed.node],
+    )  # fmt: skip
+    measured = measure(path, environment={})
+    again = world({"trace": str(path)})
+    alone = make_evaluate(again)(CHANGE)
+    profile = call_profile(measured.tables, again.observed.program)
+    compared = comparisons(again, measured, NetworkEvidence(), alone, profile)
+    case = Case(Others(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1)
+    return case._unseen_job(again)
+
+
+def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:
+    """Our job beside another on the hosts it does not use; its partners are nobody's guess."""
+    nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
+    messages = assumed_messages(prepared.fabric, nodes, load, 30, length_ps, seed=77)
+    return make_evaluate(prepared.with_other_traffic("other", messages))(CHANGE)
+
+
+def test_a_hidden_job_is_found_with_what_it_costs(tmp_path: Path) -> None:
+    prepared = world({"pattern": PATTERN})
+    alone = make_evaluate(prepared)(CHANGE)
+    happened = beside(prepared, 0.5, 2 * alone.elapsed_ps)
+    cost = happened.elapsed_ps - alone.elapsed_ps
+    assert cost > 0.15 * happened.elapsed_ps
+    job = found(tmp_path, happened, prepared)
+    assert job is not None
+    assert job.ps == pytest.approx(cost, rel=0.3)
+    assert job.spread < 0.3 * job.spread_alone
+
+
+def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
+    prepared = world({"pattern": PATTERN})
+    fabric = prepared.fabric
+    link = int(np.flatnonzero(fabric.link_src == prepared.observed.node[5])[0])
+    slow = ((link, 0.4 * float(fabric.link_gbps[link])),)
+    happened = make_evaluate(prepared)(Change(slow=slow, computations=True, measure=True))
+    job = found(tmp_path, happened, prepared)
+    # At best it explains a part of the difference, which the right cable explains wholly.
+    assert job is None or job.spread > 0.01
+
+
+def test_others_are_hosts_that_we_do_not_use_those_beside_ours_first() -> None:
+    prepared = world({"pattern": PATTERN})
+    nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
+    names = {prepared.fabric.host_name[prepared.fabric.node_host[node]] for node in nodes}
+    assert not names & set(OURS) and len(nodes) == 8
+    pair = {"hosts": "n100,n101", "pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
+    large = prepare(parse({"fabric": {"fat_tree": {**TREE, "leaves": 40}}, "job": [pair]}))
+    some = hosts_of_others(large.fabric, large.observed.node)
+    assert len(some) == MAX_HOSTS
+    ours = large.fabric.node_switch[large.observed.node[0]]
+    assert (large.fabric.node_switch[some[:2]] == ours).all()
+
+
+def test_assumed_messages_have_the_load_and_one_partner_each() -> None:
+    fabric = world({"pattern": PATTERN}).fabric
+    nodes = np.arange(2, 8)
+    length = 10**10
+    messages = assumed_messages(fabric, nodes, 0.4, 96, length, seed=3)
+    at, src, dst, size = (np.array(column) for column in zip(*messages, strict=True))
+    assert (np.diff(at) >= 0).all() and at.min() >= 0
+    partner = {(int(a), int(b)) for a, b in zip(src, dst, strict=True)}
+    assert len(partner) == 6 and {a for a, _ in partner} == {b for _, b in partner} == set(
+        range(2, 8)
+    )
+    assert all(a != b for a, b in partner)
+    offered = size.sum() * 8000.0 / (float(fabric.link_gbps[0]) * 6 * length)
+    assert offered == pytest.approx(0.4, rel=0.25)
