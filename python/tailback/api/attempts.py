@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ from tailback.diagnosis.comparisons import (
     SendTimes,
     stall_error_ps,
 )
-from tailback.diagnosis.hidden_cables import CableSearch, Misfit, search_cables
+from tailback.diagnosis.hidden_cables import MAX_TIME_RATIO, CableSearch, Misfit, search_cables
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
@@ -87,6 +87,7 @@ class Attempt:
         misfits: Misfit to each kind of evidence, None where it cannot be compared.
         unseen: A job that nothing tells of, where one explains the times of messages.
         spread: Difference in distribution of these times, None where they cannot be compared.
+        rival: A job that nothing tells of, which explains them as well with the usual adapters.
     """
 
     prepared: PreparedScenario
@@ -98,6 +99,7 @@ class Attempt:
     misfits: tuple[float | None, ...]
     unseen: UnseenJob | None = None
     spread: float | None = None
+    rival: UnseenJob | None = None
 
     @property
     def explains(self) -> bool:
@@ -159,13 +161,12 @@ class Case:
             fifo = None  # Hosts share their link between sockets.
         if fifo is not None and not usual.explains:
             other = self.attempt(fifo, search=False)
-            if (
-                other.explains
-                and other.agrees_better(usual)
-                and not self._rather_unseen_job(round_robin, other)
-            ):
-                return other
-        usual = self.attempt(round_robin, search=True)
+            if other.explains and other.agrees_better(usual):
+                job = self._unseen_job(round_robin)
+                if job is None or not _clearly_better(job, other.spread, CLEARLY_UNSEEN):
+                    rival = job if job is not None and _as_good(job, other.spread) else None
+                    return replace(other, rival=rival)
+        usual = self.attempt(round_robin, search=True, other=fifo)
         if fifo is None:
             return usual
         if usual.explains and usual.search.found is not None and usual.unseen is None:
@@ -176,25 +177,25 @@ class Case:
             return other if clearly and other.slow else usual
         if usual.gap < 0 or (usual.explains and usual.unseen is None):
             return usual
-        other = self.attempt(fifo, search=True)
+        other = self.attempt(fifo, search=True, other=round_robin)
         at_most = CLEARLY_BETTER if usual.explains else 1.0
         return other if other.explains and other.agrees_better(usual, at_most) else usual
 
-    def _rather_unseen_job(self, prepared: PreparedScenario, other: Attempt) -> bool:
-        """Whether an unknown job explains the times clearly better than other adapters do."""
-        job = self._unseen_job(prepared)
-        return (
-            job is not None
-            and other.spread is not None
-            and job.spread < CLEARLY_UNSEEN * max(other.spread, EQUAL_SPREAD)
-        )
-
     def attempt(
-        self, prepared: PreparedScenario, *, search: bool, among: tuple[int, ...] = ()
+        self,
+        prepared: PreparedScenario,
+        *,
+        search: bool,
+        among: tuple[int, ...] = (),
+        other: PreparedScenario | None = None,
     ) -> Attempt:
         """What is found with adapters of one kind.
 
-        ``search``: also look for slow cables, only ``among`` some where those are given.
+        Args:
+            prepared: The scenario with the job alone.
+            search: Also look for slow cables and unknown jobs.
+            among: The only cables to try, all where empty.
+            other: The same with adapters of the other kind, where they are possible.
         """
         evidence, measured = self.evidence, self.measured
         search = search and self.recorded_on(prepared)
@@ -209,10 +210,8 @@ class Case:
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
         unseen = self._unseen_job(prepared) if search and not among else None
-        if unseen is not None and found.found is not None:
-            cable = self._spread(self._simulated(prepared, slow))
-            if cable is None or unseen.spread >= CLEARLY_BETTER * cable:
-                unseen = None
+        if unseen is not None and self._otherwise(unseen, slow, prepared, other):
+            unseen = None
         if unseen is not None:
             slow, shown = (), ""
         if slow:
@@ -223,6 +222,20 @@ class Case:
         gap = (inside - explained) / inside
         spread = came.spread if unseen is None else unseen.spread
         return Attempt(prepared, fit, slow, shown, found, gap, came.misfits, unseen, spread)
+
+    def _otherwise(
+        self, job: UnseenJob, slow: Slow, prepared: PreparedScenario, other: PreparedScenario | None
+    ) -> bool:
+        """Whether the slow cables that were found, or other adapters, explain the times as well.
+
+        A model that is off by a factor costs every message alike, with those adapters, too.
+        """
+        rivals = [self._spread(self._simulated(prepared, slow))] if slow else []
+        if other is not None:
+            alone = self._simulated(other, ())
+            if alone.elapsed_ps <= MAX_TIME_RATIO * modelled_part_ps(self.measured):
+                rivals.append(self._spread(alone, MAX_SCALE))
+        return not all(_clearly_better(job, one, CLEARLY_BETTER) for one in rivals)
 
     def _unseen_job(self, prepared: PreparedScenario) -> UnseenJob | None:
         """A job that nothing tells of, where the time that is missing looks like one.
@@ -318,6 +331,16 @@ class Others:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"
         return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+
+
+def _clearly_better(job: UnseenJob, spread: float | None, at_most: float) -> bool:
+    """Whether a job leaves at most such a part of another difference that is one."""
+    return spread is not None and spread > EQUAL_SPREAD and job.spread <= at_most * spread
+
+
+def _as_good(job: UnseenJob, spread: float | None) -> bool:
+    """Whether a job leaves no larger difference than another one."""
+    return spread is not None and job.spread <= max(spread, EQUAL_SPREAD)
 
 
 def _lossy_or_elsewhere(case: Case, prepared: PreparedScenario) -> bool:

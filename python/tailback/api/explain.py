@@ -98,6 +98,7 @@ def _summary(
         others=whose,
         others_shown_by=shown,
         unseen=attempt.unseen,
+        rival=attempt.rival,
         others_range=_range(attempt.fit),
         lossy=is_lossy(evidence, fabric),
         fifo=in_order,

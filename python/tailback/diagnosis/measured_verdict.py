@@ -74,6 +74,8 @@ class EvidenceSummary:
         others_shown_by: What shows it.
         unseen: A job that nothing tells of, which the expected run does not have: what it costs
             comes on top of it.
+        rival: One that explains the times as well as adapters that send messages one after the
+            other, with which the expected run was simulated.
         lossy: The network drops packets where queues are full.
         fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
@@ -89,6 +91,7 @@ class EvidenceSummary:
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
     unseen: UnseenJob | None = None
+    rival: UnseenJob | None = None
     lossy: bool = False
     fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
@@ -178,9 +181,8 @@ def explain(
     doubt = (inside - expected) / inside if main is None and not found.lossy else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
     sure = _confidence(cause, costs, doubt, found)
-    if _is_open(unknown - _maybe_explained(main, measured), main) or (
-        main is None and sure < MIN_HEALTHY_CONFIDENCE
-    ):
+    doubtful = sure < MIN_HEALTHY_CONFIDENCE or _rival_is_fault(found, inside)
+    if _is_open(unknown - _maybe_explained(main, measured), main) or (main is None and doubtful):
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found)
     # A finding that no rule made is of the expected run's verdict, which is another one.
@@ -240,6 +242,11 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
     return (
         unknown > LARGE_UNEXPLAINED_SHARE and not counted and (main is None or main.share < unknown)
     )
+
+
+def _rival_is_fault(found: EvidenceSummary, elapsed_ps: int) -> bool:
+    """Whether an unknown job that explains the run as well would be a fault of it."""
+    return found.rival is not None and found.rival.ps >= (MAX_SCALE - 1.0) * elapsed_ps
 
 
 def _maybe_explained(main: Cost | None, measured: Measured) -> float:
@@ -466,6 +473,8 @@ def _headline(
             return wording.nothing_costs(total)
         return wording.no_fault(total, most, least[most.cause])
     if cause == "undetermined" or main is None:
+        if main is None and _rival_is_fault(found, total) and found.rival is not None:
+            return wording.adapters_or_job(found.rival.ps, total)
         rest = max(explanation.not_explained_ps, 0)
         return wording.not_explained(rest, total, found.candidates)
     if cause == "slow-link" and found.candidates:

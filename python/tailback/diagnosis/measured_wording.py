@@ -83,6 +83,15 @@ def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> s
     return f"{text}."
 
 
+def adapters_or_job(job_ps: int, elapsed_ps: int) -> str:
+    """The headline of a run that adapters explain as well as traffic of other jobs does."""
+    return (
+        "Two explanations fit: either the adapters send messages one after another, and there is "
+        f"no fault, or other jobs' traffic costs {percent(job_ps / elapsed_ps)} of the measured "
+        f"time ({format_time(job_ps)} of {format_time(elapsed_ps)})."
+    )
+
+
 def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
     """The headline of a cause: what it is, and what it costs."""
     sentence = UNEVEN_ROUTING if cause == "routing" else SENTENCES[cause]

@@ -41,7 +41,7 @@ def chosen(
     """
     asked = []
 
-    def attempt(_case: Case, prepared: Any, *, search: bool, among: Any = ()) -> Attempt:
+    def attempt(_case: Case, prepared: Any, *, search: bool, among: Any = (), **_: Any) -> Attempt:
         name = ("turn" if prepared is TURN else "queue") + ("_searched" if search else "")
         asked.append(name)
         gap, misfit = gaps[name]
@@ -60,7 +60,8 @@ def chosen(
     monkeypatch.setattr(Case, "_unseen_job", unseen_job)
     monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
     case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
-    return case.best(TURN, None if told else QUEUE).slow_shown
+    best = case.best(TURN, None if told else QUEUE)
+    return best.slow_shown + (" or a job" if best.rival is not None else "")
 
 
 def test_what_agrees_at_once_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +87,9 @@ def test_an_unknown_job_comes_before_other_adapters_where_it_agrees_clearly_bett
     gaps = {"turn": (0.3, 0.1), "queue": (0.02, 0.02), "turn_searched": (0.01, 0.1),
             "queue_searched": (0.02, 0.02)}  # fmt: skip
     assert chosen(monkeypatch, False, 0.005, **gaps) == "turn_searched"
-    # Adapters that explain it by themselves are the simpler explanation.
-    assert chosen(monkeypatch, False, 0.015, **gaps) == "queue"
+    # Adapters that explain it by themselves are the simpler explanation, but not the only one.
+    assert chosen(monkeypatch, False, 0.015, **gaps) == "queue or a job"
+    assert chosen(monkeypatch, False, 0.03, **gaps) == "queue"
     # Where they do not, the better of the two is taken, turns if they are as good.
     searched = gaps | {"queue": (0.2, 0.02)}
     assert chosen(monkeypatch, False, 0.018, **searched) == "turn_searched"
@@ -114,6 +116,38 @@ def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> 
     # What agrees as well and explains the time is as good.
     assert attempt(0.0015, 0.002).agrees_better(attempt(0.0009, 0.0009))
     assert not attempt(None, 0.01).agrees_better(attempt(0.02, None))
+
+
+@pytest.mark.parametrize(
+    ("cable", "adapters", "overshoot", "left"),
+    [
+        (None, None, False, True),
+        (0.05, None, False, True),
+        (0.02, None, False, False),  # The slow cable that was found explains it about as well.
+        (None, 0.05, False, True),
+        (None, 0.02, False, False),  # So do other adapters and a model that is off by a factor.
+        (None, 0.001, False, False),  # What agrees leaves nothing to explain better.
+        (None, 0.02, True, True),  # They would take longer than was measured.
+    ],
+)
+def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+    cable: float | None,
+    adapters: float | None,
+    overshoot: bool,
+    left: bool,
+) -> None:
+    def simulated(_case: Case, prepared: Any, slow: Any) -> Any:
+        took = 1100 if overshoot and prepared is QUEUE else 900
+        return SimpleNamespace(elapsed_ps=took, spread=cable if slow else adapters)
+
+    monkeypatch.setattr(Case, "_simulated", simulated)
+    monkeypatch.setattr(Case, "_spread", lambda _case, run, _scale=1.0: run.spread)
+    monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: 1000)
+    case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    slow = () if cable is None else ((3, 20.0),)
+    other = None if adapters is None else QUEUE
+    assert case._otherwise(job(0.02), slow, TURN, other) is not left
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:

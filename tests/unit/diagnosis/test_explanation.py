@@ -337,6 +337,18 @@ def test_a_job_that_nothing_tells_of_is_traffic_of_others() -> None:
     assert explained(alone, measured(108), found=replace(found, unseen=little)).cause == "healthy"
 
 
+def test_a_job_that_fits_as_well_as_unusual_adapters_leaves_it_open() -> None:
+    found = EvidenceSummary(fifo=True, rival=unseen(15 * MS, 14 * MS, 16 * MS),
+                            missing=("port counters",))  # fmt: skip
+    assert (
+        explained(expected(98), measured(100), found=replace(found, rival=None)).cause == "healthy"
+    )
+    said = explained(expected(98), measured(100), found=found)
+    assert said.cause == "undetermined" and said.confidence == 0.0
+    assert "other jobs' traffic costs 15 % of the measured time" in said.headline
+    assert said.remedy is not None and "port counters" in said.remedy.action
+
+
 def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:
     run = expected(100, share("pattern", 0.25), share("placement", 0.20), share("routing", 0.06))
     moved = explained(run, measured(100)).explanation
