@@ -1,6 +1,6 @@
 //! Chakra execution traces: protobuf messages, each after its length (mlcommons/chakra, `et_def.proto`).
 
-use crate::numbering::Map;
+use crate::numbering::{Map, Numbers};
 use crate::op;
 
 const COMPUTE: u64 = 4;
@@ -99,7 +99,7 @@ pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, Fault> {
         out: Nodes::default(),
         choices,
         n_ranks: files.len(),
-        labels: Map::default(),
+        labels: Numbers::default(),
         place: Rows::default(),
         wanted: Vec::new(),
     };
@@ -113,7 +113,7 @@ struct Reader<'a> {
     out: Nodes,
     choices: Choices<'a>,
     n_ranks: usize,
-    labels: Map<(u8, u64), u32>,
+    labels: Numbers,
     place: Rows,
     /// Row and number of what it depends on.
     wanted: Vec<(u32, u64)>,
@@ -300,9 +300,8 @@ impl Reader<'_> {
     }
 
     fn label(&mut self, kind: u8, tag: i64) -> u32 {
-        let next = self.out.labels.len() as u32;
-        let number = *self.labels.entry((kind, tag as u64)).or_insert(next);
-        if number == next {
+        let (number, new) = self.labels.of(kind.into(), tag);
+        if new {
             self.out.labels.push((kind, tag));
         }
         number
@@ -363,6 +362,7 @@ enum Content {
     Bytes(usize, usize),
 }
 
+#[inline]
 fn field(data: &[u8], at: &mut usize) -> Result<Field, What> {
     let begin = *at;
     let key = varint(data, at)?;
@@ -390,7 +390,18 @@ fn field(data: &[u8], at: &mut usize) -> Result<Field, What> {
     Ok(Field { number: key >> 3, content })
 }
 
+#[inline(always)]
 fn varint(data: &[u8], at: &mut usize) -> Result<u64, What> {
+    match data.get(*at) {
+        Some(&byte) if byte < 128 => {
+            *at += 1;
+            Ok(byte.into())
+        }
+        _ => long_varint(data, at),
+    }
+}
+
+fn long_varint(data: &[u8], at: &mut usize) -> Result<u64, What> {
     let begin = *at;
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

@@ -10,7 +10,7 @@ mod signatures;
 mod words;
 
 use crate::assembly::UNKNOWN;
-use crate::numbering::Map;
+use crate::numbering::{Map, Numbers};
 use collectives::Counts;
 use communicators::Communicators;
 use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, Rank};
@@ -92,6 +92,26 @@ pub struct Posts {
     pub wait_position: Vec<i64>,
     pub wait_step: Vec<i64>,
     pub peer_known: Vec<bool>,
+}
+
+impl Posts {
+    fn reserve(&mut self, posts: usize) {
+        for column in [
+            &mut self.rank,
+            &mut self.position,
+            &mut self.step,
+            &mut self.peer,
+            &mut self.channel,
+            &mut self.label,
+            &mut self.wait_position,
+            &mut self.wait_step,
+        ] {
+            column.reserve_exact(posts);
+        }
+        self.is_send.reserve_exact(posts);
+        self.size.reserve_exact(posts);
+        self.peer_known.reserve_exact(posts);
+    }
 }
 
 /// Collectives of all members of a communicator, a column each.
@@ -337,11 +357,12 @@ impl Reader {
         out.cancelled = shared.cancelled;
         let inside = shared.names.iter().filter(|name| name.inside_ns != 0);
         out.inside_ns = inside.map(|name| (name.text.clone(), name.inside_ns)).collect();
-        for (rank, position, ps) in std::mem::take(&mut shared.computes) {
-            out.computes.rank.push(rank.into());
-            out.computes.position.push(position.into());
-            out.computes.ps.push(ps);
-        }
+        let computes = std::mem::take(&mut shared.computes);
+        out.computes = Computes {
+            rank: computes.iter().map(|one| one.0.into()).collect(),
+            position: computes.iter().map(|one| one.1.into()).collect(),
+            ps: computes.iter().map(|one| one.2).collect(),
+        };
         Ok(out)
     }
 }
@@ -353,24 +374,20 @@ struct Labels {
     /// Numbers of the names of communicators, which several may share.
     names: Map<String, u32>,
     of_comm: Map<u32, u32>,
-    numbers: Map<(u32, u32, i64), u32>,
+    /// Kinds of labels by name of the communicator and call.
+    kinds: Map<(u32, u32), u32>,
+    /// Communicator and kind of the last label of each call.
+    last: Vec<Option<(u32, u32)>>,
+    numbers: Numbers,
 }
 
 impl Labels {
     /// Number of a label; collectives have the highest number of a call.
     fn number(&mut self, shared: &Shared, comm: u32, call: &str, name: u32, tag: i64) -> u32 {
-        let of = match self.of_comm.get(&comm) {
-            Some(&of) => of,
-            None => {
-                let next = self.names.len() as u32;
-                let of = *self.names.entry(shared.communicators.name(comm)).or_insert(next);
-                self.of_comm.insert(comm, of);
-                of
-            }
-        };
-        let next = self.all.len() as u32;
-        let number = *self.numbers.entry((of, name, tag)).or_insert(next);
-        if number == next {
+        let last = self.last.get(name as usize).copied().flatten().filter(|last| last.0 == comm);
+        let kind = last.map_or_else(|| self.kind(shared, comm, name), |last| last.1);
+        let (number, new) = self.numbers.of(kind, tag);
+        if new {
             self.all.push(Label {
                 call: call.to_owned(),
                 collective: name == u32::MAX,
@@ -379,6 +396,25 @@ impl Labels {
             });
         }
         number
+    }
+}
+
+impl Labels {
+    /// Kind of the labels of a communicator and call.
+    fn kind(&mut self, shared: &Shared, comm: u32, name: u32) -> u32 {
+        let next = self.names.len() as u32;
+        let names = &mut self.names;
+        let of = *self
+            .of_comm
+            .entry(comm)
+            .or_insert_with(|| *names.entry(shared.communicators.name(comm)).or_insert(next));
+        let next = self.kinds.len() as u32;
+        let kind = *self.kinds.entry((of, name)).or_insert(next);
+        if let Some(at) = usize::try_from(name).ok().filter(|&at| at < shared.names.len()) {
+            self.last.resize(self.last.len().max(at + 1), None);
+            self.last[at] = Some((comm, kind));
+        }
+        kind
     }
 }
 
@@ -393,7 +429,7 @@ fn point_to_point(
     let posts = std::mem::take(&mut shared.posts);
     let out = &mut calls.posts;
     let first = std::mem::take(&mut shared.first);
-    let mut last = ((u32::MAX, 0, 0), 0);
+    out.reserve(posts.len());
     for (rank, ends) in first.windows(2).enumerate() {
         for post in &posts[ends[0] as usize..ends[1] as usize] {
             if post.wait == CANCELLED {
@@ -408,11 +444,8 @@ fn point_to_point(
                 continue;
             };
             let anyone = !post.is_send && (peer == ANY || tag == ANY);
-            let key = (post.comm, post.name, post.tag);
-            if key != last.0 {
-                let call = &shared.names[post.name as usize].text;
-                last = (key, labels.number(shared, post.comm, call, post.name, tag));
-            }
+            let call = &shared.names[post.name as usize].text;
+            let label = labels.number(shared, post.comm, call, post.name, tag);
             out.rank.push(rank as i64);
             out.position.push(post.position.into());
             out.step.push(post.is_send.into());
@@ -420,7 +453,7 @@ fn point_to_point(
             out.peer.push(if anyone { UNKNOWN } else { world.into() });
             out.channel.push(i64::from(comm) << 32 | (tag & 0xFFFF_FFFF));
             out.size.push(post.size);
-            out.label.push(last.1.into());
+            out.label.push(label.into());
             let waited = post.wait != NO_WAIT;
             out.wait_position.push(if waited { post.wait.into() } else { UNKNOWN });
             out.wait_step.push(LATE);
