@@ -1,6 +1,6 @@
 """Types of the compiled module."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
@@ -396,7 +396,7 @@ def compile_graph(
     edges: tuple[NDArray[uint32], NDArray[uint32], NDArray[bool_]],
 ) -> tuple[_Decoded, int, int, bool]: ...
 def read_chakra(
-    files: Sequence[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
+    n_ranks: int, files: Iterable[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
 ) -> _Decoded: ...
 def read_goal(data: bytes, longest_ps: int) -> _Decoded: ...
 def read_simgrid_ti(

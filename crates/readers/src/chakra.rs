@@ -94,25 +94,21 @@ pub enum What {
 }
 
 /// Reads the files of all ranks.
+///
+/// # Errors
+/// [`Fault`]: what is wrong with the first file that is not right.
 pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, Fault> {
-    let mut reader = Reader {
-        out: Nodes::default(),
-        choices,
-        n_ranks: files.len(),
-        labels: Numbers::default(),
-        place: Rows::default(),
-        wanted: Vec::new(),
-    };
-    for (file, data) in files.iter().enumerate() {
-        reader.file(file, data).map_err(|what| Fault { file, what })?;
-    }
-    Ok(reader.out)
+    let mut reader = Reader::new(files.len(), choices);
+    files.iter().try_for_each(|data| reader.file(data))?;
+    Ok(reader.finish())
 }
 
-struct Reader<'a> {
+/// Reads the files of the ranks one after the other.
+pub struct Reader<'a> {
     out: Nodes,
     choices: Choices<'a>,
     n_ranks: usize,
+    files: usize,
     labels: Numbers,
     place: Rows,
     /// Row and number of what it depends on.
@@ -160,8 +156,36 @@ impl Rows {
     }
 }
 
-impl Reader<'_> {
-    fn file(&mut self, rank: usize, data: &[u8]) -> Result<(), What> {
+impl<'a> Reader<'a> {
+    /// For the files of so many ranks.
+    pub fn new(n_ranks: usize, choices: Choices<'a>) -> Self {
+        Self {
+            out: Nodes::default(),
+            choices,
+            n_ranks,
+            files: 0,
+            labels: Numbers::default(),
+            place: Rows::default(),
+            wanted: Vec::new(),
+        }
+    }
+
+    /// Reads the file of the next rank.
+    ///
+    /// # Errors
+    /// [`Fault`]: what is wrong with it.
+    pub fn file(&mut self, data: &[u8]) -> Result<(), Fault> {
+        let file = self.files;
+        self.files += 1;
+        self.nodes(file, data).map_err(|what| Fault { file, what })
+    }
+
+    /// The nodes of all files.
+    pub fn finish(self) -> Nodes {
+        self.out
+    }
+
+    fn nodes(&mut self, rank: usize, data: &[u8]) -> Result<(), What> {
         self.place.clear();
         self.wanted.clear();
         let mut at = 0;

@@ -81,8 +81,6 @@ def read_files(files: Sequence[Path]) -> dict[str, Any]:
             reader.file(data)
         return reader.finish()
     except ValueError as error:
-        if isinstance(error, TraceError):
-            raise
         rank, kind, place, text = error.args
     message = f"cannot parse {shown(text)}" if kind == "line" else text
     raise TraceError(message, file=files[rank], place=place, remedy=_REMEDIES[kind])
