@@ -4,7 +4,8 @@ Writes a trace of each format of a ring of ranks that exchange messages and comp
 process of its own on one thread, and prints events compiled per second of CPU time and bytes of
 peak memory per event, beyond what the interpreter and its libraries take. An event is an operation
 of the trace: a call, a node, a line. A path in place of a format reads that trace; its events are
-the operations of the program.
+the operations of the program. Memory is also given per operation of the program: a blocking call
+becomes a message, a wait for it and the computation before it.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ def main() -> int:
         print(f"{row['trace']:>14}: {events:12,.0f} events, {row['cpu_s']:7.2f} s, "
               f"{events / float(row['cpu_s']) / 1e6:6.2f} M events/s, "
               f"{float(row['bytes']) / events:7.0f} B an event, "
+              f"{float(row['bytes']) / float(row['operations']):4.0f} B an operation, "
               f"peak {float(row['peak_bytes']) / 1e9:.2f} GB")  # fmt: skip
     return 0
 

@@ -1,6 +1,6 @@
 """Types of the compiled module."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
@@ -396,13 +396,20 @@ def compile_graph(
     edges: tuple[NDArray[uint32], NDArray[uint32], NDArray[bool_]],
 ) -> tuple[_Decoded, int, int, bool]: ...
 def read_chakra(
-    files: Sequence[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
+    n_ranks: int, files: Iterable[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
 ) -> _Decoded: ...
 def read_goal(data: bytes, longest_ps: int) -> _Decoded: ...
 def read_simgrid_ti(
     files: Sequence[bytes], type_bytes: Sequence[int], ps_per_flop: int, longest_ps: int
 ) -> _Decoded: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> TraceColumns: ...
+
+class DumpiReader:
+    """Reads the files of all ranks of an SST DUMPI trace, one after the other."""
+
+    def __init__(self, n_ranks: int, longest_ps: int) -> None: ...
+    def file(self, data: bytes) -> None: ...
+    def finish(self) -> _Decoded: ...
 
 class NetworkRouting:
     """A routing rule for one network."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from tailback.traffic.readers.dumpi_calls import END, SIGNATURES
+from typing import Any, NamedTuple
 
 Script = Sequence[tuple[int, int, str, dict[str, Any]]]
 """Calls of a rank: nanoseconds of entry and exit, name, arguments by name."""
@@ -19,7 +17,70 @@ WORLD = 2
 """Number of MPI_COMM_WORLD."""
 
 _MAGIC = b"\xff\xaa\xddDUMPI"
-_NUMBERS = {one.name: (number, one) for number, one in SIGNATURES.items()}
+_END = 293
+_TABLE = """
+0 Send ihiih count datatype dest tag comm
+1 Recv ihiihs count datatype source tag comm status
+4 Ssend ihiih count datatype dest tag comm
+8 Isend ihiihi count datatype dest tag comm request
+12 Irecv ihiihi count datatype source tag comm request
+13 Wait is request status
+14 Test iis request flag status
+16 Waitany iIis count requests index status
+18 Waitall iIs count requests statuses
+19 Testall iIis count requests flag statuses
+20 Waitsome iIiIs count requests outcount indices statuses
+24 Cancel i request
+26 Send_init ihiihi count datatype dest tag comm request
+30 Recv_init ihiihi count datatype source tag comm request
+31 Start i request
+32 Startall iI count requests
+33 Sendrecv ihiiihiihs sendcount sendtype dest sendtag recvcount recvtype source recvtag comm status
+34 Sendrecv_replace ihiiiihs count datatype dest sendtag source recvtag comm status
+52 Barrier h comm
+53 Bcast ihih count datatype root comm
+54 Gather iihihxy commrank sendcount sendtype root comm recvcount recvtype
+55 Gatherv iiihihXXh commrank commsize sendcount sendtype root comm recvcounts displs recvtype
+56 Scatter iihihxy commrank recvcount recvtype root comm sendcount sendtype
+58 Allgather ihihh sendcount sendtype recvcount recvtype comm
+59 Allgatherv iihIIhh commsize sendcount sendtype recvcounts displs recvtype comm
+60 Alltoall ihihh sendcount sendtype recvcount recvtype comm
+61 Alltoallv iIIhIIhh commsize sendcounts senddispls sendtype recvcounts recvdispls recvtype comm
+65 Allreduce ihbh count datatype op comm
+66 Reduce_scatter iIhbh commsize recvcounts datatype op comm
+72 Comm_group hh comm group
+76 Group_incl hiIh group count ranks newgroup
+77 Group_excl hiIh group count ranks newgroup
+81 Comm_size hi comm size
+84 Comm_dup hh oldcomm newcomm
+85 Comm_create hhh oldcomm group newcomm
+86 Comm_split hiih oldcomm color key newcomm
+99 Cart_create hiIIih oldcomm ndim dims periods reorder newcomm
+111 Cart_sub ihIh ndim oldcomm remain_dims newcomm
+125 Finalize -
+155 Alltoallw iIIHIIHh commsize sendcounts sdis sendtypes recvcounts rdis recvtypes comm
+167 Comm_set_name hC comm name
+"""
+"""Number, name, codes and names of the arguments of calls, as SST's library writes them."""
+
+
+class Signature(NamedTuple):
+    """A call: its number, and code and name of each argument."""
+
+    number: int
+    codes: str
+    arguments: tuple[str, ...]
+
+
+def _signatures() -> dict[str, Signature]:
+    rows = (line.split() for line in _TABLE.strip().split("\n"))
+    return {
+        f"MPI_{name}": Signature(int(number), codes.strip("-"), tuple(arguments))
+        for number, name, codes, *arguments in rows
+    }
+
+
+SIGNATURES = _signatures()
 
 
 def binary(script: Script, version: tuple[int, int, int] = (1, 0, 0)) -> bytes:
@@ -31,7 +92,8 @@ def binary(script: Script, version: tuple[int, int, int] = (1, 0, 0)) -> bytes:
         if name == "MPI_Init":
             number, arguments = 124, struct.pack(">ii", 1, 5) + b"./mpi"
         else:
-            number, signature = _NUMBERS[name]
+            signature = SIGNATURES[name]
+            number = signature.number
             arguments = b"".join(
                 _encoded(code, given.get(one))
                 for code, one in zip(signature.codes, signature.arguments, strict=True)
@@ -40,7 +102,7 @@ def binary(script: Script, version: tuple[int, int, int] = (1, 0, 0)) -> bytes:
         stream += struct.pack(">HBH", number, 64 | 8 | 4 | 3, 0)
         stream += struct.pack(">HIHI", 0, enter, 0, leave) * 2 + arguments
     assert end < 2**32
-    stream += struct.pack(">H", END)
+    stream += struct.pack(">H", _END)
     sizes = struct.pack(f">{len(TYPE_BYTES) + 1}i", len(TYPE_BYTES), *TYPE_BYTES)
     body = len(_MAGIC)
     header = body + len(stream)
@@ -56,7 +118,7 @@ def text(script: Script) -> str:
         times = [f"1000.{now:09d}, cputime 0.{now:09d} seconds in thread 0."
                  for now in (enter, leave)]  # fmt: skip
         out.append(f"{name} entering at walltime {times[0]}")
-        for key in _NUMBERS[name][1].arguments if name in _NUMBERS else ():
+        for key in SIGNATURES[name].arguments if name in SIGNATURES else ():
             value = given.get(key, "<IGNORED>")
             shown = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
             out.append(f"int {key}={shown}")
@@ -87,6 +149,10 @@ def _encoded(code: str, value: Any) -> bytes:
         return struct.pack(">i" if code == "x" else ">h", value)
     if code in "IX":
         return struct.pack(f">{len(value) + 1}i", len(value), *value)
+    if code == "H":
+        return struct.pack(f">i{len(value)}h", len(value), *value)
+    if code == "C":
+        return struct.pack(">i", len(value)) + value.encode()
     statuses = value or []
     packed = [struct.pack(">iibbi", 0, source, 0, 0, tag) for source, tag in statuses]
     return struct.pack(">i", len(statuses)) + b"".join(packed)

@@ -1,6 +1,7 @@
 //! `tailback._core`: converts, raises, releases the GIL. No logic.
 
 mod capture;
+mod dumpi;
 mod errors;
 mod fluid;
 mod network;
@@ -22,6 +23,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<run::PacketOutcome>()?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     capture::register(m)?;
+    dumpi::register(m)?;
     errors::register(m)?;
     fluid::register(m)?;
     readers::register(m)?;

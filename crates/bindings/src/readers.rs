@@ -325,19 +325,22 @@ fn joined(what: &str, text: &[u8]) -> Vec<u8> {
     [what.as_bytes(), text].join(&b' ')
 }
 
-/// The Chakra execution traces of all ranks; `calls` has the number of the algorithm of each type.
+/// The Chakra execution traces of all ranks, `files` their bytes, each asked for when the one before is
+/// read; `calls` has the number of the algorithm of each type.
 #[pyfunction]
-fn read_chakra(
-    py: Python<'_>,
-    files: Vec<PyBackedBytes>,
+fn read_chakra<'py>(
+    py: Python<'py>,
+    n_ranks: usize,
+    files: Bound<'py, PyAny>,
     calls: Vec<(i64, u32)>,
     longest_ps: u64,
-) -> PyResult<Bound<'_, PyDict>> {
-    let found = py.detach(|| {
-        let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
-        chakra::read(&files, Choices { calls: &calls, longest_ps })
-    });
-    let found = found.map_err(chakra_fault)?;
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut reader = chakra::ChakraReader::new(n_ranks, Choices { calls: &calls, longest_ps });
+    for data in files.try_iter()? {
+        let data: PyBackedBytes = data?.extract()?;
+        py.detach(|| reader.file(&data)).map_err(chakra_fault)?;
+    }
+    let found = reader.finish();
     let out = columns!(py, found; rank, kind, peer, tag, amount, label, number, before, after);
     let collectives = found.collectives;
     let collectives = columns!(py, collectives; row, call, size, root, turn, label);

@@ -68,6 +68,7 @@ impl Program {
     }
 
     /// Appends an operation to the rank that is not closed yet.
+    #[inline]
     pub fn push(
         &mut self,
         kind: OpKind,

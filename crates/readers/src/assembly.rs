@@ -152,51 +152,58 @@ pub fn assemble(
     let mut out = Program::with_capacity(n_ranks, events);
     let of_waits = ByRank::new(n_ranks, waits.rank);
     let of_computes = ByRank::new(n_ranks, computes.rank);
-    let mut row: Vec<(i64, i64, Source)> = Vec::new();
+    // Place, step and post of the waits of a rank, and place and picoseconds of its computations.
+    let mut ended: Vec<(i64, i64, i64)> = Vec::new();
+    let mut busy: Vec<(i64, u64)> = Vec::new();
     let mut first = 0;
     for rank in 0..n_ranks {
         let last = first + posts.rank[first..].partition_point(|&one| one as usize <= rank);
-        row.clear();
-        for at in first..last {
-            row.push((posts.position[at], posts.step[at], Source::Post(at as u32)));
-        }
+        ended.clear();
         for at in (first..last).filter(|&at| ends.wait_position[at] != UNKNOWN) {
-            row.push((ends.wait_position[at], ends.wait_step[at], Source::Wait(at as i64)));
+            ended.push((ends.wait_position[at], ends.wait_step[at], at as i64));
         }
-        for at in of_waits.of(rank) {
-            row.push((waits.position[at], LATE, Source::Wait(waits.what[at])));
-        }
-        for at in of_computes.of(rank) {
-            row.push((computes.position[at], 0, Source::Compute(computes.what[at])));
-        }
-        row.sort_by_key(|&(position, step, _)| (position, step));
-        for &(_, _, source) in &row {
-            match source {
-                Source::Post(at) => {
-                    let at = at as usize;
-                    let kind = if posts.is_send[at] { OpKind::Isend } else { OpKind::Irecv };
-                    let (peer, request) = (posts.peer[at] as i32, (at - first) as i32);
-                    let label = ends.label[at] as u32;
-                    out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
+        let others = of_waits.of(rank);
+        ended.extend(others.map(|at| (waits.position[at], LATE, waits.what[at])));
+        // These sorts are stable, and at once done where all is in order as it comes.
+        ended.sort_by_key(|&(position, step, _)| (position, step));
+        busy.clear();
+        busy.extend(of_computes.of(rank).map(|at| (computes.position[at], computes.what[at])));
+        busy.sort_by_key(|&(position, _)| position);
+        let (mut ended, mut busy) = (&ended[..], &busy[..]);
+        let mut at = first;
+        loop {
+            const NEVER: (i64, i64) = (i64::MAX, i64::MAX);
+            let post = if at < last { (posts.position[at], posts.step[at]) } else { NEVER };
+            let wait = ended.first().map_or(NEVER, |&(position, step, _)| (position, step));
+            let compute = busy.first().map_or(NEVER, |&(position, _)| (position, 0));
+            if at < last && post <= wait && post <= compute {
+                let kind = if posts.is_send[at] { OpKind::Isend } else { OpKind::Irecv };
+                let (peer, request) = (posts.peer[at] as i32, (at - first) as i32);
+                let label = ends.label[at] as u32;
+                out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
+                at += 1;
+            } else if let (Some((&(_, _, post), rest)), true) =
+                (ended.split_first(), wait <= compute)
+            {
+                match post {
+                    0.. => {
+                        let request = (post - first as i64) as i32;
+                        out.push(OpKind::Wait, -1, 0, 0, request, 0);
+                    }
+                    _ => out.push(OpKind::Waitall, -1, 0, 0, -1, 0),
                 }
-                Source::Wait(at) if at < 0 => out.push(OpKind::Waitall, -1, 0, 0, -1, 0),
-                Source::Wait(at) => {
-                    out.push(OpKind::Wait, -1, 0, 0, (at - first as i64) as i32, 0);
-                }
-                Source::Compute(ps) => out.push(OpKind::Compute, -1, ps, 0, -1, 0),
+                ended = rest;
+            } else if let Some((&(_, ps), rest)) = busy.split_first() {
+                out.push(OpKind::Compute, -1, ps, 0, -1, 0);
+                busy = rest;
+            } else {
+                break;
             }
         }
         out.close_rank();
         first = last;
     }
     out
-}
-
-#[derive(Clone, Copy)]
-enum Source {
-    Post(u32),
-    Wait(i64),
-    Compute(u64),
 }
 
 /// Rows by rank, those of one rank in their order.

@@ -1,6 +1,6 @@
 //! Chakra execution traces: protobuf messages, each after its length (mlcommons/chakra, `et_def.proto`).
 
-use crate::numbering::Map;
+use crate::numbering::{Map, Numbers};
 use crate::op;
 
 const COMPUTE: u64 = 4;
@@ -94,26 +94,22 @@ pub enum ChakraProblem {
 }
 
 /// Reads the files of all ranks.
+///
+/// # Errors
+/// [`ChakraError`]: what is wrong with the first file that is not right.
 pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, ChakraError> {
-    let mut reader = ChakraReader {
-        out: Nodes::default(),
-        choices,
-        n_ranks: files.len(),
-        labels: Map::default(),
-        place: NodeRows::default(),
-        wanted: Vec::new(),
-    };
-    for (file, data) in files.iter().enumerate() {
-        reader.file(file, data).map_err(|what| ChakraError { file, what })?;
-    }
-    Ok(reader.out)
+    let mut reader = ChakraReader::new(files.len(), choices);
+    files.iter().try_for_each(|data| reader.file(data))?;
+    Ok(reader.finish())
 }
 
-struct ChakraReader<'a> {
+/// Reads the files of the ranks one after the other.
+pub struct ChakraReader<'a> {
     out: Nodes,
     choices: Choices<'a>,
     n_ranks: usize,
-    labels: Map<(u8, u64), u32>,
+    files: usize,
+    labels: Numbers,
     place: NodeRows,
     /// Row and number of what it depends on.
     wanted: Vec<(u32, u64)>,
@@ -160,8 +156,36 @@ impl NodeRows {
     }
 }
 
-impl ChakraReader<'_> {
-    fn file(&mut self, rank: usize, data: &[u8]) -> Result<(), ChakraProblem> {
+impl<'a> ChakraReader<'a> {
+    /// For the files of so many ranks.
+    pub fn new(n_ranks: usize, choices: Choices<'a>) -> Self {
+        Self {
+            out: Nodes::default(),
+            choices,
+            n_ranks,
+            files: 0,
+            labels: Numbers::default(),
+            place: NodeRows::default(),
+            wanted: Vec::new(),
+        }
+    }
+
+    /// Reads the file of the next rank.
+    ///
+    /// # Errors
+    /// [`ChakraError`]: what is wrong with it.
+    pub fn file(&mut self, data: &[u8]) -> Result<(), ChakraError> {
+        let file = self.files;
+        self.files += 1;
+        self.nodes(file, data).map_err(|what| ChakraError { file, what })
+    }
+
+    /// The nodes of all files.
+    pub fn finish(self) -> Nodes {
+        self.out
+    }
+
+    fn nodes(&mut self, rank: usize, data: &[u8]) -> Result<(), ChakraProblem> {
         self.place.clear();
         self.wanted.clear();
         let mut at = 0;
@@ -300,9 +324,8 @@ impl ChakraReader<'_> {
     }
 
     fn label(&mut self, kind: u8, tag: i64) -> u32 {
-        let next = self.out.labels.len() as u32;
-        let number = *self.labels.entry((kind, tag as u64)).or_insert(next);
-        if number == next {
+        let (number, new) = self.labels.of(kind.into(), tag);
+        if new {
             self.out.labels.push((kind, tag));
         }
         number
@@ -363,6 +386,7 @@ enum FieldContent {
     Bytes(usize, usize),
 }
 
+#[inline]
 fn field(data: &[u8], at: &mut usize) -> Result<ProtobufField, ChakraProblem> {
     let begin = *at;
     let key = varint(data, at)?;
@@ -397,7 +421,18 @@ fn field(data: &[u8], at: &mut usize) -> Result<ProtobufField, ChakraProblem> {
     Ok(ProtobufField { number: key >> 3, content })
 }
 
+#[inline(always)]
 fn varint(data: &[u8], at: &mut usize) -> Result<u64, ChakraProblem> {
+    match data.get(*at) {
+        Some(&byte) if byte < 128 => {
+            *at += 1;
+            Ok(byte.into())
+        }
+        _ => long_varint(data, at),
+    }
+}
+
+fn long_varint(data: &[u8], at: &mut usize) -> Result<u64, ChakraProblem> {
     let begin = *at;
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

@@ -1,6 +1,6 @@
 //! GOAL schedules as text: `num_ranks N`, a block of lines for each rank, dependencies by label.
 
-use crate::numbering::Map;
+use crate::numbering::{Map, Numbers};
 use crate::op;
 use crate::text::{lines, natural, trimmed};
 
@@ -347,6 +347,11 @@ fn operation(text: &[u8]) -> Option<Operation<'_>> {
     Some(found)
 }
 
+/// Whether two words are alike; they are short.
+fn same(one: &[u8], two: &[u8]) -> bool {
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one == two)
+}
+
 /// The labels of a block. Most are a word and a number, like `l12`: those need no hashing.
 #[derive(Default)]
 struct Names<'a> {
@@ -371,7 +376,7 @@ impl<'a> Names<'a> {
     fn get(&self, name: &[u8]) -> Option<u32> {
         let split = Self::split(name);
         let known = split.and_then(|(word, number)| {
-            let (_, table) = self.words.iter().find(|one| one.0 == word)?;
+            let (_, table) = self.words.iter().find(|one| same(one.0, word))?;
             table.get(number).copied().filter(|&at| at != Self::NONE)
         });
         if known.is_some() || self.others.is_empty() {
@@ -387,7 +392,7 @@ impl<'a> Names<'a> {
             return false;
         }
         if let Some((word, number)) = Self::split(name) {
-            let at = self.words.iter().position(|one| one.0 == word).or_else(|| {
+            let at = self.words.iter().position(|one| same(one.0, word)).or_else(|| {
                 (self.words.len() < Self::MOST_WORDS).then(|| {
                     self.words.push((word, Vec::new()));
                     self.words.len() - 1
@@ -457,11 +462,11 @@ impl Schedule {
     }
 
     fn number_labels(&mut self) {
-        let mut numbers: Map<(u8, u64), u32> = Map::default();
+        let mut numbers = Numbers::default();
+        self.label.reserve_exact(self.kind.len());
         for (&kind, &tag) in self.kind.iter().zip(&self.tag) {
-            let next = self.labels.len() as u32;
-            let number = *numbers.entry((kind, tag as u64)).or_insert(next);
-            if number == next {
+            let (number, new) = numbers.of(kind.into(), tag);
+            if new {
                 self.labels.push((kind, tag));
             }
             self.label.push(number);

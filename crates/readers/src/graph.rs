@@ -126,10 +126,8 @@ struct Matched {
 /// rank can begin them.
 fn pair(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, GraphError> {
     let n = kinds.len();
-    let level = run(n, |add| edges.iter().for_each(|edge| add(edge.0, edge.1, true)), |_| 0)?.level;
-    let mut messages: Vec<u32> =
-        (0..n as u32).filter(|&at| matches!(kinds[at as usize], op::ISEND | op::IRECV)).collect();
-    messages.sort_by_key(|&at| level[at as usize]);
+    let level = run(n, &InTheOrderOf(edges), |_| 0)?.level;
+    let messages = by_level(kinds, &level);
     drop(level);
     let mut pair = vec![NEVER; n];
     // The first operation of each stream that is not met, whether it is a send, and the next of its kind.
@@ -184,27 +182,11 @@ fn sequence(
         _ => 0,
     };
     let events = n + receives.len();
-    let add_all = |add: &mut dyn FnMut(u32, u32, bool), strict: bool| {
-        for &(before, after, begun) in edges {
-            let row = before as usize;
-            if begun {
-                add(before, after, true);
-                continue;
-            }
-            add(if arrival[row] == NEVER { before } else { arrival[row] }, after, false);
-            // A large message is through for its sender only once it is received, if that can be.
-            if strict && kinds[row] == op::ISEND && pair[row] != NEVER {
-                add(pair[row], after, true);
-            }
-        }
-        for &at in &receives {
-            add(at, arrival[at as usize], true);
-            add(pair[at as usize], arrival[at as usize], true);
-        }
-    };
-    let (times, buffered) = match run(events, |add| add_all(add, true), lasts) {
+    let (receives, arrival) = (&receives[..], &arrival[..]);
+    let strict = WithMessages { kinds, edges, pair, receives, arrival, strict: true };
+    let (times, buffered) = match run(events, &strict, lasts) {
         Ok(times) => (times, false),
-        Err(_) => match run(events, |add| add_all(add, false), lasts) {
+        Err(_) => match run(events, &WithMessages { strict: false, ..strict }, lasts) {
             Ok(times) => (times, true),
             Err(GraphError::Cycle(at)) if at as usize >= n => {
                 return Err(GraphError::Cycle(receives[at as usize - n]));
@@ -212,14 +194,18 @@ fn sequence(
             Err(error) => return Err(error),
         },
     };
-    let mut order: Vec<u32> = (0..n as u32).collect();
+    let mut order = Vec::with_capacity(n);
+    let mut row = Vec::new();
     let mut first = 0;
     while first < n {
         let last = first + graph.rank[first..].partition_point(|&rank| rank == graph.rank[first]);
-        order[first..last].sort_by_key(|&at| {
-            let row = at as usize;
-            (times.time[row], kinds[row] == op::COMPUTE, times.level[row])
-        });
+        row.clear();
+        row.extend((first..last).map(|at| {
+            let computes = u64::from(kinds[at] == op::COMPUTE);
+            (times.time[at], computes << 32 | u64::from(times.level[at]), at as u32)
+        }));
+        row.sort_unstable();
+        order.extend(row.iter().map(|&(_, _, at)| at));
         first = last;
     }
     let mut place = vec![0; n];
@@ -311,18 +297,84 @@ struct Times {
     level: Vec<u32>,
 }
 
-/// Lets `n` events happen as soon as all that they depend on have.
-///
-/// `edges` calls its argument for each dependency: before, after, and whether it takes no time; `lasts`
-/// is the time that an event takes.
+/// What depends on what.
+trait Dependencies {
+    /// Calls `add` for each dependency: before, after, and whether it takes no time.
+    fn each(&self, add: impl FnMut(u32, u32, bool));
+}
+
+/// Dependencies as they stand, without times.
+struct InTheOrderOf<'a>(&'a [Edge]);
+
+impl Dependencies for InTheOrderOf<'_> {
+    fn each(&self, mut add: impl FnMut(u32, u32, bool)) {
+        self.0.iter().for_each(|edge| add(edge.0, edge.1, true));
+    }
+}
+
+/// Dependencies, and those of receives on their messages.
+#[derive(Clone, Copy)]
+struct WithMessages<'a> {
+    kinds: &'a [u8],
+    edges: &'a [Edge],
+    pair: &'a [u32],
+    receives: &'a [u32],
+    /// The event of a receive at which its message is there.
+    arrival: &'a [u32],
+    /// Whether sends are complete only once they are received.
+    strict: bool,
+}
+
+impl Dependencies for WithMessages<'_> {
+    fn each(&self, mut add: impl FnMut(u32, u32, bool)) {
+        for &(before, after, begun) in self.edges {
+            let row = before as usize;
+            if begun {
+                add(before, after, true);
+                continue;
+            }
+            let arrival = self.arrival[row];
+            add(if arrival == NEVER { before } else { arrival }, after, false);
+            // A large message is through for its sender only once it is received, if that can be.
+            if self.strict && self.kinds[row] == op::ISEND && self.pair[row] != NEVER {
+                add(self.pair[row], after, true);
+            }
+        }
+        for &at in self.receives {
+            add(at, self.arrival[at as usize], true);
+            add(self.pair[at as usize], self.arrival[at as usize], true);
+        }
+    }
+}
+
+/// Sends and receives in the order of their levels, those of one level in their own order.
+fn by_level(kinds: &[u8], level: &[u32]) -> Vec<u32> {
+    let is_message = |at: usize| matches!(kinds[at], op::ISEND | op::IRECV);
+    let deepest = level.iter().max().map_or(0, |&level| level as usize);
+    let mut next = vec![0u32; deepest + 2];
+    let messages = (0..kinds.len()).filter(|&at| is_message(at));
+    messages.clone().for_each(|at| next[level[at] as usize + 1] += 1);
+    for at in 0..=deepest {
+        next[at + 1] += next[at];
+    }
+    let mut out = vec![0; next[deepest + 1] as usize];
+    for at in messages {
+        let slot = &mut next[level[at] as usize];
+        out[*slot as usize] = at as u32;
+        *slot += 1;
+    }
+    out
+}
+
+/// Lets `n` events happen as soon as all that they depend on have; `lasts` is the time that one takes.
 fn run(
     n: usize,
-    edges: impl Fn(&mut dyn FnMut(u32, u32, bool)),
+    edges: &impl Dependencies,
     lasts: impl Fn(u32) -> u64,
 ) -> Result<Times, GraphError> {
     let mut first = vec![0u32; n + 1];
     let mut missing = vec![0u32; n];
-    edges(&mut |before, after, _| {
+    edges.each(|before, after, _| {
         first[before as usize + 1] += 1;
         missing[after as usize] += 1;
     });
@@ -330,7 +382,7 @@ fn run(
         first[at + 1] += first[at];
     }
     let mut target = vec![0u32; first[n] as usize];
-    edges(&mut |before, after, begun| {
+    edges.each(|before, after, begun| {
         let next = &mut first[before as usize];
         target[*next as usize] = after | if begun { BEGUN } else { 0 };
         *next += 1;

@@ -7,6 +7,7 @@
 
 pub mod assembly;
 pub mod chakra;
+pub mod dumpi;
 pub mod goal;
 pub mod graph;
 pub mod numbering;

@@ -73,6 +73,57 @@ impl Hasher for Folded {
 /// A map whose keys come from a file.
 pub type Map<K, V> = HashMap<K, V, Seeded>;
 
+/// Numbers of kinds and values, in the order in which they are first seen; small values need no hashing.
+#[derive(Default)]
+pub struct Numbers {
+    small: Vec<Vec<u32>>,
+    others: Map<(u32, i64), u32>,
+    next: u32,
+}
+
+impl Numbers {
+    const NONE: u32 = u32::MAX;
+    /// Kinds that get a table.
+    const KINDS: u32 = 64;
+
+    /// Number of a value of a kind, and whether it is new.
+    #[inline]
+    pub fn of(&mut self, kind: u32, value: i64) -> (u32, bool) {
+        if let Some(table) = self.small.get(kind as usize)
+            && let Some(&number) = usize::try_from(value).ok().and_then(|at| table.get(at))
+            && number != Self::NONE
+        {
+            return (number, false);
+        }
+        self.add(kind, value)
+    }
+
+    fn add(&mut self, kind: u32, value: i64) -> (u32, bool) {
+        if let Some(&number) = self.others.get(&(kind, value)) {
+            return (number, false);
+        }
+        let number = self.next;
+        self.next += 1;
+        if kind < Self::KINDS && value >= 0 {
+            let (kind, at) = (kind as usize, value as usize);
+            if kind >= self.small.len() {
+                self.small.resize_with(kind + 1, Vec::new);
+            }
+            let table = &mut self.small[kind];
+            // Values that leave large gaps would take memory for nothing.
+            if at < 2 * table.len() + 64 {
+                if at >= table.len() {
+                    table.resize(at + 1, Self::NONE);
+                }
+                table[at] = number;
+                return (number, true);
+            }
+        }
+        self.others.insert((kind, value), number);
+        (number, true)
+    }
+}
+
 /// The different values in ascending order, and the place of each value among them.
 pub fn dense(values: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let (Some(&low), Some(&high)) = (values.iter().min(), values.iter().max()) else {
@@ -128,7 +179,19 @@ pub fn turns(values: &[i64]) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{dense, turns};
+    use super::{Numbers, dense, turns};
+
+    #[test]
+    fn values_of_kinds_are_numbered_as_they_come() {
+        let mut numbers = Numbers::default();
+        let given = [(1, 0), (1, -4), (0, 0), (1, 900), (70, 3), (1, 0), (1, -4), (70, 3)];
+        let found: Vec<u32> =
+            given.iter().map(|&(kind, value)| numbers.of(kind, value).0).collect();
+        assert_eq!(found, [0, 1, 2, 3, 4, 0, 1, 4]);
+        // A large value is found again once the table has grown beyond it.
+        (1..1000).for_each(|value| assert!(numbers.of(1, value).0 > 0));
+        assert_eq!(numbers.of(1, 900), (3, false));
+    }
 
     #[test]
     fn turns_count_equal_values() {

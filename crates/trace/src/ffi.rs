@@ -343,7 +343,7 @@ impl Archive<'_> {
     ///
     /// # Errors
     /// [`TraceError::Anchor`] when the event files cannot be opened.
-    pub fn select(&self, location: u64) -> Result<Vec<ClockOffset>, TraceError> {
+    pub fn select(&self, location: u64, defines: bool) -> Result<Vec<ClockOffset>, TraceError> {
         let api = &self.otf2.api;
         let mut offsets: Vec<ClockOffset> = Vec::new();
         FIRST_ERROR.set(0);
@@ -353,7 +353,8 @@ impl Archive<'_> {
         // callback has the signature of the OTF2 3.x headers.
         let code = unsafe {
             (api.select)(self.reader, location);
-            let local = (api.open_def_files)(self.reader) == 0;
+            // The library clears a chunk of megabytes for each file, however short.
+            let local = defines && (api.open_def_files)(self.reader) == 0;
             FIRST_ERROR.set(0);
             let code = (api.open_evt_files)(self.reader);
             if local {

@@ -110,8 +110,8 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
     }
 }
 
-/// Walks a file of events or definitions to its end mark.
-pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Result<(), Damage> {
+/// Walks a file of events or definitions to its end mark and counts its records.
+pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Result<u64, Damage> {
     let open = || -> io::Result<(File, u64)> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -126,7 +126,7 @@ pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Resul
         let chunk = &mut buffer[..length];
         file.read_exact_at(chunk, start).map_err(|error| damage(records, error.to_string()))?;
         if walk(chunk, content, &mut records).map_err(|reason| damage(records, reason))? {
-            return Ok(());
+            return Ok(records);
         }
         start += chunk_size;
     }

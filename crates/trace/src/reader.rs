@@ -111,17 +111,16 @@ fn in_order<T: Send, E: Send>(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Refuses a file of definitions that is cut short.
-fn check_definitions(file: &Path, layout: Anchor) -> Result<(), TraceError> {
+/// Refuses a file of definitions that is cut short; says whether it may hold any.
+fn check_definitions(file: &Path, layout: Anchor) -> Result<bool, TraceError> {
     if layout.compressed {
-        return Ok(());
+        return Ok(true);
     }
-    precheck::frame(file, layout.definition_chunk, FileContent::Definitions).map_err(|damage| {
-        TraceError::Definitions {
-            file: file.to_path_buf(),
-            place: format!("definition {}", damage.records),
-            reason: damage.reason,
-        }
+    let records = precheck::frame(file, layout.definition_chunk, FileContent::Definitions);
+    records.map(|records| records > 0).map_err(|damage| TraceError::Definitions {
+        file: file.to_path_buf(),
+        place: format!("definition {}", damage.records),
+        reason: damage.reason,
     })
 }
 
@@ -148,11 +147,9 @@ fn read_location(
     }
     // Local definitions are optional.
     let local = file.with_extension("def");
-    if local.exists() {
-        check_definitions(&local, layout)?;
-    }
+    let defines = local.exists() && check_definitions(&local, layout)?;
     let archive = library.open(anchor)?;
-    let clock_offsets = archive.select(location)?;
+    let clock_offsets = archive.select(location, defines)?;
     // An event takes a byte at the very least.
     let mut collector = Collector::new(location, &definitions.classes, &definitions.contexts, size);
     let outcome = archive.events(location, &mut collector);

@@ -202,7 +202,9 @@ class Program:
 
     def check(self) -> None:
         """Raise TraceError when a peer does not exist or sends and receives do not pair up."""
-        message = np.isin(self.kind, POSTS)
+        message = np.zeros(len(self.kind), np.bool_)
+        for kind in POSTS:
+            message |= self.kind == kind
         bad = message & ((self.peer < 0) | (self.peer >= self.n_ranks))
         if bad.any():
             op = int(np.flatnonzero(bad)[0])

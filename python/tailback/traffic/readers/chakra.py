@@ -37,6 +37,7 @@ _CALLS = {
     0: "MPI_Allreduce", 2: "MPI_Allgather", 5: "MPI_Bcast", 6: "MPI_Alltoall",
     7: "MPI_Reduce_scatter", 8: "MPI_Reduce_scatter", 9: "MPI_Barrier",
 }  # fmt: skip
+_COLUMNS = ("rank", "kind", "peer", "tag", "amount", "label", "before", "after")
 _ALGORITHMS = sorted(set(_CALLS.values()))
 _DAMAGED = "the trace is damaged: copy it again or make it again"
 
@@ -109,9 +110,10 @@ def _files(path: Path) -> tuple[str, list[Path]]:
 def _decoded(files: list[Path]) -> dict[str, Any]:
     """The nodes of all ranks as columns; raises TraceError for a damaged file."""
     numbers = [(kind, _ALGORITHMS.index(name)) for kind, name in _CALLS.items()]
-    data = [content(file, TraceError) for file in files]
+    # One file after the other: together they can be as large as what comes of them.
+    data = (content(file, TraceError) for file in files)
     try:
-        return _core.read_chakra(data, numbers, LONGEST_PS)
+        return _core.read_chakra(len(files), data, numbers, LONGEST_PS)
     except ValueError as error:
         at, kind, number, name, message = error.args
     remedy = _DAMAGED
@@ -139,6 +141,10 @@ def _expanded(
     """
     labels = [_label(kind, tag) for kind, tag in found["labels"]]
     calls, n = found["collectives"], len(found["rank"])
+    if not len(calls["row"]):
+        same = {name: found[name] for name in _COLUMNS}
+        begun = np.zeros(len(found["before"]), np.bool_)
+        return DependencyGraph(len(files), **same, begun=begun), labels, np.arange(n)
     steps = _messages(found, files)
     width = np.ones(n, np.int64)
     width[calls["row"]] = [2 + len(one) for one in steps]
@@ -146,21 +152,20 @@ def _expanded(
     begin = np.cumsum(width) - width
     end = begin.copy()
     end[calls["row"]] += 1
-    columns = {name: found[name][origin] for name in ("rank", "kind", "peer", "tag", "amount",
-                                                      "label")}  # fmt: skip
+    expanded = {name: found[name][origin] for name in _COLUMNS[:6]}
     before, after = [end[found["before"]]], [begin[found["after"]]]
     for at, one in enumerate(steps):
         first = int(begin[calls["row"][at]])
         rows = np.arange(first + 2, first + 2 + len(one))
         kind, peer, size = np.array(one, np.int64).reshape(-1, 3).T
         for name, values in (("kind", kind), ("peer", peer), ("amount", size)):
-            columns[name][rows] = values
-        columns["tag"][rows] = int(calls["turn"][at]) << 1
-        columns["label"][rows] = calls["label"][at]
+            expanded[name][rows] = values
+        expanded["tag"][rows] = int(calls["turn"][at]) << 1
+        expanded["label"][rows] = calls["label"][at]
         before += [np.full(len(one) + 1, first), rows]
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
     edges = [np.concatenate(ends).astype(np.uint32) for ends in (before, after)]
-    graph = DependencyGraph(len(files), **columns, before=edges[0], after=edges[1],
+    graph = DependencyGraph(len(files), **expanded, before=edges[0], after=edges[1],
                   begun=np.zeros(len(edges[0]), np.bool_))  # fmt: skip
     return graph, labels, origin
 

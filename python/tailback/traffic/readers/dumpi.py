@@ -13,8 +13,7 @@ from tailback.delimited import head, head_bytes
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.dumpi_compile import check_world, compile_ranks
-from tailback.traffic.readers.dumpi_files import MAGIC, read_file
+from tailback.traffic.readers.dumpi_compile import MAGIC, compile_files
 
 CAPABILITIES = Capabilities(
     times="yes, of each rank's own clock",
@@ -69,9 +68,7 @@ def read(path: Path) -> Program:
             raise TraceError(f"the file of rank {expected} is missing", file=folder,
                              remedy="copy the files of all ranks into one folder")  # fmt: skip
     _check_number(folder / f"{stem}.meta", len(files))
-    ranks = [read_file(files[rank]) for rank in sorted(files)]
-    check_world(ranks)
-    return compile_ranks(stem, ranks, path)
+    return compile_files(stem, [files[rank] for rank in sorted(files)], path)
 
 
 def _wanted(path: Path) -> tuple[str | None, str | None]:

@@ -45,6 +45,7 @@ from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
     dense,
+    distinct,
     guess_sources,
     index_within_group,
 )
@@ -209,13 +210,15 @@ def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
     spoke[trace.messages.call[trace.messages.call >= 0]] = True
     total: Counter[str] = Counter()
     heard: Counter[str] = Counter()
-    for region in np.unique(calls.region).tolist():
+    regions, place = dense(calls.region)
+    numbers = np.bincount(place, minlength=len(regions)).tolist()
+    loud = np.bincount(place[spoke], minlength=len(regions)).tolist()
+    for region, calls_of, heard_of in zip(regions.tolist(), numbers, loud, strict=True):
         name = trace.regions[region]
         if moves_data(name):
             # EZTrace defines a call's region once for each process.
-            mine = calls.region == region
-            total[name] += int(mine.sum())
-            heard[name] += int((mine & spoke).sum())
+            total[name] += calls_of
+            heard[name] += heard_of
     monitoring = "use Open MPI's monitoring (pml-monitoring)"
     score_p = trace.creator.startswith("Score-P")
     remedy = monitoring if score_p else f"record with Score-P or {monitoring}"
@@ -270,9 +273,10 @@ def _waits_to_add(trace: Trace, posts: Posts) -> ImpliedWaits:
     """
     open_, position, together = implied_waits(trace, posts)
     owner = posts.rank[open_]
-    once = np.unique(np.stack([owner[together], position[together]], axis=1), axis=0)
-    rank = np.concatenate([once[:, 0], owner[~together]])
-    where = np.concatenate([once[:, 1], position[~together]])
+    owners, places = owner[together], position[together]
+    once, _ = distinct((owners, places))
+    rank = np.concatenate([owners[once], owner[~together]])
+    where = np.concatenate([places[once], position[~together]])
     post = np.concatenate([np.full(len(once), -1), open_[~together]])
     return ImpliedWaits(rank, where, post)
 

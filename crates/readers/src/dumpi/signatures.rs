@@ -1,38 +1,131 @@
-"""Calls in the binary files of SST DUMPI: their numbers and arguments.
+//! Calls of MPI: their numbers and arguments in binary files, and what Tailback makes of each.
 
-All numbers are big-endian. A call is its number (16 bits), a mask of what follows (8 bits), a
-thread (16 bits), the times of entry and exit of the processor's and the wall clock (16 bits of
-seconds since the start and 32 of nanoseconds each) and its arguments.
-"""
+use super::arguments::Field;
 
-from __future__ import annotations
+/// Number that ends the stream of calls.
+pub(super) const END: u16 = 293;
+/// Numbers of the two calls that begin with the words of the command line.
+pub(super) const INIT: u16 = 124;
+pub(super) const INIT_THREAD: u16 = 171;
 
-import struct
-from typing import Any, NamedTuple
+/// Names of the collectives, as `tailback.traffic.readers.otf2_names.OPERATIONS` numbers them.
+pub(super) const OPERATIONS: [&str; 17] = [
+    "MPI_Barrier",
+    "MPI_Bcast",
+    "MPI_Gather",
+    "MPI_Gatherv",
+    "MPI_Scatter",
+    "MPI_Scatterv",
+    "MPI_Allgather",
+    "MPI_Allgatherv",
+    "MPI_Alltoall",
+    "MPI_Alltoallv",
+    "MPI_Alltoallw",
+    "MPI_Allreduce",
+    "MPI_Reduce",
+    "MPI_Reduce_scatter",
+    "MPI_Scan",
+    "MPI_Exscan",
+    "MPI_Reduce_scatter_block",
+];
 
-END = 293
-"""Number that ends the stream of calls."""
+/// What a call does, as far as a program needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Posts a message and waits for it.
+    Blocking,
+    /// Posts a message under a request.
+    Nonblocking,
+    Sendrecv,
+    SendrecvReplace,
+    Persistent,
+    Start,
+    Startall,
+    /// Completes one request, or may.
+    Wait,
+    Test,
+    Waitall,
+    Testall,
+    Waitany,
+    Testany,
+    /// Waitsome and Testsome.
+    Some,
+    Cancel,
+    Collective(u8),
+    CommSize,
+    Split,
+    Dup,
+    CartCreate,
+    CartSub,
+    Create,
+    Group,
+    Include,
+    Exclude,
+    Nothing,
+}
 
-STATUS, CPU, WALL, THREAD, COUNTERS = 3, 4, 8, 64, 128
-"""Bits of the mask: what a call is followed by."""
+impl Act {
+    pub fn of(name: &str) -> Self {
+        if let Some(number) = OPERATIONS.iter().position(|&one| one == name) {
+            return Self::Collective(number as u8);
+        }
+        match name.strip_prefix("MPI_").unwrap_or_default() {
+            "Send" | "Bsend" | "Ssend" | "Rsend" | "Recv" => Self::Blocking,
+            "Isend" | "Ibsend" | "Issend" | "Irsend" | "Irecv" => Self::Nonblocking,
+            "Sendrecv" => Self::Sendrecv,
+            "Sendrecv_replace" => Self::SendrecvReplace,
+            one if one.ends_with("_init") => Self::Persistent,
+            "Start" => Self::Start,
+            "Startall" => Self::Startall,
+            "Wait" => Self::Wait,
+            "Test" => Self::Test,
+            "Waitall" => Self::Waitall,
+            "Testall" => Self::Testall,
+            "Waitany" => Self::Waitany,
+            "Testany" => Self::Testany,
+            "Waitsome" | "Testsome" => Self::Some,
+            "Cancel" => Self::Cancel,
+            "Comm_size" => Self::CommSize,
+            "Comm_split" => Self::Split,
+            "Comm_dup" => Self::Dup,
+            "Cart_create" => Self::CartCreate,
+            "Cart_sub" => Self::CartSub,
+            "Comm_create" => Self::Create,
+            "Comm_group" => Self::Group,
+            "Group_incl" => Self::Include,
+            "Group_excl" => Self::Exclude,
+            _ => Self::Nothing,
+        }
+    }
+}
 
+/// A call of binary files: its name without `MPI_`, and code and field of each argument.
+pub(super) struct Signature {
+    pub name: &'static str,
+    /// Codes are `b`, `h` and `i` for integers of 8, 16 and 32 bits; `H` and `I` for vectors of them
+    /// after their length; `C` for text; `J` for vectors of vectors; `s` for statuses; `x`, `X` and
+    /// `y` for integers of 32, vectors of 32 and integers of 16 bits that only the root of the call has.
+    pub arguments: Vec<(u8, Option<Field>)>,
+}
 
-class Signature(NamedTuple):
-    """A call: its MPI name, and the code and name of each argument.
+/// The calls whose arguments are known, by their number.
+pub(super) fn signatures() -> Vec<Option<Signature>> {
+    let mut out = Vec::new();
+    for line in TABLE.lines() {
+        let mut words = line.split(' ');
+        let mut next = || words.next().unwrap_or_default();
+        let number: usize = next().parse().unwrap_or_default();
+        let (name, codes) = (next(), next());
+        let codes = codes.bytes().filter(|&code| code != b'-');
+        let arguments = codes.map(|code| (code, Field::named(next().as_bytes()))).collect();
+        out.resize_with(number, || None);
+        out.push(Some(Signature { name, arguments }));
+    }
+    out
+}
 
-    Codes are ``b``, ``h`` and ``i`` for integers of 8, 16 and 32 bits; ``H`` and ``I`` for vectors
-    of them after their length; ``C`` for text; ``J`` for vectors of vectors; ``s`` for statuses;
-    ``x``, ``X`` and ``y`` for integers of 32, vectors of 32 and integers of 16 bits that only the
-    root of the call has.
-    """
-
-    name: str
-    codes: str
-    arguments: tuple[str, ...]
-
-
-_TABLE = """
-0 Send ihiih count datatype dest tag comm
+/// Number, name, codes and names of the arguments (sst-dumpi, `dumpi/libundumpi`).
+const TABLE: &str = "0 Send ihiih count datatype dest tag comm
 1 Recv ihiihs count datatype source tag comm status
 2 Get_count shi status datatype count
 3 Bsend ihiih count datatype dest tag comm
@@ -171,111 +264,4 @@ _TABLE = """
 221 Type_create_resized hiih oldtype lb extent newtype
 222 Type_create_struct iIIHh count blocklengths displacements oldtypes newtype
 224 Type_get_extent hii datatype lb extent
-225 Type_get_true_extent hii datatype lb extent
-"""
-
-_INIT, _INIT_THREAD = 124, 171
-
-
-def _signatures() -> dict[int, Signature]:
-    out = {}
-    for line in _TABLE.strip().split("\n"):
-        number, name, codes, *arguments = line.split()
-        out[int(number)] = Signature(f"MPI_{name}", codes.strip("-"), tuple(arguments))
-    return out
-
-
-SIGNATURES = _signatures()
-"""The calls whose arguments are known, by their number."""
-
-
-class _Layout(NamedTuple):
-    """Arguments of a call: those of a fixed size that come first at once, the others one by one."""
-
-    fixed: struct.Struct
-    names: tuple[str, ...]
-    others: tuple[tuple[str, str], ...]
-
-
-def _layout(signature: Signature) -> _Layout:
-    first = len(signature.codes) - len(signature.codes.lstrip("bhi"))
-    others = zip(signature.codes[first:], signature.arguments[first:], strict=True)
-    fixed = struct.Struct(">" + signature.codes[:first])
-    return _Layout(fixed, signature.arguments[:first], tuple(others))
-
-
-_LAYOUTS = {number: _layout(signature) for number, signature in SIGNATURES.items()}
-
-
-class Cursor:
-    """Takes numbers and arguments off the bytes of a file; struct.error where they end."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data = data
-        self.at = at
-
-    def take(self, form: str) -> int:
-        """The next number of a ``struct`` format of one."""
-        (value,) = struct.unpack_from(form, self.data, self.at)
-        self.at += struct.calcsize(form)
-        return int(value)
-
-    def vector(self, form: str = "i") -> list[int]:
-        """A vector of numbers after its length."""
-        length = self.take(">i")
-        width = struct.calcsize(form)
-        if length < 0 or self.at + width * length > len(self.data):
-            raise struct.error(f"a vector of {length} numbers")
-        values = list(struct.unpack_from(f">{length}{form}", self.data, self.at))
-        self.at += width * length
-        return values
-
-    def skip_text(self) -> None:
-        """Text after its length."""
-        length = self.take(">i")
-        if length < 0 or self.at + length > len(self.data):
-            raise struct.error(f"a text of {length} bytes")
-        self.at += length
-
-    def statuses(self) -> list[tuple[int, int]]:
-        """Source and tag of each status."""
-        out = []
-        for _ in range(self.take(">i")):
-            _, source, _, _, tag = struct.unpack_from(">iibbi", self.data, self.at)
-            self.at += 14
-            out.append((source, tag))
-        return out
-
-    def call(self, number: int, mask: int) -> tuple[str, dict[str, Any]]:
-        """Name and arguments of a call; KeyError for one whose arguments are not known."""
-        if number in (_INIT, _INIT_THREAD):
-            for _ in range(self.take(">i")):
-                self.skip_text()
-            if number == _INIT_THREAD:
-                self.at += 2
-            return "MPI_Init", {}
-        fixed, names, others = _LAYOUTS[number]
-        arguments: dict[str, Any] = dict(
-            zip(names, fixed.unpack_from(self.data, self.at), strict=True)
-        )
-        self.at += fixed.size
-        for code, name in others:
-            if code in "xXy" and arguments["commrank"] != arguments["root"]:
-                continue
-            arguments[name] = self._argument(code, mask)
-        return SIGNATURES[number].name, arguments
-
-    def _argument(self, code: str, mask: int) -> Any:
-        if code in "bhi":
-            return self.take(">" + code)
-        if code in "xy":
-            return self.take(">i" if code == "x" else ">h")
-        if code in "IX":
-            return self.vector()
-        if code == "H":
-            return self.vector("h")
-        if code == "J":
-            return [self.vector() for _ in range(self.take(">i"))]
-        if code == "C":
-            return self.skip_text()
-        return self.statuses() if mask & STATUS else []
+225 Type_get_true_extent hii datatype lb extent";

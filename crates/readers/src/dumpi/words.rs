@@ -1,0 +1,233 @@
+//! The text that dumpi2ascii makes of a binary file.
+
+use super::arguments::{Arguments, Field};
+use super::rank::{Call, Rank};
+use super::{Fault, Kind, Place};
+use crate::text::{lines, natural};
+
+const NS: i64 = 1_000_000_000;
+
+/// A call that has begun.
+struct Begun<'a> {
+    name: &'a [u8],
+    enter_ns: i64,
+    place: Place,
+}
+
+pub(super) fn read(data: &[u8], rank: &mut Rank<'_>) -> Result<(), Fault> {
+    if let Err(error) = std::str::from_utf8(data) {
+        let place = Place::Byte(error.valid_up_to() as u64);
+        return Err(rank.fault(Kind::Damaged, place, "is not text"));
+    }
+    if data.last().is_some_and(|&last| last != b'\n') {
+        let place = Place::Line(lines(data).count() as u64);
+        return Err(rank.fault(Kind::Cut, place, "the line has no end"));
+    }
+    // The sizes of types come last and are needed first.
+    for (kind, size) in lines(data).filter_map(type_size) {
+        rank.sizes.set(kind, size);
+    }
+    let mut arguments = Arguments::default();
+    let mut begun: Option<Begun<'_>> = None;
+    let mut last = 0;
+    for (number, line) in (1..).zip(lines(data)) {
+        last = number;
+        let place = Place::Line(number);
+        if let Some((name, enters, seconds, ns)) = call(line) {
+            if seconds > u64::from(u32::MAX) {
+                let text = format!("{} at {seconds} s is later than any clock says", ascii(name));
+                return Err(rank.fault(Kind::Damaged, place, &text));
+            }
+            let now = seconds as i64 * NS + ns as i64;
+            begun = if enters {
+                arguments.clear();
+                enter(rank, begun, Begun { name, enter_ns: now, place })?
+            } else {
+                leave(rank, begun, name, now, place, &arguments)?
+            };
+        } else if begun.is_some() {
+            if let Some((name, value)) = argument(line) {
+                if let Some(field) = Field::named(name) {
+                    take(&mut arguments, field, value);
+                }
+            } else if line.starts_with(b"MPI_") {
+                return Err(rank.fault(Kind::Line, place, &String::from_utf8_lossy(line)));
+            }
+        }
+    }
+    if let Some(begun) = begun {
+        let text = format!("{} does not return", ascii(begun.name));
+        return Err(rank.fault(Kind::Cut, Place::Line(last), &text));
+    }
+    Ok(())
+}
+
+fn enter<'a>(
+    rank: &Rank<'_>,
+    begun: Option<Begun<'_>>,
+    now: Begun<'a>,
+) -> Result<Option<Begun<'a>>, Fault> {
+    match begun {
+        None => Ok(Some(now)),
+        Some(other) => {
+            let text = format!("{} begins within {}", ascii(now.name), ascii(other.name));
+            Err(rank.fault(Kind::Damaged, now.place, &text))
+        }
+    }
+}
+
+fn leave<'a>(
+    rank: &mut Rank<'_>,
+    begun: Option<Begun<'a>>,
+    name: &[u8],
+    leave_ns: i64,
+    place: Place,
+    arguments: &Arguments,
+) -> Result<Option<Begun<'a>>, Fault> {
+    let Some(begun) = begun.filter(|begun| begun.name == name) else {
+        let text = format!("{} returns and has not begun", ascii(name));
+        return Err(rank.fault(Kind::Damaged, place, &text));
+    };
+    let name = if name == b"MPI_Init_thread" { b"MPI_Init" } else { name };
+    let name = rank.shared.named(&ascii(name));
+    let call = Call { name, enter_ns: begun.enter_ns, leave_ns, place: begun.place };
+    rank.call(call, arguments)?;
+    Ok(None)
+}
+
+fn ascii(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Takes `prefix` off.
+fn after<'a>(text: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
+    text.strip_prefix(prefix.as_bytes())
+}
+
+/// Takes off the bytes that `wanted` holds for, at least one.
+fn run(text: &[u8], wanted: impl Fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|&byte| !wanted(byte)).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Takes off at most so many digits.
+fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
+    let (found, rest) = run(text, |byte| byte.is_ascii_digit())?;
+    Some((natural(found).filter(|_| found.len() <= most)?, rest))
+}
+
+/// Seconds and nanoseconds.
+fn seconds(text: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (whole, rest) = digits(text, 12)?;
+    let rest = after(rest, ".")?;
+    let (part, end) = digits(rest, 9)?;
+    let ns = part * 10u64.pow(9 - (rest.len() - end.len()) as u32);
+    Some((whole, ns, end))
+}
+
+/// Name, whether it is entered, and the time, of the wall where it is known.
+fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64)> {
+    let (_, rest) = run(after(line, "MPI_")?, is_word)?;
+    let name = &line[..line.len() - rest.len()];
+    let (enters, rest) = match after(rest, " entering at walltime ") {
+        Some(rest) => (true, rest),
+        None => (false, after(rest, " returning at walltime ")?),
+    };
+    let (wall, wall_ns, rest) = seconds(rest)?;
+    let (cpu, cpu_ns, rest) = seconds(after(rest, ", cputime ")?)?;
+    let (_, rest) = run(after(rest, " seconds in thread ")?, |byte| byte.is_ascii_digit())?;
+    if rest != b"." {
+        return None;
+    }
+    let known = (wall, wall_ns) != (0, 0);
+    let (whole, ns) = if known { (wall, wall_ns) } else { (cpu, cpu_ns) };
+    Some((name, enters, whole, ns))
+}
+
+/// Number and bytes of a type.
+fn type_size(line: &[u8]) -> Option<(i64, i64)> {
+    let (kind, rest) = digits(after(line, "Datatype ")?, 9)?;
+    let rest = after(rest, " (")?;
+    let end = rest.len() - rest.iter().rev().position(|&byte| byte == b' ')?;
+    let (size, left) = digits(&rest[end..], 9)?;
+    let said = rest[..end].ends_with(b") has size ") && left.is_empty();
+    said.then_some((kind as i64, size as i64))
+}
+
+/// Name and value of an argument: `int count=3`, `MPI_Request requests[2]=[4, 5]`.
+fn argument(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let equals = line.iter().position(|&byte| byte == b'=')?;
+    let (mut left, value) = (&line[..equals], &line[equals + 1..]);
+    while left.ends_with(b"]") {
+        let open = left.iter().rposition(|&byte| byte == b'[')?;
+        let inside = &left[open + 1..left.len() - 1];
+        let inside = inside.strip_prefix(b"-").unwrap_or(inside);
+        if inside.is_empty() || !inside.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        left = &left[..open];
+    }
+    let mut words = left.split(|&byte| byte == b' ');
+    let right = words.clone().all(|word| !word.is_empty() && word.iter().all(|&one| is_word(one)));
+    let name = words.next_back()?;
+    let begins = words.next()?.first().is_some_and(|byte| !byte.is_ascii_digit());
+    (right && begins).then_some((name, value))
+}
+
+/// Sets an argument: a number, several, or source and tag of statuses.
+fn take(arguments: &mut Arguments, field: Field, value: &[u8]) {
+    if value.starts_with(b"[") && value.contains(&b'{') {
+        arguments.set_statuses(field, statuses(value));
+    } else if value.starts_with(b"[") {
+        arguments.set_many(field, numbers(value));
+    } else {
+        match number(value) {
+            Some((value, _)) => arguments.set(field, value),
+            None => arguments.set_many(field, std::iter::empty()),
+        }
+    }
+}
+
+/// The number that a text begins with, and what follows.
+fn number(text: &[u8]) -> Option<(i64, &[u8])> {
+    let bare = text.strip_prefix(b"-").unwrap_or(text);
+    let (found, _) = run(bare, |byte| byte.is_ascii_digit())?;
+    let length = found.len().min(18);
+    let value = natural(&found[..length])? as i64;
+    Some((if bare.len() < text.len() { -value } else { value }, &bare[length..]))
+}
+
+fn numbers(mut text: &[u8]) -> impl Iterator<Item = i64> {
+    std::iter::from_fn(move || {
+        while !text.is_empty() {
+            if let Some((value, rest)) = number(text) {
+                text = rest;
+                return Some(value);
+            }
+            text = &text[1..];
+        }
+        None
+    })
+}
+
+fn statuses(mut text: &[u8]) -> impl Iterator<Item = (i64, i64)> {
+    const SOURCE: &[u8] = b"source=";
+    std::iter::from_fn(move || {
+        while let Some(at) = text.windows(SOURCE.len()).position(|one| one == SOURCE) {
+            text = &text[at + SOURCE.len()..];
+            let found = number(text).and_then(|(source, rest)| {
+                let (tag, rest) = number(after(rest, ", tag=")?)?;
+                Some((source, tag, rest))
+            });
+            if let Some((source, tag, rest)) = found {
+                text = rest;
+                return Some((source, tag));
+            }
+        }
+        None
+    })
+}
