@@ -394,8 +394,8 @@ def _completions(
     row = np.where(done >= 0, done, rows)
     call = np.where(done >= 0, m.call[row], np.where(blocking, m.call[rows], -1))
     # A blocking receive is recorded when it is complete, a blocking send when it is posted.
-    told = (done >= 0) | (blocking & ~posts.is_send)
-    ps = np.where(told, clock.ps(m.time[row]), -1)
+    known = (done >= 0) | (blocking & ~posts.is_send)
+    ps = np.where(known, clock.ps(m.time[row]), -1)
     open_, position, _ = implied_waits(trace, posts)
     implied = np.zeros(len(rows), np.bool_)
     order = np.argsort(c.leave_position, kind="stable")
