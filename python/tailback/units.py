@@ -166,15 +166,27 @@ def counted(number: int, word: str, form: str = "") -> str:
 
 def format_time(ps: float) -> str:
     """Human-readable time: ``44 µs``; four digits, or whole seconds where there are more."""
+    return " ".join(time_in_unit(ps))
+
+
+def time_in_unit(ps: float) -> tuple[str, str]:
+    """The number and the unit of :func:`format_time`."""
     return _scaled(ps, (("ps", 1), ("ns", 1e3), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)), whole=True)
 
 
 def format_bytes(size: float) -> str:
     """Human-readable size in binary units: ``128 KiB``."""
+    return " ".join(bytes_in_unit(size))
+
+
+def bytes_in_unit(size: float) -> tuple[str, str]:
+    """The number and the unit of :func:`format_bytes`."""
     return _scaled(size, (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)))
 
 
-def _scaled(amount: float, units: tuple[tuple[str, float], ...], *, whole: bool = False) -> str:
+def _scaled(
+    amount: float, units: tuple[tuple[str, float], ...], *, whole: bool = False
+) -> tuple[str, str]:
     """An amount in the largest unit of which it is one or more *as written*: 999.96 ns is 1 µs.
 
     Args:
@@ -188,7 +200,7 @@ def _scaled(amount: float, units: tuple[tuple[str, float], ...], *, whole: bool 
         text = f"{value:z,.0f}" if digits else f"{value:z.4g}"
         if larger is None or abs(float(text.replace(",", ""))) < larger[1] / size:
             break
-    return f"{text} {name}"
+    return text, name
 
 
 def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:

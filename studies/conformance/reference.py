@@ -19,178 +19,25 @@ import heapq
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from studies.conformance.reference_state import (
+    CONTROL_BYTES,
+    Adapter,
+    EventOrder,
+    Link,
+    Message,
+    Packet,
+    Result,
+    Step,
+)
 from studies.conformance.up_down import UpDown
 from tailback.scenario_engine import EngineSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic import Op, Program
 
 SENDS = (Op.ISEND, Op.ISSEND, Op.ACKNOWLEDGED_SEND)
-
-CONTROL_BYTES = 32
-"""Bytes on the wire of a handshake's packets, an acknowledgement, and the smallest packet."""
-
-
-class Class(IntEnum):
-    """Order of events at one time."""
-
-    CREDIT = 0
-    DEPARTURE = 1
-    ARRIVAL = 2
-    SENT = 3
-    MESSAGE = 4
-    ADAPTER = 5
-    RANK = 6
-    HELD = 8
-
-
-class Step(IntEnum):
-    """Order of what happens to one message at one time."""
-
-    READY = 0
-    ARRIVED = 1
-    ANNOUNCED = 2
-    CLEARED = 3
-
-
-@dataclass
-class Result:
-    """What a run gives.
-
-    Attributes:
-        arrival_ps: When the last byte of each message arrived, in the order of their sends.
-        start_ps: When the first packet of each entered the network.
-        packets: Packets that crossed each link, shape (L,).
-        bytes: Bytes that crossed each link, shape (L,).
-        congested: Packets that found the port of each link congested, shape (L,).
-        stall_ps: Time each link had data, an idle transmitter and no credit, shape (L,).
-        elapsed_ps: When the last rank had finished.
-    """
-
-    arrival_ps: list[int]
-    start_ps: list[int]
-    packets: NDArray[np.int64]
-    bytes: NDArray[np.int64]
-    congested: NDArray[np.int64]
-    stall_ps: NDArray[np.int64]
-    elapsed_ps: int
-
-
-@dataclass
-class Message:
-    """A message, or one packet of the handshake of another."""
-
-    number: int
-    src_node: int
-    dst_node: int
-    size: int
-    synchronous: bool = False
-    acknowledged: bool = False
-    send_rank: int = 0
-    send_request: int = 0
-    receive_rank: int = 0
-    receive_request: int = -1
-    posted: bool = False
-    announced: bool = False
-    arrived: bool = False
-    unsent: int = 0
-    undelivered: int = 0
-    then: Callable[[int], None] | None = None
-    step: Step = Step.ARRIVED
-
-
-@dataclass
-class Packet:
-    """A packet, and the buffer it occupies."""
-
-    number: int
-    message: Message
-    place: int
-    wire: int
-    last: bool
-    came_by: int = -1
-    tail_in: int = 0
-    earliest_tail: int = 0
-
-
-@dataclass
-class Link:
-    """One direction of a cable, with the port that feeds it."""
-
-    ps_per_byte: int
-    delay: int
-    src: int
-    dst: int
-    credit: int
-    free_at: int = 0
-    waiting: deque[Packet] = field(default_factory=deque)
-    waiting_since: int = 0
-    packets: int = 0
-    bytes: int = 0
-    congested: int = 0
-    stall: int = 0
-
-    @property
-    def queued(self) -> int:
-        """Bytes that wait for credit."""
-        return sum(packet.wire for packet in self.waiting)
-
-    def load(self, now: int) -> int:
-        """Time until what is booked and what waits has been sent."""
-        return max(0, self.free_at - now) + self.queued * self.ps_per_byte
-
-
-class Adapter:
-    """The send queue of a node: messages that share its link."""
-
-    def __init__(self, link: int, injection: str) -> None:
-        self.link = link
-        self.injection = injection
-        self.queues: deque[tuple[int, deque[Message]]] = deque()
-        self.control: deque[Message] = deque()
-        self.next_start = 0
-        self.scheduled = False
-
-    def add(self, message: Message) -> None:
-        """Append a message to its queue; packets of handshakes have one that goes first."""
-        if message.then is not None:
-            self.control.append(message)
-            return
-        if self.injection == "fifo":
-            key = 0
-        elif self.injection == "round-robin":
-            key = message.number
-        else:
-            key = message.dst_node
-        for known, queue in self.queues:
-            if known == key:
-                queue.append(message)
-                return
-        self.queues.append((key, deque([message])))
-
-    def next(self, credit: int, wire: Callable[[Message], int]) -> Message | None:
-        """Take the message that the next packet is of, if there is credit for that packet.
-
-        Queues for destinations are passed over while there is too little for theirs.
-        """
-        if self.control:
-            return self.control.popleft() if wire(self.control[0]) <= credit else None
-        tried = len(self.queues) if self.injection == "per-destination" else 1
-        for place, (key, queue) in enumerate(list(self.queues)[:tried]):
-            message = queue[0]
-            if wire(message) <= credit:
-                del self.queues[place]
-                if message.unsent == 1:
-                    queue.popleft()
-                if queue:
-                    self.queues.append((key, queue))
-                return message
-        return None
 
 
 class Reference:
@@ -228,7 +75,7 @@ class Reference:
         self.node = workload.node.tolist()
         self._match()
         for rank, start in enumerate(workload.start_ps.tolist()):
-            self.at(start, Class.RANK, rank, lambda now, rank=rank: self.advance(rank, now))
+            self.at(start, EventOrder.RANK, rank, lambda now, rank=rank: self.advance(rank, now))
 
     def _match(self) -> None:
         """Pair sends and receives: the k-th of each (source, destination, tag)."""
@@ -268,7 +115,7 @@ class Reference:
         self.starts = [-1] * len(self.messages)
 
     def at(
-        self, time: int, kind: Class, number: int, do: Callable[[int], None], packet: int = 0
+        self, time: int, kind: EventOrder, number: int, do: Callable[[int], None], packet: int = 0
     ) -> None:
         """Do something at a time, after what has a lower class or number."""
         self.created += 1
@@ -306,7 +153,10 @@ class Reference:
             kind = self.kind[op]
             if kind == Op.COMPUTE:
                 self.at(
-                    now + self.amount[op], Class.RANK, rank, lambda then: self.advance(rank, then)
+                    now + self.amount[op],
+                    EventOrder.RANK,
+                    rank,
+                    lambda then: self.advance(rank, then),
                 )
                 return
             if kind in SENDS:
@@ -351,7 +201,7 @@ class Reference:
             else:
                 self.enqueue(message, then)
 
-        self.at(now + self.settings.send_delay, Class.MESSAGE, message.number, begin)
+        self.at(now + self.settings.send_delay, EventOrder.MESSAGE, message.number, begin)
 
     def announced(self, message: Message) -> Callable[[int], None]:
         """What happens when a request to send arrives."""
@@ -445,7 +295,7 @@ class Reference:
         if packet.last and message.then is None and not told_later:
             self.at(
                 end,
-                Class.SENT,
+                EventOrder.SENT,
                 message.number,
                 lambda t: self.complete(message.send_rank, message.send_request, t),
             )
@@ -460,7 +310,7 @@ class Reference:
 
         if not adapter.scheduled and (adapter.control or adapter.queues):
             adapter.scheduled = True
-            self.at(adapter.next_start, Class.ADAPTER, node, free)
+            self.at(adapter.next_start, EventOrder.ADAPTER, node, free)
 
     def wire(self, message: Message) -> int:
         """Bytes on the wire of the next packet of a message."""
@@ -492,7 +342,7 @@ class Reference:
             if not message.undelivered:
                 self.at(
                     packet.tail_in,
-                    Class.MESSAGE,
+                    EventOrder.MESSAGE,
                     message.number,
                     lambda t: self.deliver(message, t),
                     message.step,
@@ -502,7 +352,7 @@ class Reference:
         if self.settings.switching == "store-and-forward":
             head = packet.tail_in
         ready = head + self.settings.switch_delay
-        self.at(ready, Class.ARRIVAL, number, lambda t: self.choose(packet, t), packet.number)
+        self.at(ready, EventOrder.ARRIVAL, number, lambda t: self.choose(packet, t), packet.number)
         return end
 
     def free_buffer(self, packet: Packet, booked: int, tail_left: int) -> None:
@@ -523,7 +373,7 @@ class Reference:
                 self.inject(link.src, now)
             self.grant(number, now)
 
-        self.at(released + link.delay, Class.CREDIT, number, arrive)
+        self.at(released + link.delay, EventOrder.CREDIT, number, arrive)
 
     def choose(self, packet: Packet, now: int) -> None:
         """A packet is ready to leave a switch: it takes an output and joins its queue."""
@@ -544,7 +394,7 @@ class Reference:
         if held > now:
             self.at(
                 held,
-                Class.HELD,
+                EventOrder.HELD,
                 packet.came_by,
                 lambda t: self.join(packet, number, t),
                 packet.number,

@@ -6,8 +6,8 @@ import ipaddress
 import struct
 from pathlib import Path
 
-from tailback.telemetry.pcap import read_pcap
 from tailback.telemetry.wire import encode
+from tests.factories.infiniband_captures import read_pcap
 
 ETHERNET, INFINIBAND = 1, 247
 Frames = list[tuple[int, bytes]]

@@ -225,48 +225,20 @@ fn emit(
     buffered: bool,
 ) -> Program {
     let n = kinds.len();
-    let mut needed = vec![NEVER; n];
-    for &(before, after, begun) in edges {
-        if !begun {
-            let first = &mut needed[before as usize];
-            *first = (*first).min(place[after as usize]);
-        }
-    }
-    // Messages that each place waits for, in the order in which they were posted.
-    let mut head = vec![NEVER; n];
-    let mut next = vec![NEVER; n];
-    let mut waits = 0;
-    for &at in order.iter().rev() {
-        let row = at as usize;
-        if pair[row] == NEVER || (buffered && kinds[row] == op::ISEND) {
-            needed[row] = NEVER;
-        } else if needed[row] != NEVER {
-            next[row] = std::mem::replace(&mut head[needed[row] as usize], at);
-            waits += 1;
-        }
-    }
-    let mut number = vec![0u32; n];
-    let mut messages = 0;
-    for at in 0..n {
-        if pair[at] != NEVER && at < pair[at] as usize {
-            number[at] = messages;
-            number[pair[at] as usize] = messages;
-            messages += 1;
-        }
-    }
-    let mut out = Program::with_capacity(graph.n_ranks, n + waits + graph.n_ranks);
+    let sent_at_once = |row: usize| buffered && kinds[row] == op::ISEND;
+    let waits = Waits::of(n, edges, pair, (place, order), sent_at_once);
+    let number = message_numbers(pair);
+    let mut out = Program::with_capacity(graph.n_ranks, n + waits.count + graph.n_ranks);
     let mut request = vec![-1i32; n];
     let mut first = 0;
     for rank in 0..graph.n_ranks {
         let last = first + graph.rank[first..].partition_point(|&one| one as usize == rank);
         let (mut requests, mut open) = (0, false);
-        for spot in first..last {
-            let mut waited = head[spot];
-            while waited != NEVER {
+        for (spot, &at) in (first..last).zip(&order[first..last]) {
+            for waited in waits.before(spot) {
                 out.push(OpKind::Wait, -1, 0, 0, request[waited as usize], 0);
-                waited = next[waited as usize];
             }
-            let row = order[spot] as usize;
+            let row = at as usize;
             if kinds[row] == op::COMPUTE {
                 out.push(OpKind::Compute, -1, graph.amount[row], 0, -1, 0);
             } else if pair[row] != NEVER {
@@ -277,7 +249,7 @@ fn emit(
                 let (size, tag) = (graph.amount[sender], i64::from(number[row]));
                 request[row] = requests;
                 requests += 1;
-                open |= needed[row] == NEVER;
+                open |= waits.needed[row] == NEVER;
                 out.push(kind, graph.peer[row], size, tag, request[row], graph.label[row]);
             }
         }
@@ -288,6 +260,68 @@ fn emit(
         first = last;
     }
     out
+}
+
+/// What is waited for where.
+struct Waits {
+    /// Place before which each message must be complete; [`NEVER`] where none asks for that.
+    needed: Vec<u32>,
+    /// The first message that each place waits for.
+    head: Vec<u32>,
+    /// The next one of the same place, in the order in which they were posted.
+    next: Vec<u32>,
+    /// Number of waits.
+    count: usize,
+}
+
+impl Waits {
+    fn of(
+        n: usize,
+        edges: &[Edge],
+        pair: &[u32],
+        (place, order): (&[u32], &[u32]),
+        sent_at_once: impl Fn(usize) -> bool,
+    ) -> Self {
+        let mut needed = vec![NEVER; n];
+        for &(before, after, begun) in edges {
+            if !begun {
+                let first = &mut needed[before as usize];
+                *first = (*first).min(place[after as usize]);
+            }
+        }
+        let mut out = Self { needed, head: vec![NEVER; n], next: vec![NEVER; n], count: 0 };
+        for &at in order.iter().rev() {
+            let row = at as usize;
+            if pair[row] == NEVER || sent_at_once(row) {
+                out.needed[row] = NEVER;
+            } else if out.needed[row] != NEVER {
+                let head = &mut out.head[out.needed[row] as usize];
+                out.next[row] = std::mem::replace(head, at);
+                out.count += 1;
+            }
+        }
+        out
+    }
+
+    /// Messages that a place waits for.
+    fn before(&self, place: usize) -> impl Iterator<Item = u32> {
+        let known = |at: u32| (at != NEVER).then_some(at);
+        std::iter::successors(known(self.head[place]), move |&at| known(self.next[at as usize]))
+    }
+}
+
+/// The number of each message, at its send and at its receive; 0 elsewhere.
+fn message_numbers(pair: &[u32]) -> Vec<u32> {
+    let mut number = vec![0u32; pair.len()];
+    let mut messages = 0;
+    for at in 0..pair.len() {
+        if pair[at] != NEVER && at < pair[at] as usize {
+            number[at] = messages;
+            number[pair[at] as usize] = messages;
+            messages += 1;
+        }
+    }
+    number
 }
 
 struct Times {

@@ -158,7 +158,7 @@ def _queues(
         return None
     ends = places.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
     peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
-    return port_verdict.judge(intervals, threshold=options.threshold, peers=peers)
+    return port_verdict.assess_ports(intervals, threshold=options.threshold, peers=peers)
 
 
 def _places(

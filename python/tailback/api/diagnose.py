@@ -204,7 +204,7 @@ def diagnose(
     named = _files(source)
     if any(is_capture(file) for file in named):
         given = {
-            "--counters": counters, "--jobs": jobs, "--samples": samples, "--try": methods,
+            "--counters": counters, "--jobs": jobs, "--samples": samples, "--method": methods,
             "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
         }  # fmt: skip
         step("reading captures", 0.0)

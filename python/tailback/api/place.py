@@ -156,9 +156,10 @@ def place(
         files, unsaid = rank_files(prepared, made[rows[0]["placement"]])
     except PlacementError as error:
         refused = error.message
+    omitted = left_out(prepared.observed.section.hosts, prepared.fabric)
     return PlacementResult(
         rows, made, files, unsaid, refused, {name: error.message for name, error in errors},
-        left_out(prepared.observed.section.hosts, prepared.fabric) or "", prepared.notes,
+        omitted.note if omitted is not None else "", prepared.notes,
     )  # fmt: skip
 
 

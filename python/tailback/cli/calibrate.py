@@ -12,7 +12,7 @@ from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, printable, shorten_middle, wrap
-from tailback.units import format_bytes, format_time
+from tailback.units import bytes_in_unit, time_in_unit
 
 
 @click.command()
@@ -83,14 +83,21 @@ def _screen(found: Calibration, out: Path | None) -> list[str]:
 
 
 def _row(one: FittedValue) -> tuple[str, ...]:
-    (low, unit), (high, last) = (_shown(one, end).rsplit(" ", 1) for end in (one.low, one.high))
+    (low, unit), (high, last) = (_in_unit(one, end) for end in (one.low, one.high))
     between = f"{high} {last}"
     if (low, unit) != (high, last):
         between = f"{low}–{between}" if unit == last else f"{low} {unit}–{between}"
-    return one.name, _shown(one, one.value), between, f"{one.n:,}", shorten_middle(one.source, 19)
+    return (
+        one.name,
+        " ".join(_in_unit(one, one.value)),
+        between,
+        f"{one.n:,}",
+        shorten_middle(one.source, 19),
+    )
 
 
-def _shown(one: FittedValue, value: float) -> str:
+def _in_unit(one: FittedValue, value: float) -> tuple[str, str]:
+    """A number and its unit."""
     if one.kind == "time":
-        return format_time(value)
-    return format_bytes(round(value)) if one.kind == "size" else f"{value:.4g} Gb/s"
+        return time_in_unit(value)
+    return bytes_in_unit(round(value)) if one.kind == "size" else (f"{value:.4g}", "Gb/s")

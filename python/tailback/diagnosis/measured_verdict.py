@@ -178,9 +178,9 @@ def explain(
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause, found), default=None)
     unknown = (inside - scale * expected) / inside
     # What passes for the model's error may hide a fault all the same.
-    doubt = (inside - expected) / inside if main is None and not found.lossy else unknown
+    unaccounted = (inside - expected) / inside if main is None and not found.lossy else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
-    sure = _confidence(cause, costs, doubt, found)
+    sure = _confidence(cause, costs, unaccounted, found)
     doubtful = sure < MIN_HEALTHY_CONFIDENCE or _rival_is_fault(found, inside)
     if _is_open(unknown - _maybe_explained(main, measured), main) or (main is None and doubtful):
         cause, sure = "undetermined", 0.0

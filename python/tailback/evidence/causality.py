@@ -64,7 +64,7 @@ def correct(
     # The measured time begins at 0, when the first rank begins: what is compared with counters and
     # drawn starts there. Times before it would stand for nothing known.
     early = -int(start[called].min()) if called.any() else 0
-    told = clocks.corrected(t.dst_rank, t.recv_done_ps) + early
+    corrected = clocks.corrected(t.dst_rank, t.recv_done_ps) + early
     moved = recorded.moved(
         clocks.corrected(calls.rank, calls.enter_ps) + early,
         clocks.corrected(calls.rank, calls.leave_ps) + early,
@@ -74,7 +74,7 @@ def correct(
     origin = recorded.origin_unix_ns
     moved = replace(
         moved,
-        transfers=replace(t, recv_done_ps=np.where(t.recv_done_ps >= 0, told, -1)),
+        transfers=replace(t, recv_done_ps=np.where(t.recv_done_ps >= 0, corrected, -1)),
         origin_unix_ns=None if origin is None else origin - early // 1000,
     )
     if not clocks.left:

@@ -152,10 +152,10 @@ def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockC
     calls, t = recorded.calls, recorded.transfers
     use = np.flatnonzero((t.send_call >= 0) & (t.recv_done_call >= 0) & (t.src_rank != t.dst_rank))
     done = calls.leave_ps[t.recv_done_call[use]]
-    told = t.recv_done_ps[use]
+    completed = t.recv_done_ps[use]
     # The record of a completion may stand before the call is left.
     enter = calls.enter_ps[t.recv_done_call[use]]
-    done = np.where((told >= enter) & (told < done), told, done)
+    done = np.where((completed >= enter) & (completed < done), completed, done)
     parts = [(t.src_rank[use], t.dst_rank[use], calls.enter_ps[t.send_call[use]], done)]
     parts += _of_collectives(recorded)
     src, dst, sent, received = (

@@ -59,9 +59,9 @@ def find_hosts(
     Raises:
         PlacementError: The rank file cannot be read.
     """
-    told = _from_trace(system)
-    if told is not None and len(told) == n_ranks:
-        return Hosts(told, "the trace")
+    recorded = _from_trace(system)
+    if recorded is not None and len(recorded) == n_ranks:
+        return Hosts(recorded, "the trace")
     variables = os.environ if environment is None else environment
     for source, found in (
         ("Slurm's environment", _from_slurm(variables)),

@@ -380,8 +380,8 @@ def _ran_full(port: _Port, active: Flags) -> bool:
     enough = ends[:-1] + max(MIN_CLOCK_RATIO * port.clock, 1.0)
     end = np.minimum(np.searchsorted(ends, enough), len(ends) - 1)
     room = port.nominal / 8.0 * np.maximum(ends[end] - ends[begin] - port.clock, 0.0)
-    told = ends[end] >= enough
-    return bool((told & (wire[end] - wire[begin] + 2 * port.packet >= room)).any())
+    long_enough = ends[end] >= enough
+    return bool((long_enough & (wire[end] - wire[begin] + 2 * port.packet >= room)).any())
 
 
 def _mean(values: Floats) -> tuple[float, float, int]:

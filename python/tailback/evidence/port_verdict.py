@@ -64,11 +64,11 @@ class PortVerdict:
 
 def is_lossy(intervals: pl.DataFrame) -> bool:
     """Whether these counters tell of queues or drops, and nothing of waiting for credit."""
-    told = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
-    return told and intervals["stall_fraction"].is_null().all()
+    lossy = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
+    return lossy and intervals["stall_fraction"].is_null().all()
 
 
-def judge(
+def assess_ports(
     intervals: pl.DataFrame, *, threshold: float = 0.01, peers: Peers | None = None
 ) -> PortVerdict:
     """Judge a lossy network by utilization, queues and drops.

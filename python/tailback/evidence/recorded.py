@@ -136,6 +136,7 @@ class RecordedRun:
         resolution_ps: One tick of the clock, at least 1.
         names: Names of calls.
         paths: Call paths around calls, outermost frame first; the first is the empty one.
+        innermost: The innermost frame of each path.
         comms: Name of each communicator.
         calls: MPI calls.
         transfers: Messages with both ends.
@@ -154,6 +155,7 @@ class RecordedRun:
     resolution_ps: int
     names: list[str]
     paths: list[str]
+    innermost: list[str]
     comms: dict[int, str]
     calls: RecordedCalls
     transfers: RecordedTransfers
@@ -200,6 +202,7 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         resolution_ps=max(1, round(1e12 / trace.ticks_per_second)),
         names=names,
         paths=trace.paths,
+        innermost=trace.innermost,
         comms={number: one.name for number, one in trace.communicators.items()},
         calls=calls,
         transfers=_transfers(trace, row_of, clock, notes, file),
@@ -391,8 +394,8 @@ def _completions(
     row = np.where(done >= 0, done, rows)
     call = np.where(done >= 0, m.call[row], np.where(blocking, m.call[rows], -1))
     # A blocking receive is recorded when it is complete, a blocking send when it is posted.
-    told = (done >= 0) | (blocking & ~posts.is_send)
-    ps = np.where(told, clock.ps(m.time[row]), -1)
+    known = (done >= 0) | (blocking & ~posts.is_send)
+    ps = np.where(known, clock.ps(m.time[row]), -1)
     open_, position, _ = implied_waits(trace, posts)
     implied = np.zeros(len(rows), np.bool_)
     order = np.argsort(c.leave_position, kind="stable")

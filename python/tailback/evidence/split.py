@@ -143,7 +143,7 @@ def phases(recorded: RecordedRun) -> tuple[Ints, list[str]]:
     of = []
     for key in both.tolist():
         path, name = divmod(key, len(recorded.names))
-        text = recorded.paths[path].rpartition(" > ")[2] or recorded.names[name]
+        text = recorded.innermost[path] or recorded.names[name]
         of.append(number.setdefault(text, len(number)))
     return np.array(of, np.int64)[index.reshape(-1)], list(number)
 

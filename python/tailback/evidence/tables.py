@@ -200,8 +200,8 @@ def _transfers(recorded: RecordedRun) -> dict[str, Any]:
     def at(times: Ints, call: Ints) -> pl.Series:
         return _known(times[np.maximum(call, 0)], call >= 0)
 
-    told = (t.recv_done_ps >= 0) & (t.recv_done_call >= 0)
-    done = np.where(told, t.recv_done_ps, calls.leave_ps[np.maximum(t.recv_done_call, 0)])
+    timed = (t.recv_done_ps >= 0) & (t.recv_done_call >= 0)
+    done = np.where(timed, t.recv_done_ps, calls.leave_ps[np.maximum(t.recv_done_call, 0)])
     return {
         "src_rank": t.src_rank,
         "dst_rank": t.dst_rank,

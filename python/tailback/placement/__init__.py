@@ -25,7 +25,7 @@ from tailback.placement.assign import (
     place,
     require_slots,
 )
-from tailback.placement.compute_hosts import compute_hosts
+from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
 from tailback.placement.footprint import (
     Footprint,
     fewest_switches,
@@ -56,6 +56,7 @@ PLACEMENTS.register("file")(file.place)
 __all__ = [
     "PLACEMENTS",
     "WRITERS",
+    "ComputeHosts",
     "Footprint",
     "Options",
     "Placement",

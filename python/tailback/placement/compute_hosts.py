@@ -29,7 +29,7 @@ _UNNAMED = re.compile(r"\s|\A(?:0x)?[0-9a-f]{16}\Z", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
 
 _NAMED = 3
-"""Kinds of hosts left out that :attr:`ComputeHosts.note` describes; it counts the others."""
+"""Kinds of hosts left out that :attr:`ComputeHosts.left_out` describes; it counts the others."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,18 @@ class ComputeHosts:
 
     Attributes:
         hosts: Their numbers, in the order of the fabric.
-        note: Which hosts were left out, why, and how to have them; empty when none were.
+        left_out: Which hosts were left out, and why; empty when none were.
+        remedy: How to use them too.
     """
 
     hosts: list[int]
-    note: str = ""
+    left_out: str = ""
+    remedy: str = ""
+
+    @property
+    def note(self) -> str:
+        """Which hosts were left out, why, and how to have them; empty when none were."""
+        return f"{self.left_out}. To use them too: {self.remedy}" if self.left_out else ""
 
 
 def compute_hosts(fabric: Fabric) -> ComputeHosts:
@@ -89,7 +96,7 @@ def compute_hosts(fabric: Fabric) -> ComputeHosts:
         ),
     )  # fmt: skip
     hosts = [host for host, kind in enumerate(kinds) if kind == usual]
-    return ComputeHosts(hosts, _note(fabric, kinds, usual))
+    return ComputeHosts(hosts, _left_out(fabric, kinds, usual), f"--hosts 0-{fabric.n_hosts - 1}")
 
 
 def _kinds(fabric: Fabric) -> list[_Kind]:
@@ -113,7 +120,7 @@ def _kinds(fabric: Fabric) -> list[_Kind]:
     return out
 
 
-def _note(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
+def _left_out(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
     out = Counter(kind for kind in kinds if kind != usual)
     parts = []
     for kind, number in out.most_common(_NAMED):
@@ -125,5 +132,5 @@ def _note(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
         parts.append(f"{rest} more")
     return (
         f"hosts left out, as they are not compute hosts like the other {kinds.count(usual)} "
-        f"({usual}): {', '.join(parts)}. To use them too: --hosts 0-{fabric.n_hosts - 1}"
+        f"({usual}): {', '.join(parts)}"
     )

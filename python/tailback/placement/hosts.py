@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from tailback.errors import PlacementError, nearest
 from tailback.fabric.model import Fabric
-from tailback.placement.compute_hosts import compute_hosts
+from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
 
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
@@ -119,12 +119,13 @@ def _range(text: str, spec: str, limit: int) -> tuple[int, int, int]:
     return first, last, len(match[1]) if match[1].startswith("0") else 1
 
 
-def left_out(spec: str, fabric: Fabric) -> str:
-    """Which hosts ``all`` in a specification leaves out and why; empty where it leaves out none."""
+def left_out(spec: str, fabric: Fabric) -> ComputeHosts | None:
+    """What ``all`` in a specification takes and leaves out; None where it leaves out no host."""
     items = _items(spec.strip())
     if any(item.partition(":")[0].strip() == "all" for item in items):
-        return compute_hosts(fabric).note
-    return ""
+        taken = compute_hosts(fabric)
+        return taken if taken.left_out else None
+    return None
 
 
 def _instead(item: str, name: str, hosts: Sequence[str]) -> str:

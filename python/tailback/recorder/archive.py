@@ -11,7 +11,7 @@ from typing import Any
 
 import tailback
 from tailback.recorder import otf2_library as o
-from tailback.recorder.call_sites import Place, find_places
+from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
 from tailback.recorder.communicators import RecordedCommunicator, unite
 from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
@@ -80,9 +80,11 @@ class _Archive:
             notes.append(f"{unknown} communicators with processes outside of this program are "
                          "left out, with their messages")  # fmt: skip
         self.windows: list[int] = []
-        self.places = find_places((site for one in ranks for site in one.sites.values()), notes)
+        self.places = locate_call_sites(
+            (site for one in ranks for site in one.sites.values()), notes
+        )
         self.regions = regions()
-        self.contexts: dict[tuple[Place, int | None], int] = {}
+        self.contexts: dict[tuple[CallLocation, int | None], int] = {}
         # Threads beyond the first come after all ranks.
         self.locations = [_Location(one.rank, one, 0) for one in ranks]
         for one in ranks:

@@ -14,7 +14,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True)
-class Place:
+class CallLocation:
     """Where a call is made: function, file ("" unknown) and line (0 unknown)."""
 
     function: str
@@ -22,7 +22,7 @@ class Place:
     line: int = 0
 
 
-def find_places(sites: Iterable[RankSite], notes: list[str]) -> dict[RankSite, Place]:
+def locate_call_sites(sites: Iterable[RankSite], notes: list[str]) -> dict[RankSite, CallLocation]:
     """The place of each call site; one that nothing tells has the name of its module.
 
     Args:
@@ -37,7 +37,7 @@ def find_places(sites: Iterable[RankSite], notes: list[str]) -> dict[RankSite, P
     if tool is None and every:
         notes.append("call sites have no file and line: install binutils, which has addr2line, "
                      "before recording")  # fmt: skip
-    out = {site: Place(_known(site)) for site in every}
+    out = {site: CallLocation(_known(site)) for site in every}
     for module, mine in by_module.items():
         if tool is not None and os.path.isfile(module):
             out |= _resolve(tool, module, mine)
@@ -61,8 +61,8 @@ def _is_fixed(module: str) -> bool:
     return head[:4] == b"\x7fELF" and head[16:18] in (b"\x02\x00", b"\x00\x02")
 
 
-def _resolve(tool: str, module: str, sites: list[RankSite]) -> dict[RankSite, Place]:
-    out: dict[RankSite, Place] = {}
+def _resolve(tool: str, module: str, sites: list[RankSite]) -> dict[RankSite, CallLocation]:
+    out: dict[RankSite, CallLocation] = {}
     try:
         fixed = _is_fixed(module)
     except OSError:
@@ -82,5 +82,5 @@ def _resolve(tool: str, module: str, sites: list[RankSite]) -> dict[RankSite, Pl
             file, _, line = at.split(" (")[0].rpartition(":")
             known = function if function != "??" else _known(site)
             number = int(line) if line.isdigit() else 0
-            out[site] = Place(known, file if number else "", number)
+            out[site] = CallLocation(known, file if number else "", number)
     return out

@@ -18,6 +18,7 @@ from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
 from tailback.placement import (
+    ComputeHosts,
     Footprint,
     PlacementProblem,
     footprint,
@@ -258,10 +259,9 @@ def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
-def _too_few(ranks: int, slots: int, omitted: str) -> PlacementError:
+def _too_few(ranks: int, slots: int, omitted: ComputeHosts) -> PlacementError:
     return PlacementError(
-        f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
-        f"{omitted.partition('. To use')[0]}",
+        f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; {omitted.left_out}",
         remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
     )
 
@@ -343,15 +343,15 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             if section.pattern is not None:
                 # Before millions of ranks are given something to do.
                 ranks = parse_pattern(section.pattern).own_ranks() or 0
-                if ranks > sum(slots) and omitted:
+                if ranks > sum(slots) and omitted is not None:
                     raise _too_few(ranks, sum(slots), omitted)
                 require_slots(ranks, sum(slots))
             if program is None:
                 program = load_traffic(section, scenario.seed + number)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
-            if problem.n_ranks > problem.n_slots and omitted:
+            if problem.n_ranks > problem.n_slots and omitted is not None:
                 raise _too_few(problem.n_ranks, problem.n_slots, omitted)
-            notes += [omitted] * bool(omitted)
+            notes += [omitted.note] if omitted is not None else []
             if recorded is not None:
                 node = nodes_of(recorded, problem)
                 notes.append(f"hosts of the ranks are those of {recorded.source}")

@@ -8,7 +8,7 @@ from tailback.telemetry.hashed import (
     count_links,
 )
 from tailback.telemetry.packet_ids import packet_ids
-from tailback.telemetry.pcap import read_pcap, write_pcap
+from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.stages import fat_tree_stages
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "fat_tree_stages",
     "link_estimates",
     "packet_ids",
-    "read_pcap",
     "select",
     "write_pcap",
 ]

@@ -7,12 +7,12 @@ A pcap file of link type 197: every packet behind the 16-byte ERF header that ca
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from tailback.errors import TraceError
 from tailback.run import atomic_file
-from tailback.telemetry.wire import IbPacket, decode, encode
+from tailback.telemetry.wire import IbPacket, encode
 
 LINKTYPE_ERF = 197
 ERF_INFINIBAND = 21
@@ -65,56 +65,7 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
     return count
 
 
-def read_pcap(path: Path) -> Iterator[tuple[int, IbPacket]]:
-    """Read a capture that :func:`write_pcap` could have written, checksums verified.
-
-    Yields:
-        Arrival time in nanoseconds, and the packet.
-
-    Raises:
-        TraceError: Not such a file, cut short, or a packet that is damaged; the packet is named.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror}", file=path) from None
-    if len(data) < 24 or struct.unpack_from("<I", data)[0] != _MAGIC_NS:
-        raise TraceError(
-            "no little-endian pcap file with nanoseconds", file=path,
-            remedy="editcap -F nsecpcap converts other captures",
-        )  # fmt: skip
-    link_type = struct.unpack_from("<I", data, 20)[0] & 0xFFFF
-    if link_type != LINKTYPE_ERF:
-        raise TraceError(f"link type {link_type} is not ERF (197)", file=path)
-    at, number = 24, 0
-    while at < len(data):
-        place = f"packet {number}"
-        if at + 16 > len(data):
-            raise TraceError("the file ends within a record header", file=path, place=place)
-        seconds, nanoseconds, held, _ = struct.unpack_from("<IIII", data, at)
-        if at + 16 + held > len(data):
-            raise TraceError("the file ends within a packet", file=path, place=place)
-        try:
-            packet = decode(_behind_erf(data[at + 16 : at + 16 + held]))
-        except TraceError as error:
-            raise TraceError(error.message, file=path, place=place) from None
-        yield seconds * 1_000_000_000 + nanoseconds, packet
-        at, number = at + 16 + held, number + 1
-
-
 def _erf_header(seconds: int, nanoseconds: int, length: int) -> bytes:
     """Time as seconds with 32 binary places, type, flags (varying length), lengths."""
     time = (seconds << 32) | ((nanoseconds << 32) // 1_000_000_000)
     return _ERF.pack(time, ERF_INFINIBAND, 0x04) + _ERF_LENGTHS.pack(_ERF_BYTES + length, 0, length)
-
-
-def _behind_erf(record: bytes) -> bytes:
-    if len(record) < _ERF_BYTES:
-        raise TraceError(f"{len(record)} bytes hold no ERF header")
-    kind = _ERF.unpack_from(record)[1]
-    if kind != ERF_INFINIBAND:
-        raise TraceError(f"ERF record type {kind} is not InfiniBand ({ERF_INFINIBAND})")
-    length = _ERF_LENGTHS.unpack_from(record, _ERF.size)[2]
-    if _ERF_BYTES + length > len(record):
-        raise TraceError(f"a packet of {length} bytes is cut to {len(record) - _ERF_BYTES}")
-    return record[_ERF_BYTES : _ERF_BYTES + length]

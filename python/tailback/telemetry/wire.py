@@ -124,55 +124,6 @@ def encode(packet: IbPacket) -> bytes:
     return sealed + variant_crc(sealed)
 
 
-def decode(wire: bytes) -> IbPacket:
-    """The packet of these bytes, both checksums verified.
-
-    Raises:
-        TraceError: Too short, not LRH followed by BTH, a wrong length or a wrong checksum.
-    """
-    least = LRH_BYTES + BTH_BYTES + ICRC_BYTES + VCRC_BYTES
-    if len(wire) < least:
-        raise TraceError(f"{len(wire)} bytes are no InfiniBand packet; {least} is the least")
-    lane, service, destination, words, source = struct.unpack(">BBHHH", wire[:LRH_BYTES])
-    if service & 3 != 0b10:
-        raise TraceError(f"the header after the LRH is {service & 3}, not a BTH (2)")
-    if 4 * (words & 0x7FF) + VCRC_BYTES != len(wire):
-        raise TraceError(f"the LRH states {words & 0x7FF} words for a packet of {len(wire)} bytes")
-    covered, end = wire[: -ICRC_BYTES - VCRC_BYTES], wire[-ICRC_BYTES - VCRC_BYTES :]
-    if invariant_crc(covered) != end[:ICRC_BYTES]:
-        raise TraceError(
-            "the invariant CRC is wrong: a field that no switch may change was changed"
-        )
-    if variant_crc(wire[:-VCRC_BYTES]) != end[ICRC_BYTES:]:
-        raise TraceError("the variant CRC is wrong: the packet was damaged on its last link")
-    bth = wire[LRH_BYTES : LRH_BYTES + BTH_BYTES]
-    opcode, flags, partition, queue, psn = struct.unpack(">BBHII", bth)
-    payload, source_qp = covered[LRH_BYTES + BTH_BYTES :], None
-    if opcode == UD_SEND_ONLY:
-        if len(payload) < DETH_BYTES:
-            raise TraceError(f"a datagram with {len(payload)} bytes behind its BTH; its DETH has 8")
-        source_qp = int.from_bytes(payload[5:DETH_BYTES], "big")
-        payload = payload[DETH_BYTES:]
-    pad = (flags >> 4) & 3
-    if pad > len(payload):
-        raise TraceError(f"{pad} bytes of padding in a payload of {len(payload)} bytes")
-    return IbPacket(
-        source_lid=source,
-        destination_lid=destination,
-        psn=psn & 0xFFFFFF,
-        sample=(queue >> 24) & 0x3F,
-        payload=payload[: len(payload) - pad],
-        fecn=bool(queue >> 31),
-        becn=bool((queue >> 30) & 1),
-        destination_qp=queue & 0xFFFFFF,
-        source_qp=source_qp,
-        service_level=service >> 4,
-        virtual_lane=lane >> 4,
-        opcode=opcode,
-        partition=partition,
-    )
-
-
 def invariant_crc(covered: bytes) -> bytes:
     """ICRC of a packet with LRH and BTH (no GRH), without its CRCs: 4 bytes as sent.
 

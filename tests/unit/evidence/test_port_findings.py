@@ -19,7 +19,7 @@ from tailback.evidence.port_findings import (
     port_findings,
     queue_windows,
 )
-from tailback.evidence.port_verdict import judge, sentence
+from tailback.evidence.port_verdict import assess_ports, sentence
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.public_data import real
@@ -184,8 +184,8 @@ def test_nothing_known_gives_no_finding() -> None:
     assert clock_error_ns(empty) == 0.0
     quiet = queue(5000, 5000, np.zeros(1000), 100)
     assert port_findings(quiet).is_empty()
-    assert judge(quiet).kind == "quiet"
-    assert "none dropped packets" in sentence(judge(quiet))
+    assert assess_ports(quiet).kind == "quiet"
+    assert "none dropped packets" in sentence(assess_ports(quiet))
 
 
 def test_rates_in_the_unit_of_the_link() -> None:

@@ -25,7 +25,8 @@ from tailback.simulation.decode import decode_link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.header_counts import HASHED, sampled_hop
-from tailback.telemetry.pcap import read_pcap, write_pcap
+from tailback.telemetry.pcap import write_pcap
+from tests.factories.infiniband_captures import read_pcap
 from tests.factories.older_runs import without_sha256
 from tests.factories.probed_runs import SCHEMES, TORUS, run_of, scenario, truth_of
 

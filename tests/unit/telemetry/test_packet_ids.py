@@ -18,8 +18,8 @@ from tailback.scenario import parse
 from tailback.simulation import simulate
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.packet_ids import ids_of, packet_ids
-from tailback.telemetry.pcap import read_pcap
 from tailback.telemetry.wire import IbPacket, encode
+from tests.factories.infiniband_captures import read_pcap
 from tests.factories.probed_runs import TREE, run_of, truth_of
 
 PAIRS = [

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from tailback.errors import TraceError
 from tailback.scenario import RESERVED_BITS
-from tailback.telemetry.pcap import read_pcap, write_pcap
+from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.wire import (
     LRH_BYTES,
     VCRC_BYTES,
     IbPacket,
-    decode,
     encode,
     invariant_crc,
     variant_crc,
 )
+from tests.factories.infiniband_captures import decode, read_pcap
 
 SPECIFICATION = bytes.fromhex(
     "7012375c000e17d20a2024870087b1b3000dec2a01710a1c015d400238f27a05"

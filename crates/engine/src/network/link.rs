@@ -555,6 +555,14 @@ mod tests {
         assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
         assert_eq!(lane.starve().count(), 0);
         assert!(!lane.note_credit(70, 50, 50), "somebody waits for it");
+        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);
+    }
+
+    #[test]
+    fn who_waits_for_credit_waits_in_line() {
+        let link = Link::isolated(7, Cable::new(100.0, 0));
+        let mut links = Links::new(&[link], 2, 15);
+        let lane = links.lane_mut(1);
         assert_eq!([lane.enqueue(3, 80), lane.enqueue(4, 16)], [None, Some(3)]);
         assert!(lane.credit_below_smallest(), "15 are there");
         assert_eq!(lane.enqueue(5, 15), Some(4));
@@ -565,8 +573,8 @@ mod tests {
         }
         assert_eq!((lane.waiting_ends(), lane.enqueue(6, 1 << 16)), (None, None));
         assert!(lane.credit_below_smallest(), "the others have gone");
+        assert_eq!(lane.starve().count(), 0);
         assert!(lane.clear_starving() && !lane.clear_starving());
-        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
     }
 

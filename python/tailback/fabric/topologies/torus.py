@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from tailback.errors import InvalidValueError
@@ -24,14 +26,16 @@ GBYTE = 8.0
 def grid_names(dims: list[int]) -> list[str]:
     """Names of switches by their coordinates, ``r03-00-11``, the first dimension fastest."""
     wide = [len(str(size - 1)) for size in dims]
-    names = []
-    for switch in range(prod(dims)):
-        place = []
-        for size, digits in zip(dims, wide, strict=True):
-            place.append(f"{switch % size:0{digits}d}")
-            switch //= size
-        names.append("r" + "-".join(place))
-    return names
+    return [
+        "r" + "-".join(f"{at:0{digits}d}" for at, digits in zip(place, wide, strict=True))
+        for place in grid_coordinates(dims).tolist()
+    ]
+
+
+def grid_coordinates(dims: Sequence[int]) -> NDArray[np.int64]:
+    """Coordinates of switches, shape (S, D), the first dimension fastest."""
+    switch = np.arange(prod(dims))
+    return np.stack(np.unravel_index(switch, tuple(dims), order="F"), axis=1).astype(np.int64)
 
 
 class Grid(Topology):

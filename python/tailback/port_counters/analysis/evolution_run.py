@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+import numpy as np
 import polars as pl
 
+from tailback.fabric.topologies import parse
+from tailback.fabric.topologies.torus import Grid, grid_coordinates
 from tailback.port_counters.schema import CounterError
 from tailback.run import Run
 
 AXES: Final = "XYZ"
-_PLACE = re.compile(r"r\d+(?:-\d+){1,2}\Z", re.ASCII)
 
 
 def is_torus(run: Run) -> bool:
-    """Whether the switches of a run are named by two or three coordinates, as tori are."""
-    topology = run.scenario.fabric.topology or {}
-    names = run.tables["switches"]["name"].to_list()
-    return (
-        topology.get("kind") in ("torus", "mesh", "blue-waters")
-        and bool(names)
-        and all(_PLACE.match(name) for name in names)
-    )
+    """Whether the switches of a run form a torus or mesh of two or three dimensions."""
+    return 2 <= len(_dimensions(run)) <= len(AXES)
+
+
+def _dimensions(run: Run) -> list[int]:
+    """Switches along each dimension of the run's grid; empty of other topologies."""
+    topology = run.scenario.fabric.topology
+    shape = parse(topology) if topology else None
+    return list(shape.dims) if isinstance(shape, Grid) else []
 
 
 def torus_coordinates(run: Run) -> pl.DataFrame:
@@ -36,14 +38,11 @@ def torus_coordinates(run: Run) -> pl.DataFrame:
             "the run is not of a torus or mesh of two or three dimensions",
             remedy="simulate one, or use the view of any fabric",
         )
-    name = pl.col("name")
-    parts = name.str.slice(1).str.split("-")
+    place = grid_coordinates(_dimensions(run))
+    flat = np.zeros((len(place), len(AXES) - place.shape[1]), np.int64)
+    x, y, z = np.hstack([place, flat]).T
     return run.tables["switches"].select(
-        node_name=name,
-        **{
-            axis.lower(): parts.list.get(number, null_on_oob=True).cast(pl.Int64).fill_null(0)
-            for number, axis in enumerate(AXES)
-        },
+        node_name="name", x=pl.Series(x), y=pl.Series(y), z=pl.Series(z)
     )
 
 

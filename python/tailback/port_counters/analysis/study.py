@@ -37,6 +37,7 @@ class Study:
         title: What the counters are of.
         notes: What was odd and tolerated.
         more: Totals of passes that a caller added.
+        distributions: Tables that are distributions, long and made to be drawn.
     """
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Study:
     title: str = ""
     notes: list[str] = field(default_factory=list)
     more: dict[str, pl.DataFrame] = field(default_factory=dict)
+    distributions: frozenset[str] = frozenset()
 
 
 def infiniband(
@@ -106,6 +108,7 @@ def sweep(
     rows = Archive(intervals.lazy()) if isinstance(intervals, pl.DataFrame) else intervals
     known = rows.then(partial(_directed, classes=classes))
     passes = {f"ccdf_{measure}": links.ccdf_pass(measure) for measure in links.MEASURES}
+    distributions = tuple(passes)
     passes["correlations"] = links.correlation_pass("category")
     passes["ports"] = rounds.INTERVAL_PASS
     if fabric is not None:
@@ -120,12 +123,15 @@ def sweep(
         "figure_7": yellowstone_tables.boxes(summary, "average"),
         "correlations": links.correlation_table(totals["correlations"], "category"),
     }
-    for measure in links.MEASURES:
-        tables[f"ccdf_{measure}"] = links.ccdf_table(totals[f"ccdf_{measure}"])
+    for name in distributions:
+        tables[name] = links.ccdf_table(totals[name])
     graph = None
     if fabric is not None:
         graph = from_fabric(totals["hot"], fabric, threshold=threshold)
-    return Study(tables, None, summary, graph, title=title, notes=notes)
+    return Study(
+        tables, None, summary, graph, title=title, notes=notes,
+        distributions=frozenset(distributions),
+    )  # fmt: skip
 
 
 def _directed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
@@ -163,19 +169,22 @@ def torus(
     archive = Archive.of(intervals)
     members = tuple(io_nodes)
     passes = {f"ccdf_{m}": links.ccdf_pass(m) for m in links.MEASURES}
+    distributions = list(passes)
     passes["table_i"] = links.correlation_pass()
     if members:
         passes["means"] = links.means_pass()
-        passes |= {f"ccdf_{m}_io": links.ccdf_pass(m, members=members) for m in ("credit", "inq")}
+        own = {f"ccdf_{m}_io": links.ccdf_pass(m, members=members) for m in ("credit", "inq")}
+        passes |= own
+        distributions += own
     if coordinates.height:
         passes["hot"] = congested_rows_pass(direction, threshold)
     passes |= {f"more_{name}": one for name, one in (more or {}).items()}
     pieces = archive.pieces()
     totals = dict(zip(passes, engine.add_up(pieces, list(passes.values())), strict=True))
     out = Study(title=title, more={name: totals[f"more_{name}"] for name in more or {}})
-    for name, total in totals.items():
-        if name.startswith("ccdf"):
-            out.tables[name] = links.ccdf_table(total)
+    out.distributions = frozenset(distributions)
+    for name in distributions:
+        out.tables[name] = links.ccdf_table(totals[name])
     out.tables["table_i"] = links.correlation_table(totals["table_i"])
     if members:
         out.comparison = links.comparison(totals["means"], members, seed=seed)
@@ -195,7 +204,7 @@ def summary_json(study: Study) -> dict[str, Any]:
         "title": study.title,
         "notes": study.notes,
         "tables": {
-            name: frame.to_dicts() if not name.startswith("ccdf") else {"rows": frame.height}
+            name: {"rows": frame.height} if name in study.distributions else frame.to_dicts()
             for name, frame in study.tables.items()
         },
     }

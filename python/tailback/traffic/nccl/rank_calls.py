@@ -52,7 +52,7 @@ class RankCall:
 Timelines = list[list[tuple[int, int]]]
 
 
-def meet(
+def join_calls(
     calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], notes: list[str]
 ) -> tuple[list[Collective], Timelines]:
     """Join the calls of all ranks.

@@ -17,7 +17,7 @@ from typing import Any
 
 from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
-from tailback.traffic.nccl.rank_calls import RankCall, meet
+from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
@@ -83,7 +83,7 @@ def read(path: Path) -> Program:
     notes += log.notes
     logged = bool(log.choices)
     calls = [[_as_logged(log, one) for one in trace.calls] for trace in ranks]
-    collectives, timeline = meet(calls, [trace.after_ps for trace in ranks], notes)
+    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
     _note_what_is_lost(ranks, logged, notes)
     if not collectives:
         raise TraceError("holds no collective that all of its ranks recorded", file=path,

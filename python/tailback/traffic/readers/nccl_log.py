@@ -11,7 +11,7 @@ from pathlib import Path
 from tailback.errors import TraceError
 from tailback.traffic.nccl.choice import Choice, default_choice
 from tailback.traffic.nccl.messages import CALLS
-from tailback.traffic.nccl.rank_calls import RankCall, meet
+from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
@@ -68,7 +68,7 @@ def read(path: Path) -> Program:
     hosts = [0] * n_ranks
     for process, rank in world.items():
         hosts[rank] = names[process[0]]
-    collectives, timeline = meet(calls, [0] * n_ranks, notes)
+    collectives, timeline = join_calls(calls, [0] * n_ranks, notes)
     if not collectives:
         raise TraceError("holds no collective that all of its ranks recorded", file=path,
                          remedy="give the logs of all processes, from their beginning")  # fmt: skip

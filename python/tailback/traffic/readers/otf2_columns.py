@@ -125,6 +125,7 @@ class PathTable:
 
     def __init__(self, definitions: _core.TraceDefinitions) -> None:
         self.texts: list[str] = [""]
+        self.innermost: list[str] = [""]
         self._numbers: dict[str, int] = {"": 0}
         self._regions: dict[int, str] = definitions["regions"]
         self._begins: dict[int, tuple[str, int]] = definitions["region_lines"]
@@ -144,6 +145,7 @@ class PathTable:
             out[row] = self._numbers.setdefault(text, len(self.texts))
             if out[row] == len(self.texts):
                 self.texts.append(text)
+                self.innermost.append(frame)
         return out
 
     def _frame(self, region: int, site: int) -> str:
@@ -177,6 +179,7 @@ class Trace:
         messages: Message records.
         threaded: Whether several threads of a rank call MPI, shape (n_ranks,).
         paths: Every call path as text, outermost frame first; the first is the empty one.
+        innermost: The innermost frame of each path.
     """
 
     creator: str
@@ -196,6 +199,7 @@ class Trace:
     messages: MessageColumns
     threaded: NDArray[np.bool_]
     paths: list[str]
+    innermost: list[str]
 
     @classmethod
     def from_core(cls, raw: _core.TraceColumns) -> Trace:
@@ -240,6 +244,7 @@ class Trace:
             messages=messages,
             threaded=threaded,
             paths=paths.texts,
+            innermost=paths.innermost,
         )
 
 

@@ -32,7 +32,7 @@ class Posts:
         wait_position: Where it is waited for, UNKNOWN where not recorded, shape (P,).
         wait_step: Order among those of that position, shape (P,).
         collective: Whether a collective posts it, shape (P,).
-        told: Whether the trace says whom it meets and how large it is, shape (P,).
+        peer_known: Whether the trace says whom it meets and how large it is, shape (P,).
     """
 
     rank: NDArray[np.int64]

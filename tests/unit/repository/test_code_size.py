@@ -1,0 +1,62 @@
+"""Code that fits a head: files below 600 lines, functions below 60 without their documentation.
+
+Branches are counted by ruff (C901, at most 15 a function) and, of Rust, by clippy.toml.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.factories.repository import ROOT
+
+FILE_LINES = 600
+FUNCTION_LINES = 60
+
+CODE = ("crates", "python", "web/src", "studies", "bench", "scripts", "tests")
+PYTHON = ("python", "studies", "bench", "scripts", "examples", "hardware")
+
+
+def long_functions(source: str) -> Iterator[str]:
+    """Names of functions that are too long, and their lines without the docstring."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if ast.get_docstring(node, clean=False) is not None:
+                text = node.body[0]
+                lines -= (text.end_lineno or 0) - text.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield f"{node.name}: {lines} lines"
+
+
+def files(folders: tuple[str, ...], *suffixes: str) -> list[Path]:
+    found = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
+    return [path for path in found if "node_modules" not in path.parts]
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_files_are_short(folder: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in files((folder,), ".py", ".rs", ".ts", ".c", ".h")
+        if (lines := path.read_text("utf-8").count("\n")) > FILE_LINES
+    }
+    assert found == {}, "divide them by what they do"
+
+
+def test_functions_are_short() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}, {text}"
+        for path in files(PYTHON, ".py")
+        for text in long_functions(path.read_text("utf-8"))
+    ]
+    assert found == [], "name their parts"
+
+
+def test_a_long_function_is_found() -> None:
+    body = "    x = 1\n" * FUNCTION_LINES
+    assert list(long_functions(f"def f():\n    '''{'a' * 9}\n    b'''\n{body}")) == ["f: 61 lines"]
+    assert list(long_functions(f"def f():\n    '''a\n    b'''\n{body[:-10]}")) == []
