@@ -218,5 +218,5 @@ def test_the_slow_cable_of_a_real_run_is_named_both_ways(tmp_path: Path) -> None
 def test_a_healthy_real_run_has_no_slow_link(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["counters", *lab("r9", tmp_path)])
     assert result.exit_code == 0
-    assert "No link shows less than its rate" in " ".join(result.output.split())
+    assert "No link serves less than its rate" in " ".join(result.output.split())
     assert "SERVE LESS" not in result.output
