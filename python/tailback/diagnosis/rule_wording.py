@@ -31,9 +31,7 @@ PLACE_TOGETHER: Final = (
     "re-simulation."
 )
 GO_ELSEWHERE: Final = "Run again at another time, or request nodes away from the listed links."
-SPREAD_TRAFFIC: Final = (
-    "Spread this traffic over the equivalent links with multipath routing."
-)
+SPREAD_TRAFFIC: Final = "Spread this traffic over the equivalent links with multipath routing."
 SEND_LESS: Final = "Send less, keep more traffic within the node, or overlap it with computation."
 LOOK_AT_COMPUTATION: Final = "Look at computation and load balance."
 LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for the network."

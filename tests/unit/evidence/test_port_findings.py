@@ -185,7 +185,7 @@ def test_nothing_known_gives_no_finding() -> None:
     quiet = queue(5000, 5000, np.zeros(1000), 100)
     assert port_findings(quiet).is_empty()
     assert judge(quiet).kind == "quiet"
-    assert "none dropped packets" in sentence(judge(quiet))
+    assert "none of 1 port dropped packets" in sentence(judge(quiet))
 
 
 def test_rates_in_the_unit_of_the_link() -> None:
