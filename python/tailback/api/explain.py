@@ -105,7 +105,7 @@ def add_evidence(
         measured: What its trace says.
         run: The expected run of it.
         evidence: Counters and job list.
-        progress: Called with what is being done.
+        progress: Called with the current step.
         fifo: The same scenario with adapters that send messages one after the other, where
             nobody said how they share their link.
         threads: Threads of the engine.
@@ -123,7 +123,7 @@ def add_evidence(
     slow = attempt.slow
     if attempt.prepared is fifo:
         words.sources.append(wording.MESSAGES_IN_ORDER)
-    prepared = others.beside(attempt.prepared, fit.bursts if fit is not None else None)
+    prepared = others.add_to(attempt.prepared, fit.bursts if fit is not None else None)
     fabric = prepared.fabric
     candidates = tuple(
         wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
@@ -257,7 +257,7 @@ class _Case:
         slow, shown = _counted_slow(evidence, prepared.fabric)
         found = CableSearch()
         if search and not slow and not _fits(fit, measured):
-            beside = self.others.beside(prepared, None)
+            beside = self.others.add_to(prepared, None)
             found = _search(
                 beside, measured, evidence, self.comparisons, self.progress, self.threads, among
             )
@@ -312,7 +312,7 @@ class _Case:
         """How a simulation compares with what was measured; ``beside``: traffic of others."""
         key = (id(prepared), slow, bursts, beside)
         if key not in self.seen:
-            scenario = self.others.beside(prepared, bursts) if beside else prepared
+            scenario = self.others.add_to(prepared, bursts) if beside else prepared
             run = self._simulated(scenario, slow)
             misfits = tuple(compare(run) for compare in self.comparisons)
             self.seen[key] = Outcome(run.elapsed_ps, misfits)
@@ -345,8 +345,8 @@ class _Others:
             return cls()
         return cls(traffic, *_others_text(traffic, evidence))
 
-    def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
-        """The scenario beside it, in so many bursts a window of the counters."""
+    def add_to(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
+        """The scenario with this traffic added, in ``bursts`` per window of the counters."""
         if self.traffic is None:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"

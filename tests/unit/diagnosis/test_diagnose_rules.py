@@ -208,13 +208,13 @@ def test_too_few_samples_says_how_many_more() -> None:
     evidence = RunAnalysis(sparse_run())
     finding = RULES["TB005"](evidence)
     assert finding is not None
-    more = evidence.packets_wanting()
+    more = evidence.packets_needed()
     assert f"{more} more packets" in finding.explanation and 50 < more < 2000
     assert "Least certain: leaf0" in finding.explanation and "'exchange'" in finding.advice
 
 
 def test_so_many_more_packets_do_settle_it() -> None:
-    more = RunAnalysis(sparse_run()).packets_wanting()
+    more = RunAnalysis(sparse_run()).packets_needed()
     flows = [Flow(n, HOSTS + n, 2 + more // 6) for n in range(6)]
     assert RULES["TB005"](RunAnalysis(make_run(flows, dict.fromkeys(ups(0), 0.5)))) is None
 
