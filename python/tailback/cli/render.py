@@ -149,7 +149,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         lines += command_lines(command)
         others = [writer_of(name) for name in list(remedy.files)[1:]]
         if others:
-            lines += wrap(f"for {', '.join(others)}: files there, commands in the report")
+            lines += wrap(f"for {', '.join(others)}: same folder, commands in the report")
     return lines
 
 

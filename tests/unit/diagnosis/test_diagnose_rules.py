@@ -221,7 +221,7 @@ def test_so_many_more_packets_do_settle_it() -> None:
 
 def test_what_stays_open_is_too_few_only_where_it_is() -> None:
     assert diagnose_cause(placement_run()).sampling.note.endswith(
-        "they are not, too few to matter."
+        "in unsettled trees, too few to matter."
     )
     full = [Flow(n, HOSTS + n, 60) for n in range(HOSTS)]
     open_ = [Flow(2 * HOSTS + n, 2 * HOSTS + (n + HOSTS) % 16, 200) for n in range(16)]
