@@ -230,7 +230,7 @@ def test_what_stays_open_is_too_few_only_where_it_is() -> None:
     evidence = RunAnalysis(run)
     assert evidence.unsure_share > MAX_UNSETTLED_SHARE and RULES["TB005"](evidence) is None
     note = diagnose_cause(run).sampling.note
-    assert note.endswith("they are not, not enough to make another cause the heaviest.")
+    assert note.endswith("in unsettled trees, not enough to make another cause the heaviest.")
 
 
 def test_telemetry_off_is_said() -> None:
