@@ -54,7 +54,7 @@ def memory_for_input() -> int | None:
     return min(there // 2, INPUT_BYTES)
 
 
-def raise_it(needed: int) -> str:
+def memory_remedy(needed: int) -> str:
     """The remedy for what takes ``needed`` bytes, more than it may."""
     whole = -(-needed // 2**30)
     return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class TailbackError(Exception):
-    """A mistake in what the user gave. The command line prints it and exits with 2.
+    """Invalid input. The command line prints it and exits with 2.
 
     Args:
         message: What is wrong, in one sentence, with the offending value quoted.
@@ -41,7 +41,7 @@ class TailbackError(Exception):
         return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
 
     def located(self, file: str | Path) -> TailbackError:
-        """Return this error with ``file`` filled in where it was not known before."""
+        """Return this error with ``file`` set if it was unknown."""
         if self.file is None:
             self.file = Path(file)
         return self

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final
 
 import polars as pl
 
-from tailback.available import memory_for_input, raise_it
+from tailback.available import memory_for_input, memory_remedy
 from tailback.errors import TailbackError
 from tailback.units import format_bytes
 
@@ -133,7 +133,7 @@ def require_room(path: Path, needed: int, error: type[TailbackError] = TailbackE
         raise error(
             f"takes about {format_bytes(needed)} of memory when it is read ({path.stat().st_size:,}"
             f" bytes on disk), and the limit for one file is {format_bytes(there)}",
-            file=path, remedy=raise_it(needed),
+            file=path, remedy=memory_remedy(needed),
         )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ class Run:
             entry, a switch each, of routing ``vc``), ``marked_packets`` (by congestion control),
             ``remedy`` (what a diagnosis changed, which the scenario does not state) …
         performance: Wall-clock figures: never part of what must be reproducible.
-        notes: What readers found odd and tolerated.
+        notes: Irregularities in the input that were accepted.
         computations: ``rank, start_ps`` of every computation, by rank and time, where that was
             asked for; not written.
     """

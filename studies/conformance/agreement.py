@@ -122,7 +122,7 @@ def traffic(draw: random.Random, ranks: int) -> Program:
 
 def acknowledged(prepared: PreparedScenario) -> PreparedScenario:
     """The same with acknowledged sends."""
-    program = prepared.lay().program
+    program = prepared.make_workload().program
     kind = np.where(program.kind == Op.ISEND, Op.ACKNOWLEDGED_SEND, program.kind)
     return prepared.with_program(replace(program, kind=kind.astype(np.uint8)))
 

@@ -70,7 +70,7 @@ class Reference:
         self.packets_made = 0
         self.finished = 0
         self.chosen: dict[tuple[int, int, int], tuple[int, int]] = {}
-        workload = prepared.lay()
+        workload = prepared.make_workload()
         self.program: Program = workload.program
         self.node = workload.node.tolist()
         self._match()

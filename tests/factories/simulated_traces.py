@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tailback.evidence.call_profile import stretches_of_run
+from tailback.evidence.call_profile import times_between_computations
 from tailback.run import Run
 from tailback.traffic.program import Op, Program
 from tests.factories.evidence_traces import WORLD, Script
@@ -20,7 +20,7 @@ def scripts_of(program: Program, run: Run) -> list[Script]:
 
     All calls of a stretch follow each other without a gap; what completes requests takes the time.
     """
-    simulated = stretches_of_run(run, program)
+    simulated = times_between_computations(run, program)
     assert simulated is not None
     durations, counts = simulated
     first = np.concatenate([[0], np.cumsum(counts)])

@@ -29,7 +29,7 @@ export function command(model: Model, store: Store): string {
     }
     const dated = time !== null && course.dated;
     const tables = dated
-      ? 'run.tables | {"samples": FigureData(run).dated_samples.drop("phase")}'
+      ? 'run.tables | {"samples": FigureData(run).samples_by_link_time.drop("phase")}'
       : "run.tables";
     const only = link >= 0 ? `.filter(link=${link})` : "";
     return `run = tb.read_run(${literal(FOLDERS[id] ?? "run")})\n` +

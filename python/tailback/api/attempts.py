@@ -203,7 +203,7 @@ class Case:
         slow, shown = _counted_slow(evidence, prepared.fabric)
         found = CableSearch()
         if search and not slow and not _fits(fit, measured):
-            beside = self.others.beside(prepared, None)
+            beside = self.others.add_to(prepared, None)
             found = _search(
                 beside, measured, evidence, self.comparisons, self.progress, self.threads, among
             )
@@ -292,7 +292,7 @@ class Case:
         """How a simulation compares with what was measured; ``beside``: traffic of others."""
         key = (id(prepared), slow, bursts, beside)
         if key not in self.seen:
-            scenario = self.others.beside(prepared, bursts) if beside else prepared
+            scenario = self.others.add_to(prepared, bursts) if beside else prepared
             run = self._simulated(scenario, slow)
             misfits = tuple(compare(run) for compare in self.comparisons)
             self.seen[key] = Outcome(run.elapsed_ps, misfits, self._spread(run))
@@ -325,8 +325,8 @@ class Others:
             return cls()
         return cls(traffic, *_others_text(traffic, evidence))
 
-    def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
-        """The scenario beside it, in so many bursts a window of the counters."""
+    def add_to(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
+        """The scenario with this traffic added, in ``bursts`` per window of the counters."""
         if self.traffic is None:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"

@@ -23,7 +23,7 @@ from tailback.simulation.prepare import load_fabric
 
 @dataclass
 class _Read:
-    """What the files hold."""
+    """Contents of the files."""
 
     placed: list[Placed] = field(default_factory=list)
     packet_bytes: dict[int, str] = field(default_factory=dict)
@@ -43,10 +43,10 @@ def calibrate(
 
     Args:
         files: Outputs of benchmarks (``tailback list benchmark``) and OTF2 traces; ``FILE@HOSTS``
-            says where one ran: two hosts, or one for ranks that share it.
+            names the hosts: two, or one that both ranks share.
         fabric: Network of the machine: a file, the name of a preset, or a scenario that describes
-            it. Without it only what needs no distance is fitted.
-        hosts: Hosts on which the files ran that do not say it themselves, in rank order.
+            it. Without it, settings that depend on distance are not fitted.
+        hosts: Hosts, in rank order, for files without ``@HOSTS``.
         rankfile: The same from a file: a CSV of ranks and hosts, a rank file or a host list.
 
     Returns:

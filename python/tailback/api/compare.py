@@ -212,7 +212,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
     left a link has no congestion there, and null is said of its fraction.
     """
     found = link_change(before, after)
-    least = np.abs(np.nan_to_num(found.surely))
+    least = np.abs(np.nan_to_num(found.certain_change))
     size = np.abs(np.nan_to_num(found.value))
     order = np.lexsort((np.arange(len(size)), -size, -least))
     fractions = [load.fraction for load in (found.before, found.after)]
@@ -223,7 +223,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
             "congested_fraction": [
                 None if np.isnan(of[link]) else float(of[link]) for of in fractions
             ],
-            "least_change": float(found.surely[link]),
+            "least_change": float(found.certain_change[link]),
         }
         for link in order[:most].tolist()
         if size[link] > 0

@@ -26,15 +26,15 @@ from tailback.units import counted
 
 @dataclass(frozen=True, eq=False)
 class CountersResult:
-    """What port counters say.
+    """Analysis of port counters.
 
     Attributes:
-        verdict: Whether ports stalled, which, for how long: ``kind``, ``ports``, ``groups`` …
+        verdict: Whether ports stalled, which, and for how long: ``kind``, ``ports``, ``groups`` …
         study: Tables and figures of the studies.
         source: What the counters were read from.
-        places: The ports they are of.
-        queues: Of a lossy network (Ethernet): which ports queue, drop and serve too little; None
-            for counters of stalls.
+        places: The ports to which the counters belong.
+        queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
+            their rate; None for counters of stalls.
     """
 
     verdict: Verdict
@@ -116,17 +116,17 @@ def counters(
     Args:
         files: What ``perfquery`` or ``ibqueryerrors --data`` printed (one file an instant), a sysfs
             tree, an LDMS CSV, the folder of a collection, run or diagnosis, or a Parquet archive.
-        reader: Format of the files (``tailback list counter-reader``); found out when absent.
+        reader: Format of the files (``tailback list counter-source``); detected by default.
         fabric: Output of ``ibnetdiscover``: names, speeds, tiers and directions of the ports.
         subsystems: Classes of switches: name → regular expression on switch or host names.
         tick_ns: Length of a tick of PortXmitWait, nanoseconds.
-        every_ns: Time between files that tell no time, nanoseconds.
-        threshold: Share of its time from which a port counts as stalling, 0–1.
-        io: Regular expression of the names of I/O routers of a torus, to compare.
-        cluster: Address of a Dask scheduler to work on an archive.
+        every_ns: Time between files without time stamps, nanoseconds.
+        threshold: Share of time stalled from which a port counts as stalling, 0–1.
+        io: Regular expression for the names of a torus's I/O routers, to compare with others.
+        cluster: Address of a Dask scheduler that processes an archive.
 
     Raises:
-        TailbackError: A file cannot be read, or says what cannot be.
+        TailbackError: A file cannot be read, or contains impossible values.
 
     Example:
         >>> found = tb.counters(["12h00.txt", "12h10.txt"], fabric="fabric.txt")

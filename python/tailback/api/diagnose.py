@@ -174,22 +174,22 @@ def diagnose(
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
             file), or the folder of a run or diagnosis; or a packet capture, or several in a list,
             with ``fabric`` (docs/how-to/captures.md).
-        contexts: Folder that says which node has which address, and where packets of captures were
-            sent from.
-        counters: Port counters of the time of a trace, as :func:`counters` takes them.
+        contexts: For captures: folder with the addresses of nodes and the calls that packets belong
+            to.
+        counters: Port counters recorded during the traced run, as :func:`counters` takes them.
         jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
         samples: Samples that receivers counted, by flow or cumulative (CSV).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
-        methods: Placements to try; all sensible ones when empty.
-        remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
+        methods: Placements to try; default: all that apply.
+        remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
-        progress: Called with what is being done and the share of it that is done, 0–1.
-        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        threads: Threads of the engine; default: idle cores. Results do not depend on this.
+        progress: Called with the current step and its progress, 0–1.
+        watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
 
     Raises:
-        TailbackError: The source, or something that it names, is wrong.
+        TailbackError: The source, or a file that it names, is invalid.
 
     Example:
         >>> result = tb.diagnose("app_trace/", fabric="fabric.txt")

@@ -60,7 +60,7 @@ def add_evidence(
         measured: What its trace says.
         run: The expected run of it.
         evidence: Counters and job list.
-        progress: Called with what is being done.
+        progress: Called with the current step.
         fifo: The same scenario with adapters that send messages one after the other, where
             nobody said how they share their link.
         threads: Threads of the engine.
@@ -78,7 +78,7 @@ def add_evidence(
     if in_order:
         words.sources.append(wording.MESSAGES_IN_ORDER)
     bursts = attempt.fit.bursts if attempt.fit is not None else None
-    prepared = others.beside(attempt.prepared, bursts)
+    prepared = others.add_to(attempt.prepared, bursts)
     _ask_for_more(words, measured, evidence, any(_candidates(attempt.search)))
     found = _summary(case, attempt, prepared.fabric, words, in_order=in_order)
     return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)

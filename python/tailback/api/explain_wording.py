@@ -34,7 +34,8 @@ FORWARDING: Final = (
 """Evidence that is missing, and the command that gets it."""
 
 MESSAGES_IN_ORDER: Final = (
-    "adapters send messages one after another: with this the model agrees with the measurement"
+    "adapters send messages one after another: with this setting the model agrees with the "
+    "measurement"
 )
 DROPS: Final = "the network drops packets when queues are full; the model holds them back"
 

@@ -39,10 +39,10 @@ class PlacementResult:
             ``edge_cut`` (share of the packets between leaves) and, where simulated, ``elapsed_ps``.
         nodes: Node of each rank by placement, shape (R,).
         rank_files: The best placement as launchers read it.
-        no_rank_file: Why there is none, by launcher.
-        refused: Why no launcher can be given the best placement; empty where one can.
-        left_out: Placements that could not be made, and why.
-        omitted: Hosts of the fabric that the job leaves out, in a sentence; empty for none.
+        no_rank_file: For launchers without a rank file, the reason.
+        refused: Why no launcher can run the best placement; empty if one can.
+        left_out: Placements that could not be computed, and why.
+        omitted: Sentence on the hosts of the fabric that the job does not use; empty if none.
         notes: What readers found odd and tolerated.
     """
 
@@ -109,18 +109,18 @@ def place(
 
     Args:
         source: As for :func:`load_scenario`.
-        methods: Placements to make (``tailback list placement``); all sensible ones when empty.
+        methods: Placements to compute (``tailback list placement``); default: all that apply.
         simulate: Also simulate the job under each placement.
         allow_hosts: Hosts that placements may use; ``all``: every compute host.
-        require_rank_files: Refuse a placement that no launcher can be given, before it is judged.
-        threads: Threads of the engine; idle cores when absent.
-        progress: Called with what is being done and the share of it that is done, 0–1.
-        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        require_rank_files: Refuse placements that no launcher can run before they are evaluated.
+        threads: Threads of the engine; default: idle cores.
+        progress: Called with the current step and its progress, 0–1.
+        watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``seed`` …
 
     Raises:
-        PlacementError: A placement asked for, or none at all, fits the job.
-        TailbackError: The source, or something that it names, is wrong.
+        PlacementError: A requested placement does not fit the job, or no placement does.
+        TailbackError: The source, or a file that it names, is invalid.
 
     Example:
         >>> placed = tb.place("app_trace/", fabric="fabric.txt", methods=["tile", "rcm"])

@@ -53,7 +53,7 @@ def writer_of(file: str) -> str:
     return next((writer for writer, name in FILE_NAME.items() if name == file), file)
 
 
-def from_here(command: str, file: str, folder: Path) -> str:
+def command_with_path(command: str, file: str, folder: Path) -> str:
     """The command of a rank file as it can be typed outside of the folder of the file.
 
     Args:

@@ -24,7 +24,7 @@ class Run(base.Run):
             converts one.
         summary: Figures of the run as a whole: ``elapsed_ps``, ``packets`` …
         performance: Wall-clock figures.
-        notes: What readers found odd and tolerated.
+        notes: Irregularities in the input that were accepted.
 
     Example:
         >>> run = tb.simulate("examples/demo/demo.toml")

@@ -30,17 +30,17 @@ def simulate(
     Args:
         source: As for :func:`load_scenario`: a scenario (object, data or file), a trace with
             ``fabric``, or the folder of a run.
-        model: ``packet`` simulates every packet; ``fluid`` computes rates: quicker, an estimate.
-        rates: Who decides the rates of the fluid model; ``max-min`` when absent.
-        paths: How the fluid model chooses paths; as the scenario routes when absent.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
-        partial: Return what there is when Ctrl-C ends the run, in place of KeyboardInterrupt.
-        progress: Called with what is being done and the share of it that is done, 0–1.
-        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        model: ``packet`` simulates every packet; ``fluid`` computes rates: faster, but an estimate.
+        rates: How the fluid model computes rates; default: ``max-min``.
+        paths: How the fluid model chooses paths; default: by the scenario's routing.
+        threads: Threads of the engine; default: idle cores. Results do not depend on this.
+        partial: On Ctrl-C, return the results so far instead of raising KeyboardInterrupt.
+        progress: Called with the current step and its progress, 0–1.
+        watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
 
     Raises:
-        TailbackError: The scenario, or something that it names, is wrong.
+        TailbackError: The scenario, or a file that it names, is invalid.
 
     Example:
         >>> run = tb.simulate("examples/demo/demo.toml", placement="rcm")

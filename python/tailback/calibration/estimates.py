@@ -84,7 +84,7 @@ class Estimates:
         engine: Settings of the engine.
         measured: What else was measured; the engine has no setting for it.
         not_identified: Settings that stay at their defaults, and why.
-        notes: What to know about them.
+        notes: Notes on the estimates.
     """
 
     engine: list[FittedValue] = field(default_factory=list)

@@ -29,10 +29,10 @@ class Calibration:
 
     Attributes:
         engine: Estimates of settings of the engine.
-        measured: What else was measured.
-        not_identified: Settings that stay at their defaults, and why.
-        notes: What to know about them.
-        files: What it was made from.
+        measured: Measured quantities that are not settings of the engine.
+        not_identified: Settings that keep their defaults, and why.
+        notes: Notes on the estimates.
+        files: The files that were fitted.
         settings: The ``[engine]`` section, as text of a scenario; a user may have changed it.
     """
 
@@ -45,14 +45,14 @@ class Calibration:
 
     @staticmethod
     def of(found: Estimates, files: Sequence[str]) -> Calibration:
-        """The calibration that estimates make."""
+        """The calibration with these estimates."""
         settings = {one.name: text(one.kind, one.value) for one in found.engine}
         return Calibration(
             found.engine, found.measured, found.not_identified, found.notes, list(files), settings
         )
 
     def apply(self, scenario: Scenario) -> Scenario:
-        """A scenario with these settings in place of its own; others stay.
+        """The scenario with these settings; its other settings do not change.
 
         Raises:
             ScenarioError: A setting contradicts one of the scenario.

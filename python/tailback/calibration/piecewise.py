@@ -193,7 +193,7 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
         model = min(some, key=lambda one: one[0])[1]
         if len(data.starts) <= len(data.boundaries):
             model = _refined(data, model)
-        spread = data.spread_about(model)
+        spread = data.relative_spread(model)
         if model == before:
             break
     data = data.with_spread(spread)
@@ -246,7 +246,7 @@ class _Data:
             squares = float((self.residuals(model) ** 2).sum())
         return float(n * np.log(squares / n + _LEAST_SPREAD**2) + model.cost * np.log(n))
 
-    def suffices(self, model: PiecewiseModel) -> bool:
+    def has_enough_points(self, model: PiecewiseModel) -> bool:
         """Whether enough times are left to tell the spread about a model's lines."""
         return len(self.size) - model.cost >= _LEAST_FREEDOM
 
@@ -287,7 +287,7 @@ class _Data:
                 out[row, row + end + 1] = value
         return out
 
-    def spread_about(self, model: PiecewiseModel) -> float:
+    def relative_spread(self, model: PiecewiseModel) -> float:
         """Relative standard deviation about the lines, without what rounding explains."""
         freedom = max(len(self.size) - model.coefficients - len(model.breaks), 1)
         squares = self.residuals(model) ** 2 * (self.scale / self.time) ** 2
@@ -301,11 +301,11 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
     yield data.criterion(PiecewiseModel()), PiecewiseModel()
     for row in starts[FEWEST:-FEWEST]:
         model = PiecewiseModel((row,), shared=True)
-        if data.suffices(model):
+        if data.has_enough_points(model):
             yield data.criterion(model), model
     squares = data.squares()
     for count in range(1, MOST_BREAKS + 1):
-        if not data.suffices(PiecewiseModel(tuple(range(count)))):
+        if not data.has_enough_points(PiecewiseModel(tuple(range(count)))):
             break
         found = []
         for rows in combinations(starts[1:-1], count):

@@ -28,7 +28,7 @@ from tailback.port_counters.analysis.evolution_run import (
 from tailback.port_counters.analysis.evolution_tiers import Panel, tier_panels
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.readers.engine_run import from_run
-from tailback.port_counters.schema import stands_at_top
+from tailback.port_counters.schema import ends_with_full_stall_counter
 from tailback.report.evolution import full_at, torus_panels, values_at, write_evolution
 from tailback.run import Run
 from tailback.simulation.prepare import load_fabric
@@ -136,7 +136,7 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
         )  # fmt: skip
     fabric = read_fabric(file)
     rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
-    known = rows.filter(pl.col("stall_fraction").is_not_null() | stands_at_top())
+    known = rows.filter(pl.col("stall_fraction").is_not_null() | ends_with_full_stall_counter())
     if not known.height:
         raise RunError(
             f"no port gives its stall as a share of time ({rows.height} intervals between "

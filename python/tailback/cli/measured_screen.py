@@ -60,7 +60,7 @@ def _parts(measured: Measured) -> list[str]:
 def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
     """What was measured, in short: the verdict is of another run than the recorded one."""
     return (
-        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks (where it went: "
+        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks (breakdown: "
         f"diagnosis.json). Not compared with the model, which expects "
         f"{format_time(diagnosis.modelled_ps)} with {diagnosis.changed}."
     )

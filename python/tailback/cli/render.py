@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.rankfiles import from_here, writer_of
+from tailback.api.rankfiles import command_with_path, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import (
@@ -145,11 +145,11 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     if remedy.commands:
         command = remedy.commands[0]
         for name in list(remedy.files)[:1]:
-            command = from_here(command, name, folder)
+            command = command_with_path(command, name, folder)
         lines += command_lines(command)
         others = [writer_of(name) for name in list(remedy.files)[1:]]
         if others:
-            lines += wrap(f"for {', '.join(others)}: files there, commands in the report")
+            lines += wrap(f"for {', '.join(others)}: same folder, commands in the report")
     return lines
 
 

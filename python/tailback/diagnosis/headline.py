@@ -271,5 +271,5 @@ def samples_sentence(samples: SampleFacts) -> str:
     return (
         f"The samples ({samples.carried}) are conclusive for {samples.links_sure} of "
         f"{samples.links_seen} links; {percent(samples.unsure_share)} of the congested packets "
-        f"are on links or in trees where they are not, {harmless}."
+        f"are on other links or in unsettled trees, {harmless}."
     )

@@ -277,7 +277,7 @@ def search_cables(
         healthy: The expected run without slow cables, with what the comparisons look at.
         budget: Simulations at most.
         measure: Whether a comparison looks at what links did.
-        progress: Called with what is being done.
+        progress: Called with the current step.
     """
     search = _HiddenCableSearch(
         evaluate, comparisons, measured_ps, healthy, nominal_gbps, budget, measure=measure

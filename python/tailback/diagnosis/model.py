@@ -252,14 +252,14 @@ class Remedy(FrozenModel):
         action: What to do, with what it gains.
         name: Name of the recommended candidate, empty when none helps.
         parts: Names of the candidates that it joins, or its own; empty when none helps.
-        placement: Name of the recommended placement, empty when none helps: the remedy itself,
-            or what to do meanwhile.
-        before_ps: Time as it is, re-simulated as the candidates are; where that was not done, as
-            observed.
+        placement: Name of the recommended placement, empty if none helps: the remedy itself, or an
+            interim measure.
+        before_ps: Time without the remedy, re-simulated like the candidates; without
+            re-simulation, as observed.
         after_ps: Predicted time with the remedy.
         gain: ``1 - after / before``.
         candidates: Everything tried, best first.
-        files: Files to use it with: name → what it is for.
+        files: Files for applying it: name → purpose.
         commands: Commands to run with them, one for each launcher.
         avoid: Names of links to avoid: those that other jobs fill, or that are slow.
     """
@@ -299,16 +299,16 @@ class Remedy(FrozenModel):
 
 
 class Sampling(FrozenModel):
-    """How sure: what the samples can and cannot say.
+    """How far the samples support the verdict.
 
     Attributes:
-        scheme: Telemetry scheme whose headers the evidence is from, ``off`` for none.
+        scheme: Telemetry scheme of the samples, ``off`` for none.
         header_bits: Bits that it takes in a packet's header.
         packets: Packets received with a sample.
         links_seen: Links with at least one hop sample.
         links_sure: Links with enough samples for a verdict.
         sufficient: False when the verdict rests on too few samples.
-        note: One sentence; which further samples would settle it.
+        note: One sentence, with the samples that are still needed.
     """
 
     scheme: str = "full"
@@ -321,44 +321,44 @@ class Sampling(FrozenModel):
 
 
 class Diagnosis(FrozenModel):
-    """The answer.
+    """A diagnosis: verdict, evidence and remedy.
 
     Raises:
-        ValueError: It contradicts itself: no finding has its cause, or a time of the program as it
-            is lies below the ideal one.
+        ValueError: It contradicts itself: no finding has its cause, or a time of the unchanged
+            program is shorter than the ideal time.
 
     Attributes:
         cause: Main cause.
         headline: One sentence: the verdict.
         findings: Rules that fired, largest share first.
-        waterfall: Where the time goes, from ideal to the run given (``observed``, whose time is
-            expected or measured: see ``times``); empty when nothing was re-simulated.
-        remedy: What to do, None when there is nothing to do.
-        top_links: Most congested links, whatever the finding.
-        sampling: How sure.
-        elapsed_ps: Measured time of our job; where nothing was measured, the expected one.
-        expected_ps: Time of our job as the model expects it; None in results of older versions.
-        measured: What was measured, None where nothing was.
-        changed: What the expected run changes of the measured one; empty where nothing.
-        not_explained_ps: Measured time less the expected one, which replays the recorded
-            computation, and, where there is an explanation, less what no model has (set-up, end,
-            calls without data); None where nothing was measured or the expected run is another one.
-        not_explained_low_ps: At least, by what is known of the clocks.
-        not_explained_high_ps: At most.
-        explanation: Where the measured time went, by cause; None where nothing was measured.
+        waterfall: Where the time goes, from the ideal to the diagnosed run (``observed``; ``times``
+            says whether it is expected or measured); empty without re-simulation.
+        remedy: The recommended remedy; None if nothing needs to be done.
+        top_links: Most congested links, regardless of findings.
+        sampling: How far the samples support the verdict.
+        elapsed_ps: Measured time of our job, or the expected time if nothing was measured.
+        expected_ps: Time that the model expects for our job; None in results of older versions.
+        measured: The measured run; None if nothing was measured.
+        changed: How the settings of the expected run differ from the measured one; may be empty.
+        not_explained_ps: Measured less expected time, which includes the recorded computation; with
+            an explanation, also less time that is not modelled (set-up, end, calls without data).
+            None if nothing was measured or the expected run has other settings.
+        not_explained_low_ps: Lower bound, given the uncertainty of the clocks.
+        not_explained_high_ps: Upper bound.
+        explanation: Where the measured time went, by cause; None if nothing was measured.
         communication_fraction: Share of rank time blocked in communication, 0–1.
-        warnings: What readers and rules want the user to know.
-        confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
+        warnings: Warnings of readers and rules.
+        confidence: Probability that ``cause`` is right, 0–1, if the model holds; calibrated on
             generated scenarios (docs/measurements/diagnosis-accuracy.md).
-        basis: What ``cause`` rests on.
-        margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
-        shares: What each cause costs by re-simulation, largest first; empty without it.
-        slow_links: Names of the links that serve less than they should, where that is the cause:
-            those that re-simulation found or, where the scenario states some, those.
-        times: What ``elapsed_ps`` and the bars are.
+        basis: The evidence on which ``cause`` rests.
+        margin: How clear the verdict is, 0–1; ``basis`` and ``margin`` determine ``confidence``.
+        shares: Cost of each cause by re-simulation, largest first; empty without it.
+        slow_links: Names of the slow links, if they are the cause: those stated in the scenario, or
+            else those that re-simulation found.
+        times: Whether ``elapsed_ps`` and the bars are measured or expected.
         times_from: The same in a sentence, and what was not used.
-        captured: Whether the run is a capture of packets: nothing is known of ranks then, and
-            ``communication_fraction`` means nothing.
+        captured: Whether the run is a packet capture: ranks are then unknown and
+            ``communication_fraction`` is meaningless.
     """
 
     cause: Cause

@@ -28,8 +28,8 @@ FULL_UTILIZATION = 0.70
 thesis measured 93 and 102 % on links its application filled, under 30 % where it did not."""
 
 LOW_UTILIZATION = 0.30
-"""Congested fraction from which a root that we do not fill is put down to others. Our own bursts
-fill a link for moments, too: less congestion than this on a thin link says nothing."""
+"""Congested fraction from which a root that we do not fill is attributed to others. Our own bursts
+fill a link for moments, too: less congestion than this on a lightly used link proves nothing."""
 
 CHUNK_SAMPLES = 20
 """Windows are joined until a link has so many hop samples: fewer cannot say when it was hot."""
@@ -171,7 +171,7 @@ class RootUtilization:
     def _among_equivalents(
         self, links: Ints, seen: CongestedLinks, fraction: Floats
     ) -> tuple[Bools, Ints]:
-        """Which links are dark among equivalents that carry as much and are not; bundle sizes."""
+        """Links congested among equivalents that carry as much and are not; bundle sizes."""
         bundle = self.topology.bundle
         count = np.bincount(bundle)
         packets = np.bincount(bundle, weights=seen.packets)

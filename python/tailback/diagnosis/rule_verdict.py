@@ -51,8 +51,8 @@ FEW_LATE, ONE_OF_FEW = 0.10, 0.35
 """The same where only so few messages are late: other traffic holds up more of them."""
 
 MANY_LATE, NO_CABLE = 0.3, 0.45
-"""With more messages late than this and less explained by one cable, a dark and thin root is no
-slow link, though its equivalents are not dark."""
+"""With more messages late than this and less explained by one cable, a congested root that we
+hardly use is no slow link, even if its equivalents are not congested."""
 
 LARGE_LOSS_SHARE = 0.1
 """Share of the time lost inside the network from which, without any congested link, our own traffic

@@ -21,19 +21,17 @@ WITHIN_HOSTS: Final = "Not the network: none of your messages crosses it"
 TOO_FEW_SAMPLES: Final = "Too few samples to be sure"
 NO_SAMPLE: Final = "Too few samples: no packet carried one"
 NOT_DECODED: Final = "Too few samples: those that arrived cannot be decoded"
-BOTTLENECKS: Final = "The bottlenecks are known, but not who fills them"
+BOTTLENECKS: Final = "The bottlenecks are known, but not whose traffic fills them"
 ROUTING: Final = "Routing imbalance: links are full while equivalent ones are not"
 SLOW_LINK: Final = "Slow link: a link runs slower than it should"
 INJECTION: Final = "Injection limit: adapters send at line rate"
 
 PLACE_TOGETHER: Final = (
-    "Place ranks that exchange much data on the same switch, and compare placements by "
+    "Place ranks that exchange a lot of data on the same switch, and compare placements by "
     "re-simulation."
 )
 GO_ELSEWHERE: Final = "Run again at another time, or request nodes away from the listed links."
-SPREAD_TRAFFIC: Final = (
-    "Spread this traffic over the equivalent links: use routes with several paths each."
-)
+SPREAD_TRAFFIC: Final = "Spread this traffic over the equivalent links with multipath routing."
 SEND_LESS: Final = "Send less, keep more traffic within the node, or overlap it with computation."
 LOOK_AT_COMPUTATION: Final = "Look at computation and load balance."
 LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for the network."
@@ -177,7 +175,7 @@ def other_traffic(
     """
     text = (
         f"{percent(share)} of the congested packets wait for {counted(links, 'link')} on which "
-        f"your own traffic takes {percent(use)} of the line rate while they are congested. The "
+        f"your own traffic uses {percent(use)} of the line rate while they are congested. The "
         f"heaviest, {heaviest}, has a congested fraction of {percent(fraction)}, and with 95 % "
         f"confidence your job uses at most {percent(most)} of it (less than "
         f"{percent(FULL_UTILIZATION)} is not full). A congested root is full, so the rest must be "
@@ -325,8 +323,8 @@ def slow_link(
     return (
         f"{percent(share)} of the congested packets wait for {counted(links, 'link')} that run "
         f"slower than they should. The heaviest, {heaviest}, has a congested fraction of "
-        f"{percent(fraction)} but carries your traffic at {percent(most)} of its line rate at "
-        f"most. Other traffic is not the reason: {why}."
+        f"{percent(fraction)} but carries your traffic at no more than {percent(most)} of its line "
+        f"rate. Other traffic is not the reason: {why}."
     )
 
 

@@ -27,7 +27,11 @@ from tailback.diagnosis.congestion_trees import (
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization
-from tailback.diagnosis.slow_link_checks import explains_delays, slow_among_equals, slow_into_nodes
+from tailback.diagnosis.slow_link_checks import (
+    explains_delays,
+    slow_ejection_links,
+    slower_than_equivalents,
+)
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.run import Run
 from tailback.telemetry.estimate import (
@@ -73,10 +77,9 @@ class PhaseAnalysis:
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
-            are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
-            less than equal links: :mod:`tailback.diagnosis.slow_link_checks`), ``transient`` (thin,
-            but
-            not dark enough to distinguish from our short bursts) or ``unsettled``. ``hot_ps`` is
+            are not full), ``others`` (congested, not by us), ``slow`` (and provably slower than
+            equivalent links: :mod:`tailback.diagnosis.slow_link_checks`), ``transient`` (too little
+            congestion to distinguish from our short bursts) or ``unsettled``. ``hot_ps`` is
             the time it was congested while messages of ours that may cross it were under way,
             ``growth`` how many times as many samples would tell that we do not fill it.
     """
@@ -325,15 +328,15 @@ class RunAnalysis:
         return PhaseAnalysis(name, own, forest, self._acquit(roots, together))
 
     def _acquit(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
-        """Call links slow only on proof; others are put down to what else makes them dark."""
+        """Call links slow only on proof; others are attributed to other causes."""
         suspects = roots.filter(pl.col("verdict") == "slow")
         if not suspects.height:
             return roots
         t, links = self.topology, suspects["link"].to_numpy().astype(np.int64)
-        slow = slow_into_nodes(t, links, self.adapters)
+        slow = slow_ejection_links(t, links, self.adapters)
         inner = ~t.to_node[links]
         if inner.any():
-            slow |= inner & slow_among_equals(t, links, together, self._explained)
+            slow |= inner & slower_than_equivalents(t, links, together, self._explained)
         # Into a node of ours nobody else sends, so there only our own bursts are left.
         verdict = np.select([slow, inner], ["slow", "others"], "transient").tolist()
         found = dict(zip(links.tolist(), verdict, strict=True))
@@ -393,12 +396,12 @@ class RunAnalysis:
         return float((hot * weight).sum()), float(hot.max())
 
     @cached_property
-    def open_matters(self) -> bool:
+    def uncertainty_matters(self) -> bool:
         """True when what the samples leave open could change which cause is the heaviest."""
         first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
         return self.unsure_share > max(MAX_UNSETTLED_SHARE, first - second)
 
-    def most_wanted(self) -> tuple[str, list[int]]:
+    def most_uncertain(self) -> tuple[str, list[int]]:
         """The phase and the links (at most 3) whose further samples would settle the most.
 
         Weighted by congested packets: links of which it is open whether they are congested, and
@@ -411,7 +414,7 @@ class RunAnalysis:
         links = [int(link) for link in order if weight[link] > 0]
         return (self._phase_of(links[0]) if links else ""), links
 
-    def packets_wanting(self) -> int:
+    def packets_needed(self) -> int:
         """Further packets that would settle three quarters of what the samples leave open.
 
         From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
@@ -498,7 +501,7 @@ class RunAnalysis:
         """The opposite link of the same cable, for every link, shape (L,)."""
         return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
 
-    def use_while_hot(self, links: Ints) -> Floats:
+    def utilization_while_congested(self, links: Ints) -> Floats:
         """Our share of the line rate of each link in the time it was congested."""
         return self._measure.use(self._rows, "link", links)[0]
 

@@ -1,7 +1,7 @@
 """What takes the time that a re-simulation of everything known does not explain.
 
 Two things a scenario need not know of: jobs of others, and links that serve less than they should.
-Seen from our own packets both are dark and thin links. But a slow link is a hypothesis that can be
+Both look like congested links that we hardly use. But a slow link is a hypothesis that can be
 simulated: the few cables that the samples and the message log point to are made slow, one at a
 time and then further ones besides, and every message of ours gets a time. Where these times agree
 with those observed, far better than the times of a healthy network do, and the whole job takes as
@@ -104,7 +104,7 @@ def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit 
     if best is None:
         return None
     while MIN_FIT <= best.fit <= CONCLUSIVE_FIT and len(best.cables) < MAX_SLOW_CABLES:
-        more = search.add(best, search.left_by(best))
+        more = search.add(best, search.remaining_suspects(best))
         if more is None or 1.0 - more.fit > (1.0 - MIN_ADDED_FIT) * (1.0 - best.fit):
             return best
         best = search.tuned(more)
@@ -129,7 +129,7 @@ class _SlowCableSearch:
         """Cables that may be slow, with the rate they seem to have."""
         return _suspects(self._evidence, self._network, self._ways(self._healthy))
 
-    def left_by(self, found: SlowCableFit) -> list[tuple[int, float]]:
+    def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
         """Cables on the ways of messages that are late although those found are slow."""
         run = self._evaluate(Change(network="healthy", slow=found.cables))
         known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
@@ -236,7 +236,7 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
     order = np.argsort(-dark)[:CANDIDATES_TRIED]
     order = order[dark[order] > 0]
     if len(order):
-        add(order, evidence.use_while_hot(order))
+        add(order, evidence.utilization_while_congested(order))
     lack = expected.packets * scale - seen.packets
     order = np.argsort(-lack)[:CANDIDATES_TRIED]
     order = order[lack[order] > 0]

@@ -1,6 +1,6 @@
 """What must speak against a cable before it is called slow.
 
-A dark and thin link is congested and does not carry enough of our traffic to be full of it. That
+Such a link is congested and does not carry enough of our traffic to be full. That
 fits a slow cable, but also the traffic of others, a few unlucky samples out of thousands of links,
 and short bursts. So a cable is called slow only where it demonstrably serves less than it is asked
 for, while healthy links that do the same work serve more. Without a message log there is no such
@@ -38,11 +38,11 @@ FALSE_ALARM = 0.05
 """Chance that luck of the samples alone makes any link of the run stand out."""
 
 
-def slow_into_nodes(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
+def slow_ejection_links(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
     """Which links into nodes of ours serve less than those of other nodes.
 
-    Nobody else sends to a node of ours, so its link is not dark for others; but short bursts of our
-    own make it dark as well. Where its cable serves less, no large message of the node was fast,
+    Nobody else sends to a node of ours, so others do not congest its link; but short bursts of our
+    own do. Where its cable serves less, no large message of the node was fast,
     neither out nor in, though those of other nodes were.
 
     Args:
@@ -65,7 +65,7 @@ def slow_into_nodes(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> B
     )
 
 
-def slow_among_equals(
+def slower_than_equivalents(
     topology: LinkTopology, links: Ints, seen: CongestedLinks, explained: Floats
 ) -> Bools:
     """Which links inside the network serve less than those that could take their place.

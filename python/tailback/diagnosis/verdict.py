@@ -86,7 +86,7 @@ def diagnose_cause(
             without them placement is charged with all that the network costs our job alone.
         rules: Routing rules of the topology that even spreading may use, besides the one in use.
         seeds: Repetitions of every re-simulation, at least 1.
-        progress: Called with what is being done and the share done, 0–1.
+        progress: Called with the current step and its progress, 0–1.
 
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.

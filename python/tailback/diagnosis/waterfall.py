@@ -83,7 +83,7 @@ def waterfall_steps(
         )  # fmt: skip
     out += [
         WaterfallStep("placement", ours,
-             wording.SAME_PLACEMENT if best is not None else wording.as_it_is(how)),
+             wording.SAME_PLACEMENT if best is not None else wording.network_with(how)),
         WaterfallStep("routing", Change(network="healthy", background=False),
              wording.with_own_routing(own), wording.ADAPTIVE_ALREADY if spread else ""),
         WaterfallStep("slow links", Change(background=False), wording.SLOW_LINKS,

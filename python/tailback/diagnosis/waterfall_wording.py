@@ -50,7 +50,7 @@ def best_placement(spread: str, name: str) -> str:
     )
 
 
-def as_it_is(routes: str) -> str:
+def network_with(routes: str) -> str:
     """The network with some routing, our job alone."""
     return f"the network as it is with {routes}, your job alone"
 

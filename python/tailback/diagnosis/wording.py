@@ -1,8 +1,7 @@
-"""What the times of a diagnosis are, said in one place: expected by the model, or measured.
+"""How screens and reports describe the times of a diagnosis: expected by the model, or measured.
 
-Today all times are simulated, whatever was recorded, so they are *expected*, and every verdict
-holds if the model does. A run whose times were measured says so (``times`` of its summary), and
-every screen and report takes its words from here.
+Simulated times are *expected*, whatever was recorded, and a verdict based on them holds if the
+model does. A run with measured times has ``times = "measured"`` in its summary.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ UNEXPLAINED_TIMES = 3.0
 
 
 def times_of(run: Run) -> Times:
-    """Where the times of a run are from."""
+    """Whether the times of a run were measured or are expected."""
     return "measured" if run.summary.get("times") == "measured" else "expected"
 
 
 def bar_name(bar: WaterfallBar, times: Times) -> str:
-    """What a bar of the waterfall is called: the last one, ``observed``, by what its time is."""
+    """Displayed name of a bar of the waterfall; ``observed`` is shown as expected or measured."""
     return times if bar.name == "observed" else bar.name
 
 
@@ -37,7 +36,7 @@ def run_label(times: Times) -> str:
 def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
     """The sentence on how likely the verdict is right; what was measured needs no model."""
     condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
-    return f"{percent(confidence)} sure of the verdict{condition}: by {basis}."
+    return f"{percent(confidence)} sure of the verdict, based on {basis}{condition}."
 
 
 def measured_confidence(confidence: float) -> str:
@@ -89,7 +88,7 @@ def recorded_warnings(run: Run) -> list[str]:
     if excess >= UNEXPLAINED_TIMES:
         out.append(
             f"The recorded run took {format_time(whole)} per rank, {excess:.1f} times what the "
-            "model expects. The model does not include the cause of the rest."
+            "model expects. The cause of the difference is not in the model."
         )
     return out
 

@@ -60,7 +60,7 @@ class CallProfile:
 
         None where the simulation has other stretches.
         """
-        simulated = stretches_of_run(run, program)
+        simulated = times_between_computations(run, program)
         if simulated is None:
             return None
         durations, counts = simulated
@@ -146,7 +146,7 @@ def _ends(hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.
     return out.select(pl.col(name).cast(dtype) for name, dtype in blocks.schema.items())
 
 
-def stretches_of_run(run: Run, program: Program) -> tuple[Floats, Ints] | None:
+def times_between_computations(run: Run, program: Program) -> tuple[Floats, Ints] | None:
     """Time between computations in a simulation, rank after rank, and how many each rank has.
 
     None where the run did not record its computations, or not those of the program.

@@ -17,7 +17,7 @@ from tailback.evidence.model import (
     ClockReport,
     Efficiency,
     HostReport,
-    Latecomer,
+    LateRank,
     Measured,
     Part,
     PhaseTime,
@@ -176,14 +176,14 @@ def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
     return {kind: sums[kind] // n_ranks for kind in KINDS if sums.get(kind)}
 
 
-def _latecomers(waits: pl.DataFrame) -> list[Latecomer]:
+def _latecomers(waits: pl.DataFrame) -> list[LateRank]:
     late = (
         waits.filter(pl.col("computing_rank").is_not_null())
         .group_by("computing_rank")
         .agg((pl.col("imbalance_ps") + pl.col("noise_ps")).sum().alias("waited"))
         .sort("waited", "computing_rank", descending=[True, False])
     )
-    return [Latecomer(rank=rank, waited_ps=ps) for rank, ps in late.head(_LATECOMERS).iter_rows()]
+    return [LateRank(rank=rank, waited_ps=ps) for rank, ps in late.head(_LATECOMERS).iter_rows()]
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:

@@ -118,7 +118,7 @@ class HostReport(FrozenModel):
     most_ranks: int
 
 
-class Latecomer(FrozenModel):
+class LateRank(FrozenModel):
     """A rank whose computation others waited for.
 
     Attributes:
@@ -160,7 +160,7 @@ class Measured(FrozenModel):
     parts: list[Part]
     phases: list[PhaseTime]
     wait_states: dict[str, int]
-    latecomers: list[Latecomer]
+    latecomers: list[LateRank]
     slow_rank_waits_ps: int = 0
     ended_early_ps: int = 0
     efficiency: Efficiency

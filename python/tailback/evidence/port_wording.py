@@ -64,7 +64,7 @@ def links_full(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
     """Links, of ``ports``, that sent at their rate while packets waited; rows worst first."""
     return (
         f"{rows.height} of {counted(ports, 'link')} sent at the nominal rate with packets "
-        f"waiting behind, like {port_label(rows.row(0, named=True), peers)}: more traffic was "
+        f"waiting, such as {port_label(rows.row(0, named=True), peers)}: more traffic was "
         "offered than they can carry"
     )
 
@@ -74,14 +74,14 @@ def ports_queued(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
     worst = rows.row(0, named=True)
     return (
         f"{rows.height} of {counted(ports, 'port')} had packets waiting at times, most "
-        f"often {port_label(worst, peers)}: at {percent(worst['queued_share'])} of its readings"
+        f"often {port_label(worst, peers)}: in {percent(worst['queued_share'])} of its readings"
     )
 
 
 def none_queued(ports: int, threshold: float) -> str:
     """No port dropped packets or queued for ``threshold`` (0–1) of its time."""
     return (
-        f"of {counted(ports, 'port')} none dropped packets or had any waiting for "
+        f"none of {counted(ports, 'port')} dropped packets or had any waiting for "
         f"{percent(threshold)} of its time"
     )
 
@@ -91,5 +91,5 @@ def no_slow_link(ports: int, rated: int) -> str:
     if not rated:
         return "Whether a link is slower than its rate is unknown: no source states the rates"
     if rated < ports:
-        return f"No link shows less than its rate; of {ports - rated} the rate is unknown"
-    return "No link shows less than its rate"
+        return f"No link serves less than its rate; the rate of {ports - rated} is unknown"
+    return "No link serves less than its rate"

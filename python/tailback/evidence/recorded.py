@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
-from tailback.traffic.readers.otf2_compile import fates, implied_waits, point_to_point
+from tailback.traffic.readers.otf2_compile import implied_waits, point_to_point, request_outcomes
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, normalised_call
 from tailback.traffic.readers.posts import Posts, guess_sources, in_order
 
@@ -351,7 +351,7 @@ def _transfers(
         )
     order = np.lexsort((posts.step, posts.position, posts.rank))
     rows, unknown = rows[order], unknown[order]
-    done_row, _ = fates(trace)
+    done_row, _ = request_outcomes(trace)
     posts, partner = in_order(posts, trace.n_ranks)
     done_call, done_ps, implied = _completions(trace, posts, rows, done_row, row_of, clock)
     for is_send, what in ((False, "receives"), (True, "non-blocking sends")):

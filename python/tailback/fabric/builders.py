@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.available import available_memory, raise_it
+from tailback.available import available_memory, memory_remedy
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
@@ -304,7 +304,7 @@ def check_memory(
             f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
             f"{_count_text(cables)} cables take {taken} of memory, and there is "
             f"{format_bytes(there)}",
-            place=place, remedy=f"make it smaller; or {raise_it(needed)}"
+            place=place, remedy=f"make it smaller; or {memory_remedy(needed)}"
             if needed <= _MOST_TOLD
             else "make it smaller",
         )  # fmt: skip

@@ -63,7 +63,7 @@ def record(
         out: Folder to write.
         force: Replace the folder if Tailback wrote it.
         path_seed: Seed of ECMP; None: that of the specification.
-        step: Called with what is being done.
+        step: Called with the current step.
 
     Raises:
         LabError: A cause, the machine or the program is wrong.

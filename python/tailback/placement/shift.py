@@ -1,4 +1,4 @@
-"""Shifted placement: the same nodes, numbered from further on, and none that is to be avoided."""
+"""Shifted placement: the same nodes from a later start, without those to be avoided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_WORK = 200_000_000
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
-    """Rank after rank as ``block``, but from a host further on, around the end of the allocation.
+    """Ranks as in ``block``, but from a later host, wrapping around the allocation.
 
     Groups of ranks that talk among themselves then begin at other hosts: with the right shift they
     lie within leaves, and what others do to the links between leaves does not reach them. pF3D was

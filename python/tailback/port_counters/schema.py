@@ -177,7 +177,7 @@ def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
         raise CounterError(f"table {table.name!r}: {error}") from None
 
 
-def stands_at_top() -> pl.Expr:
+def ends_with_full_stall_counter() -> pl.Expr:
     """Which rows of ``counter_intervals`` end with a stall counter at its largest value (Boolean).
 
     Such a row gives a lower bound of the stall, or none where the counter stood there all the time.
@@ -196,7 +196,7 @@ def counter_is_full(key: str) -> pl.Expr:
             no counter to believe.
     """
     jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
-    return stands_at_top() & ~jumped
+    return ends_with_full_stall_counter() & ~jumped
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:

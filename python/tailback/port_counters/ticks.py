@@ -21,7 +21,7 @@ class Tick:
     Attributes:
         tick_ns: Its length in nanoseconds.
         source: ``published``, ``derived`` (from the time to saturation) or ``assumed``.
-        family: The devices it is for.
+        family: The devices to which it applies.
     """
 
     tick_ns: float

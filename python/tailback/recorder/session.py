@@ -63,7 +63,7 @@ def record(
         out: Folder to write; on a file system that all hosts share.
         mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
         force: Replace the folder if Tailback wrote it.
-        step: Called with what is being done.
+        step: Called with the current step.
 
     Raises:
         RecordError: The program cannot be started, or no rank was recorded.

@@ -38,7 +38,7 @@ def recommend(
         run: The run as observed.
         diagnosis: Its diagnosis.
         candidates: What was tried, things as they are among it under the name of the placement.
-        files: Files the caller writes for a recommended placement: name → what it is for.
+        files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
 
     Returns:
@@ -61,9 +61,9 @@ def recommend(
         if not advice:
             return None
         # Against what was tried like the candidates, as where one of them helps.
-        as_it_is = run.elapsed_ps if before is None else before.elapsed_ps
+        without_remedy = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
-            action=advice, placement="", before_ps=as_it_is, after_ps=as_it_is,
+            action=advice, placement="", before_ps=without_remedy, after_ps=without_remedy,
             gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
         )  # fmt: skip
     return Remedy(

@@ -42,8 +42,8 @@ def diagnose(
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to try (``tailback list remedy``); None for all.
         seeds: Repetitions of every re-simulation, at least 1.
-        progress: Called with what is being done and the share of that part done, 0–1.
-        files: Files the caller writes for the remedy: name → what it is for.
+        progress: Called with the current step and its progress, 0–1.
+        files: Files the caller writes for the remedy: name → purpose.
         commands: Commands to run with them.
 
     Raises:

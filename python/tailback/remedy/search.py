@@ -59,8 +59,8 @@ def find_remedy(
         diagnosis: Its diagnosis.
         means: What can be tried.
         seeds: Repetitions of every proof, at least 1.
-        progress: Called with what is being done and the share of that part done, 0–1.
-        files: Files the caller writes for a recommended placement: name → what it is for.
+        progress: Called with the current step and its progress, 0–1.
+        files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
     """
     if diagnosis.cause in ("not-network", "injection"):

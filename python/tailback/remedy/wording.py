@@ -54,14 +54,14 @@ def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
 
 
 def placements_do_not_help(tried: int) -> str:
-    """No placement that was tried gains more than repetitions differ by."""
+    """No placement that was tried gains more than the run-to-run variation."""
     found = (
         "The one placement tried gains no more"
         if tried == 1
         else f"None of the {tried} placements tried gains more"
     )
     return (
-        f"{found} than repetitions differ by: request nodes on fewer switches, or send less "
+        f"{found} than the run-to-run variation: request nodes on fewer switches, or send less "
         "between them."
     )
 

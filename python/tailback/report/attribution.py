@@ -1,4 +1,4 @@
-"""Which line of the program makes a link hot, and who waits: stall time charged to its cause.
+"""Which line of the program congests a link, and which ranks wait: stall time by cause.
 
 The time a message was held up is what it took beyond its own bytes at line rate. It is charged to
 the congested links its packets may have crossed, by how often packets of its label met congestion

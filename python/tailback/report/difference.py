@@ -44,7 +44,7 @@ class LinkChange:
         return np.asarray(np.where(np.isnan(self.value), np.nan, np.sqrt(sum(squares))))
 
     @property
-    def surely(self) -> Floats:
+    def certain_change(self) -> Floats:
         """The least the change is at 95 %: 0 where it may be none; NaN like the value."""
         least = np.maximum(np.abs(self.value) - Z95 * self.error, 0.0)
         return np.asarray(np.sign(self.value) * least, np.float64)

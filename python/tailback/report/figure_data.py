@@ -264,7 +264,7 @@ class FigureData:
         )
 
     @cached_property
-    def dated_samples(self) -> pl.DataFrame:
+    def samples_by_link_time(self) -> pl.DataFrame:
         """The same by the time at which packets reached the link; by arrival where not dated."""
         return samples_by_time_at_link(
             self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
@@ -336,7 +336,9 @@ class FigureData:
 
     def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
         """Loads of the links together in each window, by the time at the link, shape (W,)."""
-        chosen = self.dated_samples.filter(pl.col("link").is_in(np.flatnonzero(links).tolist()))
+        chosen = self.samples_by_link_time.filter(
+            pl.col("link").is_in(np.flatnonzero(links).tolist())
+        )
         total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
         index = np.searchsorted(self.windows["window"].to_numpy(), total["window"].to_numpy())
         columns = []

@@ -82,7 +82,7 @@ class Timeline:
     def samples(self) -> pl.DataFrame:
         """Samples of the observed jobs by ``frame`` (at the link), ``phase`` and ``link``."""
         return (
-            self.evidence.dated_samples.join(self._frame, on="window")
+            self.evidence.samples_by_link_time.join(self._frame, on="window")
             .group_by("frame", "phase", "link")
             .agg(pl.col(name).sum() for name in SUMS)
             .sort("frame", "phase", "link")
@@ -97,7 +97,7 @@ class Timeline:
         link = sums["link"].to_numpy().astype(np.int64)
         bundles = int(evidence.bundle.max(initial=0)) + 1
         each = {name: sums[name].cast(pl.Float64).to_numpy() for name in SUMS}
-        # A bundle in a frame stands for itself.
+        # Bundles within a frame are independent samples.
         _, bundle = np.unique(
             sums["frame"].to_numpy() * bundles + evidence.bundle[link], return_inverse=True
         )

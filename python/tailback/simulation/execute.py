@@ -32,7 +32,7 @@ from tailback.traffic.program import PlacedProgram
 from tailback.units import format_time
 
 Watch = Callable[[int, int, int, int], object]
-"""Called now and then with (simulated time in ps, packets delivered, packets in all, events)."""
+"""Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
 
 
 def simulate(
@@ -46,7 +46,7 @@ def simulate(
 
     Args:
         scenario: The scenario, or what :func:`prepare` made of it.
-        watch: Called now and then; an exception it raises ends the run.
+        watch: Called regularly; an exception it raises ends the run.
         threads: Threads of the engine; see :func:`thread_count` for None.
         partial: Return what there is when Ctrl-C breaks the run off, ``complete`` false in its
             summary, in place of raising :class:`KeyboardInterrupt`.
@@ -87,7 +87,7 @@ def execute(
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
-    workload = prepared.lay(nodes, only_observed)
+    workload = prepared.make_workload(nodes, only_observed)
     program, jobs = workload.program, workload.jobs
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine

@@ -221,7 +221,7 @@ def _solve(
     """What runs, and when everything of it happens."""
     scenario = prepared.scenario
     fabric, routes = network
-    workload = prepared.lay(nodes, only_observed)
+    workload = prepared.make_workload(nodes, only_observed)
     paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     section = scenario.fabric

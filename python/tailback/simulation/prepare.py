@@ -91,7 +91,7 @@ class PreparedScenario:
         jobs: Its jobs.
         program: All jobs' programs as one.
         job_of_label: Job of each label.
-        notes: What readers found odd and tolerated.
+        notes: Irregularities in the input that were accepted.
     """
 
     scenario: Scenario
@@ -110,7 +110,7 @@ class PreparedScenario:
             np.uint32
         )
 
-    def lay(
+    def make_workload(
         self, nodes: list[NDArray[np.uint32]] | None = None, only_observed: bool = False
     ) -> Workload:
         """The jobs as they run, perhaps on other ``nodes`` (of all jobs) or without background."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.available import raise_it
+from tailback.available import memory_remedy
 from tailback.errors import TailbackError, TraceError
 from tailback.units import format_bytes
 
@@ -91,7 +91,7 @@ def require_room(
         raise error(
             f"{what} makes {operations:,} operations, which take about {format_bytes(needed)} of "
             f"memory, and the limit is {format_bytes(room_bytes)}",
-            place=place, remedy=f"{remedy}; or {raise_it(needed)}",
+            place=place, remedy=f"{remedy}; or {memory_remedy(needed)}",
         )  # fmt: skip
 
 

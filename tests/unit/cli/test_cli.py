@@ -80,7 +80,7 @@ def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> N
     assert (diagnosed_demo.place / "tailback-demo/rankfile.openmpi").is_file()
     # Who has another launcher learns that there is a file for it.
     named = " ".join(lines[lines.index(command) + 1 :])
-    assert "for openmpi-seq, slurm, mpich, cray: files there, commands in the report" in named
+    assert "for openmpi-seq, slurm, mpich, cray: same folder, commands in the report" in named
     assert len(lines) <= 62
     assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
 

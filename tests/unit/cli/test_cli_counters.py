@@ -63,7 +63,7 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
     row = next(line for line in text.split("\n") if "leaf08[17]" in line)
     assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
-    assert "the blockage is further on" in text
+    assert "the bottleneck is further along the path" in text
     assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text
     assert "10.5 ns" in text, "where the tick is from is said"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback.api.rankfiles import from_here
+from tailback.api.rankfiles import command_with_path
 from tailback.cli import run as tailback
 from tests.factories.repository import DEMO
 
@@ -35,7 +35,7 @@ def test_commands_of_place_can_be_typed_where_one_is(
 
 def test_a_diagnosis_shows_the_hosts_of_slurm_where_they_are() -> None:
     command = "SLURM_HOSTFILE=hosts.slurm srun --ntasks=4 --distribution=arbitrary ./app"
-    shown = from_here(command, "hosts.slurm", Path("d"))
+    shown = command_with_path(command, "hosts.slurm", Path("d"))
     assert shown == command.replace("hosts.slurm", "d/hosts.slurm")
 
 

@@ -208,20 +208,20 @@ def test_too_few_samples_says_how_many_more() -> None:
     evidence = RunAnalysis(sparse_run())
     finding = RULES["TB005"](evidence)
     assert finding is not None
-    more = evidence.packets_wanting()
+    more = evidence.packets_needed()
     assert f"{more} more packets" in finding.explanation and 50 < more < 2000
     assert "Least certain: leaf0" in finding.explanation and "'exchange'" in finding.advice
 
 
 def test_so_many_more_packets_do_settle_it() -> None:
-    more = RunAnalysis(sparse_run()).packets_wanting()
+    more = RunAnalysis(sparse_run()).packets_needed()
     flows = [Flow(n, HOSTS + n, 2 + more // 6) for n in range(6)]
     assert RULES["TB005"](RunAnalysis(make_run(flows, dict.fromkeys(ups(0), 0.5)))) is None
 
 
 def test_what_stays_open_is_too_few_only_where_it_is() -> None:
     assert diagnose_cause(placement_run()).sampling.note.endswith(
-        "they are not, too few to matter."
+        "in unsettled trees, too few to matter."
     )
     full = [Flow(n, HOSTS + n, 60) for n in range(HOSTS)]
     open_ = [Flow(2 * HOSTS + n, 2 * HOSTS + (n + HOSTS) % 16, 200) for n in range(16)]
@@ -230,7 +230,7 @@ def test_what_stays_open_is_too_few_only_where_it_is() -> None:
     evidence = RunAnalysis(run)
     assert evidence.unsure_share > MAX_UNSETTLED_SHARE and RULES["TB005"](evidence) is None
     note = diagnose_cause(run).sampling.note
-    assert note.endswith("they are not, not enough to make another cause the heaviest.")
+    assert note.endswith("in unsettled trees, not enough to make another cause the heaviest.")
 
 
 def test_telemetry_off_is_said() -> None:

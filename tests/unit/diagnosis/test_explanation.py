@@ -343,9 +343,7 @@ def test_a_job_that_fits_as_well_as_unusual_adapters_leaves_it_open() -> None:
     assert (
         explained(expected(98), measured(100), found=replace(found, rival=None)).cause == "healthy"
     )
-    said = explained(
-        expected(98).model_copy(update={"remedy": None}), measured(100), found=found
-    )
+    said = explained(expected(98).model_copy(update={"remedy": None}), measured(100), found=found)
     assert said.cause == "undetermined" and said.confidence == 0.0
     assert "other jobs' traffic costs 15 % of the measured time" in said.headline
     assert said.remedy is not None and "port counters" in said.remedy.action

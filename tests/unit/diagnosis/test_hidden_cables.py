@@ -12,7 +12,7 @@ from tailback.diagnosis.comparisons import CallTimes, PortStalls
 from tailback.diagnosis.hidden_cables import CableSearch, search_cables
 from tailback.diagnosis.topology import LinkTopology
 from tailback.evaluate import Change
-from tailback.evidence.call_profile import CallProfile, stretches_of_run
+from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.run import Run
 from tailback.scenario import parse
@@ -39,7 +39,7 @@ class Truth:
 
     def profile(self, noise: float = 0.0) -> CallProfile:
         """Times in calls with noise on each stretch; those of a rank's rounds are one site."""
-        found = stretches_of_run(self.run, self.program)
+        found = times_between_computations(self.run, self.program)
         assert found is not None
         durations, counts = found
         rank = np.repeat(np.arange(len(counts)), counts)

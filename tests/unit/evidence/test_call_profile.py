@@ -12,7 +12,7 @@ import pytest
 
 from tailback.evaluate import Change
 from tailback.evidence import measure
-from tailback.evidence.call_profile import CallProfile, call_profile, stretches_of_run
+from tailback.evidence.call_profile import CallProfile, call_profile, times_between_computations
 from tailback.evidence.site_quantiles import QUANTILES
 from tailback.run import Run
 from tailback.scenario import parse
@@ -101,7 +101,7 @@ def test_a_run_of_another_program_or_without_its_computations_is_not_compared(
     profile, _, run = profiled
     fewer, other = simulated({"pattern": {**PATTERN, "rounds": 4}})
     assert profile.of_run(fewer, other) is None
-    assert stretches_of_run(run, other) is None
+    assert times_between_computations(run, other) is None
     assert profile.of_run(replace(run, computations=None), recorded[1]) is None
 
 
@@ -109,7 +109,7 @@ def test_stretches_and_computations_fill_the_time_of_each_rank(
     recorded: tuple[Run, Program, Path],
 ) -> None:
     run, program, _ = recorded
-    found = stretches_of_run(run, program)
+    found = times_between_computations(run, program)
     assert found is not None
     durations, counts = found
     inside = np.bincount(np.repeat(np.arange(8), counts), durations)

@@ -185,7 +185,7 @@ def test_nothing_known_gives_no_finding() -> None:
     quiet = queue(5000, 5000, np.zeros(1000), 100)
     assert port_findings(quiet).is_empty()
     assert assess_ports(quiet).kind == "quiet"
-    assert "none dropped packets" in sentence(assess_ports(quiet))
+    assert "none of 1 port dropped packets" in sentence(assess_ports(quiet))
 
 
 def test_rates_in_the_unit_of_the_link() -> None:
@@ -218,5 +218,5 @@ def test_the_slow_cable_of_a_real_run_is_named_both_ways(tmp_path: Path) -> None
 def test_a_healthy_real_run_has_no_slow_link(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["counters", *lab("r9", tmp_path)])
     assert result.exit_code == 0
-    assert "No link shows less than its rate" in " ".join(result.output.split())
+    assert "No link serves less than its rate" in " ".join(result.output.split())
     assert "SERVE LESS" not in result.output

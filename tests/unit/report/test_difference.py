@@ -78,7 +78,7 @@ def test_links_are_ranked_by_the_least_that_they_changed() -> None:
     after = _load([12, 2000], [12, 2000], [1, 300])
     found = LinkChange(before, after)
     assert abs(found.value[0]) > abs(found.value[1])
-    assert abs(found.surely[0]) < abs(found.surely[1])
+    assert abs(found.certain_change[0]) < abs(found.certain_change[1])
 
 
 def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) -> None:

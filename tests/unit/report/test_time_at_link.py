@@ -65,13 +65,13 @@ def distance(run: Run, samples: pl.DataFrame) -> float:
 def test_the_course_of_congestion_is_within_2_percent_of_the_truth(run: Run) -> None:
     evidence = FigureData(run)
     assert distance(run, evidence.samples) > 0.1, "arrival is much later"
-    assert distance(run, evidence.dated_samples) < 0.02
+    assert distance(run, evidence.samples_by_link_time) < 0.02
 
 
 def test_samples_of_six_bits_stand_at_the_same_time() -> None:
     """Their course differs by what the counts of so few bits are off, not by the time."""
     run = decode_samples(stencil("coordinated"))
-    dated, late = FigureData(run).dated_samples, FigureData(run).samples
+    dated, late = FigureData(run).samples_by_link_time, FigureData(run).samples
     assert distance(run, dated) < 0.06 < 0.1 < distance(run, late)
 
 
@@ -80,10 +80,10 @@ def test_nothing_is_lost_or_added(run: Run) -> None:
     keys = ("job", "label", "phase", "link")
     both = [
         table.group_by(keys).agg(pl.col(SUMS).sum()).sort(keys)
-        for table in (evidence.samples, evidence.dated_samples)
+        for table in (evidence.samples, evidence.samples_by_link_time)
     ]
     assert both[0].equals(both[1])
-    assert evidence.dated_samples.schema == evidence.samples.schema
+    assert evidence.samples_by_link_time.schema == evidence.samples.schema
 
 
 def test_fractions_of_a_tier_in_time_stay_within_one(run: Run) -> None:
@@ -98,7 +98,7 @@ def test_fractions_of_a_tier_in_time_stay_within_one(run: Run) -> None:
 def test_without_the_simulators_record_samples_stand_where_they_arrived(run: Run) -> None:
     bare = replace(run, tables=run.tables | {"truth": run.tables["truth"].clear()})
     evidence = FigureData(bare)
-    assert evidence.dated_samples.equals(evidence.samples)
+    assert evidence.samples_by_link_time.equals(evidence.samples)
     assert (evidence.dated, FigureData(run).dated) == (False, True)
     assert "arrival" in evidence.time_meaning and "arrival" not in FigureData(run).time_meaning
 

@@ -62,7 +62,7 @@ def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> l
     prepared.jobs[0].program = program(rounds)
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
-    found = send_rates(prepared, prepared.lay(), prepared.fabric, routes)
+    found = send_rates(prepared, prepared.make_workload(), prepared.fabric, routes)
     assert found is not None
     sends = prepared.program.kind == Op.ISEND
     assert not found.mbps[~sends].any()

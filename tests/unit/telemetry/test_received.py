@@ -236,7 +236,7 @@ def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, see
 
     few = evidence(1)
     assert too_few_samples(few) is not None
-    enough = evidence(1 + -(-few.packets_wanting() // few.received))
+    enough = evidence(1 + -(-few.packets_needed() // few.received))
     assert too_few_samples(enough) is None
     assert enough.unsure_share < 0.7 * few.unsure_share
 

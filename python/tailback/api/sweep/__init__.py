@@ -30,7 +30,7 @@ __all__ = ["Sweep", "continue_sweep", "plan_sweep", "slurm_script", "sweep"]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A parameter study and what came of it.
+    """A parameter study and its results.
 
     Attributes:
         study: Its folder.
@@ -83,7 +83,7 @@ def plan_sweep(
     The first point is checked, so that a misspelt key fails here and not in every run.
 
     Raises:
-        TailbackError: A key or value is not valid, or the folder holds something else.
+        TailbackError: A key or value is not valid, or the folder contains something else.
     """
     if isinstance(scenario, Mapping):
         scenario = parse(dict(scenario))
@@ -109,10 +109,10 @@ def continue_sweep(
 
     Args:
         folder: Its folder.
-        workers: Processes of this machine; as many as it has cores when absent.
-        dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
+        workers: Number of processes; default: one per core.
+        dask: A ``distributed.Client`` or the address of a scheduler, instead of processes.
         part: ``(i, n)`` runs every n-th point from the i-th on.
-        progress: Called with how far the study is and how long the rest takes.
+        progress: Called with the progress of the study and the time left.
 
     Raises:
         TailbackError: The folder holds no study, or there is no such part or cluster.
@@ -152,14 +152,14 @@ def sweep(
             is a path like ``engine.routing`` or ``job.1.hosts``; ``job.`` without a number means
             the first observed job.
         out: Folder of the results. If it holds the same study, only what is missing is run.
-        tables: Tables of each run to keep besides its summary, ``links`` or ``messages``, say.
+        tables: Tables of each run to keep besides its summary, for example ``links``.
         model: ``packet`` or ``fluid``.
-        workers: Processes of this machine; as many as it has cores when absent.
-        dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
-        progress: Called with how far the study is and how long the rest takes.
+        workers: Number of processes; default: one per core.
+        dask: A ``distributed.Client`` or the address of a scheduler, instead of processes.
+        progress: Called with the progress of the study and the time left.
 
     Raises:
-        TailbackError: A key or value is not valid, or the folder holds something else. Runs that
+        TailbackError: A key or value is not valid, or the folder contains something else. Runs that
             fail are listed in :attr:`Sweep.failures`.
 
     Example:

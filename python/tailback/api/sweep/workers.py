@@ -17,7 +17,7 @@ from tailback.api.sweep.study import ParameterStudy
 from tailback.errors import RunError
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and the share of it that is done, 0–1."""
+"""Called with the current step and its progress, 0–1."""
 
 KILLED = "its worker process was killed (out of memory, perhaps)"
 

@@ -24,8 +24,8 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
 
     ## Why it matters
     The root of a congestion tree is fully used (Taffet, 2019, theorem 4.2). If not by your job,
-    then by traffic that was not recorded: in a congested-fraction plot these links are dark and
-    thin. The next run may be faster without any change to the application.
+    then by traffic that was not recorded: a congested-fraction plot shows these links as dark,
+    thin lines. The next run may be faster without any change to the application.
 
     ## Example
     A ring exchange with good locality shares a tapered fat tree with a job of random traffic. Down

@@ -48,10 +48,10 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         )  # fmt: skip
     if evidence.bottlenecks_only:
         return _bottlenecks(evidence)
-    if not evidence.open_matters:
+    if not evidence.uncertainty_matters:
         return None
-    more = evidence.packets_wanting()
-    phase, links = evidence.most_wanted()
+    more = evidence.packets_needed()
+    phase, links = evidence.most_uncertain()
     text = wording.too_few_samples(
         evidence.received, evidence.links_seen, evidence.links_sure, evidence.unsure_share, more,
         [evidence.topology.name[link] for link in links],

@@ -56,4 +56,4 @@ def is_quiet(evidence: RunAnalysis) -> bool:
     """Whether no link is significantly congested, or so few that they hardly count."""
     hot = int(evidence.whole.congested.sum())
     few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
-    return few or (not evidence.roots.height and not evidence.open_matters)
+    return few or (not evidence.roots.height and not evidence.uncertainty_matters)

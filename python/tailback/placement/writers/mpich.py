@@ -20,7 +20,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     if again:
         # A host is a node of hydra's as often as it is listed anew; MPICH shares memory by node.
         lines += [
-            f"# {again} times a host is listed again further on. MPICH takes that for another",
+            f"# {again} times a host is listed again later. MPICH treats that as another",
             "# node: ranks of one host then may talk through its adapter, not through memory.",
             "# Under Slurm srun with SLURM_HOSTFILE, one host a rank, avoids it.",
         ]

@@ -96,14 +96,14 @@ def _categories(fabric: Fabric, group: list[str]) -> list[str]:
     """Category of each vertex: ``Host`` for nodes, subsystem and tier for switches."""
     tiers = fabric.switch_tier.tolist()
     words = {
-        name: tier_words(tier for tier, own in zip(tiers, group, strict=True) if own == name)
+        name: tier_names(tier for tier, own in zip(tiers, group, strict=True) if own == name)
         for name in set(group)
     }
     switches = [name + words[name][tier] for tier, name in zip(tiers, group, strict=True)]
     return ["Host"] * fabric.n_nodes + switches
 
 
-def tier_words(tiers: Iterable[int]) -> dict[int, str]:
+def tier_names(tiers: Iterable[int]) -> dict[int, str]:
     """What each tier that switches have is called, from the lowest up."""
     levels = sorted(set(tiers))
     words = TIER_NAMES.get(len(levels)) or [f"Tier{level}" for level in range(len(levels))]

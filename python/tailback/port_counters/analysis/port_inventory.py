@@ -15,7 +15,7 @@ import polars as pl
 
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
-from tailback.port_counters.analysis.classes import CLASSES, classify, tier_words
+from tailback.port_counters.analysis.classes import CLASSES, classify, tier_names
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
@@ -153,7 +153,7 @@ def from_run(path: Path) -> PortInventory:
     # By the tier of the switch, not of the link: that of a flat link is one higher.
     switches = tables["switches"].select(
         src=(tables["nodes"].height + pl.col("switch")).cast(pl.UInt32),
-        category=tier.replace_strict(tier_words(tier), return_dtype=pl.String),
+        category=tier.replace_strict(tier_names(tier), return_dtype=pl.String),
     )
     links = tables["links"].join(switches, on="src", how="left", maintain_order="left")
     table = links.select(

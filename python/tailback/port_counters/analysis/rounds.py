@@ -21,7 +21,7 @@ import polars as pl
 from tailback.parquet import scan_tables
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.increments import RATE_TOLERANCE
-from tailback.port_counters.schema import CounterError, Flag, stands_at_top
+from tailback.port_counters.schema import CounterError, Flag, ends_with_full_stall_counter
 from tailback.port_counters.segment_digests import check
 
 FDR_TICK_NS: Final = 22.0
@@ -280,7 +280,7 @@ def _ports(piece: Piece) -> pl.LazyFrame:
         total_nonzero=fraction.sum(),
         above_one=(fraction > 1).sum(),
         left_out=low.sum(),
-        latched=stands_at_top().sum(),
+        latched=ends_with_full_stall_counter().sum(),
     )
 
 

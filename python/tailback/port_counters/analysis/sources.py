@@ -42,7 +42,12 @@ from tailback.port_counters.readers import (
     reader_of,
 )
 from tailback.port_counters.readers.model import COORDINATES
-from tailback.port_counters.schema import INTERVALS, CounterError, conform, stands_at_top
+from tailback.port_counters.schema import (
+    INTERVALS,
+    CounterError,
+    conform,
+    ends_with_full_stall_counter,
+)
 from tailback.port_counters.ticks import tick_by_rate
 from tailback.run import run_folder
 
@@ -324,7 +329,9 @@ def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Rows of a collection with what full stall counters stand for, also of former versions."""
     bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
     return rows.with_columns(
-        latched_stall_ns=pl.coalesce("latched_stall_ns", pl.when(stands_at_top()).then(bound))
+        latched_stall_ns=pl.coalesce(
+            "latched_stall_ns", pl.when(ends_with_full_stall_counter()).then(bound)
+        )
     )
 
 

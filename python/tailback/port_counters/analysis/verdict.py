@@ -23,7 +23,7 @@ from tailback.port_counters.analysis.verdict_wording import (
     ports_waited,
     worst_class,
 )
-from tailback.port_counters.schema import Flag, lost_gbps, stands_at_top
+from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
 
 Kind = Literal["stalls", "quiet", "unknown"]
 
@@ -91,7 +91,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
         for name, flag in FLAGS.items()
     }
-    top = stands_at_top()
+    top = ends_with_full_stall_counter()
     return piece.rows.group_by(_PORT).agg(
         interface=pl.col("interface").first(),
         full_intervals=top.sum().cast(pl.UInt64),

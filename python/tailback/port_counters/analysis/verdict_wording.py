@@ -19,13 +19,13 @@ SINGLE_READING: Final = (
 """Why nothing is known without intervals, and what to do."""
 
 _MEANING: Final = {
-    ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
-    ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
+    ("Host", "up"): "adapters wait for their switch: back-pressure has reached the senders",
+    ("ToR", "down"): "switches wait for hosts: receivers accept data more slowly than it arrives",
     ("Leaf", "down"): "leaves wait for the links below them: look at the ports of the next tier "
     "down",
-    ("Spine", "down"): "spines wait for what is below: the blockage is further down",
-    ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
-    ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",
+    ("Spine", "down"): "spines wait for the tier below: the bottleneck is further down",
+    ("ToR", "up"): "switches wait for the tier above: the bottleneck is further along the path",
+    ("Leaf", "up"): "leaves wait for the tier above: the bottleneck is further along the path",
 }
 
 
@@ -43,7 +43,7 @@ def none_stalled(ports: int, threshold: float, worst: float) -> str:
         worst: The largest share of time that any of them was stalled, 0–1.
     """
     return (
-        f"no port of {ports} was stalled for {_least(threshold)} of its time; the most is "
+        f"none of {ports} ports was stalled for {_least(threshold)} of its time; the highest is "
         f"{100 * worst:.2g} %"
     )
 
@@ -118,7 +118,7 @@ def full_note(ports: pl.DataFrame) -> str:
     """These ports have a full stall counter."""
     return (
         "ports whose stall counter is full and no longer counts: "
-        f"{ports.height}, like {some_ports(ports)}; reset it (perfquery -R, mask 0x10000) or "
+        f"{ports.height}, such as {some_ports(ports)}; reset it (perfquery -R, mask 0x10000) or "
         "read it more often"
     )
 
@@ -127,7 +127,7 @@ def impossible_note(ports: pl.DataFrame) -> str:
     """A counter of these ports rose faster than time or line rate allows."""
     return (
         "ports with a counter that rose faster than possible, left out: "
-        f"{ports.height}, like {some_ports(ports)}; give --tick where the tick is unknown, "
+        f"{ports.height}, such as {some_ports(ports)}; give --tick where the tick is unknown, "
         "or check what else writes to the counters"
     )
 

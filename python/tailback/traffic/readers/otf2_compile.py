@@ -131,7 +131,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     """Posts of point-to-point calls in order, and the row each comes from; labels are not set."""
     m = trace.messages
     kind = m.kind
-    completion, cancelled = fates(trace)
+    completion, cancelled = request_outcomes(trace)
     orphan = (kind == IRECV) & (m.posted < 0)
     posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
@@ -189,7 +189,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     return posts, rows
 
 
-def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def request_outcomes(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Row that completes each request, -1 without, and whether it was cancelled."""
     m = trace.messages
     completion = np.full(len(m.kind), -1, np.int64)

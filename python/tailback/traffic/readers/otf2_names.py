@@ -63,7 +63,7 @@ def communicates(region: str) -> bool:
     )
 
 
-def leaves_together(region: str) -> bool:
+def is_synchronising(region: str) -> bool:
     """Whether no rank leaves the call before all have entered it."""
     return normalised_call(region) in ("mpi_barrier", "mpi_allreduce")
 

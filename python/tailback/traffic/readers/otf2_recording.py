@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tailback.traffic.program import RecordedTimes
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import COLLECTIVE
-from tailback.traffic.readers.otf2_names import communicates, leaves_together
+from tailback.traffic.readers.otf2_names import communicates, is_synchronising
 
 SMALL_BYTES = 1024
 """Bytes of a rank up to which a collective is all latency."""
@@ -69,7 +69,7 @@ def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
     """Ticks of the rank that stayed the shortest, for every small collective of all ranks."""
     calls, m = trace.calls, trace.messages
     regions = np.unique(calls.region).tolist()
-    wanted = np.isin(calls.region, [r for r in regions if leaves_together(trace.regions[r])])
+    wanted = np.isin(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])
     whole = {n for n, one in trace.communicators.items() if len(one.members) == trace.n_ranks}
     records = (m.kind == COLLECTIVE) & (m.call >= 0)
     large = ~np.isin(m.comm, list(whole)) | (np.maximum(m.bytes, m.received) > SMALL_BYTES)
