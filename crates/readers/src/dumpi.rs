@@ -13,7 +13,7 @@ use crate::assembly::UNKNOWN;
 use crate::numbering::{Map, Numbers};
 use collectives::Counts;
 use communicators::Communicators;
-use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, Rank};
+use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, RankFile};
 use signatures::{Act, Signature, signatures};
 
 /// What a binary file begins with.
@@ -80,7 +80,7 @@ pub struct Label {
 /// Sends and receives, a column each.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
-pub struct Posts {
+pub struct DumpiPosts {
     pub rank: Vec<i64>,
     pub position: Vec<i64>,
     pub step: Vec<i64>,
@@ -94,7 +94,7 @@ pub struct Posts {
     pub peer_known: Vec<bool>,
 }
 
-impl Posts {
+impl DumpiPosts {
     fn reserve(&mut self, posts: usize) {
         for column in [
             &mut self.rank,
@@ -117,7 +117,7 @@ impl Posts {
 /// Collectives of all members of a communicator, a column each.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
-pub struct Collectives {
+pub struct DumpiCollectives {
     pub rank: Vec<i64>,
     pub position: Vec<i64>,
     pub comm: Vec<i64>,
@@ -132,7 +132,7 @@ pub struct Collectives {
     pub counts: Vec<i64>,
 }
 
-impl Collectives {
+impl DumpiCollectives {
     fn push(
         &mut self,
         call: &Collective,
@@ -168,15 +168,15 @@ pub struct Computes {
 
 /// The calls of all ranks.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct DumpiCalls {
     /// Sends and receives.
-    pub posts: Posts,
+    pub posts: DumpiPosts,
     /// Labels by number.
     pub labels: Vec<Label>,
     /// Time between calls.
     pub computes: Computes,
     /// Collectives.
-    pub collectives: Collectives,
+    pub collectives: DumpiCollectives,
     /// Bytes for and from every member, of collectives with a vector of counts.
     pub counts: Vec<(Vec<u64>, Vec<u64>)>,
     /// World ranks of the members of the communicators that collectives use.
@@ -312,7 +312,7 @@ impl Reader {
     /// What is wrong with the file as such.
     pub fn file(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.shared.first.push(self.shared.posts.len() as u32);
-        let mut rank = Rank::new(&mut self.shared, self.files);
+        let mut rank = RankFile::new(&mut self.shared, self.files);
         self.files += 1;
         if data.starts_with(MAGIC) {
             binary::read(data, &mut rank)?;
@@ -326,7 +326,7 @@ impl Reader {
     ///
     /// # Errors
     /// What is wrong with a call.
-    pub fn finish(mut self) -> Result<Calls, Fault> {
+    pub fn finish(mut self) -> Result<DumpiCalls, Fault> {
         let shared = &mut self.shared;
         let faults = [shared.world.take(), shared.wrong.take(), shared.late.take()];
         if let Some(fault) = faults.into_iter().flatten().next() {
@@ -334,7 +334,7 @@ impl Reader {
         }
         shared.first.push(shared.posts.len() as u32);
         let (place, members) = shared.communicators.members();
-        let mut out = Calls::default();
+        let mut out = DumpiCalls::default();
         let mut labels = Labels::default();
         point_to_point(shared, &place, &members, &mut labels, &mut out);
         let mut label = |shared: &Shared, operation: u8, comm| {
@@ -424,7 +424,7 @@ fn point_to_point(
     place: &[Option<u32>],
     members: &[Vec<u32>],
     labels: &mut Labels,
-    calls: &mut Calls,
+    calls: &mut DumpiCalls,
 ) {
     let posts = std::mem::take(&mut shared.posts);
     let out = &mut calls.posts;

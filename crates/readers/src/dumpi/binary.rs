@@ -5,7 +5,7 @@
 //! nanoseconds each) and its arguments.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{Call, Rank};
+use super::rank::{DumpiCall, RankFile};
 use super::signatures::{END, INIT, INIT_THREAD};
 use super::{Fault, Kind, MAGIC, Place};
 
@@ -24,7 +24,7 @@ const NS: i64 = 1_000_000_000;
 /// Bytes that end too early, or a length that cannot be.
 struct Short;
 
-pub(super) fn read(data: &[u8], rank: &mut Rank<'_>) -> Result<(), Fault> {
+pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     let at = data.len().saturating_sub(INDEX_BYTES);
     if at < MAGIC.len() || !data[at..].starts_with(MAGIC) {
         let text = "does not end with an index of its parts";
@@ -58,7 +58,7 @@ pub(super) fn read(data: &[u8], rank: &mut Rank<'_>) -> Result<(), Fault> {
     })
 }
 
-fn type_sizes(cursor: &mut Cursor<'_>, rank: &mut Rank<'_>) -> Result<(), Short> {
+fn type_sizes(cursor: &mut Cursor<'_>, rank: &mut RankFile<'_>) -> Result<(), Short> {
     for (kind, size) in cursor.vector::<4>()?.enumerate() {
         rank.sizes.set(kind as i64, size);
     }
@@ -68,7 +68,7 @@ fn type_sizes(cursor: &mut Cursor<'_>, rank: &mut Rank<'_>) -> Result<(), Short>
 /// Reads calls up to the end of the stream; an error without a fault is of bytes that end too early.
 fn stream(
     cursor: &mut Cursor<'_>,
-    rank: &mut Rank<'_>,
+    rank: &mut RankFile<'_>,
     arguments: &mut Arguments,
 ) -> Result<(), Option<Fault>> {
     let short = |Short| None;
@@ -100,7 +100,7 @@ fn stream(
             let wanted = signature.map_or(&[][..], |one| &one.arguments);
             cursor.call(wanted, mask & STATUS != 0, arguments).map_err(short)?;
         }
-        rank.call(Call { name, enter_ns, leave_ns, place: Place::Byte(place) }, arguments)?;
+        rank.call(DumpiCall { name, enter_ns, leave_ns, place: Place::Byte(place) }, arguments)?;
     }
 }
 

@@ -1,15 +1,15 @@
 //! Collective calls: bytes of each, and which calls of all ranks are one.
 
 use super::arguments::{Arguments, Field, Trouble};
-use super::rank::{Collective, Rank};
+use super::rank::{Collective, RankFile};
 use super::signatures::OPERATIONS;
-use super::{Collectives, Shared};
+use super::{DumpiCollectives, Shared};
 use crate::numbering::Map;
 
 /// Bytes for and from every member.
 pub(super) type Counts = (Vec<u64>, Vec<u64>);
 
-impl Rank<'_> {
+impl RankFile<'_> {
     /// Fills in root and bytes.
     pub(super) fn amounts(
         &mut self,
@@ -98,7 +98,7 @@ pub(super) fn joined(
     place: &[Option<u32>],
     members: &[Vec<u32>],
     mut label: impl FnMut(&Shared, u8, u32) -> u32,
-) -> (Collectives, u64) {
+) -> (DumpiCollectives, u64) {
     let calls = std::mem::take(&mut shared.collectives);
     let mut turns: Map<(u32, u32), u32> = Map::default();
     let mut seen: Map<u32, u32> = Map::default();
@@ -125,7 +125,7 @@ pub(super) fn joined(
     }
     let mut order: Vec<u32> = (0..calls.len() as u32).collect();
     order.sort_by_key(|&at| of[at as usize]);
-    let mut out = Collectives::default();
+    let mut out = DumpiCollectives::default();
     let mut lost = 0;
     let (mut last, mut keep, mut number) = (u32::MAX, false, 0);
     // Places of the members of the communicators that were asked for.

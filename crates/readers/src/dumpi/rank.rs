@@ -17,7 +17,7 @@ const MOST_BYTES: i128 = 1 << 53;
 
 /// A call: number of its name, nanoseconds of entry and exit.
 #[derive(Clone, Copy)]
-pub(super) struct Call {
+pub(super) struct DumpiCall {
     pub name: u32,
     pub enter_ns: i64,
     pub leave_ns: i64,
@@ -100,7 +100,7 @@ impl Sizes {
 }
 
 /// Takes the calls of one rank.
-pub(super) struct Rank<'a> {
+pub(super) struct RankFile<'a> {
     pub shared: &'a mut Shared,
     pub sizes: Sizes,
     number: u32,
@@ -110,12 +110,12 @@ pub(super) struct Rank<'a> {
     persistent: Map<i64, Persistent>,
     /// How many calls there were.
     at: u32,
-    last: Option<Call>,
+    last: Option<DumpiCall>,
     free_since_ns: i64,
     disorder: Option<Fault>,
 }
 
-impl<'a> Rank<'a> {
+impl<'a> RankFile<'a> {
     pub fn new(shared: &'a mut Shared, number: u32) -> Self {
         let of = OfRank::new(&mut shared.communicators, number);
         Self {
@@ -149,7 +149,7 @@ impl<'a> Rank<'a> {
 
     /// Takes the next call.
     #[inline]
-    pub fn call(&mut self, call: Call, given: &Arguments) -> Result<(), Fault> {
+    pub fn call(&mut self, call: DumpiCall, given: &Arguments) -> Result<(), Fault> {
         self.time(&call);
         let at = self.at;
         if at >= MOST_CALLS || self.shared.posts.len() >= (1 << 31) - 2 {
@@ -174,7 +174,7 @@ impl<'a> Rank<'a> {
 
     /// Notes the computation before a call and the time in it; faults count once the file is read.
     #[inline]
-    fn time(&mut self, call: &Call) {
+    fn time(&mut self, call: &DumpiCall) {
         let before = self.last.map_or(0, |last| last.enter_ns);
         if call.enter_ns < before || call.leave_ns < call.enter_ns {
             if self.disorder.is_none() {
@@ -199,7 +199,7 @@ impl<'a> Rank<'a> {
         self.free_since_ns = call.leave_ns.max(self.free_since_ns);
     }
 
-    fn take(&mut self, call: &Call, position: u32, given: &Arguments) -> Result<(), Trouble> {
+    fn take(&mut self, call: &DumpiCall, position: u32, given: &Arguments) -> Result<(), Trouble> {
         let act = self.shared.names[call.name as usize].act;
         match act {
             Act::Nothing => Ok(()),
@@ -253,7 +253,12 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn blocking(&mut self, call: &Call, position: u32, given: &Arguments) -> Result<(), Trouble> {
+    fn blocking(
+        &mut self,
+        call: &DumpiCall,
+        position: u32,
+        given: &Arguments,
+    ) -> Result<(), Trouble> {
         let mut post = self.posted(call.name, position, given)?;
         post.wait = position + 1;
         fill(&mut post, given.status(Field::Status, 0)?);
@@ -351,7 +356,7 @@ impl<'a> Rank<'a> {
     /// A receive and a send that are both posted before either is waited for.
     fn exchange(
         &mut self,
-        call: &Call,
+        call: &DumpiCall,
         position: u32,
         given: &Arguments,
         replaced: bool,
@@ -375,7 +380,7 @@ impl<'a> Rank<'a> {
         Ok(())
     }
 
-    fn prepare(&mut self, call: &Call, given: &Arguments) -> Result<(), Trouble> {
+    fn prepare(&mut self, call: &DumpiCall, given: &Arguments) -> Result<(), Trouble> {
         let request = given.first(Field::Request)?;
         let comm = given.one(Field::Comm)?;
         self.of.key(comm)?;

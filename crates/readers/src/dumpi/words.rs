@@ -1,7 +1,7 @@
 //! The text that dumpi2ascii makes of a binary file.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{Call, Rank};
+use super::rank::{DumpiCall, RankFile};
 use super::{Fault, Kind, Place};
 use crate::text::{lines, natural};
 
@@ -14,7 +14,7 @@ struct Begun<'a> {
     place: Place,
 }
 
-pub(super) fn read(data: &[u8], rank: &mut Rank<'_>) -> Result<(), Fault> {
+pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     if let Err(error) = std::str::from_utf8(data) {
         let place = Place::Byte(error.valid_up_to() as u64);
         return Err(rank.fault(Kind::Damaged, place, "is not text"));
@@ -63,7 +63,7 @@ pub(super) fn read(data: &[u8], rank: &mut Rank<'_>) -> Result<(), Fault> {
 }
 
 fn enter<'a>(
-    rank: &Rank<'_>,
+    rank: &RankFile<'_>,
     begun: Option<Begun<'_>>,
     now: Begun<'a>,
 ) -> Result<Option<Begun<'a>>, Fault> {
@@ -77,7 +77,7 @@ fn enter<'a>(
 }
 
 fn leave<'a>(
-    rank: &mut Rank<'_>,
+    rank: &mut RankFile<'_>,
     begun: Option<Begun<'a>>,
     name: &[u8],
     leave_ns: i64,
@@ -90,7 +90,7 @@ fn leave<'a>(
     };
     let name = if name == b"MPI_Init_thread" { b"MPI_Init" } else { name };
     let name = rank.shared.named(&ascii(name));
-    let call = Call { name, enter_ns: begun.enter_ns, leave_ns, place: begun.place };
+    let call = DumpiCall { name, enter_ns: begun.enter_ns, leave_ns, place: begun.place };
     rank.call(call, arguments)?;
     Ok(None)
 }
