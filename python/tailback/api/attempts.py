@@ -22,14 +22,14 @@ from tailback.diagnosis.hidden_cables import MAX_TIME_RATIO, CableSearch, Misfit
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
-from tailback.diagnosis.unseen_job import Draw, UnseenJob, fit_unseen_job
+from tailback.diagnosis.unknown_job import Draw, UnknownJob, fit_unknown_job
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
+from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
-from tailback.evidence.unseen_jobs import assumed_messages, hosts_of_others
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
@@ -63,7 +63,7 @@ two that take turns 1.05 and 1.45."""
 EQUAL_SPREAD = 0.002
 """Differences in distribution below it are equal."""
 
-CLEARLY_UNSEEN = 0.5
+CLEARLY_UNKNOWN_JOB = 0.5
 """Difference in distribution with an unknown job over that of our job alone, with other adapters
 that explain the time by themselves, up to which the job is meant: it is the bolder explanation."""
 
@@ -85,9 +85,9 @@ class Attempt:
         search: What came of the search for them.
         gap: Measured time that is missing in the simulation with all of it, as a share.
         misfits: Misfit to each kind of evidence, None where it cannot be compared.
-        unseen: A job that nothing tells of, where one explains the times of messages.
+        unknown_job: An unknown job, where one explains the times of messages.
         spread: Difference in distribution of these times, None where they cannot be compared.
-        rival: A job that nothing tells of, which explains them as well with the usual adapters.
+        rival: An unknown job, which explains them as well with the usual adapters.
     """
 
     prepared: PreparedScenario
@@ -97,9 +97,9 @@ class Attempt:
     search: CableSearch
     gap: float
     misfits: tuple[float | None, ...]
-    unseen: UnseenJob | None = None
+    unknown_job: UnknownJob | None = None
     spread: float | None = None
-    rival: UnseenJob | None = None
+    rival: UnknownJob | None = None
 
     @property
     def explains(self) -> bool:
@@ -109,12 +109,12 @@ class Attempt:
     def agrees_better(self, other: Attempt, at_most: float = 1.0) -> bool:
         """Whether calls, sends and stalls agree better than with other adapters, or as well.
 
-        A job that nothing tells of is compared by the distribution of times: where it sends is not
+        An unknown job is compared by the distribution of times: where it sends is not
         known, so how long which site takes is not, either.
 
         ``at_most``: mean ratio of the misfits.
         """
-        if self.unseen is not None or other.unseen is not None:
+        if self.unknown_job is not None or other.unknown_job is not None:
             if self.spread is None or other.spread is None:
                 return False
             return self.spread <= at_most * max(other.spread, EQUAL_SPREAD)
@@ -139,7 +139,7 @@ class Case:
     threads: int | None
     seen: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
     """Outcomes of simulations by adapters, slow cables and bursts: explanations share many."""
-    unseen: dict[int, UnseenJob | None] = field(default_factory=dict)
+    unknown_jobs: dict[int, UnknownJob | None] = field(default_factory=dict)
     """Unknown jobs by adapters."""
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
@@ -162,20 +162,20 @@ class Case:
         if fifo is not None and not usual.explains:
             other = self.attempt(fifo, search=False)
             if other.explains and other.agrees_better(usual):
-                job = self._unseen_job(round_robin)
-                if job is None or not _clearly_better(job, other.spread, CLEARLY_UNSEEN):
+                job = self._unknown_job(round_robin)
+                if job is None or not _clearly_better(job, other.spread, CLEARLY_UNKNOWN_JOB):
                     rival = job if job is not None and _as_good(job, other.spread) else None
                     return replace(other, rival=rival)
         usual = self.attempt(round_robin, search=True, other=fifo)
         if fifo is None:
             return usual
-        if usual.explains and usual.search.found is not None and usual.unseen is None:
+        if usual.explains and usual.search.found is not None and usual.unknown_job is None:
             # With other adapters the same cables may explain it as well, and cost less.
             cables = tuple(link for link, _ in usual.slow)
             other = self.attempt(fifo, search=True, among=cables)
             clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
             return other if clearly and other.slow else usual
-        if usual.gap < 0 or (usual.explains and usual.unseen is None):
+        if usual.gap < 0 or (usual.explains and usual.unknown_job is None):
             return usual
         other = self.attempt(fifo, search=True, other=round_robin)
         at_most = CLEARLY_BETTER if usual.explains else 1.0
@@ -209,22 +209,26 @@ class Case:
             )
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
-        unseen = self._unseen_job(prepared) if search and not among else None
-        if unseen is not None and self._otherwise(unseen, slow, prepared, other):
-            unseen = None
-        if unseen is not None:
+        unknown_job = self._unknown_job(prepared) if search and not among else None
+        if unknown_job is not None and self._otherwise(unknown_job, slow, prepared, other):
+            unknown_job = None
+        if unknown_job is not None:
             slow, shown = (), ""
         if slow:
             fit = self._fit(prepared, slow)
         inside = modelled_part_ps(measured)
         came = self._outcome(prepared, slow, None if fit is None else fit.bursts)
-        explained = came.elapsed_ps + (0 if unseen is None else unseen.ps)
+        explained = came.elapsed_ps + (0 if unknown_job is None else unknown_job.ps)
         gap = (inside - explained) / inside
-        spread = came.spread if unseen is None else unseen.spread
-        return Attempt(prepared, fit, slow, shown, found, gap, came.misfits, unseen, spread)
+        spread = came.spread if unknown_job is None else unknown_job.spread
+        return Attempt(prepared, fit, slow, shown, found, gap, came.misfits, unknown_job, spread)
 
     def _otherwise(
-        self, job: UnseenJob, slow: Slow, prepared: PreparedScenario, other: PreparedScenario | None
+        self,
+        job: UnknownJob,
+        slow: Slow,
+        prepared: PreparedScenario,
+        other: PreparedScenario | None,
     ) -> bool:
         """Whether the slow cables that were found, or other adapters, explain the times as well.
 
@@ -237,16 +241,16 @@ class Case:
                 rivals.append(self._spread(alone, MAX_SCALE))
         return not all(_clearly_better(job, one, CLEARLY_BETTER) for one in rivals)
 
-    def _unseen_job(self, prepared: PreparedScenario) -> UnseenJob | None:
-        """A job that nothing tells of, where the time that is missing looks like one.
+    def _unknown_job(self, prepared: PreparedScenario) -> UnknownJob | None:
+        """An unknown job, where the time that is missing looks like one.
 
         Counters tell of other traffic themselves. Where queues drop packets, retransmission makes
         repetitions of healthy runs differ as much.
         """
         if self.evidence.counters is not None or _lossy_or_elsewhere(self, prepared):
             return None
-        if id(prepared) in self.unseen:
-            return self.unseen[id(prepared)]
+        if id(prepared) in self.unknown_jobs:
+            return self.unknown_jobs[id(prepared)]
         alone = self._simulated(prepared, ())
         inside = modelled_part_ps(self.measured)
         nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
@@ -257,7 +261,7 @@ class Case:
                 messages = assumed_messages(
                     prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * inside), draw.seed
                 )
-                both = prepared.with_other_traffic("a job that nothing tells of", messages)
+                both = prepared.with_other_traffic("an unknown job", messages)
                 return self._simulated(both, ())
 
             self.progress("looking for traffic of other jobs", 0.0)
@@ -266,9 +270,9 @@ class Case:
             found = (
                 None
                 if off is None
-                else fit_unseen_job(beside, self._spread, alone.elapsed_ps, inside, off)
+                else fit_unknown_job(beside, self._spread, alone.elapsed_ps, inside, off)
             )
-        self.unseen[id(prepared)] = found
+        self.unknown_jobs[id(prepared)] = found
         return found
 
     def _spread(self, run: Run, max_scale: float = 1.0) -> float | None:
@@ -333,12 +337,12 @@ class Others:
         return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
 
 
-def _clearly_better(job: UnseenJob, spread: float | None, at_most: float) -> bool:
+def _clearly_better(job: UnknownJob, spread: float | None, at_most: float) -> bool:
     """Whether a job leaves at most such a part of another difference that is one."""
     return spread is not None and spread > EQUAL_SPREAD and job.spread <= at_most * spread
 
 
-def _as_good(job: UnseenJob, spread: float | None) -> bool:
+def _as_good(job: UnknownJob, spread: float | None) -> bool:
     """Whether a job leaves no larger difference than another one."""
     return spread is not None and job.spread <= max(spread, EQUAL_SPREAD)
 

@@ -89,15 +89,15 @@ def _summary(
 ) -> EvidenceSummary:
     """What was found, in words."""
     whose, shown = case.others.whose, case.others.shown
-    if attempt.unseen is not None:
-        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(attempt.unseen)
+    if attempt.unknown_job is not None:
+        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(attempt.unknown_job)
     evidence = case.evidence
     return EvidenceSummary(
         slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in attempt.slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
-        unseen=attempt.unseen,
+        unknown_job=attempt.unknown_job,
         rival=attempt.rival,
         others_range=_range(attempt.fit),
         lossy=is_lossy(evidence, fabric),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
 
@@ -107,14 +107,14 @@ def counted_traffic(sent_bytes: float, overhead: float) -> str:
     )
 
 
-UNKNOWN_SENDERS: Final = "jobs that nothing here tells of, on hosts that this one does not use"
+UNKNOWN_SENDERS: Final = "unknown jobs on hosts that this job does not use"
 
 
-def scattered_repetitions(job: UnseenJob) -> str:
-    """What shows traffic of a job that nothing tells of."""
+def scattered_repetitions(job: UnknownJob) -> str:
+    """What shows traffic of an unknown job."""
     removed = 1.0 - job.spread / max(job.spread_alone, 1e-12)
     return (
-        "repetitions of the same sends differ as bursts of other traffic make them: simulating "
-        f"such a job removes {percent(removed)} of the difference, and no slow link explains it as "
-        "well"
+        "repetitions of the same sends take different times, as with bursts of other traffic: "
+        f"simulating an unknown job removes {percent(removed)} of the difference, more than any "
+        "slow link"
     )

@@ -28,9 +28,9 @@ SCALE_ERROR, LOSSY_SCALE_ERROR = 0.05, 0.12
 MISSED = 0.35
 """Chance that time which nothing explains is a fault all the same, after a search for it."""
 
-COUNTED, TRACED, UNSEEN, AMBIGUOUS = 0.95, 0.9, 0.8, 0.6
+COUNTED, TRACED, UNKNOWN_JOB, AMBIGUOUS = 0.95, 0.9, 0.8, 0.6
 """Chance that a cause is what it is said to be: shown by counters or by recorded computation (or
-none is there), by message times, by a job that nothing tells of, or by links that explain the
+none is there), by message times, by an unknown job, or by links that explain the
 evidence as well as each other."""
 
 

@@ -17,12 +17,12 @@ from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
     COUNTED,
     TRACED,
-    UNSEEN,
+    UNKNOWN_JOB,
     Judged,
     confidence,
 )
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
-from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
 
 MIN_FAULT_SHARE = 0.06
@@ -72,7 +72,7 @@ class EvidenceSummary:
         slow_shown_by: What shows them.
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
-        unseen: A job that nothing tells of, which the expected run does not have: what it costs
+        unknown_job: An unknown job, which the expected run does not have: what it costs
             comes on top of it.
         rival: One that explains the times as well as adapters that send messages one after the
             other, with which the expected run was simulated.
@@ -90,8 +90,8 @@ class EvidenceSummary:
     others: str = ""
     others_shown_by: str = ""
     others_range: tuple[int, int] = (0, 0)
-    unseen: UnseenJob | None = None
-    rival: UnseenJob | None = None
+    unknown_job: UnknownJob | None = None
+    rival: UnknownJob | None = None
     lossy: bool = False
     fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
@@ -100,9 +100,9 @@ class EvidenceSummary:
     missing: tuple[str, ...] = ()
 
     @property
-    def unseen_ps(self) -> int:
+    def unknown_job_ps(self) -> int:
         """Time that an unknown job costs, 0 for none."""
-        return 0 if self.unseen is None else self.unseen.ps
+        return 0 if self.unknown_job is None else self.unknown_job.ps
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def explain(
     """
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unseen_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unknown_job_ps
     most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
@@ -218,7 +218,9 @@ def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
     """The remedy of the expected run; where that has none, what evidence to get first."""
     remedy = diagnosis.remedy
-    unknown = cause == "undetermined" or (cause == "other-traffic" and found.unseen is not None)
+    unknown = cause == "undetermined" or (
+        cause == "other-traffic" and found.unknown_job is not None
+    )
     if not unknown or not found.missing or (remedy is not None and remedy.name):
         return remedy
     action = wording.find_first(cause, found.missing[0])
@@ -261,7 +263,7 @@ def _fault_share(cause: str, found: EvidenceSummary) -> float:
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
-    if cause == "other-traffic" and found.unseen is not None:
+    if cause == "other-traffic" and found.unknown_job is not None:
         # Without counters all of it is a difference from the model, and so much passes for error.
         return MAX_SCALE - 1.0
     return special.get(cause, MIN_FAULT_SHARE)
@@ -294,8 +296,8 @@ def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> 
         return COUNTED
     if cause == "slow-link" and found.candidates:
         return AMBIGUOUS
-    if cause == "other-traffic" and found.unseen is not None:
-        return UNSEEN
+    if cause == "other-traffic" and found.unknown_job is not None:
+        return UNKNOWN_JOB
     sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
     return COUNTED if sure else TRACED
 
@@ -336,8 +338,8 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "",
                     wording.uneven_links(further.uneven),
                     ("counters", "model")))  # fmt: skip
-    if found.unseen is not None:
-        extra = found.unseen
+    if found.unknown_job is not None:
+        extra = found.unknown_job
         out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
                     *_described("other-traffic", found)))  # fmt: skip
     turns = _taken_turns(measured, further)
@@ -451,7 +453,7 @@ def _parts(
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
-    parts["other traffic"] = parts.get("other traffic", 0) + found.unseen_ps - surplus
+    parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
     return parts

@@ -1,8 +1,8 @@
-"""Quantiles of the repetitions of call sites: how long they take, and how much that varies.
+"""Quantiles over the repetitions of call sites: how long they take, and how much that varies.
 
-A mean says how much time is missing. The spread says what kind of cause it is: a slow cable costs
-each repetition of a site the same, adapters that send messages one after another make the same
-sites early and late in turn, and traffic of other jobs delays some repetitions and not others.
+A mean shows how much time is missing. The spread shows the kind of cause: a slow cable delays every
+repetition of a site alike, adapters that send messages one after another change which message goes
+first, and traffic of other jobs delays some repetitions and not others.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tailback.api.attempts import Attempt, Case, Others
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.source import Source
 from tailback.diagnosis.hidden_cables import CableSearch, Trial
-from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.simulation import prepare
 
 EXCHANGE = {
@@ -24,20 +24,20 @@ EXCHANGE = {
 TURN, QUEUE = prepare(Source.of(EXCHANGE).scenario), prepare(Source.of(EXCHANGE).scenario)
 
 
-def job(spread: float) -> UnseenJob:
-    """A job that nothing tells of, which leaves such a difference in distribution."""
-    return UnseenJob(ps=1, low_ps=1, high_ps=1, load=0.3, spread=spread, spread_alone=0.5)
+def job(spread: float) -> UnknownJob:
+    """An unknown job, which leaves such a difference in distribution."""
+    return UnknownJob(ps=1, low_ps=1, high_ps=1, load=0.3, spread=spread, spread_alone=0.5)
 
 
 def chosen(
     monkeypatch: pytest.MonkeyPatch,
     told: bool,
-    unseen: float | None = None,
+    unknown_job: float | None = None,
     **gaps: tuple[float, float],
 ) -> str:
     """The attempt that is taken, of gaps and misfits by kind of adapter and search.
 
-    ``unseen``: what a job that nothing tells of leaves where adapters take turns, None for none.
+    ``unknown_job``: what an unknown job leaves where adapters take turns, None for none.
     """
     asked = []
 
@@ -49,15 +49,15 @@ def chosen(
         slow = ((3, 20.0),) if missing else ()
         found = CableSearch(Trial(slow, misfit, 1)) if missing else CableSearch()
         assert among in ((), (3,))
-        other = job(unseen) if unseen is not None and name == "turn_searched" else None
+        other = job(unknown_job) if unknown_job is not None and name == "turn_searched" else None
         spread = misfit if other is None else other.spread
         return Attempt(prepared, None, slow, name, found, gap, (misfit, None), other, spread)
 
-    def unseen_job(_case: Case, prepared: Any) -> UnseenJob | None:
-        return job(unseen) if unseen is not None and prepared is TURN else None
+    def unseen_job(_case: Case, prepared: Any) -> UnknownJob | None:
+        return job(unknown_job) if unknown_job is not None and prepared is TURN else None
 
     monkeypatch.setattr(Case, "attempt", attempt)
-    monkeypatch.setattr(Case, "_unseen_job", unseen_job)
+    monkeypatch.setattr(Case, "_unknown_job", unseen_job)
     monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
     case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     best = case.best(TURN, None if told else QUEUE)

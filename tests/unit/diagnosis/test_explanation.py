@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.explanation import Explanation
-from tailback.diagnosis.measured_confidence import COUNTED, UNSEEN
+from tailback.diagnosis.measured_confidence import COUNTED, UNKNOWN_JOB
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
     MIN_PLACEMENT_SHARE,
@@ -18,7 +18,7 @@ from tailback.diagnosis.measured_verdict import (
     explain,
 )
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
-from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
     ClockReport,
     Efficiency,
@@ -308,16 +308,16 @@ def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
     assert "90 %" in found.explanation.costs[0].evidence
 
 
-def unseen(ps: int, low_ps: int, high_ps: int) -> UnseenJob:
-    """A job that nothing tells of, at such a cost."""
-    return UnseenJob(ps, low_ps, high_ps, load=0.3, spread=0.01, spread_alone=0.2)
+def unknown_job(ps: int, low_ps: int, high_ps: int) -> UnknownJob:
+    """An unknown job, at such a cost."""
+    return UnknownJob(ps, low_ps, high_ps, load=0.3, spread=0.01, spread_alone=0.2)
 
 
-def test_a_job_that_nothing_tells_of_is_traffic_of_others() -> None:
-    job = unseen(30 * MS, 20 * MS, 38 * MS)
+def test_an_unknown_job_is_traffic_of_others() -> None:
+    job = unknown_job(30 * MS, 20 * MS, 38 * MS)
     found = EvidenceSummary(
         others="unknown senders", others_shown_by="repetitions differ",
-        unseen=job, rests_on={"other-traffic": ("trace", "model")},
+        unknown_job=job, rests_on={"other-traffic": ("trace", "model")},
         missing=("port counters",),
     )  # fmt: skip
     alone = expected(100).model_copy(update={"remedy": None})
@@ -331,14 +331,16 @@ def test_a_job_that_nothing_tells_of_is_traffic_of_others() -> None:
     assert cost is not None and cost.rests_on == ("trace", "model")
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
     # The rest stays unexplained, and it is less sure than counted traffic.
-    assert whole.not_explained_ps == 10 * MS and said.confidence <= UNSEEN
+    assert whole.not_explained_ps == 10 * MS and said.confidence <= UNKNOWN_JOB
     # What is no more than the model's own error is no evidence of anybody.
     little = replace(job, ps=8 * MS, low_ps=7 * MS, high_ps=9 * MS)
-    assert explained(alone, measured(108), found=replace(found, unseen=little)).cause == "healthy"
+    assert (
+        explained(alone, measured(108), found=replace(found, unknown_job=little)).cause == "healthy"
+    )
 
 
 def test_a_job_that_fits_as_well_as_unusual_adapters_leaves_it_open() -> None:
-    found = EvidenceSummary(fifo=True, rival=unseen(15 * MS, 14 * MS, 16 * MS),
+    found = EvidenceSummary(fifo=True, rival=unknown_job(15 * MS, 14 * MS, 16 * MS),
                             missing=("port counters",))  # fmt: skip
     assert (
         explained(expected(98), measured(100), found=replace(found, rival=None)).cause == "healthy"
@@ -371,9 +373,9 @@ def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
 
 
 def test_time_that_a_cause_may_explain_as_well_leaves_nothing_open() -> None:
-    some = unseen(15 * MS, 5 * MS, 40 * MS)
+    some = unknown_job(15 * MS, 5 * MS, 40 * MS)
     found = explained(
         expected(60), measured(100), found=EvidenceSummary(others="unknown senders",
-        others_shown_by="steps", unseen=some, rests_on={"other-traffic": ("trace", "model")}),
+        others_shown_by="steps", unknown_job=some, rests_on={"other-traffic": ("trace", "model")}),
     )  # fmt: skip
     assert found.cause == "other-traffic"

@@ -1,4 +1,4 @@
-"""A job that nothing tells of is found by what its bursts do to repetitions of messages."""
+"""An unknown job is found by what its bursts do to repetitions of messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailback.diagnosis.unseen_job import BURSTS, Draw, UnseenJob, fit_unseen_job
+from tailback.diagnosis.unknown_job import BURSTS, Draw, UnknownJob, fit_unknown_job
 
 ALONE, MEASURED = 1000, 1400
 
@@ -19,7 +19,7 @@ def fitted(
     *,
     off: float = 0.2,
     measured: int = MEASURED,
-) -> tuple[UnseenJob | None, list[Draw]]:
+) -> tuple[UnknownJob | None, list[Draw]]:
     """The fit, and all that was simulated, where a load makes a run so long and so different."""
     seen: list[Draw] = []
 
@@ -28,7 +28,7 @@ def fitted(
         seen.append(draw)
         return SimpleNamespace(elapsed_ps=round(elapsed(draw.load)), draw=draw)
 
-    found = fit_unseen_job(simulate, lambda run: spread(run.draw), ALONE, measured, off)  # type: ignore[attr-defined]
+    found = fit_unknown_job(simulate, lambda run: spread(run.draw), ALONE, measured, off)  # type: ignore[attr-defined]
     return found, seen
 
 

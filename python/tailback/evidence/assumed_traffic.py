@@ -1,8 +1,8 @@
-"""Traffic of jobs that nothing tells of, as other jobs on a machine usually send.
+"""Traffic that an unknown job may have sent.
 
-Without port counters and a job list nobody knows who else ran. That somebody did shows in the times
-of messages. What such jobs send is assumed: each host that our job does not use sends to one
-partner, all in the same bursts, between which they compute. Who is whose partner is drawn.
+Without port counters and a job list nobody knows which other jobs ran, but the times of messages
+may show that one did. Its traffic is assumed: each host that our job does not use sends to one
+partner, drawn at random, and all hosts send in the same bursts, as parallel programs do.
 """
 
 from __future__ import annotations

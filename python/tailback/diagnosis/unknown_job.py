@@ -1,10 +1,10 @@
-"""Whether traffic of a job that nothing tells of explains the times of messages.
+"""Whether traffic of an unknown job explains the times of messages.
 
-Other jobs send in bursts: they delay some repetitions of a message and not others, and only over
-links that both use. A slow cable costs each repetition the same, and a model that is off costs all
-of them the same. Such a job is a hypothesis like any other: it is simulated on the hosts that ours
-does not use, at the load that makes our run take as long as it did. Where it sends is not known, so
-it is held against the distribution of times over sites, whichever site is which.
+Other jobs send in bursts: they delay some repetitions of a message and not others, and only on
+links that both jobs use. A slow cable delays every repetition alike, and so does a model that is
+off. An unknown job is a hypothesis like any other: it is simulated on the hosts that ours does not
+use, at the load that makes our run take as long as it did. Where it sends is not known, so it is
+compared with the distribution of times over senders, not with each sender.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MIN_REDUCTION = 0.5
 
 
 @dataclass(frozen=True)
-class UnseenJob:
-    """Traffic of a job that nothing tells of, as it explains the run.
+class UnknownJob:
+    """Traffic of an unknown job, as it explains the run.
 
     Attributes:
         ps: How much longer our run takes by it.
@@ -76,13 +76,13 @@ class _Fit:
     spread: float
 
 
-def fit_unseen_job(
+def fit_unknown_job(
     simulate: Callable[[Draw], Run],
     spread: Callable[[Run], float | None],
     alone_ps: int,
     measured_ps: int,
     spread_alone: float,
-) -> UnseenJob | None:
+) -> UnknownJob | None:
     """Fit the traffic of an unknown job to the time that is missing.
 
     Args:
@@ -112,7 +112,7 @@ def fit_unseen_job(
     if best.spread > (1.0 - MIN_REDUCTION) * spread_alone:
         return None
     costs = [min(max(one.elapsed_ps - alone_ps, 0), missing) for one in drawn]
-    return UnseenJob(
+    return UnknownJob(
         costs[drawn.index(best)],
         min(costs),
         missing,

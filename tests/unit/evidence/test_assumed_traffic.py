@@ -1,4 +1,4 @@
-"""What a job that nothing tells of is assumed to send, and that a trace beside one shows it."""
+"""What an unknown job is assumed to send, and that a trace beside one shows it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from tailback.api.attempts import Case, Others, comparisons
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.unseen_job import UnseenJob
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evaluate import Change
 from tailback.evidence import measure
+from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import call_profile
-from tailback.evidence.unseen_jobs import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
@@ -34,7 +34,7 @@ def world(job: dict[str, Any], seed: int = 1) -> PreparedScenario:
     return prepare(parse(data))
 
 
-def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnseenJob | None:
+def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnknownJob | None:
     """What the trace of a run that happened shows of unknown jobs."""
     write = writing(tmp_path)
     path = write(
@@ -47,7 +47,7 @@ def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnseenJo
     profile = call_profile(measured.tables, again.observed.program)
     compared = comparisons(again, measured, NetworkEvidence(), alone, profile)
     case = Case(Others(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1)
-    return case._unseen_job(again)
+    return case._unknown_job(again)
 
 
 def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:
