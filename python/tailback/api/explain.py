@@ -9,7 +9,6 @@ import numpy as np
 from tailback.api import explain_wording as wording
 from tailback.api.attempts import Attempt, Case, Others, Slow, comparisons, is_lossy
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.hidden_cables import CableSearch
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.traffic_bursts import BurstFit
 from tailback.diagnosis.waterfall import Progress
@@ -79,7 +78,8 @@ def add_evidence(
         words.sources.append(wording.MESSAGES_IN_ORDER)
     bursts = attempt.fit.bursts if attempt.fit is not None else None
     prepared = others.add_to(attempt.prepared, bursts)
-    _ask_for_more(words, measured, evidence, any(_candidates(attempt.search)))
+    no_tables = prepared.scenario.fabric.forwarding is None
+    _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
     found = _summary(case, attempt, prepared.fabric, words, in_order=in_order)
     return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)
 
@@ -108,7 +108,7 @@ def _summary(
         },
         candidates=tuple(
             wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
-            for trial in _candidates(attempt.search) for link, rate in trial
+            for trial in _candidates(attempt) for link, rate in trial
         ),
         sources=tuple(words.sources),
         missing=tuple(words.missing),
@@ -120,9 +120,10 @@ def _range(fit: BurstFit | None) -> tuple[int, int]:
     return (0, 0) if fit is None else (fit.low_ps - fit.elapsed_ps, fit.high_ps - fit.elapsed_ps)
 
 
-def _candidates(search: CableSearch) -> list[Slow]:
+def _candidates(attempt: Attempt) -> list[Slow]:
     """Cables of which one may be slow, where the search could not tell."""
-    if search.best is None or not search.rivals:
+    search = attempt.search
+    if search.best is None or not search.rivals or attempt.unknown_job is not None:
         return []
     return [search.best.cables, *(trial.cables for trial in search.rivals)]
 
@@ -148,13 +149,14 @@ def _name_sources(words: _Statements, measured: MeasuredRun, evidence: NetworkEv
         words.sources.append(wording.listed_jobs(len(evidence.jobs)))
 
 
-def _ask_for_more(
-    words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, ambiguous: bool
-) -> None:
-    """What would settle what is open, with the command that gets it."""
+def _ask_for_more(words: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
+    """What would settle what is open, with the command that gets it.
+
+    ``tables``: forwarding tables would.
+    """
     if evidence.counters is None:
         words.missing.append(wording.COUNTERS)
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
         words.missing.append(wording.JOB_LIST)
-    if ambiguous:
+    if tables:
         words.missing.append(wording.FORWARDING)
