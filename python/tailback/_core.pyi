@@ -473,6 +473,15 @@ def dragonfly_plus_fabric(
 ) -> FabricArrays: ...
 def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> FabricArrays: ...
 def with_forwarding(network: Network, forward: NDArray[uint32]) -> Network: ...
+def improve_partition(
+    graph: tuple[NDArray[int64], NDArray[int64], NDArray[float64]],
+    part: NDArray[int64],
+    n_parts: int,
+    *,
+    limits: tuple[int, int, int],
+    group: NDArray[int64] | None = None,
+    kind: NDArray[int64] | None = None,
+) -> tuple[NDArray[int64], int]: ...
 def fluid_max_min(
     capacity: NDArray[float64],
     paths: _Paths,

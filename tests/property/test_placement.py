@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from tailback.placement.graph import Graph
 from tailback.placement.grid import coordinates
 from tailback.placement.partition import partition
 from tailback.placement.swaps import SearchLimits, SwapSearch
+from tests.factories.placement_swaps import PlainSwaps
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -113,6 +115,41 @@ def test_swaps_keep_sizes_and_never_worsen(
     assert graph.cut(better) <= graph.cut(part) * (1 + 1e-9)
     if swapper.swaps == 0:
         assert np.array_equal(better, part)
+
+
+@quick
+@given(graphs(), st.integers(1, 40), st.integers(1, 9), st.integers(1, 40), st.integers(0, 3))
+def test_swaps_are_those_of_the_plain_search(
+    case: tuple[Graph, np.ndarray], depth: int, partners: int, rounds: int, restrict: int
+) -> None:
+    graph, sizes = case
+    part = np.repeat(np.arange(len(sizes)), sizes)
+    group = np.arange(len(sizes)) % 2 if restrict & 1 else None
+    kind = np.arange(len(part)) % 3 if restrict & 2 else None
+    limits = SearchLimits(depth, partners, rounds)
+    searches = [
+        search(graph, part, len(sizes), group=group, kind=kind)
+        for search in (SwapSearch, PlainSwaps)
+    ]
+    compiled, plain = (search.run(limits) for search in searches)
+    assert np.array_equal(compiled, plain)
+    assert searches[0].swaps == searches[1].swaps
+
+
+@pytest.mark.parametrize("per_part", [7, 40, 130])
+@pytest.mark.parametrize("unit", [1.0, 1e6 / 3])
+def test_swaps_in_large_parts_are_those_of_the_plain_search(per_part: int, unit: float) -> None:
+    """More vertices in a part than are looked at, and many equal gains."""
+    rng = np.random.default_rng(per_part)
+    n_parts = 6
+    n = per_part * n_parts
+    edges = rng.integers(0, n, (2, 8 * n))
+    graph = Graph.from_edges(n, edges[0], edges[1], rng.integers(1, 4, 8 * n) * unit)
+    part = rng.permutation(np.repeat(np.arange(n_parts), per_part))
+    compiled = SwapSearch(graph, part, n_parts)
+    plain = PlainSwaps(graph, part, n_parts)
+    assert np.array_equal(compiled.run(SearchLimits()), plain.run(SearchLimits()))
+    assert compiled.swaps == plain.swaps > 0
 
 
 @quick

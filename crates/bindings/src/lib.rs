@@ -5,6 +5,7 @@ mod dumpi;
 mod errors;
 mod fluid;
 mod network;
+mod placement;
 mod program;
 mod readers;
 mod run;
@@ -26,6 +27,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dumpi::register(m)?;
     errors::register(m)?;
     fluid::register(m)?;
+    placement::register(m)?;
     readers::register(m)?;
     telemetry::register(m)?;
     topologies::register(m)?;

@@ -1,0 +1,9 @@
+//! Partitions with parts of fixed size, improved by exchanges between two parts (Kernighan and Lin,
+//! "An efficient heuristic procedure for partitioning graphs", 1970).
+
+mod exchange;
+mod graph;
+mod search;
+
+pub use graph::{Graph, PlacementError};
+pub use search::{Better, Limits, Parts, improve};
