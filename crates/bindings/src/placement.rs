@@ -2,7 +2,7 @@
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use tailback_placement::{Graph, Limits, Parts};
+use tailback_placement::{Limits, Parts, TrafficGraph};
 
 use crate::errors::raise;
 
@@ -28,7 +28,7 @@ fn improve_partition<'py>(
     group: Option<PyReadonlyArray1<'py, i64>>,
     kind: Option<PyReadonlyArray1<'py, i64>>,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, u64)> {
-    let graph = Graph::new(graph.0.as_slice()?, graph.1.as_slice()?, graph.2.as_slice()?);
+    let graph = TrafficGraph::new(graph.0.as_slice()?, graph.1.as_slice()?, graph.2.as_slice()?);
     let graph = graph.map_err(raise)?;
     let parts = Parts {
         part: part.as_slice()?,

@@ -31,13 +31,13 @@ pub enum PlacementError {
 
 /// An undirected weighted graph; every edge is there twice.
 #[derive(Debug)]
-pub struct Graph {
+pub struct TrafficGraph {
     start: Vec<usize>,
     neighbour: Vec<usize>,
     weight: Vec<f64>,
 }
 
-impl Graph {
+impl TrafficGraph {
     /// Checks the columns: first entry of each vertex and one more, other ends, weights.
     pub fn new(start: &[i64], neighbour: &[i64], weight: &[f64]) -> Result<Self, PlacementError> {
         let entries = neighbour.len();

@@ -5,5 +5,5 @@ mod exchange;
 mod graph;
 mod search;
 
-pub use graph::{Graph, PlacementError};
+pub use graph::{PlacementError, TrafficGraph};
 pub use search::{Better, Limits, Parts, improve};

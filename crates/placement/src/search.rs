@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::exchange::{Pair, best_swaps};
-use crate::graph::{Graph, PlacementError, check_length, indices};
+use crate::graph::{PlacementError, TrafficGraph, check_length, indices};
 
 /// Most promising vertices of a part that are looked at; bounds the cost for very large parts.
 const CANDIDATES: usize = 96;
@@ -43,7 +43,11 @@ pub struct Better {
 }
 
 /// Swaps vertices until nothing helps or the limits are reached; sizes of parts stay.
-pub fn improve(graph: &Graph, parts: Parts<'_>, limits: Limits) -> Result<Better, PlacementError> {
+pub fn improve(
+    graph: &TrafficGraph,
+    parts: Parts<'_>,
+    limits: Limits,
+) -> Result<Better, PlacementError> {
     let mut search = Search::new(graph, parts)?;
     search.run(limits);
     let part = search.part.iter().map(|&part| part as i64).collect();
@@ -51,7 +55,7 @@ pub fn improve(graph: &Graph, parts: Parts<'_>, limits: Limits) -> Result<Better
 }
 
 struct Search<'a> {
-    graph: &'a Graph,
+    graph: &'a TrafficGraph,
     part: Vec<usize>,
     group: Option<&'a [i64]>,
     kind: Option<&'a [i64]>,
@@ -68,7 +72,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(graph: &'a Graph, parts: Parts<'a>) -> Result<Self, PlacementError> {
+    fn new(graph: &'a TrafficGraph, parts: Parts<'a>) -> Result<Self, PlacementError> {
         let (n_vertices, n_parts) = (graph.n_vertices(), parts.n_parts);
         check_length("part", parts.part.len(), n_vertices)?;
         check_length("group", parts.group.map_or(n_parts, <[i64]>::len), n_parts)?;
@@ -227,8 +231,8 @@ mod tests {
     const LIMITS: Limits = Limits { depth: 32, partners: 8, rounds: 40 };
 
     /// Two pairs that belong together, and a partition that separates both.
-    fn pairs() -> Graph {
-        Graph::new(&[0, 1, 2, 3, 4], &[1, 0, 3, 2], &[1.0; 4]).expect("a graph")
+    fn pairs() -> TrafficGraph {
+        TrafficGraph::new(&[0, 1, 2, 3, 4], &[1, 0, 3, 2], &[1.0; 4]).expect("a graph")
     }
 
     fn parts(part: &[i64]) -> Parts<'_> {
@@ -258,8 +262,8 @@ mod tests {
         assert_eq!(short.to_string(), "part has 2 entries, 4 are needed");
         let beyond = improve(&pairs(), parts(&[0, 1, 2, 1]), LIMITS).unwrap_err();
         assert_eq!(beyond.to_string(), "part 2 is 2; valid: 0 to below 2");
-        assert!(Graph::new(&[0, 2, 1], &[1], &[1.0]).is_err());
-        assert!(Graph::new(&[0, 1], &[-1], &[1.0]).is_err());
-        assert!(Graph::new(&[], &[], &[]).is_err());
+        assert!(TrafficGraph::new(&[0, 2, 1], &[1], &[1.0]).is_err());
+        assert!(TrafficGraph::new(&[0, 1], &[-1], &[1.0]).is_err());
+        assert!(TrafficGraph::new(&[], &[], &[]).is_err());
     }
 }
