@@ -81,13 +81,15 @@ def check_summary(summary: Any, notes: Any) -> None:
     for key in ("elapsed_ps", "average_path_length", "one_in"):
         value = summary.get(key, 0)
         if not (isinstance(value, int | float) and math.isfinite(value)):
-            raise RunError(f"{value!r} is no number", place=key)
+            raise RunError(f"{value!r} is not a number", place=key)
     if summary.get("model") == "fluid":
         for key in ("rates", "paths"):
             if not isinstance(summary.get(key), str):
-                raise RunError(f"{summary.get(key)!r} is no choice of the fluid model", place=key)
+                raise RunError(
+                    f"{summary.get(key)!r} is not a choice of the fluid model", place=key
+                )
     if not (isinstance(notes, list) and all(isinstance(note, str) for note in notes)):
-        raise RunError("is no list of sentences", place="notes")
+        raise RunError("is not a list of sentences", place="notes")
 
 
 def _require_below(

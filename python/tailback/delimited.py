@@ -151,7 +151,7 @@ class Delimited:
             row = int(bad.arg_true()[0])
             what = "whole number from 0 to 2^64 − 1" if whole else "number"
             raise self.wrong(
-                role, int(self.rows["line"][row]), f"{shown(str(text[row]))} is no {what}",
+                role, int(self.rows["line"][row]), f"{shown(str(text[row]))} is not a {what}",
                 "correct it, or leave the line out; the file may be cut",
             )  # fmt: skip
         return out.alias(role)

@@ -126,10 +126,10 @@ def read_manifest(folder: Path) -> Manifest:
         if hashlib.sha256(_text(content).encode()).hexdigest() != own:
             raise ValueError("its SHA-256 is not the one it states")
         if _text({**content, _OWN: own}) != text:
-            raise ValueError("it is not as it was written")
+            raise ValueError("it has changed since it was written")
         return Manifest(folder, frozenset(files), dict(content["sha256"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path, str(error) or "it is no manifest") from None
+        raise _damaged(path, str(error) or "it is not a manifest") from None
 
 
 _KEYS = {"tailback", "files", "sha256", _OWN}

@@ -81,7 +81,7 @@ class Degraded(Section):
     link: str | None = Field(
         default=None, description="port of which only the outgoing direction is slow"
     )
-    rate: RateGbps = Field(description="the rate it really has")
+    rate: RateGbps = Field(description="its actual rate")
 
     @model_validator(mode="after")
     def _one_place(self) -> Degraded:
@@ -261,7 +261,7 @@ class TelemetrySection(Section):
     def _something_kept(self) -> TelemetrySection:
         if self.scheme not in ("full", "off") and self.packets == 0:
             raise InvalidValueError(
-                f"scheme {self.scheme} needs packets one by one", "set packets above 0"
+                f"scheme {self.scheme} needs individual packets", "set packets above 0"
             )
         if self.stamping != "all" and self.scheme not in (*STAMPED_IN_PART, "off"):
             raise InvalidValueError(

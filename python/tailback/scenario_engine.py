@@ -171,7 +171,7 @@ class AdaptiveSection(Section):
             # A run that was kept states all keys.
             if self.per != per and getattr(self, key) != usual:
                 raise InvalidValueError(
-                    f"{key} has no meaning per {self.per}", f'set per = "{per}"'
+                    f"{key} has no effect with per = {self.per}", f'set per = "{per}"'
                 )
         return self
 

@@ -97,8 +97,8 @@ TABLES = {
             ("job", pl.UInt32, "its job"),
             ("job_rank", pl.UInt32, "its rank within the job"),
             ("node", pl.UInt32, "node it ran on"),
-            ("finish_ps", pl.UInt64, "when its last operation completed; 0 if the run was broken "
-             "off before"),
+            ("finish_ps", pl.UInt64, "when its last operation completed; 0 if the run was "
+             "interrupted before"),
             ("compute_ps", pl.UInt64, "time it computed"),
             ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
         ),
@@ -156,8 +156,8 @@ TABLES = {
             ("label", pl.UInt32, "its label"),
             ("post_ps", pl.UInt64, "when the send was posted"),
             ("start_ps", pl.UInt64, "when its first packet entered the network; null if the run "
-             "was broken off before"),
-            ("arrival_ps", pl.UInt64, "when its last byte arrived; null if the run was broken off "
+             "was interrupted before"),
+            ("arrival_ps", pl.UInt64, "when its last byte arrived; null if the run was interrupted "
              "before"),
             ("packets", pl.UInt32, "data packets"),
             ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),

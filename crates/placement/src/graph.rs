@@ -29,7 +29,7 @@ pub enum PlacementError {
     },
 }
 
-/// An undirected weighted graph; every edge is there twice.
+/// An undirected weighted graph; every edge is listed twice.
 #[derive(Debug)]
 pub struct TrafficGraph {
     start: Vec<usize>,

@@ -3,7 +3,7 @@
 use crate::numbering::Map;
 use tailback_program::{OpKind, Program};
 
-/// A peer or a wait that the trace does not tell.
+/// A peer or a wait that the trace does not record.
 pub const UNKNOWN: i64 = -1;
 /// A step later than any other at its position.
 const LATE: i64 = 1 << 40;

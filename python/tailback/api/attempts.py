@@ -42,33 +42,33 @@ SEARCH_EVENTS = 200_000_000
 time, so that a diagnosis is the same on every machine."""
 
 FEWEST_TRIALS, MOST_TRIALS = 12, 160
-"""Simulations of that search, whatever one takes."""
+"""Minimum and maximum number of simulations in that search, however long each takes."""
 
 MIN_STRETCHES = 50
-"""Stretches in MPI calls, of all ranks, from which their times alone can speak for a slow cable:
-with fewer some cable nearly always fits."""
+"""Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone:
+with fewer, some cable nearly always fits."""
 
 MAX_MISFIT_OF_OTHERS = 0.6
-"""Misfit to calls and stalls, over that without other traffic, from which a slow cable is looked
-for although traffic of others explains the time."""
+"""Ratio of the misfit to calls and stalls with other traffic to that without it. From this ratio
+on, a slow cable is sought even though other jobs' traffic explains the time."""
 
 EQUAL_MISFIT = 0.005
-"""Misfits below it are equal: differences of a thousandth do not say how adapters share a link."""
+"""Misfits that differ by less are equal: a thousandth does not show how adapters share a link."""
 
 CLEARLY_BETTER = 0.8
-"""Mean ratio of misfits from which other adapters than usual are taken where both explain the time:
+"""Mean ratio of misfits below which the other adapter model is used where both explain the time:
 on four simulated machines with a slow cable that queue messages it is 0.62, 0.76, 0.85 and 1.68, on
 two that take turns 1.05 and 1.45."""
 
 EQUAL_SPREAD = 0.002
-"""Differences in distribution below it are equal."""
+"""Differences in distribution below this count as equal."""
 
 CLEARLY_UNKNOWN_JOB = 0.5
 """Difference in distribution with an unknown job over that of our job alone, with other adapters
 that explain the time by themselves, up to which the job is meant: it is the bolder explanation."""
 
 MIN_OTHER_SHARE = 0.02
-"""Bytes of others over our own from which they are put into the expected run."""
+"""Ratio of other jobs' bytes to our own from which their traffic is part of the expected run."""
 
 Slow = tuple[tuple[int, float], ...]
 

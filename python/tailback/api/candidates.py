@@ -28,7 +28,7 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 DEFAULT_METHODS = (
     "block", "by-switch", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift",
 )  # fmt: skip
-"""Everything but what needs a file or is a coin toss."""
+"""Every placement except those that need a file or are random."""
 
 KEEP_OFF = "shift-keep-off"
 """Name of ``shift`` on hosts under leaves without congestion, where other hosts are allowed."""
@@ -41,7 +41,7 @@ REMADE_SUFFIX = "-again"
 the congestion that was measured."""
 
 CONGESTED_FRACTION = 0.1
-"""Congested fraction of a leaf's links from which its hosts are better left out, as for a link
+"""Congested fraction of a leaf's links from which its hosts should be left out, as for a link
 (docs/explanation/diagnosis.md, section 2)."""
 
 

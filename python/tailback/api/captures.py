@@ -16,7 +16,7 @@ from tailback.telemetry.captured import is_capture
 __all__ = ["capture_setting", "is_capture", "read_captures", "with_six_bits"]
 
 DEFAULT_TELEMETRY = {"scheme": "coordinated", "hash_bits": 5}
-"""What switches are taken to write where no scenario says it: six bits with the smallest error."""
+"""What switches are assumed to write where no scenario says: six bits with the smallest error."""
 
 
 def read_captures(
@@ -41,20 +41,20 @@ def read_captures(
     """
     if refused:
         raise ScenarioError(
-            "a capture has packets and no ranks: it takes --fabric, --forwarding, --contexts",
+            "a packet capture names no ranks; use --fabric, --forwarding and --contexts with it",
             file=paths[0], place=refused[0],
             remedy="leave it out, or diagnose the trace of the program with --samples CAPTURE",
         )  # fmt: skip
     if fabric is None:
         raise ScenarioError(
-            "a capture needs the network it was made on", file=paths[0],
+            "a packet capture needs the network it was taken on", file=paths[0],
             remedy="add --fabric with a scenario or run that states network and [telemetry], a "
             "file that ibnetdiscover wrote, or a preset: " + ", ".join(PRESETS.names()),
         )  # fmt: skip
     for path in paths:
         if not is_capture(path):
             raise ScenarioError(
-                "does not exist" if not path.exists() else "is no packet capture",
+                "does not exist" if not path.exists() else "is not a packet capture",
                 file=path, remedy="give only pcap, pcapng or ERF files",
             )  # fmt: skip
     setting, one_in = capture_setting(fabric)

@@ -268,7 +268,7 @@ def _instead(fabric: str) -> str:
         options = ", ".join(f"{name} = …" for name in required)
         keys = f'[fabric] topology = {{ kind = "{close[0]}", {options} }}'.replace(", }", " }")
     return (
-        f"it is a shape, which needs its numbers: write a scenario with {keys}, and [[job]] "
+        f"it is a topology that needs its dimensions: write a scenario with {keys}, and [[job]] "
         "trace = …, and give that in place of the trace: docs/reference/topologies.md"
     )
 

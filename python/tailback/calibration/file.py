@@ -202,7 +202,7 @@ def load(path: str | Path) -> Calibration:
 def _table(data: dict[str, Any], title: str, path: Path) -> dict[str, Any]:
     table = data.get(title, {})
     if not isinstance(table, dict):
-        raise CalibrationError(f"{title} is no table", file=path, remedy=_REMEDY)
+        raise CalibrationError(f"{title} is not a table", file=path, remedy=_REMEDY)
     return table
 
 
@@ -214,10 +214,10 @@ def _estimates(
         place = f"[{title}] {name}"
         if known is not None and name not in known:
             raise CalibrationError(
-                f"{name!r} is no setting of the engine", file=path, place=place, remedy=_REMEDY
+                f"{name!r} is not a setting of the engine", file=path, place=place, remedy=_REMEDY
             )
         if not isinstance(entry, dict):
-            raise CalibrationError("is no table", file=path, place=place, remedy=_REMEDY)
+            raise CalibrationError("is not a table", file=path, place=place, remedy=_REMEDY)
         kind, numbers = _numbers(entry, path, place)
         n, source = entry.get("n", 0), entry.get("source", "")
         if not isinstance(n, int) or not isinstance(source, str):

@@ -207,7 +207,7 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
     board = MetricsBoard()
     if compact_only and not (out / "collection.json").is_file():
         raise CounterError(
-            "is no collection, so there is nothing to compact", file=out,
+            "is not a collection: there is nothing to compact", file=out,
             remedy="name the folder that 'tailback collect' wrote to",
         )  # fmt: skip
     with ExitStack() as stack:
@@ -234,7 +234,7 @@ def _one_plan(context: click.Context, plan: str) -> None:
             source = context.get_parameter_source(name)
             if other != plan and source is click.core.ParameterSource.COMMANDLINE:
                 raise click.UsageError(
-                    f"--{name} is of --plan {other}, and this is --plan {plan}: "
+                    f"--{name} belongs to --plan {other}, but the plan is {plan}: "
                     f"leave it out or add --plan {other}",
                     context,
                 )
@@ -279,7 +279,7 @@ def _collect(
         except OSError as error:
             raise CounterError(
                 f"collecting stopped: {error.strerror or error}",
-                remedy="what was read is safe in --out; check the port with 'ibstat', and the disk",
+                remedy="what was read is saved in --out; check the port ('ibstat') and the disk",
             ) from None
 
 

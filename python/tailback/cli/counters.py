@@ -32,7 +32,7 @@ def _subsystems(
             re.compile(pattern)
         except re.error as error:
             raise click.BadParameter(
-                f"{pattern!r} is no regular expression: {error}", context, parameter
+                f"{pattern!r} is not a regular expression: {error}", context, parameter
             ) from None
         out[name.strip()] = pattern
     return out

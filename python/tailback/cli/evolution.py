@@ -110,8 +110,8 @@ def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
     if not is_torus(run):
         if direction is not None:
             raise RunError(
-                f"--direction {direction} is of a torus of two or three dimensions, and this run "
-                "is of another network", remedy="leave it out",
+                f"--direction {direction} applies to a torus of two or three dimensions, and this "
+                "run is of another network", remedy="leave it out",
             )  # fmt: skip
         return _of_links(rows, _fabric(run), threshold, title)
     direction = direction or DIRECTIONS[0]

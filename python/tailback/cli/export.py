@@ -130,7 +130,7 @@ def _require_outside(folder: Path, out: Path) -> None:
     """Refuse to write among the files of the folder that is read, one of which ``out`` may be."""
     if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(folder)):
         raise TailbackError(
-            f"lies in {str(folder)!r}, which is read", file=out,
+            f"is inside the folder that is exported, {str(folder)!r}", file=out,
             remedy="choose a file outside of that folder",
         )  # fmt: skip
 

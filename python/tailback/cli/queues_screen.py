@@ -116,5 +116,5 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
         return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
     if verdict.kind == "degraded":
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
-    return ["NEXT  add --out DIR for tables and figures; whose traffic it was, a",
-            "      trace tells: tailback diagnose"]  # fmt: skip
+    return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+            "      was, use a trace: tailback diagnose"]  # fmt: skip

@@ -73,8 +73,8 @@ def simulate(
     else:
         click.echo("\n".join(run_lines(run, facts)))
     if not run.complete:
-        kept = f"what there is was written to {out}" if out is not None else "nothing was kept"
-        click.echo(f"\nBROKEN OFF at {format_time(run.summary['end_ps'])}: {kept}", err=True)
+        kept = f"the partial tables are in {out}" if out is not None else "nothing was kept"
+        click.echo(f"\nINTERRUPTED at {format_time(run.summary['end_ps'])}: {kept}", err=True)
         raise SystemExit(130)
     if form == "text" and out is not None:
         command = "report" if model == "packet" else "diagnose"

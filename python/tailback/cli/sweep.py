@@ -86,7 +86,7 @@ def _folder(
     if (source / "sweep.json").is_file():
         if over or out or tables:
             raise ScenarioError(
-                "is a sweep already, whose keys and tables are written down", file=source,
+                "already holds a sweep with its own keys and tables", file=source,
                 remedy="continue it without --over, --out and --table, or start from a scenario",
             )  # fmt: skip
         return source

@@ -20,7 +20,7 @@ from tailback.scenario import FatTree
 from tailback.units import format_bytes
 
 core = _core
-"""The compiled module, for the topologies: this file is their one way to it."""
+"""The compiled module, for the topologies: only this file imports it."""
 
 PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
 
@@ -156,7 +156,7 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
         if circle is not None:
             switch, node = circle
             text = (
-                f"the forwarding tables send packets for {fabric.node_name[node]!r} in a circle "
+                f"the forwarding tables send packets for {fabric.node_name[node]!r} in a loop "
                 f"through {fabric.switch_name[switch]!r}"
             )
         raise FabricError(
@@ -292,7 +292,7 @@ def check_memory(
         raise FabricError(
             f"a switch would have {_count_text(most_ports)} ports; the engine's limit is "
             f"{MOST_PORTS:,}",
-            place=place, remedy="give it fewer hosts or cables: real switches have some dozens",
+            place=place, remedy="give it fewer hosts or cables: real switches have a few dozen",
         )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
@@ -302,8 +302,8 @@ def check_memory(
         )
         raise FabricError(
             f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
-            f"{_count_text(cables)} cables take {taken} of memory, and there is "
-            f"{format_bytes(there)}",
+            f"{_count_text(cables)} cables need {taken} of memory; "
+            f"{format_bytes(there)} is available",
             place=place, remedy=f"make it smaller; or {memory_remedy(needed)}"
             if needed <= _MOST_TOLD
             else "make it smaller",

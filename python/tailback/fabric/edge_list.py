@@ -124,7 +124,7 @@ class EdgeList:
         table = parse(text, ALIASES, ("source", "destination", "rate"), fault=FabricError)
         rows = _rows(table)
         if not rows:
-            raise FabricError("a header and no link", remedy="give a line for each link")
+            raise FabricError("a header and no links", remedy="give a line for each link")
         wires = _wires(rows, table)
         _number(wires, table)
         return _discovery(wires, rows, table)
@@ -161,7 +161,7 @@ def _rates(table: Delimited) -> list[float]:
         match = _FIELD.fullmatch(text)
         if match is None:
             raise table.wrong(
-                "rate", line, f"{shown(text)} is no rate", "write it like 40 Mb/s or 100 Gb/s"
+                "rate", line, f"{shown(text)} is not a rate", "write it like 40 Mb/s or 100 Gb/s"
             )
         if re.search(r"B(?:/s|ps)$", text):
             raise table.wrong(
@@ -177,7 +177,7 @@ def _rates(table: Delimited) -> list[float]:
         gbps = float(match[1]) * _PREFIX[prefix.lower()]
         if not 0 < gbps <= FASTEST_GBPS:
             raise table.wrong(
-                "rate", line, f"{shown(text)} is no rate of a link ({gbps:g} Gb/s)",
+                "rate", line, f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
                 "give a rate above 0; leave out the lines of links that are down",
             )  # fmt: skip
         out.append(gbps)
@@ -283,8 +283,8 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
     if guessed:
         hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
         found.notes.append(
-            f"devices with one cable taken as hosts: {hosts} (columns src_role and dst_role, host "
-            "or switch, say otherwise)"
+            f"devices with one cable treated as hosts: {hosts} (to override, add columns "
+            "src_role and dst_role: host or switch)"
         )
     if table.unused:
         found.notes.append(tally("columns not used", [clip(name, 40) for name in table.unused]))
@@ -340,6 +340,6 @@ def _queues(table: Delimited) -> list[str]:
     low, high = float(limits.min()), float(limits.max())  # type: ignore[arg-type]
     sizes = f"{low:,.0f} B" if low == high else f"{low:,.0f} to {high:,.0f} B"
     return [
-        f"lossy network: queues drop what is beyond {sizes}; the model has back-pressure instead "
+        f"lossy network: queues drop packets beyond {sizes}; the model has back-pressure instead "
         "of drops"
     ]

@@ -235,7 +235,7 @@ def _rates(
     usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
     for (end, _), gbps in zip(pairs, rates, strict=True):
         if gbps is None:
-            odd.setdefault(f"of unknown speed, taken for {usual:g} Gb/s", []).append(say(end))
+            odd.setdefault(f"of unknown speed, assumed to be {usual:g} Gb/s", []).append(say(end))
     return [usual if gbps is None else gbps for gbps in rates]
 
 
@@ -351,7 +351,7 @@ class _BlockParser:
         if system:
             self.system = system.group(1).lower().lstrip("0") or None
         elif not text.startswith(_KNOWN_LINES):
-            self.found.add_note("lines that are no part of the format", text)
+            self.found.add_note("lines that are not in the format", text)
 
 
 class BlockFormat:

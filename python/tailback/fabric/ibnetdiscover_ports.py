@@ -70,7 +70,7 @@ class PortFormat:
                 seen.add(line)
                 _port(found, line, number)
             elif line and not line.startswith(("#", "DR path")):
-                found.add_note("lines that are no part of the format", line)
+                found.add_note("lines that are not in the format", line)
         return found
 
 

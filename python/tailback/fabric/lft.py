@@ -94,7 +94,7 @@ def read_lfts(path: Path) -> ForwardingTables:
         for file in files:
             if file.stat().st_size > _LARGEST:
                 raise FabricError(
-                    "is larger than 256 MiB, which no forwarding tables are", file=file,
+                    "is larger than 256 MiB, too large for forwarding tables", file=file,
                     remedy=_REMEDY,
                 )  # fmt: skip
             content = file.read_bytes()
@@ -114,7 +114,7 @@ def read_lfts(path: Path) -> ForwardingTables:
             f"cannot be read: {error.strerror or error}", file=path, remedy="check the path"
         ) from None
     except ValueError as error:
-        raise FabricError(f"{str(path)!r} is no file name: {error}") from None
+        raise FabricError(f"{str(path)!r} is not a file name: {error}") from None
     if not tables.switches:
         raise FabricError("no forwarding table in it", file=path, remedy=_REMEDY)
     tables.notes.extend(tally(what, where) for what, where in odd.items())
@@ -151,7 +151,7 @@ def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> No
                 remedy=_REMEDY,
             )  # fmt: skip
         elif line and not _FURNITURE.match(line) and not line.startswith(("#", "***", "Multicast")):
-            odd.setdefault("lines that are no part of the format", []).append(clip(line, 60))
+            odd.setdefault("lines that are not in the format", []).append(clip(line, 60))
 
 
 def _entry(
@@ -160,7 +160,7 @@ def _entry(
     match = _ENTRY.match(line)
     if match is None:
         raise FabricError(
-            f"{clip(line)} is no table entry", place=f"line {number}",
+            f"{clip(line)} is not a table entry", place=f"line {number}",
             remedy=f"an entry reads like: 0x0001 015 : (Channel Adapter …); {_REMEDY}",
         )  # fmt: skip
     lid, port = int(match.group(1), 16), match.group(2)
@@ -242,7 +242,7 @@ def _switches(fabric: Fabric, tables: ForwardingTables, notes: list[str]) -> lis
             remedy="give the discovery and the tables of one and the same fabric",
         )
     if strange:
-        notes.append(tally("tables of switches that the fabric has not", strange))
+        notes.append(tally("tables of switches that are not in the fabric", strange))
     return found
 
 
@@ -283,8 +283,8 @@ def _lids(
     if several:
         notes.append(tally("further LIDs of a node left out (LMC)", several))
     if lost:
-        notes.append(tally("destinations that are no node of the fabric", lost))
+        notes.append(tally("destinations that are not nodes of the fabric", lost))
     nameless = [clip(fabric.node_name[n], 60) for n in np.flatnonzero(node_lid == 0)]
     if nameless:
-        notes.append(tally("nodes that no forwarding table leads to", nameless))
+        notes.append(tally("nodes that no forwarding table reaches", nameless))
     return node_lid

@@ -120,7 +120,7 @@ def _text(path: Path) -> tuple[str, list[str]]:
         ) from None
     except ValueError as error:
         raise FabricError(
-            f"{str(path)!r} is no file name: {error}", remedy="check the path"
+            f"{str(path)!r} is not a file name: {error}", remedy="check the path"
         ) from None
     if data.startswith(b"\x1f\x8b"):
         data = unzipped(data, path, FabricError)
@@ -486,4 +486,4 @@ def _note_islands(fabric: Fabric) -> None:
     parts = connected_components(fabric)
     if len(parts) > 1:
         islands = [_described(fabric, part) for part in parts[1:]]
-        fabric.notes.append(tally("islands that do not hang together with the rest", islands))
+        fabric.notes.append(tally("parts without a connection to the rest", islands))

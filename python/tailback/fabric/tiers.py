@@ -88,7 +88,7 @@ def find_tiers(
     if above:
         notes.append(_note("switches with hosts above the leaves", above, shown))
     if empty:
-        notes.append(_note("switches without hosts taken for empty leaves", sorted(empty), shown))
+        notes.append(_note("switches without hosts, treated as empty leaves", sorted(empty), shown))
     flat = sum(1 for a, b in cables if a != b and tier[a] == tier[b])
     if flat:
         notes.append(f"cables between switches of one tier: {flat}")

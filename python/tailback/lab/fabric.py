@@ -35,7 +35,7 @@ def bring_up(spec: LabSpec) -> Plan:
         )
     if foreign := system.existing(namespaces):
         raise LabError(
-            f"there is a namespace {foreign[0]!r} that is not of a lab",
+            f"there is a namespace {foreign[0]!r} that does not belong to a lab",
             remedy="give the specification another name",
         )
     try:

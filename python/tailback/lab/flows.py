@@ -53,7 +53,7 @@ def _connected(address: str, port: int) -> socket.socket:
             return socket.create_connection((address, port))
         except ConnectionRefusedError:
             time.sleep(_BETWEEN_TRIES_S)
-    raise SystemExit(f"nobody receives at {address}:{port}")
+    raise SystemExit(f"nothing listens at {address}:{port}")
 
 
 if __name__ == "__main__":

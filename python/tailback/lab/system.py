@@ -171,7 +171,7 @@ def end_processes(namespaces: list[str]) -> int:
         waited = time.monotonic() - start
         if waited > _PATIENCE_S:
             raise LabError(f"process {alive[0]} does not end",
-                           remedy="end it by hand, then: tailback lab down")  # fmt: skip
+                           remedy="kill it, then: tailback lab down")  # fmt: skip
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if waited < _GRACE_S else signal.SIGKILL)

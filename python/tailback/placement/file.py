@@ -152,7 +152,7 @@ def _rankfile(
     for line, text in lines:
         match = _RANK.match(text)
         if not match or int(match[1]) in found:
-            what = f"rank {match[1]} is there twice" if match else f"{text[:80]!r} cannot be read"
+            what = f"rank {match[1]} is listed twice" if match else f"{text[:80]!r} cannot be read"
             raise PlacementError(
                 what, file=path, place=f"line {line}", remedy="write rank 0=host slot=0"
             )

@@ -22,7 +22,7 @@ class Graph:
 
     Attributes:
         start: First entry of each vertex, shape (V + 1,).
-        neighbour: The other end of each entry, shape (E,); every edge is there twice.
+        neighbour: The other end of each entry, shape (E,); every edge is listed twice.
         weight: Weight of each entry, above 0, shape (E,).
     """
 

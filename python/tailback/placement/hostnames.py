@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tailback.errors import PlacementError
 
 MOST_HOSTS = 1 << 20
-"""A list of more hosts than this is a slip, or meant to fill the memory."""
+"""A list of more hosts than this is a mistake, or meant to exhaust memory."""
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 _REMEDY = "write hosts like node[001-003,7],login1"
@@ -31,7 +31,7 @@ def expand_hosts(text: str) -> list[str]:
         for part in re.split(r"(\[[^\[\]]*\])", item):
             if not part.startswith("["):
                 if "[" in part or "]" in part:
-                    raise _wrong(item, "a bracket is open")
+                    raise _wrong(item, "unmatched bracket")
                 names = [name + part for name in names]
                 continue
             numbers = list(_numbers(part[1:-1], item))
@@ -52,7 +52,7 @@ def _numbers(text: str, item: str) -> Iterator[str]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise _wrong(item, f"{part[:40]!r} is no number and no range")
+            raise _wrong(item, f"{part[:40]!r} is neither a number nor a range")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
             raise _wrong(item, f"the range {part[:40]!r} runs backwards")

@@ -102,7 +102,7 @@ def _items(spec: str) -> list[str]:
             start = i + 1
         depth += (char == "[") - (char == "]")
     if depth != 0 or not all(items):
-        raise _error(spec, "a bracket is open" if depth else "a host is missing between commas")
+        raise _error(spec, "unmatched bracket" if depth else "a host is missing between commas")
     return items
 
 

@@ -108,7 +108,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
     for rank, host, line in zip(ranks, hosts, lines, strict=True):
         if rank in found:
             raise table.wrong(
-                "rank", line, f"rank {rank} is there twice", "give each rank one line"
+                "rank", line, f"rank {rank} is listed twice", "give each rank one line"
             )
         found[rank] = host
     return _complete(found, path)
@@ -189,7 +189,7 @@ def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
         text, host = _of(record, _RANK), _of(record, _HOST)
         if not text.isdecimal() or int(text) >= MOST_RANKS:
             raise PlacementError(
-                f"{text[:40]!r} is no rank", file=path, remedy="the output is cut or interleaved"
+                f"{text[:40]!r} is not a rank", file=path, remedy="the output is cut or interleaved"
             )
         rank = int(text)
         if found.setdefault(rank, host) != host:
@@ -225,7 +225,7 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
         each += [int(match[1])] * min(int(match[2] or 1), len(hosts) + 1)
     if len(each) != len(hosts):
         raise PlacementError(
-            f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} is of other hosts than the list of "
+            f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} does not match the list of "
             f"{len(hosts)} hosts", file=path, remedy="give the environment of one job step",
         )  # fmt: skip
     way = job.get("SLURM_DISTRIBUTION", "block").lower().split(":")[0].split(",")[0] or "block"

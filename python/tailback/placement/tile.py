@@ -75,7 +75,7 @@ def grid_of(problem: PlacementProblem, options: Options) -> tuple[int, ...]:
         grid = infer_grid(problem.traffic, problem.n_ranks)
     if not grid:
         raise PlacementError(
-            "the traffic is no stencil on a Cartesian grid, so it cannot be tiled",
+            "the traffic is not a stencil on a Cartesian grid, so it cannot be tiled",
             remedy='write placement = "tile" and placement_options = { grid = [nx, ny, …] } for '
             "the job in the scenario, x fastest, or use the placement 'metis'",
         )

@@ -113,7 +113,11 @@ INTERVALS: Final = Table(
             ("packets", pl.UInt64, "packets sent"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit, null if not a tick"),
             ("stall_ns", pl.Float64, "time with data but no credit, nanoseconds"),
-            ("stall_fraction", pl.Float64, "stall_ns over interval_ns: may pass 1 by its timing"),
+            (
+                "stall_fraction",
+                pl.Float64,
+                "stall_ns over interval_ns: can exceed 1 through timing",
+            ),
             (
                 "latched_stall_ns",
                 pl.Float64,

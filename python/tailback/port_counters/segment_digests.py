@@ -82,7 +82,7 @@ def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)
         if not isinstance(content, dict) or _text(content) != text:
-            raise ValueError("it is not as it was written")
+            raise ValueError("it has changed since it was written")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -67,4 +67,4 @@ def tick_of(device_id: int, gbps: float) -> Tick:
     if known is not None:
         return known
     like = next(tick for most, tick in _BY_RATE if gbps <= most)
-    return Tick(like.tick_ns, "assumed", f"unknown device, taken for {like.family}")
+    return Tick(like.tick_ns, "assumed", f"unknown device, assumed to be {like.family}")

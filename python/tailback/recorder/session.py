@@ -91,14 +91,14 @@ def record(
             # What ranks left is worth more than a clean folder.
             problem = error
     if problem is not None:
-        problem.remedy = f"{problem.remedy}; what the ranks left is kept in {out}"
+        problem.remedy = f"{problem.remedy}; what the ranks wrote is kept in {out}"
         raise problem
     return recording
 
 
 def _why_nothing(code: int) -> str:
     return (
-        "see what the launcher says above" if code else
+        "see the launcher's output above" if code else
         "check that the program calls MPI_Init, that it is linked to the shared library of the MPI "
         "that mpicc belongs to (--mpicc), not statically, and that --out is on a file system all "
         "hosts share"
@@ -129,8 +129,8 @@ def _finish(
         notes.append(f"rank {full.rank} stopped recording: {full.full}")
     unfinished = sum(one.end != "end" for one in ranks)
     if unfinished:
-        notes.append(f"{counted(unfinished, 'rank')} did not get to MPI_Finalize: of those that "
-                     "were killed the last calls are missing")  # fmt: skip
+        notes.append(f"{counted(unfinished, 'rank')} did not reach MPI_Finalize: if they were "
+                     "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
     _write_job(os.environ, folder)
     recording = Recording(

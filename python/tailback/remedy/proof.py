@@ -15,7 +15,7 @@ from tailback.run import Run
 
 MIN_GAIN = 0.02
 """A remedy is recommended from this gain of time on; its slowest repetition must also beat the
-fastest one of things as they are."""
+fastest one without the change."""
 
 
 def current_placement(run: Run) -> str:

@@ -16,10 +16,10 @@ from tailback.units import format_time, percent
 Placements = Mapping[str, NDArray[np.uint32]]
 
 MIN_KEPT = 3
-"""So many of the quickest are always proved."""
+"""This many of the fastest are always re-simulated."""
 MARGIN = 0.25
-"""And whoever is within this of the quickest: more than the quick model errs between placements of
-one job (docs/measurements/rates.md)."""
+"""So is any candidate within this of the fastest: more than the quick model errs between
+placements of one job (docs/measurements/rates.md)."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def _left_out(
         says = f"the fluid model estimates {format_time(time)}, "
         if idea.kind == "rate-control":
             if not worth_proving(run.elapsed_ps, time):
-                says += "no less than it errs by: buffers that fill cost little"
+                says += "within its error: full buffers cost little"
             elif time > (1 + MARGIN) * min(rates):
                 says += f"{percent(time / min(rates) - 1)} more than at other rates"
             else:

@@ -87,7 +87,7 @@ def render_evolution(
     graph = _worst_evolutions(graph)
     notes = []
     if graph.features.height < whole:
-        notes.append(f"Drawn are the worst {graph.features.height:,} of {whole:,}.")
+        notes.append(f"Only the worst {graph.features.height:,} of {whole:,} are drawn.")
     if percent is not None and percent.size > MAX_VALUES:
         percent = None
         notes.append("The network is left out: too many links and steps for a page.")

@@ -35,7 +35,7 @@ from tailback.telemetry.captured import (
 from tailback.telemetry.receiver import build_samples
 
 MOST_PACKETS = 10_000_000
-"""Packets that are kept at most, as of a simulated run; of more, one in 2^k is decoded."""
+"""Maximum number of packets kept, as for a simulated run; of more, one in 2^k is decoded."""
 _PS_PER_NS = 1000
 _SHOWN = 5
 _OUTBOUND, _UNSAID = 2, 0
@@ -100,7 +100,7 @@ def captured_run(
     found = read_captured(paths, telemetry.packets or MOST_PACKETS)
     notes = [loss for file in found.files for loss in file.losses()]
     if found.one_in > 1:
-        notes.append(f"of the packets one in {found.one_in} is decoded, to bound memory")
+        notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
     packets = _located(found, fabric, known, setting.fabric.file, notes)
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
@@ -171,7 +171,7 @@ def _received(
         if (count := int((sent & ~strange).sum())) > 0:
             notes.append(
                 f"{file.path.name}: {count * found.one_in:,} packets left out that the capturing "
-                "host sent: they had met no switch"
+                "host sent: they had passed no switch"
             )
         parts.append(mine.filter(pl.Series(~(sent | strange))))
     return pl.concat(parts)

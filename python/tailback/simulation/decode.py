@@ -35,7 +35,7 @@ MAX_PATHS = 1 << 23
 all paths of the rule are candidates, which leaves more open."""
 
 NO_DETOUR = 0xFFFFFFFF
-"""Where a packet that does not go round goes by."""
+"""Value for a packet that takes no detour."""
 
 
 COMPILED_DECODER: Final[HashCore] = _core

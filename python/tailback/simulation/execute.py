@@ -129,7 +129,7 @@ def execute(
         summary["recording"] = asdict(recorded)
     if not outcome.complete:
         end = format_time(outcome.end_ps)
-        notes.append(f"broken off at {end}: the tables are incomplete")
+        notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
@@ -176,7 +176,7 @@ def _pacing(
     file = pacing.rates_file
     remedy = "set [engine.pacing] rates or rates_file"
     if file is not None:
-        remedy = f"{file.name} has none for what runs here"
+        remedy = f"{file.name} has no rate for any flow of this run"
     note = f"no flow has a rate, so pacing {pacing.kind!r} changes nothing: {remedy}"
     return None, None, [note]
 

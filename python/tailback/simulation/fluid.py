@@ -33,7 +33,7 @@ PACED_PACKETS = 4
 """Messages of fewer packets are not held to a rate."""
 
 MOST_MBPS = 4e6
-"""Beyond any adapter's rate: as good as none."""
+"""Above any adapter's rate, so it limits nothing."""
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "

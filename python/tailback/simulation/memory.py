@@ -180,8 +180,8 @@ def require_memory(
     largest = estimate.largest
     raise ScenarioError(
         f"the run needs about {format_bytes(estimate.total)} of memory "
-        f"({format_bytes(estimate.parts[largest])} of it for {largest}), and there is "
-        f"{format_bytes(there)}: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
+        f"({format_bytes(estimate.parts[largest])} of it for {largest}); "
+        f"{format_bytes(there)} is available: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
         f"{np.count_nonzero(program.sends):,} messages",
         remedy=f"{_REMEDIES[largest]}; to try it anyway, set {MEMORY_VARIABLE} to what it may take",
     )

@@ -155,14 +155,12 @@ def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Ro
 
 def _caveats(workload: Workload, choice: Choice, routing: str) -> Iterator[str]:
     if len(workload.jobs) > 1:
-        yield (
-            "flows are rated job by job: links that jobs share may be given more than they carry"
-        )
+        yield ("rates are computed job by job: links that jobs share may be oversubscribed")
     if routing != "deterministic":
         how = "chosen flow by flow" if choice == "least-flows" else "spread over all candidates"
         yield (
-            f"rates are computed for paths {how}, which routing {routing!r} only comes near; "
-            "deterministic routing takes the very paths"
+            f"rates are computed for paths {how}, which routing {routing!r} only approximates; "
+            "deterministic routing takes exactly these paths"
         )
 
 
@@ -259,7 +257,7 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
         fits = 0 <= src < ranks and 0 <= dst < ranks and LEAST_GBPS <= gbps <= 4e6 and len(row) == 3
         if not fits or (src, dst) in seen:
             raise ScenarioError(
-                f"{','.join(row)!r} is no pair of ranks and rate, or stands there twice",
+                f"{','.join(row)!r} is not a pair of ranks and a rate, or is listed twice",
                 file=file, place=f"line {line}",
                 remedy=f"two ranks below {ranks} and Gb/s, at least {LEAST_GBPS:g}, each pair once",
             )  # fmt: skip

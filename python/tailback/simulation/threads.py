@@ -29,7 +29,7 @@ def thread_count(asked: int | None = None) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ScenarioError(
             f"{THREADS_VARIABLE} = {text!r} is not a number of threads",
-            remedy=f"set {THREADS_VARIABLE}=4, say",
+            remedy=f"for example {THREADS_VARIABLE}=4",
         )
     return int(text)
 

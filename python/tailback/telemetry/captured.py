@@ -219,7 +219,7 @@ def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
         return Contexts({}, rows.frame(), labels)
     if not folder.is_dir():
         raise CaptureError(
-            "is no folder", file=folder, remedy=f"name a folder of CSV files; {_HOW}"
+            "is not a folder", file=folder, remedy=f"name a folder of CSV files; {_HOW}"
         )
     files = sorted(folder.glob("*.csv"))
     if not files:

@@ -201,8 +201,8 @@ def test_the_command_gives_a_verdict_and_a_report(
     for extra, says in (
         (["--hosts", "0-3"], "--hosts"),
         (["--counters", "x"], "--counters"),
-        (["--contexts", str(tmp_path / "none")], "is no folder"),
-        ([str(folder / "s.toml")], "is no packet capture"),
+        (["--contexts", str(tmp_path / "none")], "is not a folder"),
+        ([str(folder / "s.toml")], "is not a packet capture"),
     ):
         assert tailback([*command[:4], *extra, "--out", str(tmp_path / "n")]) == 2
         assert says in capsys.readouterr().err

@@ -418,7 +418,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
-    for command, says in (("diagnose", "interrupted"), ("simulate", "BROKEN OFF")):
+    for command, says in (("diagnose", "interrupted"), ("simulate", "INTERRUPTED")):
         child = process([command, path, "--out", tmp_path / "run"], SIMULATING)
         assert child.stderr is not None and child.stderr.readline() == "simulating\n"
         child.send_signal(number)

@@ -217,8 +217,8 @@ def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[
     rows = text[text.index("BY TIER") :].split("\n")[2:8]
     assert [row.split()[0][0] for row in rows][:2] == ["X", "X"]
     assert {"torus_slices.svg", "evolution.dot", "io_links.svg"} <= {p.name for p in out.iterdir()}
-    assert "fits no name" in refused(capsys, path, "--io", "nobody")
-    assert "no regular expression" in refused(capsys, path, "--io", "(")
+    assert "matches no name" in refused(capsys, path, "--io", "nobody")
+    assert "not a regular expression" in refused(capsys, path, "--io", "(")
     assert "cannot be combined with other files" in refused(capsys, path, path)
     for other in ([tmp_path / "rounds"], [*LEAF, "--every", "60 s"]):
         assert "not of a torus" in refused(capsys, *other, "--io", "^io")
@@ -332,7 +332,7 @@ def test_instants_that_cannot_be_true_are_refused(
     for file, original in zip(files, LEAF, strict=True):
         file.write_bytes(original.read_bytes())
     fabric = ("--fabric", FABRIC)
-    for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than time allows")):
+    for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than is possible")):
         for number, file in enumerate(files):
             os.utime(file, (1e9 + number * apart,) * 2)
         told = refused(capsys, *files, *fabric)
@@ -340,7 +340,7 @@ def test_instants_that_cannot_be_true_are_refused(
     os.utime(files[1], (1e9 + 60,) * 2)
     assert "4 of 20 ports waited" in said(capsys, *files, *fabric)
     told = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
-    assert "20 of 20 ports" in told and "in the order in which they were read" in told
+    assert "20 of 20 active ports" in told and "in the order in which they were read" in told
     refused(capsys, *files, *fabric, "--every", "1 ms")
 
 

@@ -101,7 +101,7 @@ def test_files_the_wrong_way_round_get_a_hint(
         plain(tmp_path / f"{n}.txt", 9, {1: (1000 * n, 10 * n), 2: (2000 * n, 20 * n)})
         for n in (1, 2, 3)
     ]
-    hint = "most ports show less than"
+    hint = "most counters fell"
     assert hint not in said(capsys, *files, "--every", "60 s", code=3)
     text = said(capsys, *reversed(files), "--every", "60 s", code=3)
     assert f"in 2 of 2 steps from one file to the next {hint}" in text

@@ -48,7 +48,9 @@ def test_place_says_which_form_cannot_say_the_placement(
     words = ["place", str(DEMO / "demo.toml"), *hosts, "--out", str(out), "--quiet"]
     assert tailback(words) == 0
     screen = " ".join(capsys.readouterr().out.split())
-    assert "no file for cray: a Cray rank order needs as many ranks on every node" in screen
+    assert (
+        "no file for cray: a Cray rank order needs the same number of ranks on every node" in screen
+    )
     assert not (out / "MPICH_RANK_ORDER").exists()
     assert tailback([*words, "--force", "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -52,7 +52,7 @@ def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
     assert found["l0[s0] → s0"] == pytest.approx(0.04)
     assert found["s0[l0] → l0"] == pytest.approx(0.03)
     assert fabric.notes[0] == (
-        "lossy network: queues drop what is beyond 400,000 B; the model has back-pressure "
+        "lossy network: queues drop packets beyond 400,000 B; the model has back-pressure "
         "instead of drops"
     )
 
@@ -102,9 +102,9 @@ def test_a_compressed_list(tmp_path: Path) -> None:
     [
         ("src,dst,rate\na,s,10\n", "line 2, column 3 (rate): '10' has no unit"),
         ("src,dst,rate\na,s,5 GB/s\n", "line 2, column 3 (rate): '5 GB/s' is in bytes"),
-        ("src,dst,rate_mbit\na,s,0\n", "line 2, column 3 (rate_mbit): '0' is no rate of a link"),
-        ("src,dst,rate_mbit\na,s,-4\n", "'-4' is no rate"),
-        ("src,dst,rate_mbit\na,s,1e30\n", "'1e30' is no rate of a link"),
+        ("src,dst,rate_mbit\na,s,0\n", "line 2, column 3 (rate_mbit): '0' is not a rate of a link"),
+        ("src,dst,rate_mbit\na,s,-4\n", "'-4' is not a rate"),
+        ("src,dst,rate_mbit\na,s,1e30\n", "'1e30' is not a rate of a link"),
         ("src,dst,rate_mbit\na,s,\n", "line 2, column 3 (rate_mbit): the field is empty"),
         ("src,dst,rate_mbit\na,s,1\n,s,1\n", "line 3, column 1 (src): the field is empty"),
         ("src,dst,iface\na,s,e0\n", "line 1, column 1: no column for the rate"),
@@ -113,7 +113,7 @@ def test_a_compressed_list(tmp_path: Path) -> None:
             "src,dst,rate_mbit\na,s,1\nb,s,1,1\n",
             "line 3, column 4: 4 fields where the header has 3",
         ),
-        ("src,dst,rate_mbit\n", "a header and no link"),
+        ("src,dst,rate_mbit\n", "a header and no links"),
         ("src,dst,rate_mbit\na,s,1\ns,a,1\nb,s,1\n", "line 4, column 1 (src): the link from 'b'"),
         ("src,dst,iface,rate_mbit\na,s,e,1\na,t,e,1\n", "interface 'e' of 'a' is in another"),
         ("src,dst,rate_mbit,src_role\na,s,1,pear\n", "'pear' is neither a host nor a switch"),
@@ -121,7 +121,7 @@ def test_a_compressed_list(tmp_path: Path) -> None:
             "src,dst,rate_mbit,src_role\na,s,1,host\na,t,1,leaf\n",
             "an earlier line says 'a' is of another kind",
         ),
-        ("src,dst,rate_mbit\n\x1b[31m,s,é\n", "line 2, column 3 (rate_mbit): 'é' is no rate"),
+        ("src,dst,rate_mbit\n\x1b[31m,s,é\n", "line 2, column 3 (rate_mbit): 'é' is not a rate"),
         ("src,dst,rate_mbit\na\0,s,1\n", "zero byte"),
     ],
 )

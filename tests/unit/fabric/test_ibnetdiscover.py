@@ -237,7 +237,7 @@ def test_an_unknown_speed_takes_the_other_ends_or_the_commonest(tmp_path: Path) 
     assert rate(fabric, "luna-2 mlx5_1", "leaf") == 600 / 11
     fabric = read(tmp_path, SMALL.replace("4xFDR", "4x???"))
     assert rate(fabric, "luna-2 mlx5_1", "leaf") == 100
-    assert any("of unknown speed, taken for 100 Gb/s: 1" in note for note in fabric.notes)
+    assert any("of unknown speed, assumed to be 100 Gb/s: 1" in note for note in fabric.notes)
     assert "ports with an unknown rate: 2 ('4x ???', '4x ???')" in fabric.notes
     assert "states the speed of a link" in refused(tmp_path, re.sub(r"\d+x[A-Z]+", "", SMALL))
 
@@ -361,7 +361,9 @@ def test_islands_are_kept_noted_and_can_be_cut_off(tmp_path: Path) -> None:
     )
     fabric = read(tmp_path, SMALL + island)
     assert fabric.n_nodes == 4
-    assert any("do not hang together with the rest: 1 (1 nodes and 1" in n for n in fabric.notes)
+    assert any(
+        "parts without a connection to the rest: 1 (1 nodes and 1" in n for n in fabric.notes
+    )
     assert [len(part) for part in connected_components(fabric)] == [5, 2]
     main = largest_component(fabric)
     main.check()

@@ -84,7 +84,7 @@ def test_repeated_lines_count_once(tmp_path: Path) -> None:
 
 def test_a_foreign_line_is_noted(tmp_path: Path) -> None:
     fabric = read(tmp_path, SMALL + "ibwarn: [123] mad_rpc: timeout\nDR path slid 0; 0,1\n")
-    note = "lines that are no part of the format: 1 ('ibwarn: [123] mad_rpc: timeout')"
+    note = "lines that are not in the format: 1 ('ibwarn: [123] mad_rpc: timeout')"
     assert fabric.notes == [note]
 
 

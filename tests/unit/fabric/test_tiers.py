@@ -114,7 +114,7 @@ def test_an_underfilled_leaf_with_all_its_uplinks() -> None:
 def test_an_empty_leaf_in_a_pod() -> None:
     tree = Tree(4, 8, 4, 8, 16)
     tree.hosts[tree.leaves[2][5]] = 0
-    assert any("taken for empty leaves: 1" in note for note in tree.check())
+    assert any("treated as empty leaves: 1" in note for note in tree.check())
 
 
 def test_an_empty_leaf_of_a_two_tier_tree_is_known_by_its_name() -> None:

@@ -257,7 +257,7 @@ def test_one_lane_rules_become_tables() -> None:
         ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 1, "global_ports": 1,
           "groups": 3}, "1 global port, enough for 2 groups at most"),
         ({"kind": "torus", "dims": [3], "host_rate": "0 Gb/s"}, "host_rate: '0 Gb/s': Input"),
-        ({"kind": "torus", "dims": [65535, 65535]}, "and there is"),
+        ({"kind": "torus", "dims": [65535, 65535]}, "is available"),
         ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 2, "global_ports": 1,
           "groups": 9}, "groups = 9"),
         ({"kind": "pgft", "children": [2, 2], "parents": [2, 2]}, "begins with 2"),

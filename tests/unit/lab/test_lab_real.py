@@ -138,7 +138,7 @@ def test_a_namespace_of_somebody_else_is_left_alone() -> None:
     theirs = plan.namespace("h11")
     system.run(system.Command(("ip", "netns", "add", theirs)))
     try:
-        with pytest.raises(LabError, match="not of a lab"):
+        with pytest.raises(LabError, match="does not belong to a lab"):
             fabric.bring_up(spec)
         assert not fabric.take_down(spec.name)
         assert left_over(plan) == [theirs]

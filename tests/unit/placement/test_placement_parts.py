@@ -140,7 +140,7 @@ def test_a_scenario_says_the_slots_of_its_hosts() -> None:
         ("1,1", "named twice"),
         ("1,,2", "missing between commas"),
         ("", "missing between commas"),
-        ("node[001", "bracket is open"),
+        ("node[001", "unmatched bracket"),
         ("node00l", "no host 'node00l'"),
         ("parity-of-square:both", "neither even nor odd"),
         ("٣", "no host"),

@@ -198,7 +198,7 @@ def test_wrong_assignments() -> None:
         assignment_for(fabric, np.array([3]))
     with pytest.raises(TailbackError, match="unknown rank-file 'slrum'"):
         write("slrum", assignment_for(fabric, np.array([0])))
-    with pytest.raises(PlacementError, match="no name for a file"):
+    with pytest.raises(PlacementError, match="not a name for a file"):
         write("slurm", assignment_for(fabric, np.array([0])), "a\nb")
 
 
@@ -242,7 +242,7 @@ def test_files_read_back(name: str, tmp_path: Path) -> None:
         ("node000 slots=1\nnode000\n", "line 2: host 'node000' is listed again after line 1"),
         ("node000\nnode000 slots=1\n", "line 2: host 'node000' is listed again after line 1"),
         ("node000\nwhat is this\n", "line 2: 'what is this' is not a host"),
-        ("rank 0=node000 slot=0\nrank 0=node000 slot=1\n", "line 2: rank 0 is there twice"),
+        ("rank 0=node000 slot=0\nrank 0=node000 slot=1\n", "line 2: rank 0 is listed twice"),
         ("rank 0=node000 slot=0\nrank 2=node000 slot=1\n", "rank 1 is missing"),
         ("rank 0=node000 slot=0\nrank x\n", "line 2: 'rank x' cannot be read"),
         ("0,0\n", "does not name every rank once"),

@@ -61,9 +61,9 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rank,host\n0,a\n0,b\n", "line 3, column 1 (rank): rank 0 is there twice"),
+        ("rank,host\n0,a\n0,b\n", "line 3, column 1 (rank): rank 0 is listed twice"),
         ("rank,host\n0,a\n2,b\n", "rank 1 is missing"),
-        ("rank,host\nx,a\n", "line 2, column 1 (rank): 'x' is no whole number"),
+        ("rank,host\nx,a\n", "line 2, column 1 (rank): 'x' is not a whole number"),
         ("rank,host\n0,\n", "line 2, column 2 (host): the field is empty"),
         ("rank,host\n0", "line 2, column 2: 1 fields"),
         ("rank,host\n", "names no rank"),
@@ -72,10 +72,10 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
         (MPI.replace("RANK=3", "RANK=9", 1), "rank 3 is missing (the highest is 9)"),
         (MPI.replace("HOSTNAME=n1", "HOSTNAME=n0"), "it is the name of the host that launched"),
         (MPI.replace("HOSTNAME", "SHELL"), "names ranks but no hosts"),
-        (SLURM.replace("2(x3)", "2(x4)"), "is of other hosts than the list of 4"),
+        (SLURM.replace("2(x3)", "2(x4)"), "does not match the list of 4"),
         (SLURM.replace("2(x3)", "two"), "SLURM_TASKS_PER_NODE = 'two,1' cannot be read"),
         (SLURM.replace("TASKS=7", "TASKS=8"), "SLURM_NTASKS = 8, but 7 tasks"),
-        (SLURM.replace("[08-10]", "[08-1"), "a bracket is open"),
+        (SLURM.replace("[08-10]", "[08-1"), "unmatched bracket"),
         (SLURM + "SLURM_DISTRIBUTION=arbitrary\n", "'arbitrary' does not determine which rank"),
         ("", "names no host of any rank"),
         ("\0\0", "zero byte"),
@@ -102,9 +102,9 @@ def test_lists_of_hosts() -> None:
     assert expand_hosts("n[1-2]x[3,5],y z;w") == ["n1x3", "n1x5", "n2x3", "n2x5", "y", "z", "w"]
     assert expand_hosts("a[008-010]") == ["a008", "a009", "a010"]
     assert expand_hosts("") == []
-    for wrong, says in (("a[3-1]", "backwards"), ("a[", "open"), ("a[x]", "no number"),
+    for wrong, says in (("a[3-1]", "backwards"), ("a[", "unmatched"), ("a[x]", "neither a number"),
                         ("a[1-9999999]", "more than"), ("a[0-999][0-999][0-9]", "more than"),
-                        ("a]", "open")):  # fmt: skip
+                        ("a]", "unmatched")):  # fmt: skip
         with pytest.raises(PlacementError, match=says):
             expand_hosts(wrong)
 

@@ -199,9 +199,9 @@ def test_nobody_who_reads_the_news_ends_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--rounds", "5"], "--rounds is of --plan rounds, and this is --plan sweep"),
-        (["--reset"], "--reset is of --plan rounds"),
-        (["--plan", "rounds", "--sweeps", "3"], "--sweeps is of --plan sweep"),
+        (["--rounds", "5"], "--rounds belongs to --plan rounds, but the plan is sweep"),
+        (["--reset"], "--reset belongs to --plan rounds"),
+        (["--plan", "rounds", "--sweeps", "3"], "--sweeps belongs to --plan sweep"),
     ],
 )
 def test_an_option_of_the_other_plan_is_refused(

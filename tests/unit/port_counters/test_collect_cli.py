@@ -73,7 +73,7 @@ def test_without_an_adapter_the_remedy_is_named(
         (["--interval", "10"], "no unit|not a time"),
         (["--tick", "22 miles"], "not a time"),
         (["--sets", "0"], "0 is not in the range"),
-        (["--metrics", "elsewhere:x", "--sweeps", "1"], "no address to serve metrics on"),
+        (["--metrics", "elsewhere:x", "--sweeps", "1"], "not an address to serve metrics on"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -88,7 +88,7 @@ def test_wrong_options_are_refused(
 
 def test_compacting_an_empty_collection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--compact"]) == 2
-    assert "no collection" in capsys.readouterr().err and not (tmp_path / "c").exists()
+    assert "is not a collection" in capsys.readouterr().err and not (tmp_path / "c").exists()
     Collection(tmp_path / "c").close()
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--compact"]) == 0
     assert "Parquet" in capsys.readouterr().out

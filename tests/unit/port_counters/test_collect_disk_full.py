@@ -72,7 +72,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(
     assert intervals.height == 11 * 6 and not (intervals["flags"] & int(Flag.GAP)).sum()
     assert [line for line in lines if "disk" in line] == [
         "the disk is full: readings wait in memory until there is room",
-        "the disk has room again: 36 readings written that waited",
+        "the disk has space again: 36 readings written",
     ]
     assert "tailback_collector_disk_full 1" in pages[0]
     assert "tailback_collector_readings_held 36" in pages[0]
@@ -119,8 +119,8 @@ def test_what_waits_is_bounded_and_the_latest_is_kept(tmp_path: Path, disk: Disk
     disk.full = False
     journal.append(block(1001))
     journal.close()
-    assert "20 readings written that waited, 1980 readings lost" in lines[-1]
-    assert sum("the oldest are given up" in line for line in lines) == 1
+    assert "20 readings written, 1980 readings lost" in lines[-1]
+    assert sum("the oldest are dropped" in line for line in lines) == 1
     collection.compact()
     collection.close()
     found = pl.read_parquet(tmp_path / "c" / "intervals" / "*.parquet").filter(port=1)

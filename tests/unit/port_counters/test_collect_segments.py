@@ -127,7 +127,7 @@ def test_a_loss_of_power_that_leaves_zeros_does_not_stop_the_next_collector(tmp_
     collection = _with_a_segment(tmp_path)
     path = collection.segments()[0]
     path.write_bytes(bytes(path.stat().st_size))
-    assert "before it held anything" in collection.compact()[0]
+    assert "before anything was written to it" in collection.compact()[0]
     assert collection.segments() == []
     collection.close()
 

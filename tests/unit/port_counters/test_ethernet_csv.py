@@ -65,7 +65,7 @@ def test_ports_are_joined_to_links_by_device_and_interface(tmp_path: Path) -> No
     assert rows["swp10"]["capacity_gbps"] == pytest.approx(0.004)
     # What the fabric does not have keeps a number of its own, and is said.
     assert rows["eth9"]["link"] is None and rows["eth9"]["port"] > 32768
-    assert any("none of the fabric's: 1" in note for note in notes)
+    assert any("not in the fabric: 1" in note for note in notes)
 
 
 def test_names_of_other_samplers_and_times_as_numbers(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_counter_set_back_is_a_lower_bound(tmp_path: Path) -> None:
     ("text", "says"),
     [
         (HEAD + "2026-11-22T11:06:10Z,l0,e0,x,1,0,0,0\n", "line 2, column 4 (tx_bytes): 'x' is"),
-        (HEAD + "2026-11-22T11:06:10Z,l0,e0,-5,1,0,0,0\n", "'-5' is no whole number"),
+        (HEAD + "2026-11-22T11:06:10Z,l0,e0,-5,1,0,0,0\n", "'-5' is not a whole number"),
         (HEAD + "yesterday,l0,e0,1,1,0,0,0\n", "line 2, column 1 (time_utc): 'yesterday' is no"),
         (HEAD + ",l0,e0,1,1,0,0,0\n", "line 2, column 1 (time_utc): the field is empty"),
         (HEAD + "2026-11-22T11:06:10Z,,e0,1,1,0,0,0\n", "line 2, column 2 (node): the field is"),
@@ -101,7 +101,7 @@ def test_a_counter_set_back_is_a_lower_bound(tmp_path: Path) -> None:
             "line 2, column 5: 4 fields where the header has 8",
         ),
         ("time,node,iface,tx_bytes\n2026-11-22T11:06:10,l0,e0,1\n", "has no time zone"),
-        (ROWS.replace("l0,swp10,0", "l0,\x1b[2Jswp,zero", 1), "'zero' is no whole number"),
+        (ROWS.replace("l0,swp10,0", "l0,\x1b[2Jswp,zero", 1), "'zero' is not a whole number"),
     ],
 )
 def test_wrong_files_are_refused_with_their_place(tmp_path: Path, text: str, says: str) -> None:

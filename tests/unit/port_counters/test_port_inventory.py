@@ -101,7 +101,7 @@ def test_ports_of_another_fabric_are_told(places: PortInventory) -> None:
     rows = pl.DataFrame({"time_ns": [0] * 3, "port": [1, 2, 9], "node_name": ["lid 99"] * 3})
     out, notes = name_ports(conform(READINGS, rows), places)
     assert out["node_name"].to_list() == ["lid 99"] * 3
-    assert notes == ["ports that are none of the fabric's: 3, like those of 'lid 99'"]
+    assert notes == ["ports that are not in the fabric: 3, like those of 'lid 99'"]
 
 
 def test_classes_and_peers(places: PortInventory) -> None:

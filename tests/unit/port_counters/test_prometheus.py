@@ -121,7 +121,7 @@ def test_an_error_of_the_server_is_quoted_and_a_cut_file_refused(tmp_path: Path)
         read_counters(put(tmp_path, "a.json", json.dumps(failed)))
     assert "\x1b" not in str(error.value)
     whole = answer(series(TAILBACK, 1, 2))
-    with pytest.raises(CounterError, match="is no JSON"):
+    with pytest.raises(CounterError, match="is not JSON"):
         read_counters(put(tmp_path, "b.json", whole[:-9]))
     cut = tmp_path / "c.json.gz"
     packed = bytearray(gzip.compress(whole.encode()))
@@ -130,7 +130,7 @@ def test_an_error_of_the_server_is_quoted_and_a_cut_file_refused(tmp_path: Path)
         with pytest.raises(CounterError, match="gzip") as error:
             read_counters(cut, "prometheus")
         assert error.value.file == cut
-    with pytest.raises(CounterError, match="is no JSON"):
+    with pytest.raises(CounterError, match="is not JSON"):
         read_counters(put(tmp_path, "d.json", "[" * 100_000), "prometheus")
 
 

@@ -170,7 +170,7 @@ def test_what_has_no_effect_or_nothing_to_show_is_refused(
     look = str(looks / "leaf06-12h00.txt")
     for words, expected in (
         ([str(run), "--fabric", fabric], f"error: {run}: --fabric has no effect"),
-        ([str(run), "--direction", "X-"], f"error: {run}: --direction X- is of a torus"),
+        ([str(run), "--direction", "X-"], f"error: {run}: --direction X- applies to a torus"),
         ([look, "--fabric", fabric, "--direction", "X+"], "--direction has no effect"),
         # One look at counters is no calm network.
         ([look, "--fabric", fabric], f"error: {look}: no port gives its stall"),

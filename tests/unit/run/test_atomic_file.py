@@ -100,6 +100,6 @@ def test_an_export_does_not_replace_what_it_reads(
 ) -> None:
     before = (run / "links.parquet").read_bytes()
     arguments = ["export", what, run, run / ".." / "run" / "links.parquet", "--force"]
-    refused(capsys, arguments, "links.parquet", "which is read", "remedy")
+    refused(capsys, arguments, "links.parquet", "is inside the folder that is exported", "remedy")
     assert (run / "links.parquet").read_bytes() == before
     assert Run.read(run).complete

@@ -127,7 +127,7 @@ def test_rules_without_effect_are_refused() -> None:
     with pytest.raises(TailbackError, match="routing is random") as refused:
         scenario({"ties": "lowest"}, routing="random")
     assert refused.value.remedy == 'set routing = "adaptive", or leave [engine.adaptive] out'
-    with pytest.raises(TailbackError, match="gap has no meaning per packet"):
+    with pytest.raises(TailbackError, match="gap has no effect with per = packet"):
         scenario({"gap": "1 us"})
-    with pytest.raises(TailbackError, match="chunk has no meaning per packet"):
+    with pytest.raises(TailbackError, match="chunk has no effect with per = packet"):
         scenario({"chunk": "1 KiB"})

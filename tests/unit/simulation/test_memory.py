@@ -120,7 +120,7 @@ def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch)
 def test_a_fabric_is_built_within_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     check_memory(100, 10, 100, place="[fabric]")
-    with pytest.raises(FabricError, match="and there is 1 MiB"):
+    with pytest.raises(FabricError, match="1 MiB is available"):
         check_memory(4608, 288, 9216, place="[fabric]")
 
 

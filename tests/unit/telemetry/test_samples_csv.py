@@ -95,7 +95,7 @@ def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: 
         (FLOWS.replace(",10,0,2", ",99,0,2"), "line 2, column 3 (link): the fabric has no link"),
         (FLOWS.replace(",0,2,30", ",2,2,30"), "line 2, column 4 (congested): '2' is not 0 to 1"),
         (FLOWS.replace(",0,2,30", ",0,0,30"), "line 2, column 5 (hops): '0' is not 1 to 255"),
-        (FLOWS.replace(",2,30", ",2,-3"), "'-3' is no whole number"),
+        (FLOWS.replace(",2,30", ",2,-3"), "'-3' is not a whole number"),
         (FLOWS.replace("hops", "jumps"), "no column for the hops"),
         (FLOWS[:-6], "line 4, column 5: 4 fields where the header has 6"),
         (SUMS.replace("30,15,60", "20,15,60"), "line 6, column 3 (samples_uncongested): is less"),

@@ -206,7 +206,7 @@ def test_messages_of_two_sizes_are_counted_and_the_sender_is_believed(build: Bui
     program = read_trace(build([sends((1, 4, 10), (1, 4, 20), (1, 4, 30)), receives]))
     (note,) = program.notes
     assert note.startswith(
-        "2 messages have another size where they are received than where they are sent (the first: "
+        "2 messages differ in size between sender and receiver (the first: "
         "20 B from rank 0 with tag 4, received by rank 1 as 30 B)"
     )
     assert [size for name, _, size in ops(program, 1) if name == "IRECV"] == [10, 20, 30]

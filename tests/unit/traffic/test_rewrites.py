@@ -50,22 +50,25 @@ REFUSES: dict[str, list[tuple[Options, str]]] = {
         ({"kind": "alltoall", "ranks": 8, "size": "16 KiB"}, "MPI_Alltoall already"),
     ],
     "rotated-order": [
-        (RING, "same receiver at the same position"),
-        ({"kind": "alltoall", "ranks": 8, "size": "1 KiB"}, "same receiver at the same position"),
+        (RING, r"same receiver at the same position of their loops \(at most 1 do\)"),
+        (
+            {"kind": "alltoall", "ranks": 8, "size": "1 KiB"},
+            r"same receiver at the same position of their loops \(at most 1 do\)",
+        ),
         (NAIVE, "another order does not help"),
     ],
     "small-phases": [
-        (RING, "one phase only"),
+        (RING, "only one phase"),
         ({**STENCIL, "size": "8 KiB"}, "too small"),
     ],
-    "synchronised-phases": [(RING, "one phase only"), (MUDDLE, "in the same order")],
+    "synchronised-phases": [(RING, "only one phase"), (MUDDLE, "in the same order")],
     "taken-turns": [
-        (RING, "no rank is sent to by 4"),
+        (RING, "no rank there receives from 4"),
         (LOOP, "would wait for one another"),
     ],
     "tree-reduce": [
-        (RING, "no rank is sent to by 4"),
-        (LOOP, "send there as well"),
+        (RING, "no rank there receives from 4"),
+        (LOOP, "also send there"),
         (SEVERAL, "several receivers"),
         ({"kind": "reduce-tree", "ranks": 9}, "MPI_Reduce already"),
     ],

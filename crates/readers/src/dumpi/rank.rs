@@ -491,7 +491,7 @@ fn post(
     is_send: bool,
 ) -> Result<Post, Trouble> {
     let narrow = |what: &str, value: i64| {
-        i32::try_from(value).map_err(|_| Trouble::Wrong(format!("{value} is no {what}")))
+        i32::try_from(value).map_err(|_| Trouble::Wrong(format!("{value} is not a {what}")))
     };
     let (peer, tag) = (narrow("rank", peer)?, narrow("tag", tag)?);
     Ok(Post { size, position, wait: NO_WAIT, peer, tag, comm, name, is_send })

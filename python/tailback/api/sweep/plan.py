@@ -15,7 +15,7 @@ Point = dict[str, Any]
 """One run of a study: scenario key → value, like ``{"job.placement": "rcm", "seed": 3}``."""
 
 MAX_POINTS = 1_000_000
-"""More runs than any machine gets through; a slip of the hand in an axis makes as many."""
+"""More runs than any machine can do; a typo in an axis easily asks for that many."""
 
 
 def points_of(over: Mapping[str, Sequence[Any]]) -> list[Point]:
@@ -73,7 +73,7 @@ def _assign(data: dict[str, Any], key: str, value: Any) -> None:
             here = next((one for one in here if one.get("observed", True)), here[0])
     if not isinstance(here, dict):
         raise ScenarioError(
-            f"{key!r} does not lead to a key of a table",
+            f"{key!r} is not a key of any table",
             remedy="see docs/reference/scenario.md for the keys",
         )
     here[last] = value

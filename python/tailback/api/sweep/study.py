@@ -168,7 +168,7 @@ class ParameterStudy:
         if not files:
             kept = ", ".join((SUMMARY, *self.tables))
             raise RunError(
-                f"no run has left table {table!r}", file=self.path,
+                f"no run has written table {table!r}", file=self.path,
                 remedy=f"continue the study; its tables are: {kept}",
             )  # fmt: skip
         return pl.concat(

@@ -100,8 +100,8 @@ def run_locally(
                     code = worker.close()
                     if code >= 0:
                         raise RunError(
-                            f"run {done} ended its worker with exit code {code}",
-                            file=folder, remedy="see the message above, and report it as a fault",
+                            f"run {done} made its worker process exit with code {code}",
+                            file=folder, remedy="see the message above, and report it as a bug",
                         )  # fmt: skip
                     start(None)
                     yield done, KILLED

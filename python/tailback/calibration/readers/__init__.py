@@ -41,7 +41,7 @@ def read_benchmark(path: Path) -> BenchmarkData:
         )
     if len(data) > _MOST_BYTES:
         raise CalibrationError(
-            f"{len(data):,} bytes are no benchmark's output", file=path,
+            f"{len(data):,} bytes are not the output of a benchmark", file=path,
             remedy="give the output alone",
         )  # fmt: skip
     text = data.decode("utf-8-sig", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -47,7 +47,7 @@ def number(text: str, line: int, what: str, path: Path) -> float:
     value = float(text) if _NUMBER.match(text) else math.nan
     if not math.isfinite(value):
         raise CalibrationError(
-            f"{shown(text)} is no {what}", file=path, place=f"line {line}",
+            f"{shown(text)} is not a {what}", file=path, place=f"line {line}",
             remedy="the output is damaged: run the benchmark again, and redirect its output alone",
         )  # fmt: skip
     return value

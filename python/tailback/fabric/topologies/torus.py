@@ -55,7 +55,7 @@ class Grid(Topology):
     )
     delay: TimePs = Field(default=0, description="delay of cables between switches")
     tie: Literal["positive", "negative", "parity"] = Field(
-        default="positive", description="the way round a ring when both are equally long"
+        default="positive", description="the direction around a ring when both are equally long"
     )
 
     @abstractmethod

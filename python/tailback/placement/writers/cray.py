@@ -28,10 +28,10 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     if len(wrong):
         # srun spreads ranks evenly over its nodes, whatever the file says.
         raise PlacementError(
-            "a Cray rank order needs as many ranks on every node it uses, for srun spreads them "
+            "a Cray rank order needs the same number of ranks on every node, as srun spreads them "
             f"evenly, but host {used[int(wrong[0])]!r} has {filled[wrong[0]]} ranks and "
             f"{used[0]!r} {each}",
-            remedy="place as many ranks on each host, or use another rank file",
+            remedy="place the same number of ranks on each host, or use another rank file",
         )
     order = np.lexsort((assignment.slot, at)).tolist()
     # Slurm sorts the nodes of a step whatever their order here, and Cray's start-up takes no
@@ -44,7 +44,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     command = f"{copy}MPICH_RANK_REORDER_METHOD=3 {command}"
     lines = [
         f"# {command}",
-        "# holds where Slurm has these nodes in the order of their names",
+        "# valid if Slurm orders these nodes by name",
         NODES,
     ]
     for start in range(0, len(used), _PER_LINE):
@@ -65,8 +65,8 @@ def _in_slurms_order(names: list[str]) -> list[str]:
     if ends != natural:
         one, other = next((a, b) for a, b in zip(ends, natural, strict=True) if a != b)
         raise PlacementError(
-            f"a Cray rank order holds only for one order of the nodes, Slurm's, and the names do "
-            f"not determine whether {one!r} or {other!r} is first",
+            f"a Cray rank order depends on the order in which Slurm lists the nodes, and their "
+            f"names do not determine whether {one!r} or {other!r} is first",
             remedy="place on hosts whose names differ in one number, or use another rank file",
         )
     return ends

@@ -176,5 +176,5 @@ def write(name: str, assignment: RankAssignment, file: str = "rankfile") -> Rank
     for host in {*assignment.host, *assignment.allocation}:
         safe_name(host)
     if not file or not file.isprintable():
-        raise PlacementError(f"{file!r} is no name for a file", remedy="give a printable name")
+        raise PlacementError(f"{file!r} is not a name for a file", remedy="give a printable name")
     return WRITERS[name](assignment, file)

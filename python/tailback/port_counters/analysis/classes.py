@@ -81,7 +81,7 @@ def _subsystem(fabric: Fabric, subsystems: Mapping[str, str]) -> list[str]:
             expression = re.compile(pattern)
         except re.error as error:
             raise CounterError(
-                f"subsystem {name!r}: {pattern!r} is no regular expression: {error}",
+                f"subsystem {name!r}: {pattern!r} is not a regular expression: {error}",
                 remedy="write it like 'Glade=^glade'",
             ) from None
         for switch, switch_name in enumerate(fabric.switch_name):
@@ -118,14 +118,14 @@ def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, li
         classes: From :func:`classify`.
 
     Returns:
-        The frame, and notes: how many rows are of ports the fabric does not have.
+        The frame, and notes: how many rows are for ports the fabric does not have.
     """
     out = placed(frame.lazy(), classes).collect()
     lost = out.filter(pl.col("category").is_null())
     notes = []
     if lost.height:
         some = ", ".join(repr(str(n)[:40]) for n in lost["node_name"].unique().sort().head(3))
-        notes.append(f"{lost.height} rows are of ports the fabric does not have, like {some}")
+        notes.append(f"{lost.height} rows are for ports the fabric does not have, like {some}")
     return out, notes
 
 

@@ -105,6 +105,6 @@ class Cluster:
             raise
         except Exception as error:  # whatever a worker met
             raise CounterError(
-                f"a worker could not do its part: {error}",
+                f"a worker failed: {error}",
                 remedy="workers need the same files, and the same versions of Tailback and Polars",
             ) from None

@@ -82,7 +82,7 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         targets = read_targets(path).targets
     except CounterError as error:
         targets = []
-        notes.append(f"{path.name} {error.message}: ports are known by their names alone")
+        notes.append(f"{path.name} {error.message}: ports are identified by name only")
     labels = set(table["node_name"])
     rows = [
         (
@@ -200,7 +200,7 @@ def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame
     out = found.with_columns(_taken(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
-        notes.append(f"ports that are none of the fabric's: {lost.height}, like those of {some}")
+        notes.append(f"ports that are not in the fabric: {lost.height}, like those of {some}")
     return out, notes
 
 

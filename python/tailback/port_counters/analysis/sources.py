@@ -194,7 +194,7 @@ def load(
     if all(frame.is_empty() for frame in frames):
         raise CounterError(
             "no rows of counters in it", file=paths[0],
-            remedy="a header alone is not enough: give the file of the rows it belongs to",
+            remedy="a header alone is not enough: also give the file with its rows",
         )  # fmt: skip
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
     return CounterSource(
@@ -219,8 +219,8 @@ def _one_run(paths: Sequence[Path], reader: str | None) -> None:
     run = next((path for path in paths if reader in (None, RUN) and engine_run.sniff(path)), None)
     if run is not None and len(paths) > 1:
         raise CounterError(
-            "a simulated run cannot be combined with other files: it has a separate time and "
-            "network", file=run,
+            "a simulated run cannot be combined with other files: its clock and network are "
+            "its own", file=run,
             remedy="give one run; 'tailback compare' compares two",
         )  # fmt: skip
 
@@ -360,4 +360,4 @@ def _with_columns(
     try:
         return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
     except pl.exceptions.PolarsError as error:
-        raise CounterError(f"has other columns than it should: {error}", file=path) from None
+        raise CounterError(f"has unexpected columns: {error}", file=path) from None

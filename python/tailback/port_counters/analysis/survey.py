@@ -77,7 +77,7 @@ def _survey(
         intervals, more = source.intervals(places, chosen.tick_ns)
         notes += more
         found, ports, classes = _intervals(intervals, source, places, chosen, engine)
-    if any("none of the fabric's" in note for note in notes):
+    if any("not in the fabric" in note for note in notes):
         found.notes = [note for note in found.notes if "the fabric does not have" not in note]
     judged = verdict.assess(
         ports, classes, threshold=chosen.threshold, unknown=source.unknown,
@@ -183,7 +183,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
         expression = re.compile(pattern)
     except re.error as error:
         raise CounterError(
-            f"{pattern!r} is no regular expression: {error}",
+            f"{pattern!r} is not a regular expression: {error}",
             place="--io",
             remedy="write it like '^io[0-9]'",
         ) from None
@@ -191,7 +191,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     names = [name for name in known if expression.search(name)]
     if not names:
         raise CounterError(
-            f"{pattern!r} fits no name", place="--io",
+            f"{pattern!r} matches no name", place="--io",
             remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
         )  # fmt: skip
     return names

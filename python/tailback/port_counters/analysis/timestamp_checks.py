@@ -19,7 +19,7 @@ Instants = Literal["recorded", "written", "every"]
 """Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
 
 _REMEDY: Final = {
-    "written": 'a copy has another time than its original: give --every "60 s", the time from one '
+    "written": 'copying a file changes its time: give --every "60 s", the time from one '
     "reading to the next, and the files in the order in which they were read",
     "every": "give the files in the order in which they were read, and --every as it was",
     "recorded": "",
@@ -60,13 +60,13 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
     example = f"{some_ports(wrong[-1])} within {format_time(1000 * most['shortest'])}"
     if most["fell"]:
         raise CounterError(
-            f"{wrong.height} of {ports.height} ports that did something show less than before, and "
-            f"more than they can have done since they were set back: {example}",
+            f"{wrong.height} of {ports.height} active ports have counters that fell, yet show more "
+            f"than they can have counted since a reset: {example}",
             remedy=_REMEDY[instants],
         )
     raise CounterError(
-        f"{wrong.height} of {ports.height} ports that did something sent or waited for more than "
-        f"time allows, like {example}",
+        f"{wrong.height} of {ports.height} active ports sent or stalled more than is possible "
+        f"between two readings, like {example}",
         remedy=_REMEDY[instants],
     )
 
@@ -89,8 +89,8 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
     if not back:
         return []
     return [
-        f"in {back} of {steps.height} steps from one file to the next most ports show less than "
-        f"before: right if they were reset; otherwise {_REMEDY[instants]}"
+        f"in {back} of {steps.height} steps from one file to the next most counters "
+        f"fell: correct if they were reset; otherwise {_REMEDY[instants]}"
     ]
 
 

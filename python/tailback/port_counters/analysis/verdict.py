@@ -46,7 +46,8 @@ _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
 """Ports of :func:`by_port` whose stall counter stood at its largest value: nobody knows how much
-more they stalled, so they come first. A counter that got there faster than time allows is none."""
+more they stalled, so they come first. A counter that got there faster than possible is left
+out."""
 
 
 @dataclass(frozen=True)

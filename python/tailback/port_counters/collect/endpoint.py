@@ -108,7 +108,7 @@ def parse_address(text: str) -> tuple[str, int]:
             ipaddress.IPv6Address(host)
     except ValueError:
         raise CounterError(
-            f"{text!r} is no address to serve metrics on",
+            f"{text!r} is not an address to serve metrics on",
             remedy="write it like 9750, 0.0.0.0:9750 or [::1]:9750",
         ) from None
     return host, number

@@ -52,7 +52,7 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
     form = next((form for form in forms if form.recognises(text)), None)
     if form is None:
         raise CounterError(
-            "is no output of ibnetdiscover",
+            "is not output of ibnetdiscover",
             file=path,
             remedy="make it with: ibnetdiscover > FILE",
         )
@@ -97,7 +97,7 @@ def _target(
     try:
         guid = int(device.guid, 16)
     except ValueError:
-        return f"port {end.port}: {clip(device.guid, 40)} is no GUID"
+        return f"port {end.port}: {clip(device.guid, 40)} is not a GUID"
     gbps = end.gbps or 0.0
     tick, source = target_ticks(where.device_id.get(end.key, 0), gbps, tick_ns)
     return PortTarget(

@@ -43,7 +43,7 @@ class Journal:
     Attributes:
         full: Whether the disk was full at the last attempt.
         held: Readings that wait in memory.
-        lost: Readings given up for want of memory.
+        lost: Readings dropped because memory was full.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Journal:
             self.full = False
             lost = self.lost - self._lost_before
             self._log(
-                f"the disk has room again: {counted(self._waited, 'reading')} written that waited"
-                + (f", {counted(lost, 'reading')} lost for want of memory" if lost else "")
+                f"the disk has space again: {counted(self._waited, 'reading')} written"
+                + (f", {counted(lost, 'reading')} lost because memory was full" if lost else "")
             )
 
     def sync(self) -> None:
@@ -123,7 +123,7 @@ class Journal:
             try:
                 self._writer.sync()
             except DiskFullError:
-                self._log("the disk is full: what was written last is not safe yet")
+                self._log("the disk is full: the last writes may not be on disk yet")
 
     def close(self) -> None:
         """Finish.
@@ -185,7 +185,7 @@ class Journal:
                 if self.held * itemsize <= self._most:
                     return
                 if self.lost == self._lost_before:
-                    self._log("too many readings wait for the disk: the oldest are given up")
+                    self._log("too many readings wait for the disk: the oldest are dropped")
                 self.held -= len(item)
                 self.lost += len(item)
                 self._pending[place] = item[:0]

@@ -178,9 +178,9 @@ class MetricsBoard:
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         lines = self._own()
         columns: list[tuple[str, str, str, list[float | int]]] = [
-            ("xmit_bytes_total", "counter", "Bytes sent, as the device counts.",
+            ("xmit_bytes_total", "counter", "Bytes sent, as counted by the device.",
              [words[i] * WORD_BYTES for i in seen.tolist()]),
-            ("xmit_packets_total", "counter", "Packets sent, as the device counts.",
+            ("xmit_packets_total", "counter", "Packets sent, as counted by the device.",
              last["packets"][seen].tolist()),
             ("xmit_wait_ticks_total", "counter", "Ticks with data to send and no credit.",
              [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
@@ -189,10 +189,10 @@ class MetricsBoard:
             ("lost_gbps", "gauge", "Bandwidth lost to stalls in the last interval, Gb/s.",
              lost[seen].tolist()),
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
-            ("at_least", "gauge", "1 where a counter stands at its top or was set back.",
+            ("at_least", "gauge", "1 if a counter is at its maximum or was reset.",
              at_least[seen].astype(int).tolist()),
-            ("latched_stall_seconds", "gauge", "Least stall since the last reset of a port whose "
-             "counter is full.", latched[seen].tolist()),
+            ("latched_stall_seconds", "gauge", "Lower bound of the stall since the last reset of a "
+             "port whose counter is full.", latched[seen].tolist()),
             ("read_timestamp_seconds", "gauge", "When the port was last read.",
              (last["time_ns"][seen] / 1e9).tolist()),
         ]  # fmt: skip
@@ -219,10 +219,10 @@ class MetricsBoard:
              time.process_time()),
             ("nodes_unreachable", "gauge", "Devices given up in the last sweep.",
              self.unreachable),
-            ("counter_resets_total", "counter", "Counters found set back.", self._resets),
+            ("counter_resets_total", "counter", "Counters found reset.", self._resets),
             ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
             ("impossible_readings_total", "counter",
-             "Readings that rose by more than time allows: left out.", self._impossible),
+             "Readings left out: they rose faster than possible.", self._impossible),
             *self.extra(),
         ]  # fmt: skip
         lines = []

@@ -190,7 +190,7 @@ class RoundScheduler:
                     )
                 )
                 if reply is None or reply.mad is None:
-                    self._fail(target, "its PortXmitWait could not be set back")
+                    self._fail(target, "its PortXmitWait could not be reset")
             at = self._clock()
             for _ in range(self.plan.reads):
                 if stopped():

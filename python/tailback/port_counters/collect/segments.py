@@ -274,7 +274,7 @@ def _head(path: Path, payload: bytes) -> Segment:
         return Segment(targets, dict(head["facts"]), np.empty(0, RAW))
     except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise CounterError(
-            f"its head cannot be read: {error}",
+            f"its header cannot be read: {error}",
             file=path,
             remedy="read it with the version of Tailback that wrote it",
         ) from None

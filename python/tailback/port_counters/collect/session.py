@@ -193,7 +193,7 @@ class CollectorSession:
         return [
             ("disk_full", "gauge", "1 while readings wait for the disk.", int(journal.full)),
             ("readings_held", "gauge", "Readings that wait in memory.", journal.held),
-            ("readings_lost_total", "counter", "Readings given up for want of memory.",
+            ("readings_lost_total", "counter", "Readings dropped because memory was full.",
              journal.lost),
         ]  # fmt: skip
 
@@ -332,7 +332,7 @@ class CollectorSession:
         ended = (self._answered & self._failing.keys()) - failed_now.keys()
         back = {name: self._failing.pop(name) for name in sorted(ended)}
         self._say(
-            [f"{name[:64]!r}: reads failed ({', '.join(why)}); said once, until it answers again"
+            [f"{name[:64]!r}: reads failed ({', '.join(why)}); not repeated until it answers again"
              for name, why in new.items()]
         )  # fmt: skip
         self._say(

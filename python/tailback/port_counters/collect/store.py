@@ -78,7 +78,7 @@ class Collection:
             path.mkdir(parents=True, exist_ok=True)
             if not mark.exists() and not {entry.name for entry in path.iterdir()} <= _OURS:
                 raise CounterError(
-                    "the folder is not empty and no collection of port counters",
+                    "the folder is not empty and is not a collection of port counters",
                     file=path,
                     remedy="choose another folder with --out",
                 )
@@ -161,7 +161,9 @@ class Collection:
                 continue
             segment = read_segment(path)
             if segment is None:
-                notes.append(f"{path.name}: the collector was killed before it held anything")
+                notes.append(
+                    f"{path.name}: the collector was killed before anything was written to it"
+                )
                 path.unlink()
                 continue
             notes += _what_is_lost(path, segment)
@@ -212,7 +214,7 @@ class Collection:
         try:
             carry = np.load(last, allow_pickle=False)
             if carry.dtype not in (CARRY, _CARRY_WITHOUT_SPEED) or carry.ndim != 1:
-                raise ValueError("it holds something else")
+                raise ValueError("it has another format")
         except (OSError, EOFError, ValueError) as error:
             raise CounterError(
                 f"the last readings before the segment cannot be read: {error}",
@@ -260,7 +262,7 @@ def _what_is_lost(path: Path, segment: Segment) -> list[str]:
             f"{path.name}: {segment.damaged_bytes} octets are damaged and were not read; {kept}"
         )
     if segment.torn_bytes and not segment.headless:
-        notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
+        notes.append(f"{path.name}: {segment.torn_bytes} octets at its end are incomplete")
     return notes
 
 

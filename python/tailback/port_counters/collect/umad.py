@@ -149,7 +149,7 @@ def _cannot_open(adapter: str | None, port: int, number: int) -> CounterError:
     which = "no InfiniBand port" if adapter is None else f"adapter {adapter!r} port {port}"
     if number in (errno.EACCES, errno.EPERM):
         return CounterError(
-            f"{which}: no right to open the MAD device",
+            f"{which}: no permission to open the MAD device",
             remedy="give your account read and write access to /dev/infiniband/umad*",
         )
     return CounterError(

@@ -110,7 +110,7 @@ def _values(
         counter = _COUNTER.match(rest, at)
         if counter is None:
             raise CounterError(
-                f"{quoted_text(rest[at:])} is no counter", file=path,
+                f"{quoted_text(rest[at:])} is not a counter", file=path,
                 place=f"line {number}, column {offset + at + 1}",
                 remedy="counters are like '[PortXmitWait == 12]'",
             )  # fmt: skip

@@ -179,7 +179,8 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
             notes.append(f"line {number} is a message of perfquery: {quoted_text(line)}")
         else:
             raise CounterError(
-                f"{quoted_text(line)} is no counter", file=path, place=f"line {number}, column 1",
+                f"{quoted_text(line)} is not a counter",
+                file=path, place=f"line {number}, column 1",
                 remedy="lines are like 'PortXmitWait:....................0'",
             )  # fmt: skip
     return out, list(unknown), notes

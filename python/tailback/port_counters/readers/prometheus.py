@@ -104,7 +104,7 @@ def _series(path: Path) -> list[Any]:
         at = f"line {error.lineno}, column {error.colno}" if isinstance(
             error, json.JSONDecodeError) else "its text"  # fmt: skip
         what = quoted_text(str(error))
-        raise CounterError(f"is no JSON: {what}", file=path, place=at, remedy=_REMEDY) from None
+        raise CounterError(f"is not JSON: {what}", file=path, place=at, remedy=_REMEDY) from None
     if not isinstance(answer, dict) or answer.get("status") != "success":
         text = answer.get("error", "") if isinstance(answer, dict) else ""
         raise CounterError(

@@ -39,8 +39,8 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
     _histogram(left, evidence)
     if evidence.truth is None:
         right.set_axis_off()
-        right.text(0.02, 0.9, "Measured run: the truth is not known.\nThe intervals on the left "
-                   "numbers come from\nthe samples alone.", va="top", color=MUTED)  # fmt: skip
+        right.text(0.02, 0.9, "Measured run: the truth is not known.\nThe intervals come from "
+                   "the samples alone.", va="top", color=MUTED)  # fmt: skip
     else:
         _scatter(right, evidence)
     return drawn

@@ -47,12 +47,12 @@ class Training(Pattern):
     def _divides(self) -> Training:
         if self.layers % self.pipeline:
             raise InvalidValueError(
-                f"layers = {self.layers} is no multiple of pipeline = {self.pipeline}",
+                f"layers = {self.layers} is not a multiple of pipeline = {self.pipeline}",
                 "give each stage as many layers",
             )
         if self.data % self.expert:
             raise InvalidValueError(
-                f"data = {self.data} is no multiple of expert = {self.expert}",
+                f"data = {self.data} is not a multiple of expert = {self.expert}",
                 "experts are shared within the data-parallel ranks",
             )
         return self

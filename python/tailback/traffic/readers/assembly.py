@@ -135,8 +135,8 @@ def _settle_sizes(
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels[int(posts.label[row])].tag
         notes.append(
-            f"{int(wrong.sum())} messages have another size where they are received than where "
-            f"they are sent (the first: {size} B from rank {posts.peer[row]} with tag {tag}, "
+            f"{int(wrong.sum())} messages differ in size between sender and receiver "
+            f"(the first: {size} B from rank {posts.peer[row]} with tag {tag}, "
             f"received by rank {posts.rank[row]} as {posts.size[row]} B): the sender's counts, "
             "and their order may not be that of the run"
         )

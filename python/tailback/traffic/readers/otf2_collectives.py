@@ -157,7 +157,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
         local = sorter[np.minimum(at, len(members) - 1)] if len(members) else at
         if not len(members) or (members[local] != m.rank[rows[mine]]).any():
             raise TraceError(
-                f"a rank that is not a member of {communicator.name!r} is in its collective",
+                f"a rank outside communicator {communicator.name!r} takes part in its collective",
                 file=file,
                 place=m.place(int(rows[mine[0]])),
             )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback import _core
 
 UNKNOWN = -1
-"""A peer or a wait that the trace does not tell."""
+"""A peer or a wait that the trace does not record."""
 
 
 @dataclass

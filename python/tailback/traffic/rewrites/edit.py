@@ -80,9 +80,9 @@ def sent_to_by_many(program: Program, found: MessageSet) -> Ints:
     receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
     receivers = receivers[senders >= MIN_SENDERS]
     if not len(receivers):
-        raise DoesNotApplyError(f"no rank is sent to by {MIN_SENDERS} or more others there")
+        raise DoesNotApplyError(f"no rank there receives from {MIN_SENDERS} or more others")
     if np.isin(receivers, found.src).any():
-        raise DoesNotApplyError("the receivers send there as well, and would wait for one another")
+        raise DoesNotApplyError("the receivers also send there and would wait for one another")
     return receivers
 
 

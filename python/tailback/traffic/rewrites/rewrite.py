@@ -11,8 +11,8 @@ from tailback.registry import Registry
 from tailback.traffic.program import Program
 
 MIN_SENDERS = 4
-"""Ranks that send to one at the same time from which a rewrite speaks of a crowd: two or three are
-neighbours that happen to meet."""
+"""Minimum number of ranks sending to one at the same time for a rewrite: two or three may be
+neighbours that coincide."""
 
 Keeps = Literal["messages", "bytes", "result"]
 

@@ -39,12 +39,12 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
     if crowd < MIN_SENDERS:
         raise DoesNotApplyError(
             "ranks do not send to the same receiver at the same position of their loops (at most "
-            "{crowd} do)"
+            f"{crowd} do)"
         )
     if 2 * left > crowd:
         raise DoesNotApplyError(
-            f"another order does not help: {crowd} ranks meet at one receiver as it is, and {left} "
-            "when each begins with the rank after itself"
+            f"another order does not help: {crowd} ranks send to one receiver at once, and {left} "
+            "would if each began with the rank after itself"
         )
     slots, source = found.send, found.send[order]
 
@@ -61,8 +61,8 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
             tag=moved(program.tag),
             label=moved(program.label),
         ),
-        f"Let every rank begin {where(program, focus)} with the rank after itself and go on from "
-        "there, around the end (rank + 1, rank + 2, …), not with the first one.",
+        f"Have every rank begin {where(program, focus)} with the rank after itself and wrap around "
+        "at the last one (rank + 1, rank + 2, …), instead of beginning with the first rank.",
         "messages",
     )
 

@@ -40,7 +40,7 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
     small = int(found.size.min())
     if small < PARTS * LEAST_BYTES:
         raise DoesNotApplyError(
-            f"messages of {small} bytes are too small to be cut in {PARTS} parts of "
+            f"messages of {small} bytes are too small to be split into {PARTS} parts of "
             f"{LEAST_BYTES} bytes"
         )
     posts = np.zeros(len(program.kind), np.bool_)
@@ -49,18 +49,22 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
     mine = np.searchsorted(first, np.arange(len(program.kind)), side="right") - 1
     inside = (mine >= 0) & (np.arange(len(program.kind)) <= last[np.maximum(mine, 0)])
     if not inside[posts].all():
-        raise DoesNotApplyError("sends and receives lie among computation or other calls")
+        raise DoesNotApplyError(
+            "sends and receives are interleaved with computation or other calls"
+        )
     if not (waited_at(program)[posts] <= last[mine[posts]]).all():
-        raise DoesNotApplyError("what an exchange posts is waited for after something else")
+        raise DoesNotApplyError(
+            "other operations come between the posts of an exchange and their waits"
+        )
     phases = {program.labels[i].phase for i in np.unique(found.label).tolist()}
     if len(phases) < 2:
-        raise DoesNotApplyError("there is one phase only: shorter messages do not shorten it")
+        raise DoesNotApplyError("there is only one phase: shorter messages do not shorten it")
     return Rewritten(
         _repeated(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
         f"Exchange each message of {where(program, focus)} in {PARTS} parts (variables one by one, "
         f"slices of a face), and go through all phases for one part before the next.",
         "bytes",
-        "a message can be cut: it holds several variables, or values that do not depend on one "
+        "a message can be split: it holds several variables, or values that do not depend on one "
         "another",
     )
 

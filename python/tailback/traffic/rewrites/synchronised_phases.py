@@ -100,7 +100,7 @@ def _merged(ways: list[tuple[int, ...]]) -> list[int]:
         matched = SequenceMatcher(None, order, way, autojunk=False).get_opcodes()
         order = [n for _, a, b, c, d in matched for n in _either(order[a:b], list(way[c:d]))]
     if len(order) < 2:
-        raise DoesNotApplyError("there is one phase only, and no rank runs ahead into the next")
+        raise DoesNotApplyError("there is only one phase, and no rank runs ahead into the next")
     if len(order) > 2 * len(longest):
         raise DoesNotApplyError("ranks do not go through the phases in the same order")
     return order

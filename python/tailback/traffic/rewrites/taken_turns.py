@@ -45,8 +45,8 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
         posts = found.receive[found.dst == receiver]
         if posts.max() > needed[posts].min():
             raise DoesNotApplyError(
-                f"rank {receiver} receives from one after the other already: it posts receives "
-                "when others are over"
+                f"rank {receiver} already receives from one sender at a time: it posts a receive "
+                "once the previous one is complete"
             )
     edit = ProgramEdit(program)
     tag = fresh_tag(program)
@@ -54,9 +54,8 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
         _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
     return Rewritten(
         edit.build(),
-        f"Let {ranks_named(receivers)} grant permission to the senders of "
-        f"{where(program, focus)} one after the other, {AT_ONCE} at a time, by an empty message "
-        "each waits for before it sends.",
+        f"Have {ranks_named(receivers)} admit the senders of {where(program, focus)} {AT_ONCE} at "
+        "a time: each sender waits for an empty message from its receiver before it sends.",
         "messages",
     )
 

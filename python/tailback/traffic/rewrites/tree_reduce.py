@@ -50,11 +50,11 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     ranks = ranks_named(roots)
     return Rewritten(
         edit.build(),
-        f"Replace the loop of {where(program, focus)} to {ranks} by {CALL}: ranks combine on the "
-        "way, in a binomial tree.",
+        f"Replace the loop of {where(program, focus)} to {ranks} by {CALL}: ranks combine "
+        "partial results in a binomial tree.",
         "result",
         f"what {ranks} receive{'s' if len(roots) == 1 else ''} is combined (a sum, a maximum); "
-        "where every part is needed, all its bytes must come in and no tree takes any off",
+        "if every part is needed, all its bytes must arrive and a tree saves none",
     )
 
 
@@ -78,7 +78,7 @@ def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]
         size[turn[mine]] = found.size[mine]
         if (size[turn[mine]] != found.size[mine]).any():
             raise DoesNotApplyError(
-                f"messages to rank {root} differ in size: what is combined must be alike"
+                f"messages to rank {root} differ in size, so they cannot be reduced"
             )
     return roots, inside
 
