@@ -284,7 +284,9 @@ impl NetworkRouting {
     fn next(&self, switch: u32, node: u32, via: u32, state: u8) -> PyResult<(Vec<u32>, u8, u8)> {
         self.check_ends(switch, &[node])?;
         if self.plan.node_switch[node as usize] == switch {
-            return Err(raise(format!("node {node} hangs off switch {switch}: it has arrived")));
+            return Err(raise(format!(
+                "node {node} is attached to switch {switch}: it has arrived"
+            )));
         }
         let fabric = &self.network.get().fabric;
         if !self.plan.leads(fabric, switch, node) {

@@ -72,7 +72,7 @@ pub enum CaptureFault {
         unit: &'static str,
     },
     /// A time before 1970 or after 2262.
-    #[error("a packet is at {0} ns since 1970, which no clock says")]
+    #[error("a packet is at {0} ns since 1970, which is not a plausible time")]
     Time(i128),
     /// Further from the first packet than a capture can span.
     #[error("a packet is {seconds} s away from the first one of the file; {most} s is the most")]

@@ -136,7 +136,7 @@ impl<'a> Collector<'a> {
                 .get(&at)
                 .ok_or_else(|| format!("calling context {at} is not defined"))?;
             if below.len() > self.contexts.len() {
-                return Err(format!("calling context {context} is inside of itself"));
+                return Err(format!("calling context {context} contains itself"));
             }
             below.push((at, frame));
             at = frame.parent;

@@ -52,7 +52,7 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
         nominal = float(fabric.link_gbps[links].min())
         if not 0 < section.rate < nominal:
             raise ScenarioError(
-                f"{section.rate:g} Gb/s does not degrade a link of {nominal:g} Gb/s",
+                f"{section.rate:g} Gb/s is not a degraded rate of a link of {nominal:g} Gb/s",
                 place=f"{_PLACE} rate",
                 remedy=f"give a rate above 0 and below {nominal:g} Gb/s",
             )

@@ -112,11 +112,11 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 BAD = {
-    "no number": (replaced(outputs.osu_latency(), "1.20\n", "fast\n"), "line 3: 'fast' is no"),
+    "no number": (replaced(outputs.osu_latency(), "1.20\n", "fast\n"), "line 3: 'fast' is not a"),
     "not a number": (replaced(outputs.osu_latency(), "1.20\n", "1.nan\n"), "line 3"),
     "infinite": (replaced(outputs.osu_latency(), "1.20\n", "1e999\n"), "line 3: '1e999'"),
     "zero": (replaced(outputs.osu_latency(), "1.20\n", "0.00\n"), "cannot be a latency"),
-    "negative": (replaced(outputs.imb(), "1.20", "-1.2"), "'-1.2' is no time"),
+    "negative": (replaced(outputs.imb(), "1.20", "-1.2"), "'-1.2' is not a time"),
     "huge size": (replaced(outputs.osu_bw(), "\n4194304", "\n9" + "0" * 17), "no message size"),
     "part of a byte": (replaced(outputs.osu_bw(), "\n4194304", "\n4194304.5"), "no message size"),
     "a field too many": (replaced(outputs.osu_bw(), "\n4194304", "\n4194304 7"), "3 fields"),

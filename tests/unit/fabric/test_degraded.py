@@ -114,8 +114,8 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
         ({"cable": "leaf00", "rate": "10 Gb/s"}, "not the name of a port"),
         ({"cable": "leaf99[1]", "rate": "10 Gb/s"}, "no node or switch 'leaf99'"),
         ({"cable": "leaf00[99]", "rate": "10 Gb/s"}, "no cable at port 99"),
-        ({"cable": "leaf00[9]", "rate": "200 Gb/s"}, "no degradation"),
-        ({"cable": "leaf00[9]", "rate": "0 Gb/s"}, "no degradation"),
+        ({"cable": "leaf00[9]", "rate": "200 Gb/s"}, "not a degraded rate"),
+        ({"cable": "leaf00[9]", "rate": "0 Gb/s"}, "not a degraded rate"),
         ({"cable": "leaf00[9]", "rate": "0.5 Mb/s"}, r"0\.0005 Gb/s at 'leaf00\[9\]' is less than"),
     ],
 )

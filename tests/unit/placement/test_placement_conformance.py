@@ -157,7 +157,7 @@ def test_wrong_options(name: str, options: dict[str, object], message: str) -> N
 def test_tiling_needs_a_grid() -> None:
     program = pairs(8, [(0, 5, 10), (1, 7, 10), (2, 4, 900)])
     problem = problem_for(regular(4, 2, 2), program, list(range(8)), 1, 1)
-    with pytest.raises(PlacementError, match="no stencil"):
+    with pytest.raises(PlacementError, match="not a stencil"):
         place("tile", problem)
 
 

@@ -74,7 +74,7 @@ def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text:
          "line 7, column 34", "not a counter value"),
         (WIDE.replace("5000000000", str(2**64)), "line 3, column 34", "not a counter value"),
         (PLAIN + PLAIN, "line 8, column 1", "appears twice without a time stamp"),
-        (PLAIN + "what is this\n", "line 8, column 1", "no counter"),
+        (PLAIN + "what is this\n", "line 8, column 1", "not a counter"),
         (PLAIN + "PortXmitWait:...1\n", "line 8, column 1", "appears twice"),
         (PLAIN.replace("PortXmitPkts:....................10", "PortXmitPkts:....5000000000"),
          "line 6, column 18", "32-bit"),

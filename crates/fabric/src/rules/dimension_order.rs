@@ -66,7 +66,7 @@ impl DimensionOrder {
             let (a, b) = (src - fabric.n_nodes, dst - fabric.n_nodes);
             let unfit = || FabricError::Unfit {
                 rule: RULE,
-                why: format!("link {link} joins switches {a} and {b}, which are no neighbours"),
+                why: format!("link {link} joins switches {a} and {b}, which are not neighbours"),
             };
             let d = one_difference(place(a), place(b)).ok_or_else(unfit)?;
             let (size, x, y) = (dims[d] as u16, place(a)[d], place(b)[d]);

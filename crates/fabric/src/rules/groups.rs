@@ -119,7 +119,7 @@ impl Groups {
                 self.spread(fabric, own, nearest, &mut distance, &mut pairs, key).map_err(
                     |switch| FabricError::Unfit {
                         rule: RULE,
-                        why: format!("switch {switch} has no way to group {goal}"),
+                        why: format!("switch {switch} has no path to group {goal}"),
                     },
                 )?;
             }
@@ -145,7 +145,7 @@ impl Groups {
                 self.spread(fabric, own, vec![goal], &mut distance, &mut pairs, key).map_err(
                     |switch| FabricError::Unfit {
                         rule: RULE,
-                        why: format!("switch {switch} has no way to switch {goal} in its group"),
+                        why: format!("switch {switch} has no path to switch {goal} in its group"),
                     },
                 )?;
             }

@@ -179,7 +179,7 @@ impl<'a> RankFile<'a> {
         if call.enter_ns < before || call.leave_ns < call.enter_ns {
             if self.disorder.is_none() {
                 let name = &self.shared.names[call.name as usize].text;
-                let text = format!("{name} begins or ends before what is recorded before it");
+                let text = format!("{name} begins or ends before the previous record");
                 self.disorder = Some(self.fault(Kind::Damaged, call.place, &text));
             }
             return;

@@ -35,7 +35,8 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
         let place = Place::Line(number);
         if let Some((name, enters, seconds, ns)) = call(line) {
             if seconds > u64::from(u32::MAX) {
-                let text = format!("{} at {seconds} s is later than any clock says", ascii(name));
+                let text =
+                    format!("{} at {seconds} s is later than any plausible time", ascii(name));
                 return Err(rank.fault(Kind::Damaged, place, &text));
             }
             let now = seconds as i64 * NS + ns as i64;

@@ -43,7 +43,7 @@ pub enum DecodeError {
     #[error("{0} hash bits; 1 to 8 can be decoded")]
     Bits(u32),
     /// Columns of different lengths.
-    #[error("{ids} packet ids, {hashes} hashes and {weights} weights: they must be equally many")]
+    #[error("{ids} packet ids, {hashes} hashes and {weights} weights: the numbers must be equal")]
     Lengths {
         /// Ids.
         ids: usize,
