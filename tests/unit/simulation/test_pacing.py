@@ -211,7 +211,7 @@ def test_a_table_without_a_rate_paces_nothing_and_is_not_named_as_pacing(tmp_pat
     found = run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
     assert "pacing" not in found.summary
     (note,) = found.notes
-    assert "changes nothing" in note and "rates.csv has none" in note
+    assert "changes nothing" in note and "rates.csv has no rate" in note
 
 
 def test_a_table_of_rates_at_no_path() -> None:

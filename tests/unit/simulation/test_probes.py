@@ -427,7 +427,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="length of paths"):
         decode_link_counts(round_about)
     for telemetry, text in (
-        ({"scheme": "compact", "packets": 0}, "one by one"),
+        ({"scheme": "compact", "packets": 0}, "individual packets"),
         ({"scheme": "compat"}, "compat"),
         ({"hash_bits": 9}, "hash_bits"),
         ({"scheme": "node-marking", "probability": 1}, "less than 1"),
