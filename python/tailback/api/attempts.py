@@ -53,10 +53,10 @@ MAX_MISFIT_OF_OTHERS = 0.6
 on, a slow cable is sought even though other jobs' traffic explains the time."""
 
 EQUAL_MISFIT = 0.005
-"""Misfits that differ by less are equal: a thousandth does not show how adapters share a link."""
+"""Misfits below this count as equal: a thousandth does not show how adapters share a link."""
 
 CLEARLY_BETTER = 0.8
-"""Mean ratio of misfits below which the other adapter model is used where both explain the time:
+"""Mean ratio of misfits up to which the other adapter model is used if both explain the time:
 on four simulated machines with a slow cable that queue messages it is 0.62, 0.76, 0.85 and 1.68, on
 two that take turns 1.05 and 1.45."""
 
