@@ -9,37 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement.graph import Graph, bincount
-from tailback.placement.swaps import SearchLimits
+from tailback.placement.swaps import SearchLimits, SwapSearch
 
 CANDIDATES = 96
 
 
-class PlainSwaps:
-    """Improves one partition in place, part by part, until no swap helps.
-
-    Args:
-        graph: What to cut as little as possible.
-        part: Part of each vertex, shape (V,); copied.
-        n_parts: Number of parts.
-        group: Group of each part; vertices move only within a group. One group when absent.
-        kind: Kind of each vertex; only vertices of one kind are swapped. One kind when absent.
-    """
+class PlainSwaps(SwapSearch):
+    """A search whose passes are NumPy's."""
 
     def __init__(
         self,
         graph: Graph,
         part: NDArray[np.int64],
         n_parts: int,
-        *,
-        group: NDArray[np.int64] | None = None,
-        kind: NDArray[np.int64] | None = None,
+        **groups: NDArray[np.int64] | None,
     ) -> None:
-        self.graph = graph
-        self.part = part.copy()
-        self.n_parts = n_parts
-        self.group = group
-        self.kind = kind
-        self.swaps = 0
+        super().__init__(graph, part, n_parts, **groups)
         order = np.argsort(self.part, kind="stable")
         bounds = np.searchsorted(self.part[order], np.arange(n_parts + 1))
         self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]

@@ -38,6 +38,46 @@ pub struct Completions<'a> {
     pub wait_step: &'a [i64],
 }
 
+/// Posts that a reader has found, a column each: those of [`Posts`] and [`Completions`].
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct RecordedPosts {
+    pub rank: Vec<i64>,
+    pub position: Vec<i64>,
+    pub step: Vec<i64>,
+    pub is_send: Vec<bool>,
+    pub peer: Vec<i64>,
+    pub channel: Vec<i64>,
+    pub size: Vec<u64>,
+    pub label: Vec<i64>,
+    pub wait_position: Vec<i64>,
+    /// Empty in formats whose positions alone order waits.
+    pub wait_step: Vec<i64>,
+    /// Whether the trace says whom it meets and how large it is.
+    pub peer_known: Vec<bool>,
+}
+
+impl RecordedPosts {
+    /// Makes room for so many posts.
+    pub fn reserve(&mut self, posts: usize) {
+        for column in [
+            &mut self.rank,
+            &mut self.position,
+            &mut self.step,
+            &mut self.peer,
+            &mut self.channel,
+            &mut self.label,
+            &mut self.wait_position,
+            &mut self.wait_step,
+        ] {
+            column.reserve_exact(posts);
+        }
+        self.is_send.reserve_exact(posts);
+        self.size.reserve_exact(posts);
+        self.peer_known.reserve_exact(posts);
+    }
+}
+
 /// Events of ranks that are no posts: whose, where, and what.
 #[derive(Clone, Copy)]
 pub struct Events<'a, T> {

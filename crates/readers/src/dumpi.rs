@@ -9,7 +9,7 @@ mod rank;
 mod signatures;
 mod words;
 
-use crate::assembly::UNKNOWN;
+use crate::assembly::{RecordedPosts, UNKNOWN};
 use crate::numbering::{Map, Numbers};
 use collectives::Counts;
 use communicators::Communicators;
@@ -77,43 +77,6 @@ pub struct Label {
     pub communicator: String,
 }
 
-/// Sends and receives, a column each.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct DumpiPosts {
-    pub rank: Vec<i64>,
-    pub position: Vec<i64>,
-    pub step: Vec<i64>,
-    pub is_send: Vec<bool>,
-    pub peer: Vec<i64>,
-    pub channel: Vec<i64>,
-    pub size: Vec<u64>,
-    pub label: Vec<i64>,
-    pub wait_position: Vec<i64>,
-    pub wait_step: Vec<i64>,
-    pub peer_known: Vec<bool>,
-}
-
-impl DumpiPosts {
-    fn reserve(&mut self, posts: usize) {
-        for column in [
-            &mut self.rank,
-            &mut self.position,
-            &mut self.step,
-            &mut self.peer,
-            &mut self.channel,
-            &mut self.label,
-            &mut self.wait_position,
-            &mut self.wait_step,
-        ] {
-            column.reserve_exact(posts);
-        }
-        self.is_send.reserve_exact(posts);
-        self.size.reserve_exact(posts);
-        self.peer_known.reserve_exact(posts);
-    }
-}
-
 /// Collectives of all members of a communicator, a column each.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
@@ -170,7 +133,7 @@ pub struct Computes {
 #[derive(Debug, Default)]
 pub struct DumpiCalls {
     /// Sends and receives.
-    pub posts: DumpiPosts,
+    pub posts: RecordedPosts,
     /// Labels by number.
     pub labels: Vec<Label>,
     /// Time between calls.

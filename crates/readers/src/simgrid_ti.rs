@@ -3,6 +3,7 @@
 mod call_lines;
 mod columns;
 
+use crate::assembly::RecordedPosts;
 use crate::text::{lines, trimmed};
 use call_lines::LineReader;
 
@@ -73,7 +74,7 @@ pub struct ReplayCalls {
     /// Bytes of an element where no type is named.
     pub default_bytes: u64,
     /// Sends and receives.
-    pub posts: ReplayPosts,
+    pub posts: RecordedPosts,
     /// Call and tag of each label.
     pub labels: Vec<(u8, i32)>,
     /// Sends and receives of MPI_PROC_NULL.
@@ -112,31 +113,6 @@ impl Places {
         self.rank.push(i64::from(rank));
         self.row.push(row as i64);
     }
-}
-
-/// Columns of `tailback.traffic.readers.posts.Posts`.
-#[derive(Debug, Default)]
-pub struct ReplayPosts {
-    /// Who posts.
-    pub rank: Vec<i64>,
-    /// Twice the row.
-    pub position: Vec<i64>,
-    /// Order among those of one row.
-    pub step: Vec<i64>,
-    /// Send or receive.
-    pub is_send: Vec<bool>,
-    /// The other rank, or `UNKNOWN`.
-    pub peer: Vec<i64>,
-    /// The tag.
-    pub channel: Vec<i64>,
-    /// Bytes.
-    pub size: Vec<u64>,
-    /// Number of the label.
-    pub label: Vec<i64>,
-    /// Where it is waited for, or `UNKNOWN`.
-    pub wait_position: Vec<i64>,
-    /// Whether the line says whom it meets and how large it is.
-    pub peer_known: Vec<bool>,
 }
 
 /// Collective calls with the same arguments.

@@ -15,22 +15,24 @@ from dataclasses import dataclass
 from tailback.run import Run
 
 BURSTS = (12, 24, 48, 96)
-"""Bursts while our job runs that are tried: nobody knows how the other program goes on."""
+"""Numbers of bursts during our run that are tried: the other program's period is unknown."""
 
 DRAWS = 3
-"""Draws of its partners and bursts, of which the best stands: who they really were is not known."""
+"""Random draws of its partners and bursts; the best one counts, as the real ones are unknown."""
 
 MAX_TRIALS = 5
-"""Loads that are tried of each draw."""
+"""Loads that are tried for each draw, at most."""
 
 FIRST_LOAD = 0.3
+"""Load that is tried first: the median of those found for hidden jobs of simulated machines."""
 
 MIN_EFFECT = 0.02
-"""Share of the measured time that the job must cost at full load: else it shares no link with ours
-that matters."""
+"""Share of the measured time that the job must cost at full load; with less it shares no important
+link with our job."""
 
 MIN_REDUCTION = 0.5
-"""Share of the difference in distribution that it must take away."""
+"""Share of the difference in distribution that it must remove: hidden jobs of simulated machines
+remove 0.52 to 0.97."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ MAX_MESSAGES = 20_000
 """Messages that stand for the traffic."""
 
 MIN_MESSAGE_BYTES = 128 << 10
+"""Size of its messages, at least: large ones fill links, which is what delays ours."""
 
 Ints = NDArray[np.int64]
 

@@ -147,7 +147,7 @@ def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_w
     case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     slow = () if cable is None else ((3, 20.0),)
     other = None if adapters is None else QUEUE
-    assert case._otherwise(job(0.02), slow, TURN, other) is not left
+    assert case._explained_otherwise(job(0.02), slow, TURN, other) is not left
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
