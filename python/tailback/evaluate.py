@@ -40,6 +40,7 @@ class Change:
             gigabits per second that both directions have.
         limits: Links whose traffic is limited to less than they serve, without being slow: number
             of the link, of this direction alone, and the rate in gigabits per second.
+        fair_adapters: Adapters share their link among messages, whatever the scenario says.
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed: a repetition with other random choices.
         measure: False skips telemetry where only the time is wanted.
@@ -55,6 +56,7 @@ class Change:
     rates: Rates | None = None
     slow: tuple[tuple[int, float], ...] = ()
     limits: tuple[tuple[int, float], ...] = ()
+    fair_adapters: bool = False
     background: bool = True
     seed_offset: int = 0
     measure: bool = False

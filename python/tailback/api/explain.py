@@ -73,20 +73,17 @@ def add_evidence(
     if not case.recorded_on(prepared):
         words.missing.append(wording.HOSTS)
     attempt = case.best(prepared, fifo)
-    in_order = attempt.prepared is fifo
-    if in_order:
+    if attempt.prepared is fifo:
         words.sources.append(wording.MESSAGES_IN_ORDER)
     bursts = attempt.fit.bursts if attempt.fit is not None else None
     prepared = others.add_to(attempt.prepared, bursts)
     no_tables = prepared.scenario.fabric.forwarding is None
     _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
-    found = _summary(case, attempt, prepared.fabric, words, in_order=in_order)
+    found = _summary(case, attempt, prepared.fabric, words)
     return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)
 
 
-def _summary(
-    case: Case, attempt: Attempt, fabric: Fabric, words: _Statements, *, in_order: bool
-) -> EvidenceSummary:
+def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -> EvidenceSummary:
     """What was found, in words."""
     whose, shown = case.others.whose, case.others.shown
     if attempt.unknown_job is not None:
@@ -101,7 +98,6 @@ def _summary(
         rival=attempt.rival,
         others_range=_range(attempt.fit),
         lossy=is_lossy(evidence, fabric),
-        fifo=in_order,
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters" if evidence.counters else "trace", "model"),

@@ -58,7 +58,25 @@ def further_costs(
         tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven, hot_receiver_share(run),
         *_placement_costs(evaluate, placements, seeds),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
+        adapter_order_costs(prepared, evaluate, seeds),
     )  # fmt: skip
+
+
+def adapter_order_costs(
+    prepared: PreparedScenario, evaluate: Evaluate, seeds: int
+) -> tuple[int, ...]:
+    """What an ideal switch saves if adapters share their link among messages, by repetition."""
+    if prepared.scenario.engine.injection != "fifo":
+        return ()
+    star = Change(network="star", background=False)
+    pairs = [
+        [
+            evaluate(replace(star, fair_adapters=fair, seed_offset=seed)).elapsed_ps
+            for fair in (False, True)
+        ]
+        for seed in range(seeds)
+    ]
+    return tuple(max(in_order - fair, 0) for in_order, fair in pairs)
 
 
 def _placement_costs(

@@ -32,10 +32,6 @@ MIN_PATTERN_SHARE, USUAL_PATTERN_SHARE = 0.15, 0.05
 """The same for what endpoints cost by themselves, and what of it is no fault: every exchange with
 several partners at once costs some, healthy halos of the real-packet lab 0.02 to 0.04."""
 
-MIN_FIFO_PATTERN_SHARE, USUAL_FIFO_PATTERN_SHARE = 0.24, 0.17
-"""The same where adapters send messages one after the other, and one waits for the receiver of the
-message ahead of it: healthy halos of simulated machines cost 0.08 to 0.17."""
-
 MIN_PLACEMENT_SHARE = 0.1
 """The same for placement, which the model alone shows: in the lab of real packets a placement that
 the model expects to save 6 % saves nothing, and equal runs differ by 15 % through hashed paths."""
@@ -77,7 +73,6 @@ class EvidenceSummary:
         rival: One that explains the times as well as adapters that send messages one after the
             other, with which the expected run was simulated.
         lossy: The network drops packets where queues are full.
-        fifo: Adapters send messages one after the other.
         others_range: How much less and more time the run may take by how that traffic came, ps.
         rests_on: Kinds of evidence behind each of the two causes.
         candidates: Links of which one is slow, where the evidence does not tell which.
@@ -93,7 +88,6 @@ class EvidenceSummary:
     unknown_job: UnknownJob | None = None
     rival: UnknownJob | None = None
     lossy: bool = False
-    fifo: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -123,6 +117,8 @@ class FurtherCosts:
         in_order_ps: The same with ranks in the order of the hosts, switch by switch.
         uneven_tables: Mean deviation of the destinations that forwarding tables put on parallel
             up-links from their mean, 0–2; 0 without tables.
+        adapter_order_ps: On an ideal switch with adapters that share their link among messages;
+            empty where they do.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -133,6 +129,7 @@ class FurtherCosts:
     placement_ps: tuple[int, ...] = ()
     in_order_ps: tuple[int, ...] = ()
     uneven_tables: float = 0.0
+    adapter_order_ps: tuple[int, ...] = ()
 
     @property
     def faulty_tables(self) -> bool:
@@ -143,6 +140,11 @@ class FurtherCosts:
     def routing_mean_ps(self) -> int:
         """Mean of ``routing_ps``, 0 without."""
         return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
+
+    @property
+    def adapter_order_mean_ps(self) -> int:
+        """Mean of ``adapter_order_ps``, 0 without."""
+        return round(sum(self.adapter_order_ps) / max(len(self.adapter_order_ps), 1))
 
 
 def explain(
@@ -175,7 +177,7 @@ def explain(
         sources=list(found.sources),
     )
     faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause, found)]
-    main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause, found), default=None)
+    main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
     unknown = (inside - scale * expected) / inside
     # What passes for the model's error may hide a fault all the same.
     unaccounted = (inside - expected) / inside if main is None and not found.lossy else unknown
@@ -259,7 +261,7 @@ def _maybe_explained(main: Cost | None, measured: Measured) -> float:
 def _fault_share(cause: str, found: EvidenceSummary) -> float:
     """Share of the time from which a cause is one."""
     special = {
-        "pattern": MIN_FIFO_PATTERN_SHARE if found.fifo else MIN_PATTERN_SHARE,
+        "pattern": MIN_PATTERN_SHARE,
         "placement": MIN_PLACEMENT_SHARE,
         "late-partner": MIN_LATE_PARTNER_SHARE,
     }
@@ -269,10 +271,9 @@ def _fault_share(cause: str, found: EvidenceSummary) -> float:
     return special.get(cause, MIN_FAULT_SHARE)
 
 
-def _usual_share(cause: str, found: EvidenceSummary) -> float:
+def _usual_share(cause: str) -> float:
     """Share of the time that a cause costs programs without a fault."""
-    usual = USUAL_FIFO_PATTERN_SHARE if found.fifo else USUAL_PATTERN_SHARE
-    return usual if cause == "pattern" else 0.0
+    return USUAL_PATTERN_SHARE if cause == "pattern" else 0.0
 
 
 def _confidence(
@@ -283,7 +284,7 @@ def _confidence(
     return confidence(
         Judged(
             cause, costs, {name: _fault_share(name, found) for name in names},
-            {name: _usual_share(name, found) for name in names}, abs(unknown), found.lossy,
+            {name: _usual_share(name) for name in names}, abs(unknown), found.lossy,
             _identified(cause, costs, found),
         )
     )  # fmt: skip
@@ -378,6 +379,10 @@ def _own_cost(
         alone = share.charged
         low, high = min(share.low, alone), max(share.high, alone)
     if share.cause == "pattern":
+        # Messages that wait behind others in their own adapter are delayed by the adapter: with
+        # adapters that share their link, the receivers are not sent more than they can take.
+        order = further.adapter_order_mean_ps / max(expected, 1)
+        alone, low, high = (max(part - order, 0.0) for part in (alone, low, high))
         # Without its few receivers their traffic would not meet inside the network either: at
         # most all of what that costs goes with the pattern, at least none of it.
         also = further.hot_receivers * inside
@@ -452,6 +457,9 @@ def _parts(
             if name in ("pattern", "network", "placement", "routing", "slow links",
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
+        order = min(further.adapter_order_mean_ps, max(parts.get("pattern", 0), 0))
+        parts["pattern"] = parts.get("pattern", 0) - order
+        parts[wording.IN_ORDER] = order
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}

@@ -98,8 +98,8 @@ def gravity(
     sends = egress if egress.sum() > 0.05 * total else even
     takes = ingress if ingress.sum() > 0.05 * total else even
     src, dst = np.flatnonzero(sends > 0), np.flatnonzero(takes > 0)
-    want = (takes[dst] / takes.sum(), sends[src] / sends.sum())
-    share = np.outer(want[1], want[0])
+    want = (sends[src] / sends.sum(), takes[dst] / takes.sum())
+    share = np.outer(*want)
     if prior is not None and (near := prior.at(src, dst)).sum() > 0:
         share = near
     share[src[:, None] == dst[None, :]] = 0.0  # Nobody sends to itself.

@@ -70,6 +70,8 @@ def make_evaluate(
             # Probes are for the run itself; a what-if is judged by samples and times.
             "probes": ProbeSettings(),
         }
+        if change.fair_adapters:
+            changes["injection"] = "round-robin"
         if change.network == "instant":
             changes |= INSTANT
         if change.computations:

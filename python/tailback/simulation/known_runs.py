@@ -75,6 +75,7 @@ class KnownRuns:
             network, routing, change.rule,
             None if program is None or program is job.program else id(program),
             change.rates, change.slow, change.limits,
+            change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
             change.seed_offset, change.measure, change.computations,
         )  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tailback as tb
+from tailback.api.further_costs import adapter_order_costs
 from tailback.api.measured_run import with_round_robin_adapters
 from tailback.api.source import Source
 from tailback.evaluate import Change
@@ -35,3 +38,23 @@ def test_messages_to_a_busy_receiver_do_not_hold_back_the_others() -> None:
         for scenario in (made, with_round_robin_adapters(made))
     )
     assert round_robin < 0.9 * fifo
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least", "most"),
+    [("alltoall-naive", 0.1, 1.0), ("reduce-naive", 0.0, 0.0)],
+)
+def test_an_ideal_switch_separates_adapter_order_from_busy_receivers(
+    pattern: str, least: float, most: float
+) -> None:
+    """All ranks send to one receiver after another, or all only to the same one."""
+    kinds = {"alltoall-naive": {"post": "all"}, "reduce-naive": {}}
+    job = {"pattern": {"kind": pattern, "ranks": 16, "size": "64 KiB", **kinds[pattern]}}
+    made = prepare(Source.of({**EXCHANGE, "job": [job]}).scenario)
+    evaluate = make_evaluate(made)
+    star = evaluate(Change(network="star", background=False)).elapsed_ps
+    costs = adapter_order_costs(made, evaluate, 2)
+    assert len(costs) == 2
+    assert least * star <= min(costs) and max(costs) <= most * star
+    shared = with_round_robin_adapters(made)
+    assert adapter_order_costs(shared, make_evaluate(shared), 2) == ()

@@ -240,14 +240,17 @@ def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
     assert crowded.cause == "pattern"
 
 
-def test_messages_that_queue_in_their_adapter_cost_more_before_they_are_a_fault() -> None:
-    queued = EvidenceSummary(fifo=True)
-    shares = share("pattern", 0.27), share("other-traffic", 0.2)
-    assert explained(expected(100, *shares), measured(100)).cause == "pattern"
-    assert explained(expected(100, *shares), measured(100), found=queued).cause == "other-traffic"
-    halo = expected(100, share("pattern", 0.2))
+def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() -> None:
+    halo = expected(100, share("pattern", 0.3))
+    order = replace(NOTHING, adapter_order_ps=(28 * MS, 26 * MS))
     assert explained(halo, measured(100)).cause == "pattern"
-    assert explained(halo, measured(100), found=queued).cause == "healthy"
+    found = explained(halo, measured(100), cost=order)
+    assert found.cause == "healthy" and found.explanation is not None
+    assert found.explanation.parts["pattern"] == 3 * MS
+    assert found.explanation.parts["adapters that send messages one after another"] == 27 * MS
+    crowded = explained(expected(100, share("pattern", 0.5)), measured(100), cost=order)
+    assert crowded.cause == "pattern" and crowded.explanation is not None
+    assert crowded.explanation.costs[0].ps == 23 * MS
 
 
 def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
@@ -340,7 +343,7 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
 
 
 def test_a_job_that_fits_as_well_as_unusual_adapters_leaves_it_open() -> None:
-    found = EvidenceSummary(fifo=True, rival=unknown_job(15 * MS, 14 * MS, 16 * MS),
+    found = EvidenceSummary(rival=unknown_job(15 * MS, 14 * MS, 16 * MS),
                             missing=("port counters",))  # fmt: skip
     assert (
         explained(expected(98), measured(100), found=replace(found, rival=None)).cause == "healthy"

@@ -76,3 +76,17 @@ def test_a_usual_matrix_is_kept_where_hosts_send_less() -> None:
     assert (window.src.tolist(), window.dst.tolist()) == ([0, 1], [4, 5])
     assert window.share.sum() == pytest.approx(1.0)
     assert gravity(np.zeros(N), np.zeros(N), everyone) is None
+
+
+def test_each_node_sends_and_receives_what_was_counted() -> None:
+    # Two roots that also send receive from five, who send different amounts: neither as many as
+    # the other, nor the same.
+    sent = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0]) * 1e9
+    received = np.zeros(N)
+    received[[0, 6, 7]] = 2e9, 12e9, 7e9
+    found = gravity(sent, received, np.ones(N, np.bool_))
+    assert found is not None
+    assert (found.src.tolist(), found.dst.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 6, 7])
+    assert found.share.sum(axis=1) == pytest.approx(sent[:6] / 21e9, rel=0.01)
+    assert found.share.sum(axis=0) == pytest.approx(received[[0, 6, 7]] / 21e9, rel=0.01)
+    assert found.share[0, 0] == 0.0
