@@ -15,8 +15,7 @@ from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
-    COUNTED,
-    TRACED,
+    IDENTIFIED,
     UNKNOWN_JOB,
     Judged,
     confidence,
@@ -285,22 +284,18 @@ def _confidence(
         Judged(
             cause, costs, {name: _fault_share(name, found) for name in names},
             {name: _usual_share(name) for name in names}, abs(unknown), found.lossy,
-            _identified(cause, costs, found),
+            _identified(cause, found),
         )
     )  # fmt: skip
 
 
-def _identified(cause: Cause, costs: Sequence[Cost], found: EvidenceSummary) -> float:
-    """Chance that the evidence for a cause was read rightly."""
-    mine = next((cost for cost in costs if cost.cause == cause), None)
-    if mine is None:
-        return COUNTED
+def _identified(cause: Cause, found: EvidenceSummary) -> float:
+    """Chance that the evidence for a cause was read correctly."""
     if cause == "slow-link" and found.candidates:
         return AMBIGUOUS
     if cause == "other-traffic" and found.unknown_job is not None:
         return UNKNOWN_JOB
-    sure = "counters" in mine.rests_on or cause in ("imbalance", "noise")
-    return COUNTED if sure else TRACED
+    return IDENTIFIED
 
 
 def _costs(

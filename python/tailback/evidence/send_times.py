@@ -4,6 +4,10 @@ Ranks that wait for one another are all in MPI for as long, whichever of them is
 tell them apart: those over a slow link take long, the others do not. A call that completes sends
 ends when the last message is there that it waits for; it is compared with the same messages of a
 simulation, each by the clock of the rank that sends.
+
+From the first of its sends on, such a call also takes as long as partners post theirs later. From
+the last post of all its messages on, only the network delays it: that tells a slow link from the
+ranks that wait for it, as far as clocks of hosts agree.
 """
 
 from __future__ import annotations
@@ -29,23 +33,31 @@ class SendProfile:
         count: Repetitions of each, shape (K,).
         quantiles_ps: Quantiles of the time from the first of the sends to their completion, shape
             (K, Q).
+        posted_quantiles_ps: The same from the last post of all messages that the call waits for,
+            received ones included.
     """
 
     count: Floats
     quantiles_ps: Floats
+    posted_quantiles_ps: Floats
     _messages: pl.DataFrame
     """One row for each message that a call waits for: ``src``, ``dst``, ``nth`` of that pair,
     ``call`` that waits for it, ``sent`` if by the caller, ``site``."""
 
-    def of_run(self, run: Run) -> Floats | None:
-        """Quantiles of the same sends in a simulation, shape (K, Q); None where they differ."""
+    def of_run(self, run: Run, *, posted: bool = False) -> Floats | None:
+        """Quantiles of the same sends in a simulation, shape (K, Q); None where they differ.
+
+        Args:
+            run: The simulation.
+            posted: From the last post of all messages that the call waits for.
+        """
         sent = _simulated(run)
         rows = self._messages.join(sent, on=("src", "dst", "nth"), how="left")
         if rows["arrival_ps"].null_count():
             return None
         calls = rows.group_by("call").agg(
             pl.col("site").first(),
-            took=pl.col("arrival_ps").max() - pl.col("post_ps").filter("sent").min(),
+            took=pl.col("arrival_ps").max() - _begin("post_ps", posted=posted),
         )
         took = calls["took"].to_numpy().astype(np.float64)
         site = calls["site"].to_numpy().astype(np.int64)
@@ -91,10 +103,13 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     calls = (
         rows.group_by("call").agg(
             partners=partners, sources=pl.col("src").filter(~pl.col("sent")).sort().cast(pl.String)
-            .str.join(","), began=pl.col("send_enter_ps").filter("sent").min(),
+            .str.join(","), began=_begin("send_enter_ps", posted=False),
+            posted=_begin("send_enter_ps", posted=True),
         )
         .join(ends, on="call")
-        .with_columns(took=(pl.col("leave_ps") - pl.col("began")).clip(0).cast(pl.Float64))
+        .with_columns(
+            (-(pl.col("began", "posted") - pl.col("leave_ps"))).clip(0).cast(pl.Float64)
+        )
         .with_columns(
             site=pl.struct("rank", "partners", "sources").rank("dense").cast(pl.Int64) - 1
         )
@@ -102,11 +117,18 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     site = calls["site"].to_numpy()
     count = np.bincount(site)
     return SendProfile(
-        count.astype(np.float64), site_quantiles(site, calls["took"].to_numpy(), len(count)),
+        count.astype(np.float64),
+        site_quantiles(site, calls["began"].to_numpy(), len(count)),
+        site_quantiles(site, calls["posted"].to_numpy(), len(count)),
         rows.join(calls.select("call", "site"), on="call").select(
             "src", "dst", "nth", "call", "sent", "site"
         ),
     )  # fmt: skip
+
+
+def _begin(post: str, *, posted: bool) -> pl.Expr:
+    """From when on a call's time counts: the first own send, or the last post of all messages."""
+    return pl.col(post).max() if posted else pl.col(post).filter("sent").min()
 
 
 def _simulated(run: Run) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.explanation import Explanation
-from tailback.diagnosis.measured_confidence import COUNTED, UNKNOWN_JOB
+from tailback.diagnosis.measured_confidence import IDENTIFIED, UNKNOWN_JOB
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
     MIN_PLACEMENT_SHARE,
@@ -94,7 +94,7 @@ def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
     )
     whole = found.explanation
     assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
-    assert 0.0 <= found.confidence <= COUNTED
+    assert 0.0 <= found.confidence <= IDENTIFIED
     costs = [cost.ps for cost in whole.costs]
     assert costs == sorted(costs, reverse=True)
     for cost in whole.costs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,5 +191,25 @@ def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
     found = search_cables(
         evaluate, [lambda run: run.off], [0, 2], np.full(4, 100.0),  # type: ignore[attr-defined]
         measured_ps=1_500_000, healthy=evaluate(Change()), budget=40, measure=False,
+    )  # fmt: skip
+    assert found.found is not None and found.found.cables[0][0] == 2 and not found.rivals
+
+
+def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> None:
+    """Calls take as long everywhere, whichever cable is slow: sends tell which."""
+
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=1e-5, sends=0.0125)
+        link, rate = change.slow[0]
+        right = link == 2
+        return SimpleNamespace(
+            elapsed_ps=round(50_000_000 / rate), calls=0.002, sends=0.0025 if right else 0.012
+        )
+
+    found = search_cables(
+        evaluate, [lambda run: run.calls, lambda run: run.sends], [0, 2],  # type: ignore[attr-defined]
+        np.full(4, 100.0), measured_ps=1_500_000, healthy=evaluate(Change()), budget=40,
+        measure=False,
     )  # fmt: skip
     assert found.found is not None and found.found.cables[0][0] == 2 and not found.rivals

@@ -112,3 +112,32 @@ def test_a_trace_without_completions_of_sends_has_no_profile(
     tables = dict(traced[0].tables)
     tables["transfers"] = tables["transfers"].with_columns(send_done_call=pl.lit(None, pl.UInt32))
     assert send_profile(tables, simulated[2]) is None
+
+
+def test_from_the_last_post_on_only_calls_over_the_slow_cable_take_longer(
+    traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
+) -> None:
+    """Waits for partners that post late spread over the grid; transfers do not."""
+    prepared, evaluate, alone = simulated
+    profile = send_profile(traced[0].tables, alone)
+    assert profile is not None
+    middle, near = 2, [1, 4, 5, 6]  # The median; host 5 and its partners.
+    waits, transfers = (
+        seen[:, middle] / usual[:, middle]
+        for seen, usual in (
+            (profile.quantiles_ps, profile.of_run(alone)),
+            (profile.posted_quantiles_ps, profile.of_run(alone, posted=True)),
+        )
+        if usual is not None
+    )
+    assert len(waits) == len(transfers) == 8
+    assert waits.min() > 3.0
+    assert transfers[near].min() > 2.4 and np.delete(transfers, near).max() < 1.5
+    # What no cable nearby explains, the right one does.
+    sends = SendTimes(profile)
+    misfit = [
+        sends(evaluate(replace(CHANGE, slow=(slow_host(prepared, node),)))) for node in (4, 5, 6)
+    ]
+    assert misfit[1] is not None and all(
+        other is not None and misfit[1] < 0.1 * other for other in (misfit[0], misfit[2])
+    )
