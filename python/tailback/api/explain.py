@@ -9,6 +9,7 @@ import numpy as np
 from tailback.api import explain_wording as wording
 from tailback.api.attempts import Attempt, Case, Others, Slow, comparisons, is_lossy
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.shared_links import shared_links
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.traffic_bursts import BurstFit
 from tailback.diagnosis.waterfall import Progress
@@ -94,6 +95,7 @@ def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
+        shared_links=shared_links(case.others.traffic, fabric),
         unknown_job=attempt.unknown_job,
         rival=attempt.rival,
         others_range=_range(attempt.fit),

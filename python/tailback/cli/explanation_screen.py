@@ -5,6 +5,7 @@ from __future__ import annotations
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation
+from tailback.evidence.other_traffic import UNKNOWN
 from tailback.units import format_time, percent
 
 _SMALL = 0.005
@@ -36,6 +37,12 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
             lines += wrap(
                 f"{NAMES.get(cost.cause, cost.cause)}: {shorten_middle('; '.join(said), 300)}"
             )
+    for link in explanation.shared_links[:_SAID]:
+        jobs = ", ".join(f"{_job_name(job)} {percent(part)}" for job, part in link.jobs.items())
+        lines += wrap(
+            f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
+            f"bytes (± {200 * link.error:.0f} points)"
+        )
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
     for text in explanation.missing[:2]:
         lines += wrap(f"still missing: {text}")
@@ -44,3 +51,7 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
 
 def _range(cost: Cost) -> str:
     return f"{format_time(cost.low_ps)}–{format_time(cost.high_ps)}"
+
+
+def _job_name(job: str) -> str:
+    return "unknown senders" if job == UNKNOWN else f"job {job}"

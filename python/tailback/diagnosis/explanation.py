@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tailback.frozen_model import FrozenModel
 
@@ -41,6 +41,22 @@ class Cost(FrozenModel):
     rests_on: tuple[Origin, ...]
 
 
+class SharedLink(FrozenModel):
+    """A link between switches that other jobs use besides ours, by regression in time.
+
+    Attributes:
+        link: Its name.
+        ours: Share of its bytes that is ours, 0–1.
+        jobs: Share of each other job, by its identifier, largest first.
+        error: Largest standard error of these shares.
+    """
+
+    link: str
+    ours: float
+    jobs: dict[str, float]
+    error: float
+
+
 class Explanation(FrozenModel):
     """The measured time, explained.
 
@@ -57,6 +73,8 @@ class Explanation(FrozenModel):
         model_error_ps: How far the model may be off by what it does not know of the machine.
         missing: What further evidence would settle what is open, and the command that gets it.
         sources: What evidence there was, one line each.
+        shared_links: Links on which traffic of other jobs meets ours, those with most of theirs
+            first; empty where counters do not tell jobs apart.
     """
 
     elapsed_ps: int
@@ -66,6 +84,7 @@ class Explanation(FrozenModel):
     model_error_ps: int
     missing: list[str]
     sources: list[str]
+    shared_links: list[SharedLink] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tailback.diagnosis import measured_wording as wording
+from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
-from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.explanation import Cost, Explanation, Origin, SharedLink
 from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
     IDENTIFIED,
@@ -67,6 +68,7 @@ class EvidenceSummary:
         slow_shown_by: What shows them.
         others: Whose traffic, empty for none.
         others_shown_by: What shows it.
+        shared_links: Links on which their traffic meets ours.
         unknown_job: An unknown job, which the expected run does not have: what it costs
             comes on top of it.
         rival: One that explains the times as well as adapters that send messages one after the
@@ -83,6 +85,7 @@ class EvidenceSummary:
     slow_shown_by: str = ""
     others: str = ""
     others_shown_by: str = ""
+    shared_links: tuple[SharedLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     unknown_job: UnknownJob | None = None
     rival: UnknownJob | None = None
@@ -140,11 +143,6 @@ class FurtherCosts:
         """Mean of ``routing_ps``, 0 without."""
         return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
 
-    @property
-    def adapter_order_mean_ps(self) -> int:
-        """Mean of ``adapter_order_ps``, 0 without."""
-        return round(sum(self.adapter_order_ps) / max(len(self.adapter_order_ps), 1))
-
 
 def explain(
     diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts
@@ -157,6 +155,7 @@ def explain(
         found: What the evidence showed.
         further: What computation and routes cost.
     """
+    diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unknown_job_ps
@@ -174,6 +173,7 @@ def explain(
         model_error_ps=round(abs(inside - scale * expected)),
         missing=list(found.missing),
         sources=list(found.sources),
+        shared_links=list(found.shared_links),
     )
     faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause, found)]
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
@@ -374,10 +374,6 @@ def _own_cost(
         alone = share.charged
         low, high = min(share.low, alone), max(share.high, alone)
     if share.cause == "pattern":
-        # Messages that wait behind others in their own adapter are delayed by the adapter: with
-        # adapters that share their link, the receivers are not sent more than they can take.
-        order = further.adapter_order_mean_ps / max(expected, 1)
-        alone, low, high = (max(part - order, 0.0) for part in (alone, low, high))
         # Without its few receivers their traffic would not meet inside the network either: at
         # most all of what that costs goes with the pattern, at least none of it.
         also = further.hot_receivers * inside
@@ -449,12 +445,9 @@ def _parts(
         base = bars["injection"].elapsed_ps
         parts[wording.BOUND_BY_PROGRAM] = base - computing
         for name, bar in bars.items():
-            if name in ("pattern", "network", "placement", "routing", "slow links",
+            if name in ("pattern", ADAPTER_ORDER, "network", "placement", "routing", "slow links",
                         "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
-        order = min(further.adapter_order_mean_ps, max(parts.get("pattern", 0), 0))
-        parts["pattern"] = parts.get("pattern", 0) - order
-        parts[wording.IN_ORDER] = order
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}

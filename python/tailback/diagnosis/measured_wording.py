@@ -16,7 +16,6 @@ from tailback.units import format_time, percent
 OUTSIDE_MODEL: Final = "set-up, end and calls without data"
 COMPUTATION: Final = "computation (mean over ranks)"
 BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
-IN_ORDER: Final = "adapters that send messages one after another"
 UNEXPLAINED: Final = "not explained"
 """Parts of the measured time that are not bars of the waterfall, by their names."""
 

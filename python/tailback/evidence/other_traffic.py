@@ -14,12 +14,13 @@ pairs of hosts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.evidence.job_shares import OURS, SCHEMA, job_shares
 from tailback.evidence.link_counters import Floats, Ints, LinkCounters, Sent, sent_bytes
 from tailback.evidence.traffic_matrix import (
     LinkLoads,
@@ -80,6 +81,8 @@ class OtherTraffic:
         flows: ``start_ps, length_ps, src_node, dst_node, size_bytes``: what each node sent to each
             in a window of the time.
         packet_bytes: Size that messages of others are multiples of.
+        links: What each job sent over links between switches, ours among them, as
+            :func:`tailback.evidence.job_shares.job_shares` tells it.
     """
 
     egress: Floats
@@ -89,6 +92,7 @@ class OtherTraffic:
     jobs: tuple[JobTraffic, ...]
     flows: pl.DataFrame
     packet_bytes: int
+    links: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SCHEMA))
 
     @property
     def sent_bytes(self) -> float:
@@ -159,7 +163,21 @@ def find_other_traffic(
         matrices = dict(zip(matrices, fit_to_links(list(matrices.values()), loads), strict=True))
     flows = _flows(extra, group, matrices, edges, counters.start_ns)
     jobs_found = _by_job(totals, group, fabric)
-    return OtherTraffic(totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes)
+    links = pl.DataFrame(schema=SCHEMA)
+    if jobs_found:
+        own_sent = overhead * np.diff(sent_bytes(sent, (edges - counters.start_ns) * 1000.0))
+        injected = {OURS: own_sent, **_injected(extra, group)}
+        links = job_shares(counters.intervals, fabric, edges, injected)
+    return OtherTraffic(
+        totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes, links
+    )
+
+
+def _injected(extra: list[Floats], group: list[str]) -> dict[str, Floats]:
+    """Bytes of each job by window: what its nodes sent, or received where that is not counted."""
+    counted = extra[0] if extra[0].sum() > 0 else extra[1]
+    names = np.array(group)
+    return {name: counted[names == name].sum(axis=0) for name in sorted(set(group))}
 
 
 def _windows(counters: LinkCounters) -> int:

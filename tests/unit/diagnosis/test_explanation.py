@@ -247,7 +247,11 @@ def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() 
     found = explained(halo, measured(100), cost=order)
     assert found.cause == "healthy" and found.explanation is not None
     assert found.explanation.parts["pattern"] == 3 * MS
-    assert found.explanation.parts["adapters that send messages one after another"] == 27 * MS
+    assert found.explanation.parts["adapter order"] == 27 * MS
+    bars = {bar.name: bar for bar in found.waterfall}
+    assert (bars["pattern"].delta_ps, bars["adapter order"].delta_ps) == (3 * MS, 27 * MS)
+    assert bars["adapter order"].low_ps == 26 * MS and bars["adapter order"].high_ps == 28 * MS
+    assert [one.charged for one in found.shares if one.cause == "pattern"] == [pytest.approx(0.03)]
     crowded = explained(expected(100, share("pattern", 0.5)), measured(100), cost=order)
     assert crowded.cause == "pattern" and crowded.explanation is not None
     assert crowded.explanation.costs[0].ps == 23 * MS

@@ -1,0 +1,33 @@
+"""Links on which traffic of other jobs meets ours, as the diagnosis lists them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnosis.explanation import SharedLink
+from tailback.evidence.job_shares import OURS
+from tailback.evidence.other_traffic import OtherTraffic
+from tailback.fabric.model import Fabric
+
+MIN_SHARED, MOST_SHARED = 0.1, 20
+"""Share of a link's bytes that is ours, and that is not, from which we share it; links listed."""
+
+
+def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLink, ...]:
+    """Links on which other jobs and ours both send much, those with most of theirs first."""
+    if others is None:
+        return ()
+    found = []
+    for (link,), rows in others.links.group_by("link", maintain_order=True):
+        share = dict(rows.select("job", "share").rows())
+        ours = share.pop(OURS, 0.0)
+        if min(ours, 1.0 - ours) < MIN_SHARED:
+            continue
+        jobs = sorted(share.items(), key=lambda item: -item[1])
+        of_others = float(rows.filter(pl.col("job") != OURS)["sent_bytes"].sum())
+        error = float(rows["error"].to_numpy().max())
+        named = {job: part for job, part in jobs if part >= 2 * error}
+        if named:
+            one = SharedLink(link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error)
+            found.append((of_others, one))
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MOST_SHARED])
