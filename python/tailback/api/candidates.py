@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.model import PlacementVariant
 from tailback.errors import PlacementError, TailbackError
 from tailback.placement import (
     PLACEMENTS,
@@ -30,19 +31,25 @@ DEFAULT_METHODS = (
 )  # fmt: skip
 """Every placement except those that need a file or are random."""
 
-KEEP_OFF = "shift-keep-off"
-"""Name of ``shift`` on hosts under leaves without congestion, where other hosts are allowed."""
-
-COMPACT = "-compact"
-"""Ends the name of a placement on those of the allowed hosts that are under the fewest switches."""
-
-REMADE_SUFFIX = "-again"
-"""Ends the name of the placement in use when it is recomputed: with its default options, and with
-the congestion that was measured."""
-
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts should be left out, as for a link
 (docs/explanation/diagnosis.md, section 2)."""
+
+
+def candidate_name(method: str, variant: PlacementVariant) -> str:
+    """What a candidate is called in lists, tables and files; nothing is read from it."""
+    if variant is PlacementVariant.PLAIN:
+        return method
+    return f"{method}-{'again' if variant is PlacementVariant.RECOMPUTED else variant}"
+
+
+def candidate_variants(methods: Sequence[str]) -> dict[str, PlacementVariant]:
+    """Variant of every candidate that :func:`make_candidates` may make, by its name."""
+    return {
+        candidate_name(method, variant): variant
+        for method in methods
+        for variant in PlacementVariant
+    }
 
 
 def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:
@@ -88,9 +95,10 @@ def make_candidates(
         progress(f"placing: {name}", number / len(names))
         used = name == ("file" if job.section.placement_file is not None else job.section.placement)
         given = job.section.placement_options if used else {}
-        for called, problem, options in _tries(
+        for variant, problem, options in _tries(
             name, dict(given), grounds, run is not None and used
         ):
+            called = candidate_name(name, variant)
             try:
                 node = job.node if used and called == name else place(name, problem, options)
                 job.footprint.check(prepared.fabric, called, node)
@@ -104,23 +112,21 @@ def make_candidates(
 
 def _grounds(
     prepared: PreparedScenario, congestion: NDArray[np.float64] | None
-) -> dict[str, PlacementProblem]:
-    """What the ranks may be placed on, by the end of the names of placements there.
-
-    Empty for the hosts in use; :data:`COMPACT` for others where they are allowed, and
-    :data:`KEEP_OFF` for those of them that are not under congested leaves.
-    """
+) -> dict[PlacementVariant, PlacementProblem]:
+    """What the ranks may be placed on: the hosts in use and, where others are allowed, those."""
     job, fabric = prepared.observed, prepared.fabric
     ranks, allowed = job.footprint.ranks, job.footprint.allowed
-    out: dict[str, PlacementProblem] = {}
+    out: dict[PlacementVariant, PlacementProblem] = {}
     if set(ranks) <= set(allowed):
-        out[""] = replace(restrict_to_used(job.problem, job.node), congestion=congestion)
+        out[PlacementVariant.PLAIN] = replace(
+            restrict_to_used(job.problem, job.node), congestion=congestion
+        )
     if not job.footprint.widened:
         return out
     hot = np.zeros(fabric.n_switches, bool)
     if congestion is not None:
         hot = congestion >= CONGESTED_FRACTION
-    chosen: dict[str, list[int]] = {}
+    chosen: dict[PlacementVariant, list[int]] = {}
     leaf = np.array(leaf_of_hosts(fabric, allowed), np.int64)
     if congestion is not None and hot[leaf].any():
         # Those under the most congested leaves go, as many as the job can do without.
@@ -133,31 +139,30 @@ def _grounds(
         stay = [host for host in calm if host in ranks]
         go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
         kept = {*stay, *go}
-        chosen[KEEP_OFF] = [host for host in calm if host in kept]
-    chosen[COMPACT] = fewest_switches(fabric, allowed, len(ranks), hot)
-    for end, hosts in chosen.items():
+        chosen[PlacementVariant.KEEP_OFF] = [host for host in calm if host in kept]
+    chosen[PlacementVariant.COMPACT] = fewest_switches(fabric, allowed, len(ranks), hot)
+    for variant, hosts in chosen.items():
         if set(hosts) != set(ranks):
-            out[end] = problem_for(
+            out[variant] = problem_for(
                 fabric, job.program, hosts, list(ranks.values()), prepared.scenario.seed, congestion
             )
     return out
 
 
 def _tries(
-    name: str, options: dict[str, Any], grounds: dict[str, PlacementProblem], again: bool
-) -> Iterator[tuple[str, PlacementProblem, dict[str, Any]]]:
-    """Candidates of one method: what to call each, where it is made, and its options."""
-    for end, problem in grounds.items():
-        if end == KEEP_OFF:
-            if name == "shift":
-                yield KEEP_OFF, problem, {}
-        elif end:
-            if name != "file":
-                yield name + end, problem, {}
-        else:
-            yield name, problem, options
+    name: str,
+    options: dict[str, Any],
+    grounds: dict[PlacementVariant, PlacementProblem],
+    again: bool,
+) -> Iterator[tuple[PlacementVariant, PlacementProblem, dict[str, Any]]]:
+    """Candidates of one method: its variants, where each is made, and its options."""
+    for variant, problem in grounds.items():
+        if variant is PlacementVariant.PLAIN:
+            yield variant, problem, options
             if again and name != "file":
-                yield name + REMADE_SUFFIX, problem, {}
+                yield PlacementVariant.RECOMPUTED, problem, {}
+        elif name == "shift" if variant is PlacementVariant.KEEP_OFF else name != "file":
+            yield variant, problem, {}
 
 
 def _fractions(run: Run, prepared: PreparedScenario) -> NDArray[np.float64]:

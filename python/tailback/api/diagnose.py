@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import polars as pl
 
 from tailback import run as base
-from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
+from tailback.api.candidates import (
+    DEFAULT_METHODS,
+    candidate_variants,
+    check_names,
+    make_candidates,
+)
 from tailback.api.captures import is_capture, read_captures
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
@@ -411,7 +416,7 @@ class _Workflow:
         )
         means = RemedyContext(
             evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
-            frozenset(self.remedies) or None,
+            frozenset(self.remedies) or None, candidate_variants(methods or DEFAULT_METHODS),
         )  # fmt: skip
         found = find_remedy(run, diagnosis, means, seeds=seeds, progress=self.progress)
         warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]

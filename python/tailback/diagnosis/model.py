@@ -168,6 +168,19 @@ class CauseShare(FrozenModel):
         return self
 
 
+class PlacementVariant(StrEnum):
+    """How a candidate placement differs from what its method makes on the hosts in use."""
+
+    PLAIN = "plain"
+    """Not at all."""
+    RECOMPUTED = "recomputed"
+    """The method of the placement in use, with default options and the measured congestion."""
+    COMPACT = "compact"
+    """On those of the allowed hosts that are under the fewest switches."""
+    KEEP_OFF = "keep-off"
+    """On allowed hosts that are not under congested leaves."""
+
+
 class Status(StrEnum):
     """What became of a candidate. All but the first leave it without a time by packets."""
 
@@ -196,6 +209,7 @@ class Candidate(FrozenModel):
     Attributes:
         name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
         kind: What it changes.
+        variant: Of a placement: how it differs from what its method makes on the hosts in use.
         parts: Names of the candidates that a combined one joins; empty for others.
         action: What to do, one sentence; empty for placements.
         assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
@@ -211,6 +225,7 @@ class Candidate(FrozenModel):
 
     name: str
     kind: Kind = "placement"
+    variant: PlacementVariant = PlacementVariant.PLAIN
     parts: tuple[str, ...] = ()
     action: str = ""
     assumes: str = ""

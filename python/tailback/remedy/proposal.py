@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.model import Diagnosis, Kind
+from tailback.diagnosis.model import Diagnosis, Kind, PlacementVariant
 from tailback.evaluate import Change, Evaluate
 from tailback.registry import Registry
 from tailback.run import Run
@@ -28,6 +28,7 @@ class Proposal:
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
         assumes: What must hold besides; empty where nothing.
+        variant: Of a placement: how it differs from what its method makes on the hosts in use.
         parts: Names of the ideas that a combined one joins; empty for others.
         not_applicable: Why it is not for such a program; empty when it is.
     """
@@ -37,6 +38,7 @@ class Proposal:
     change: Change = field(default_factory=Change)
     action: str = ""
     assumes: str = ""
+    variant: PlacementVariant = PlacementVariant.PLAIN
     parts: tuple[str, ...] = ()
     not_applicable: str = ""
 
@@ -53,6 +55,8 @@ class RemedyContext:
         program: Traffic of the observed job; None leaves it as it is.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
+        variants: How placements differ from what their method makes on the hosts in use, by name;
+            those without an entry do not.
     """
 
     evaluate: Evaluate
@@ -62,6 +66,7 @@ class RemedyContext:
     program: Program | None = None
     rules: Sequence[str] = ()
     kinds: frozenset[str] | None = None
+    variants: Mapping[str, PlacementVariant] = field(default_factory=dict)
 
 
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]

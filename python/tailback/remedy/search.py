@@ -89,7 +89,8 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
     return Candidate(
-        name=candidate.name, kind=candidate.kind, action=candidate.action,
+        name=candidate.name, kind=candidate.kind, variant=candidate.variant,
+        action=candidate.action,
         assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
         status=Status.IMPLAUSIBLE,
         reason=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "

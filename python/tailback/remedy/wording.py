@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailback.diagnosis.model import Candidate
+from tailback.diagnosis.model import Candidate, PlacementVariant
 from tailback.units import percent
 
-_EXPLAINED = {
-    "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested leaves)",
+_METHODS = {"shift": " (the same nodes, ranks shifted)"}
+_VARIANTS = {
+    PlacementVariant.KEEP_OFF: " (ranks shifted, on allowed hosts that are not under congested "
+    "leaves)",
+    PlacementVariant.RECOMPUTED: " (recomputed with default options and the measured congestion)",
+    PlacementVariant.COMPACT: " (on allowed hosts, under few switches)",
 }
-_RECOMPUTED = " (recomputed with default options and the measured congestion)"
-_COMPACT = " (on allowed hosts, under few switches)"
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -29,7 +30,7 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
     """To use another placement; ``meanwhile`` what is better is done by others."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
-        f"{start} placement {_placement(candidate, before)} instead of {before.name}: "
+        f"{start} placement {_placement(candidate)} instead of {before.name}: "
         f"{saves(candidate, before)}."
     )
 
@@ -80,10 +81,6 @@ def links_to_avoid(names: Sequence[str]) -> str:
     return f"Links to avoid: {'; '.join(names)}."
 
 
-def _placement(candidate: Candidate, before: Candidate) -> str:
+def _placement(candidate: Candidate) -> str:
     """A placement's name, with what its name does not say."""
-    if candidate.name == f"{before.name}-again":
-        return candidate.name + _RECOMPUTED
-    if candidate.name.endswith("-compact"):
-        return candidate.name + _COMPACT
-    return candidate.name + _EXPLAINED.get(candidate.name, "")
+    return candidate.name + _VARIANTS.get(candidate.variant, _METHODS.get(candidate.name, ""))

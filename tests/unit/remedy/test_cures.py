@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.candidates import KEEP_OFF, make_candidates
+from tailback.api.candidates import candidate_name, make_candidates
 from tailback.cli import run as tailback
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.model import Candidate, Status
+from tailback.diagnosis.model import Candidate, PlacementVariant, Status
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
@@ -478,9 +478,10 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     assert kept and all(set(node.tolist()) == own for node in kept.values())
     prepared = prepare(parse(scenario), half(0))
     made, errors = make_candidates(prepared, ["shift"], run, lambda *_: None)
-    assert KEEP_OFF in made and KEEP_OFF not in kept and not errors
+    keep_off = candidate_name("shift", PlacementVariant.KEEP_OFF)
+    assert keep_off == "shift-keep-off" in made and keep_off not in kept and not errors
     fabric = prepared.fabric
-    free = set(prepared.observed.problem.slot_node.tolist()) - set(made[KEEP_OFF].tolist())
+    free = set(prepared.observed.problem.slot_node.tolist()) - set(made[keep_off].tolist())
     assert len(free) == 4
     links = run.tables["truth"].group_by("link").agg(
         share=pl.col("observed_congested_packets").sum() / pl.col("observed_packets").sum()

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.model import Candidate
+from tailback.diagnosis.model import Candidate, PlacementVariant, Remedy
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import Proposal, diagnose, recommend
+from tailback.remedy import REMEDIES, Proposal, RemedyContext, diagnose, recommend
 from tailback.remedy.proof import prove
 from tailback.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
@@ -117,6 +117,30 @@ def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
     helped = recommend(run, diagnose_cause(run), better)
     assert helped is not None and helped.placement == "tile"
     assert helped.action.startswith(remedy.action) and "Meanwhile" in helped.action
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        (PlacementVariant.PLAIN, "placement mine-compact instead"),
+        (PlacementVariant.COMPACT, "placement mine-compact (on allowed hosts, under few switches)"),
+        (PlacementVariant.RECOMPUTED, "placement mine-compact (recomputed with default options"),
+        (PlacementVariant.KEEP_OFF, "placement mine-compact (ranks shifted, on allowed hosts"),
+    ],
+)
+def test_what_a_placement_is_follows_from_its_variant_not_from_its_name(
+    variant: PlacementVariant, said: str
+) -> None:
+    run, nodes = placement_run(), {"mine-compact": np.arange(4, dtype=np.uint32)}
+    means = RemedyContext(lambda change: run, placements=nodes, variants={"mine-compact": variant})
+    (idea,) = REMEDIES["placement"](run, diagnose_cause(run), means)
+    assert idea.variant is variant
+    now = Candidate(name="block", elapsed_ps=100, low_ps=100, high_ps=100)
+    tried = now.model_copy(update={"name": idea.name, "variant": idea.variant, "elapsed_ps": 50,
+                                   "low_ps": 50, "high_ps": 50})  # fmt: skip
+    remedy = recommend(run, diagnose_cause(run), [now, tried])
+    assert remedy is not None and said in remedy.action
+    assert Remedy.model_validate_json(remedy.model_dump_json()).candidates == remedy.candidates
 
 
 def test_other_traffic_names_links_to_avoid() -> None:
