@@ -194,7 +194,8 @@ def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> 
     computed[rows["rank"].to_numpy()] = rows["value_ps"].to_numpy()
     slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
     late = waits.filter(pl.col("computing_rank").is_in(slow))
-    return int((late["imbalance_ps"] + late["noise_ps"]).sum()) // n_ranks
+    # A rank that computed longer only now and then was interrupted: that is noise.
+    return int(late["imbalance_ps"].sum()) // n_ranks
 
 
 def _efficiency(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> Efficiency:
