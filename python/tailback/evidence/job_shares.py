@@ -15,7 +15,6 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from tailback.evidence.link_counters import Floats, Ints
 from tailback.fabric.model import Fabric
@@ -53,6 +52,8 @@ def job_shares(
         ``link, job, sent_bytes, share, error``: bytes of a job, their share of those of all jobs,
         and its standard error. Without rows where there are too few windows.
     """
+    from scipy.optimize import nnls  # takes half a second to import: only where it is needed
+
     jobs = [job for job, sent in injected.items() if sent.sum() > 0]
     if len(edges) - 1 < len(jobs) + SPARE_WINDOWS or not jobs:
         return pl.DataFrame(schema=SCHEMA)

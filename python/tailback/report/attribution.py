@@ -9,10 +9,11 @@ unit is congested packets, and no ranks are known.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -99,13 +100,12 @@ def attribute(run: Run) -> Attribution:
     for view in trees.views:
         graph = _BundleGraph(trees, view)
         own = waits.at(view, trees)
-        for (bundle, label), part in _groups(own):
-            chains = list(graph.chains(bundle))
-            for chain, factor in chains:
-                _insert(flame, waits, graph, chain, label, part, factor)
-                key = (chain[0], label)
-                stall[key] = stall.get(key, 0.0) + factor * float(part["value"].sum())
-                losers.setdefault(key, set()).update(part["rank"].to_list())
+        for part in _groups(own):
+            for chain, factor in graph.chains(part.bundle):
+                _insert(flame, waits, graph, chain, part, factor)
+                key = (chain[0], part.label)
+                stall[key] = stall.get(key, 0.0) + factor * part.total
+                losers.setdefault(key, set()).update(part.ranks)
     sort_frames(flame)
     table = _table(trees, waits, stall, losers)
     return Attribution(waits.unit, flame, table, max(waits.total - flame.value, 0.0))
@@ -350,10 +350,26 @@ def bundle_name(trees: Trees, bundle: int) -> str:
     return f"{name}: {len(members)} {'up' if way > 0 else 'down'}-links"
 
 
-def _groups(own: pl.DataFrame) -> Iterator[tuple[tuple[int, int], pl.DataFrame]]:
-    """Rows of each bundle and label."""
-    for key, part in own.group_by("bundle", "label", maintain_order=True):
-        yield (int(key[0]), int(key[1])), part.sort(["value", "rank"], descending=[True, False])
+class _Part(NamedTuple):
+    """Stall of one label at one bundle: in all, and of each rank, heaviest first."""
+
+    bundle: int
+    label: int
+    total: float
+    ranks: list[int]
+    values: list[float]
+
+
+def _groups(own: pl.DataFrame) -> Iterator[_Part]:
+    """Rows of each bundle and label. Some thousand: cut from one sorted table, not grouped."""
+    rows = own.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
+    key = rows.select("bundle", "label").to_numpy()
+    first = np.flatnonzero((np.diff(key, axis=0, prepend=-1) != 0).any(axis=1))
+    ranks, values = rows["rank"].to_list(), rows["value"]
+    for begin, end in itertools.pairwise([*first.tolist(), rows.height]):
+        part = values.slice(begin, end - begin)
+        bundle, label = (int(number) for number in key[begin])
+        yield _Part(bundle, label, float(part.sum()), ranks[begin:end], part.to_list())
 
 
 def _insert(
@@ -361,12 +377,11 @@ def _insert(
     waits: _Waits,
     graph: _BundleGraph,
     chain: tuple[int, ...],
-    label: int,
-    part: pl.DataFrame,
+    part: _Part,
     factor: float,
 ) -> None:
     """Add the stall of one bundle and label, along one chain, to the flame graph."""
-    total = factor * float(part["value"].sum())
+    total, label = factor * part.total, part.label
     flame.value += total
     frame = flame
     for bundle in chain:
@@ -378,7 +393,7 @@ def _insert(
     frame.phase = str(waits.labels[label]["phase"])
     if waits.unit == "packets":
         return
-    values, ranks = part["value"].to_list(), part["rank"].to_list()
+    values, ranks = part.values, part.ranks
     for rank, value in zip(ranks[:NAMED_RANKS], values[:NAMED_RANKS], strict=True):
         box = frame.add(f"rank {waits.ranks[rank]}", "rank")
         box.value += factor * value

@@ -58,8 +58,12 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
     group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
                                           strict=True)]  # fmt: skip
     datasets = _datasets(case)
-    frames = min(timeline_within_budget(entry.evidence).frames for entry in datasets)
-    courses = [Timeline(entry.evidence, frames) for entry in datasets]
+    within = [timeline_within_budget(entry.evidence) for entry in datasets]
+    frames = min(course.frames for course in within)
+    courses = [
+        course if course.frames == frames else Timeline(course.evidence, frames)
+        for course in within
+    ]
     both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")
