@@ -47,9 +47,9 @@ export function shrink(counts: Counts, groups: Grouping): Estimates {
   const n = weight.length;
   const [b, g] = excesses(counts);
   const impossible = new Uint8Array(n);
-  const sums = Array.from({ length: 6 }, () => new Float64Array(bundles));
-  const [through, met, excess, metExcess, size, many] = sums as
-    [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
+  const sums = Array.from({ length: 5 }, () => new Float64Array(bundles));
+  const [through, met, excess, size, many] = sums as
+    [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
   for (let i = 0; i < n; i++) {
     const w = weight[i]!;
     if (!(w > 0)) continue;
@@ -62,19 +62,23 @@ export function shrink(counts: Counts, groups: Grouping): Estimates {
     through[of]! += w;
     met[of]! += m;
     excess[of]! += w * b[i]!;
-    metExcess[of]! += m * g[i]!;
     size[of]! += 1;
     many[of]! += samples[i]!;
   }
-  const each = new Float64Array(bundles);
   const mean = new Float64Array(bundles);
-  for (let of = 0; of < bundles; of++) {
-    mean[of] = Math.min(ratio(met[of]!, through[of]!), 1);
-    excess[of] = ratio(excess[of]!, through[of]!);
-    metExcess[of] = ratio(metExcess[of]!, met[of]!);
-    each[of] = mean[of]! * metExcess[of]! + mean[of]! ** 2 * excess[of]!;
+  for (let of = 0; of < bundles; of++) mean[of] = Math.min(ratio(met[of]!, through[of]!), 1);
+  // Variance of each link's own fraction, if its true one were the bundle's.
+  const chance = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    const [w, mu] = [weight[i]!, mean[bundle[i]!]!];
+    if (w > 0 && !impossible[i]) chance[i] = (mu * g[i]! + mu * mu * b[i]!) / w;
   }
-  const tau = between(counts, groups, each, impossible);
+  const tau = between(counts, groups, chance);
+  const ofMean = new Float64Array(bundles);
+  for (let i = 0; i < n; i++) {
+    const of = bundle[i]!;
+    if (weight[i]! > 0 && !impossible[i]) ofMean[of]! += (weight[i]! / through[of]!) ** 2 * (chance[i]! + tau[of]!);
+  }
   const out = Array.from({ length: 4 }, () => new Float64Array(n).fill(NaN));
   const [value, error, low, high] = out as [Float64Array, Float64Array, Float64Array, Float64Array];
   for (let i = 0; i < n; i++) {
@@ -84,13 +88,11 @@ export function shrink(counts: Counts, groups: Grouping): Estimates {
     const alone = size[of]! < 2;
     const x = congested[i]! / w;
     const mu = mean[of]!;
-    const own = each[of]! / w;
-    const keep = alone ? 1 : ratio(tau[of]!, tau[of]! + own);
+    const keep = alone || !(tau[of]! + chance[i]! > 0) ? 1 : tau[of]! / (tau[of]! + chance[i]!);
     const at = clip(mu + keep * (x - mu));
-    const spread = (at * (alone ? g[i]! : metExcess[of]!) + at * at * (alone ? b[i]! : excess[of]!)) / w;
-    const rest = (1 - keep) ** 2;
-    const unknown = (2 / Math.max(size[of]! - 1, 1)) * rest * (x - mu) ** 2;
-    const sd = Math.sqrt(keep * spread + rest * ratio(each[of]!, through[of]!) + unknown);
+    const spread = (at * g[i]! + at * at * b[i]!) / w;
+    const unknown = (2 / Math.max(size[of]! - 1, 1)) * (x - mu) ** 2;
+    const sd = Math.sqrt(keep * spread + (1 - keep) ** 2 * (ofMean[of]! + unknown));
     value[i] = at;
     error[i] = sd;
     if (!alone && met[of]! > 0) {
@@ -101,7 +103,7 @@ export function shrink(counts: Counts, groups: Grouping): Estimates {
     const ends = interval({ weight: w, variance: variance[i]!, congested: congested[i]!,
       congestedVariance: congestedVariance[i]! }, false);
     low[i] = alone ? ends[0] : 0;
-    high[i] = alone ? ends[1] : Math.max(ends[1] * keep, bundleBound(through[of]!, excess[of]!));
+    high[i] = alone ? ends[1] : Math.max(ends[1] * keep, bundleBound(through[of]!, ratio(excess[of]!, through[of]!)));
   }
   return { value, error, low, high, impossible };
 }
@@ -130,9 +132,7 @@ function excesses({ weight, variance, congested, congestedVariance }: Counts): [
 }
 
 /** Variance of the true fractions within each bundle, not below that of its kind. */
-function between(
-  { weight, congested }: Counts, groups: Grouping, each: Float64Array, impossible: Uint8Array,
-): Float64Array {
+function between({ weight, congested }: Counts, groups: Grouping, chance: Float64Array): Float64Array {
   const { bundle, kind, bundles, kinds } = groups;
   const sums = Array.from({ length: 5 }, () => new Float64Array(bundles));
   const [first, second, third, fourth, count] = sums as
@@ -144,7 +144,7 @@ function between(
       const of = bundle[i]!;
       kindOf[of] = kind[i]!;
       const w = weight[i]!;
-      if (w > 0 && !impossible[i] && each[of]! > 0) visit(of, w / each[of]!, congested[i]! / w);
+      if (chance[i]! > 0) visit(of, 1 / chance[i]!, congested[i]! / w);
     }
   };
   use((of, precision, x) => {
