@@ -24,6 +24,7 @@ from tailback.scenario import parse
 from tailback.simulation import simulate
 
 FABRICS: dict[str, dict[str, Any]] = {
+    "tapered": {"preset": "tapered"},
     "two levels": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}},
     "three levels": {"fat_tree": {
         "hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 8, "cores": 8,
@@ -35,19 +36,30 @@ FABRICS: dict[str, dict[str, Any]] = {
         "global_ports": 2, "groups": 8,
     }},
 }  # fmt: skip
-PATTERNS: dict[str, dict[str, Any]] = {
-    "stencil": {"kind": "stencil2d", "dims": [16, 16], "size": "256 KiB", "rounds": 2},
-    "uniform": {"kind": "uniform", "ranks": 256, "size": "128 KiB", "messages": 4},
-    "permutation": {"kind": "permutation", "ranks": 256, "size": "256 KiB", "messages": 4},
-}
+LARGE = {"tapered": (64, 72)}
+"""Fabrics whose patterns have more than 16 × 16 ranks; they run a sixth as often."""
+PATTERNS = ("stencil", "uniform", "scattered", "permutation")
 ROUTING = ("adaptive", "deterministic", "random")
+
+
+def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
+    """A pattern of a scenario on so many ranks."""
+    ranks = dims[0] * dims[1]
+    return {
+        "stencil": {"kind": "stencil2d", "dims": dims, "size": "256 KiB", "rounds": 2},
+        "uniform": {"kind": "uniform", "ranks": ranks, "size": "128 KiB", "messages": 4},
+        # Few packets on each link, of which few meet congestion.
+        "scattered": {"kind": "uniform", "ranks": ranks, "size": "64 KiB", "messages": 4},
+        "permutation": {"kind": "permutation", "ranks": ranks, "size": "256 KiB", "messages": 4},
+    }[name]  # fmt: skip
 
 
 def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
     """Shares of intervals that hold the truth, over the links of several runs."""
     own, shown = [], []
-    for seed in range(1, seeds + 1):
-        job = {"pattern": PATTERNS[pattern], "placement": "random"}
+    job = {"pattern": pattern_of(pattern, LARGE.get(fabric, (16, 16))), "placement": "random"}
+    runs = -(-seeds // 6) if fabric in LARGE else seeds
+    for seed in range(1, runs + 1):
         run = simulate(parse({
             "seed": seed, "fabric": FABRICS[fabric], "job": [job], "engine": {"routing": routing},
         }))  # fmt: skip

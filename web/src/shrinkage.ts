@@ -71,9 +71,10 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
   const { links, bundles } = groups.kinds[of]!;
   const { bundle } = groups;
   const n = links.length;
-  // Of each link of the kind: l−1, g−1, and the variance of its own fraction by chance alone, if
-  // its true one were the bundle's; 0 where it has no evidence.
-  const [b, g, chance] = [new Float64Array(n), new Float64Array(n), new Float64Array(n)];
+  // Of each link of the kind: l−1, g−1, the variance of its own fraction by sampling, if its true
+  // one were the bundle's, and that of the true one, of as many packets, if all links were alike.
+  const columns = Array.from({ length: 4 }, () => new Float64Array(n));
+  const [b, g, chance, realized] = columns as [Float64Array, Float64Array, Float64Array, Float64Array];
   const sums = Array.from({ length: 6 }, () => new Float64Array(bundles));
   const [through, met, excess, size, many, ofMean] = sums as
     [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
@@ -102,12 +103,14 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
     if (!seen[k]) continue;
     const at = bundle[links[k]!]!;
     const mu = Math.min(met[at]! / through[at]!, 1);
-    chance[k] = (mu * g[k]! + mu * mu * b[k]!) / weight[links[k]!]!;
+    const w = weight[links[k]!]!;
+    chance[k] = (mu * g[k]! + mu * mu * b[k]!) / w;
+    realized[k] = (mu * (1 - mu)) / w;
   }
-  const tau = between(counts, groups, of, chance);
+  const tau = differences(counts, groups, of, chance.map((each, k) => each + realized[k]!));
   for (let k = 0; k < n; k++) {
     const at = bundle[links[k]!]!;
-    if (seen[k]) ofMean[at]! += (weight[links[k]!]! / through[at]!) ** 2 * (chance[k]! + tau[at]!);
+    if (seen[k]) ofMean[at]! += (weight[links[k]!]! / through[at]!) ** 2 * (chance[k]! + realized[k]! + tau[at]!);
   }
   for (let k = 0; k < n; k++) {
     const i = links[k]!;
@@ -117,8 +120,9 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
     const alone = size[at]! < 2;
     const x = congested[i]! / w;
     const mu = Math.min(met[at]! / through[at]!, 1);
-    const all = tau[at]! + chance[k]!;
-    const keep = alone || !(all > 0) ? 1 : tau[at]! / all;
+    const between = tau[at]! + realized[k]!;
+    const all = between + chance[k]!;
+    const keep = alone || !(all > 0) ? 1 : between / all;
     const value = clip(mu + keep * (x - mu));
     const spread = (value * g[k]! + value * value * b[k]!) / w;
     const unknown = (2 / Math.max(size[at]! - 1, 1)) * (x - mu) ** 2;
@@ -143,8 +147,11 @@ function bundleBound(weight: number, excess: number): number {
   return interval({ weight, variance: weight * excess, congested: 0, congestedVariance: 0 }, false)[1];
 }
 
-/** Variance of the true fractions within each bundle of a kind, not below that of the kind. */
-function between(
+/**
+ * Variance of what makes the links of each bundle of a kind differ, not below that of the kind;
+ * by chance alone their fractions have the variances given.
+ */
+function differences(
   { weight, congested }: Counts, groups: Grouping, of: number, chance: Float64Array,
 ): Float64Array {
   const { links, bundles } = groups.kinds[of]!;

@@ -11,13 +11,18 @@ For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, 
   sᵢ² = [μ (gᵢ−1) + μ² (lᵢ−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`. They are
   the link's own: deterministic routing gives each link of a bundle other flows, and with them
   other numbers of hops;
-- the variance of true fractions within the bundle, by moments (DerSimonian and Laird, 1986):
-  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/sᵢ², x̄ weighted by 1/sᵢ², Sₙ = Σ sᵢ⁻²ⁿ. A
+- the variance τ² of what makes the links of a bundle differ, by moments (DerSimonian and Laird,
+  1986): τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/vᵢ, x̄ weighted by 1/vᵢ,
+  Sₙ = Σ vᵢ⁻ⁿ, vᵢ the variance of xᵢ if τ were 0. A
   bundle of two or three links says little about τ², so it is not taken below that of all bundles
   of its kind together;
-- the shrunk estimate μ + Bᵢ (xᵢ − μ), B = τ² / (τ² + s²), and its variance
+- what is estimated is the fraction of *this run*: of links that are all alike, those with few
+  packets differ by μ (1−μ) / Wᵢ. The variance of the link's true fraction is
+  τᵢ² = τ² + μ (1−μ) / Wᵢ, and vᵢ = sᵢ² + μ (1−μ) / Wᵢ;
+- the shrunk estimate μ + Bᵢ (xᵢ − μ), Bᵢ = τᵢ² / (τᵢ² + sᵢ²), and its variance
   B s² + (1−B)² Var μ + 2/(k−1) · (1−B)² (xᵢ − μ)², whose last term is for τ² not being known
-  (Morris, 1983). Var μ = Σ Wᵢ² (sᵢ² + τ²) / (ΣW)²: of few links the mean is not that of their kind.
+  (Morris, 1983). Var μ = Σ Wᵢ² (sᵢ² + τᵢ²) / (ΣW)²: of few links the mean is not that of their
+  kind.
 
 A link that stands out stays out: it makes τ² of its bundle large. A link alone is left as it is.
 """
@@ -114,7 +119,8 @@ def shrink(
     mean = np.minimum(ratio(met, through), 1.0)
     x, mu = ratio(congested, packets), mean[bundle]
     variance = ratio(mu * g + mu**2 * b, packets)
-    tau = _between(x, variance, seen, bundle, kind)
+    realized = ratio(mu * (1 - mu), packets)
+    tau = _between(x, variance + realized, seen, bundle, kind) + realized
     keep = np.divide(tau, tau + variance, out=np.ones_like(tau), where=tau + variance > 0)
     size = np.bincount(bundle[seen], minlength=n)[bundle]
     alone = size < 2
