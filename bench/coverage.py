@@ -46,7 +46,7 @@ def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
     """A pattern of a scenario on so many ranks."""
     ranks = dims[0] * dims[1]
     return {
-        "stencil": {"kind": "stencil2d", "dims": dims, "size": "256 KiB", "rounds": 2},
+        "stencil": {"kind": "stencil2d", "dims": list(dims), "size": "256 KiB", "rounds": 2},
         "uniform": {"kind": "uniform", "ranks": ranks, "size": "128 KiB", "messages": 4},
         # Few packets on each link, of which few meet congestion.
         "scattered": {"kind": "uniform", "ranks": ranks, "size": "64 KiB", "messages": 4},
