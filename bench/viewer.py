@@ -4,7 +4,8 @@ A report of 18,432 directed links in 200 frames of time, in a headless Chromium 
 software: seconds until it is ready; frames a second while a span of time is dragged over the plot
 of links against time with a link chosen, whose estimate follows in sight (the browser offers 60 at
 most), and processor time of the page's main thread for each of them, medians of several drags; the
-same in a window so tall that the raster of every link is in sight too; megabytes of heap, typed
+same in a window so tall that the raster of every link is in sight too, and for the change between
+two such runs; megabytes of heap, typed
 arrays included, after a collection of garbage.
 """
 
@@ -23,7 +24,7 @@ import polars as pl
 from _machine import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tailback.report import write_report
+from tailback.report import write_comparison, write_report
 from tailback.report.timeline import ROWS
 from tailback.run import Run
 from tests.factories import webdriver
@@ -62,14 +63,14 @@ requestAnimationFrame(step);
 """
 
 
-def large_run() -> Run:
+def large_run(seed: int = 1) -> Run:
     """18,432 links in 200 windows, with as many rows of samples as a report carries."""
     base = make_run(TAPERED)
-    draw = np.random.default_rng(1)
+    draw = np.random.default_rng(seed)
     samples = base.tables["samples"]
     windows = base.tables["windows"].height
     if samples.height > ROWS:
-        samples = samples.sample(ROWS, seed=1)
+        samples = samples.sample(ROWS, seed=seed)
     spread = samples["window"].to_numpy() + draw.uniform(size=samples.height)
     samples = samples.with_columns(
         window=pl.Series(np.minimum(spread * FRAMES / windows, FRAMES - 1).astype(np.uint32))
@@ -111,9 +112,17 @@ def measure() -> dict[str, object]:
                         deviceScaleFactor=1, mobile=False)  # fmt: skip
         browser.settle()
         tall = drag(browser)
+        rows = [("Elapsed", "1 s", "1 s", "0 %")]
+        change = write_comparison(Path(folder) / "change.html", run, large_run(seed=2), rows)
+        browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=900,
+                        deviceScaleFactor=1, mobile=False)  # fmt: skip
+        browser.open(change)
+        browser.run("document.querySelector('tr[data-link]').click()")
+        two = drag(browser)
         return {
             **usual,
             **{f"{name}_tall_window": value for name, value in tall.items()},
+            **{f"{name}_change": value for name, value in two.items()},
             "drags": DRAGS,
             "ready_s": round(ready, 2),
             "heap_mb": round(used / 1e6, 1),

@@ -69,7 +69,10 @@ export class Bars extends ItemPlot {
       renderer.circles([x(row.to), middle], 3.5, INK, "#fff");
     }
     renderer.text(fitted(row.name, 12, names - 10), names - 8, middle, { align: "end" });
-    renderer.text(fitted(row.text, 12, width - beside - 8), beside + 7, middle, {});
+    const text = fitted(row.text, 12, width - beside - 8);
+    // The line of what bars are compared with does not cross out what is said of them.
+    renderer.rects([beside + 5, top, textWidth(text, 12) + 4, TALL], "#fff");
+    renderer.text(text, beside + 7, middle, {});
     const range = row.low === null || row.high === null ? []
       : [`range over seeds: ${this.say(row.low)} – ${this.say(row.high)}`];
     const said = this.change ? `${this.say(row.from)} → ${this.say(row.to)} (${row.text})` : row.text;

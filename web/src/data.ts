@@ -2,7 +2,7 @@
 
 import { bisector } from "d3-array";
 import type { Estimates, Grouping } from "./shrinkage";
-import { grouping, shrink } from "./shrinkage";
+import { estimatesOf, grouping, shrink } from "./shrinkage";
 
 /** Place of an array in the packed data: offset in bytes, number of elements, element type. */
 export interface Ref {
@@ -283,7 +283,7 @@ export class Arrays {
 
 /** Numbers of all links in one run and one selection; of a time they are summed here. */
 export class View {
-  private found: Estimates | null = null;
+  private readonly done: Uint8Array;
 
   constructor(
     readonly samples: ArrayLike<number>,
@@ -294,16 +294,27 @@ export class View {
     private readonly busy: (link: number) => number,
     private readonly groups: Grouping,
     readonly hashed: boolean,
-  ) {}
+    readonly found: Estimates = estimatesOf(weight.length),
+  ) {
+    this.done = new Uint8Array(groups.kinds.length);
+  }
 
   /** Share of the line rate that our packets took; NaN for no data. */
   utilization(link: number): number {
     return (this.weight[link] ?? 0) > 0 ? this.busy(link) : NaN;
   }
 
-  /** Congested fractions with the evidence of the links' bundles. */
-  get estimates(): Estimates {
-    return (this.found ??= shrink(this, this.groups));
+  /**
+   * Congested fractions with the evidence of the links' bundles; known are those of a link's tier
+   * and direction. A drag that shows one link estimates no others.
+   */
+  estimates(link: number): Estimates {
+    const kind = this.groups.kind[link] ?? 0;
+    if (!this.done[kind]) {
+      this.done[kind] = 1;
+      shrink(this, this.groups, kind, this.found);
+    }
+    return this.found;
   }
 }
 
@@ -431,7 +442,8 @@ export class Model {
     const seconds = ((course.edges_ps[to] ?? 0) - (course.edges_ps[from] ?? 0)) / 1e12;
     const busy = (link: number): number =>
       Math.min((bytes[link]! * 8e-9) / (seconds * (this.rate[link] ?? 0)), 1);
-    const view = new View(samples, weight, variance, congested, met, busy, this.groups, hashed);
+    // The sums of the last span are moved in place, and so are its estimates.
+    const view = new View(samples, weight, variance, congested, met, busy, this.groups, hashed, last?.view.found);
     this.spans.set(key, { from, to, view });
     return view;
   }
@@ -500,7 +512,7 @@ const COLUMNS = ["samples", "weight", "congested", "variance", "congested_varian
 
 /** Congested fraction of a link, 0–1, or NaN where nothing can be said. */
 export function fraction(view: View, link: number): number {
-  return view.estimates.value[link] ?? NaN;
+  return view.estimates(link).value[link] ?? NaN;
 }
 
 /** Frame of a course at a place in time. */

@@ -47,7 +47,7 @@ export function facts(model: Model, store: Store, link: number): [string, string
 /** An estimate with the evidence of the bundle; below the least that can be told, a bound. */
 export function estimate(view: View | null, link: number): string {
   if (!view || !((view.weight[link] ?? 0) > 0)) return "no data";
-  const { value, low, high, impossible } = view.estimates;
+  const { value, low, high, impossible } = view.estimates(link);
   if (impossible[link]) return "unknown: more congested packets than packets, beyond chance";
   const at = value[link] ?? NaN;
   if (Number.isNaN(at)) return "too few samples";
@@ -64,7 +64,7 @@ export function alone(view: View | null, link: number): string {
   const [low, high] = interval({ weight, congested, variance: view.variance[link] ?? 0,
     congestedVariance: view.congestedVariance[link] ?? 0 }, view.hashed);
   if (congested === 0) return `≤ ${percent(high)} (95 %): none of ${samples} samples`;
-  if (view.estimates.impossible[link]) return `${percent(congested / weight)} of ${samples} samples: impossible`;
+  if (view.estimates(link).impossible[link]) return `${percent(congested / weight)} of ${samples} samples: impossible`;
   return `${percent(Math.min(congested / weight, 1))} (95 %: ${points(low)} to ${percent(high)}), ${samples} samples`;
 }
 
@@ -75,7 +75,7 @@ const signed = (value: number): string => `${value < 0 ? "−" : "+"}${points(Ma
 function orNothing(view: View | null, link: number): Estimate {
   const value = view ? fraction(view, link) : NaN;
   if (!view || Number.isNaN(value)) return [0, 0, 0];
-  return [value, view.estimates.low[link] ?? 0, view.estimates.high[link] ?? 1];
+  return [value, view.estimates(link).low[link] ?? 0, view.estimates(link).high[link] ?? 1];
 }
 
 /** A change with its interval: the samples of two runs are independent. */
@@ -103,32 +103,44 @@ function inShort(model: Model, store: Store, link: number): string {
 
 /** Show the facts of a link in a panel; text only, never markup. */
 export function show(panel: HTMLElement, model: Model, store: Store, link: number): void {
-  panel.replaceChildren();
   panel.dataset["link"] = String(link);
   const { nodes } = store.now;
   panel.dataset["nodes"] = nodes.join(" ");
   const short = panel.closest("details")?.querySelector("summary > span");
-  if (short) short.textContent = inShort(model, store, link);
+  if (short) say(short, inShort(model, store, link));
   if (link < 0) {
     const hint = document.createElement("p");
     hint.textContent =
       "Point at a cell, or click a link, host or phase in a plot or a table; drag over time in the " +
       "raster of links against time. Keyboard: arrow keys in a plot.";
-    panel.append(hint);
+    panel.replaceChildren(hint);
     return;
   }
-  const list = document.createElement("dl");
   const hosts = nodes.map((node) => model.vertexName(node)).join(" → ");
   const ends: [string, string][] =
     hosts && link === store.now.link ? [[nodes.length > 1 ? "Hosts" : "Host", hosts]] : [];
-  for (const [name, value] of [...facts(model, store, link), ...ends]) {
-    const term = document.createElement("dt");
-    const fact = document.createElement("dd");
-    term.textContent = name;
-    fact.textContent = value;
-    const pair = document.createElement("div");
-    pair.append(term, fact);
-    list.append(pair);
+  list(panel, [...facts(model, store, link), ...ends]);
+}
+
+/** A text is set only where it is another one: while time is dragged few of them change. */
+function say(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function list(panel: HTMLElement, pairs: [string, string][]): void {
+  let rows = panel.querySelector("dl");
+  if (rows?.childElementCount !== pairs.length) {
+    rows = document.createElement("dl");
+    for (const _ of pairs) {
+      const pair = document.createElement("div");
+      pair.append(document.createElement("dt"), document.createElement("dd"));
+      rows.append(pair);
+    }
+    panel.replaceChildren(rows);
   }
-  panel.append(list);
+  pairs.forEach(([name, value], i) => {
+    const [term, fact] = rows.children[i]!.children as unknown as [Element, Element];
+    say(term, name);
+    say(fact, value);
+  });
 }

@@ -13,10 +13,13 @@ import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
 import { LinkValues } from "./values";
 
-const LEFT = 16;
+const LEFT = 32;
 const HEAD = 22;
-const FOOT = 24;
-const GAP = 26;
+const FOOT = 40;
+/** Between two grids: the numbers of rows stand there. */
+const GAP = 34;
+/** Room for a number beside or below cells. */
+const NUMBER = { size: 10.5, wide: 24, tall: 13 };
 
 interface Place {
   grid: GridMeta;
@@ -26,6 +29,13 @@ interface Place {
   y: number;
   cw: number;
   ch: number;
+}
+
+/** The least of 1, 2, 5, 10, … that is not below a number. */
+function stride(least: number): number {
+  let step = 1;
+  for (let i = 0; step < least; i++) step = [2, 5, 10][i % 3]! * 10 ** Math.floor(i / 3);
+  return step;
 }
 
 export class Grids implements Drawing {
@@ -125,10 +135,24 @@ export class Grids implements Drawing {
       const [w, h] = [cw * grid.columns, ch * grid.rows];
       renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
       renderer.text(fitted(grid.name, 11.5, Math.max(w, 140)), x, y - 10, { size: 11.5 });
-      renderer.text(fitted(`→ ${grid.x}, ↓ ${grid.y}`, 10.5, Math.max(w, 100)), x, y + h + 11, { size: 10.5, colour: MUTED });
+      const axes = fitted(`→ ${grid.x}, ↓ ${grid.y}`, 10.5, Math.max(w, 100));
+      renderer.text(axes, x, y + h + 25, { size: 10.5, colour: MUTED });
+      this.number(renderer, grid, [x, y, cw, ch]);
     }
     const ticks = this.shown.change ? BOTH_WAYS : undefined;
     legend(renderer, colours, LEFT, bottom + 14, width - LEFT, this.words(), ticks);
+  }
+
+  /** Numbers of columns and rows, as many as there is room for. */
+  private number(renderer: Renderer, { columns, rows }: GridMeta, [x, y, cw, ch]: Rect): void {
+    const { size, wide, tall } = NUMBER;
+    const style = { size, colour: MUTED };
+    for (let column = 0, step = stride(wide / cw); column < columns; column += step) {
+      renderer.text(String(column), x + (column + 0.5) * cw, y + rows * ch + 10, { ...style, align: "middle" });
+    }
+    for (let row = 0, step = stride(tall / ch); row < rows; row += step) {
+      renderer.text(String(row), x - 5, y + (row + 0.5) * ch, { ...style, align: "end" });
+    }
   }
 
   overlay(renderer: Renderer): void {

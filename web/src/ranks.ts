@@ -149,7 +149,8 @@ export class RankTimeline implements Drawing {
       const y = TOP + (place + 0.5) * this.rowHeight;
       const row = this.order[place] ?? 0;
       const host = this.meta.hosts[row];
-      const name = fitted(`${this.numbers(row)}${host ? ` · ${host}` : ""}`, 10.5, LEFT - 16);
+      const word = place === 0 ? "rank " : "";
+      const name = fitted(`${word}${this.numbers(row)}${host ? ` · ${host}` : ""}`, 10.5, LEFT - 16);
       renderer.text(name, LEFT - 8, y, { size: 10.5, align: "end", colour: MUTED });
     }
   }

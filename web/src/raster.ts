@@ -154,7 +154,8 @@ export class Raster implements Drawing {
     renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
     const last = block.first_port + block.ports - 1;
     const ports = `ports ${block.first_port}–${last}`;
-    const short = w < 110 ? `pod ${block.pod}` : `pod ${block.pod}, ${ports}`;
+    const pod = `${this.model.payload.grids?.kind === "dragonfly" ? "group" : "pod"} ${block.pod}`;
+    const short = w < 110 ? fitted(pod, 10.5, w + 10) : `${pod}, ${ports}`;
     const title = block.pod < 0 ? ports : short;
     renderer.text(title, x, y - 8, { size: 10.5, colour: MUTED });
   }

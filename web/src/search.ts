@@ -107,7 +107,10 @@ export function connectSearch(model: Model, store: Store): void {
     close();
     box.value = entry.name;
     box.blur();
-    (document.getElementById(entry.part) ?? byId("where")).scrollIntoView();
+    const part = document.getElementById(entry.part) ?? byId("where");
+    part.scrollIntoView();
+    // The keyboard goes on where the jump ends: in the first plot there.
+    part.querySelector<HTMLElement>("canvas[tabindex]")?.focus({ preventScroll: true });
   };
   const mark = (): void => [...list.children].forEach((row, i) => {
     row.setAttribute("aria-selected", String(i === at));

@@ -24,86 +24,122 @@ export interface Estimates {
   impossible: Uint8Array;
 }
 
-/** Which bundle, and which tier and direction, each link belongs to. */
+export const estimatesOf = (links: number): Estimates => ({
+  value: new Float64Array(links), error: new Float64Array(links), low: new Float64Array(links),
+  high: new Float64Array(links), impossible: new Uint8Array(links),
+});
+
+/** Which tier and direction (kind), and which bundle of that kind, each link belongs to. */
 export interface Grouping {
-  bundle: ArrayLike<number>;
   kind: ArrayLike<number>;
-  bundles: number;
-  kinds: number;
+  /** Number of each link's bundle among those of its kind. */
+  bundle: Int32Array;
+  /** Of each kind its links, and how many bundles they are. */
+  kinds: { links: Int32Array; bundles: number }[];
 }
 
 export function grouping(bundle: ArrayLike<number>, kind: ArrayLike<number>): Grouping {
-  const size = (of: ArrayLike<number>): number => Array.prototype.reduce.call(
-    of, (most: unknown, n: unknown) => Math.max(most as number, n as number), -1) as number + 1;
-  return { bundle, kind, bundles: size(bundle), kinds: size(kind) };
+  const links: number[][] = [];
+  const known: Map<number, number>[] = [];
+  const within = new Int32Array(kind.length);
+  for (let i = 0; i < kind.length; i++) {
+    const of = kind[i]!;
+    (links[of] ??= []).push(i);
+    const numbers = (known[of] ??= new Map<number, number>());
+    let number = numbers.get(bundle[i]!);
+    if (number === undefined) numbers.set(bundle[i]!, (number = numbers.size));
+    within[i] = number;
+  }
+  // Numbers that no link has leave gaps.
+  const kinds = Array.from(links, (mine, of) =>
+    ({ links: Int32Array.from(mine ?? []), bundles: known[of]?.size ?? 0 }));
+  return { kind, bundle: within, kinds };
 }
 
 const clip = (value: number): number => Math.min(Math.max(value, 0), 1);
 const ratio = (one: number, other: number): number => (other > 0 ? one / other : 0);
 
-export function shrink(counts: Counts, groups: Grouping): Estimates {
+/** l−1 of a link's packets and g−1 of its congested ones. */
+function excesses({ weight, variance, congested, congestedVariance }: Counts, i: number): [number, number] {
+  const b = variance[i]! / weight[i]!;
+  return [b, (congestedVariance[i]! + (b + 1) * b) / (congested[i]! + b + 1)];
+}
+
+/** Estimate the links of one kind, which share nothing with those of others. */
+export function shrink(counts: Counts, groups: Grouping, of: number, out: Estimates): void {
   const { weight, variance, congested, congestedVariance, samples } = counts;
-  const { bundle, bundles } = groups;
-  const n = weight.length;
-  const [b, g] = excesses(counts);
-  const impossible = new Uint8Array(n);
+  const { links, bundles } = groups.kinds[of]!;
+  const { bundle } = groups;
+  const n = links.length;
+  // Of each link of the kind: l−1, g−1, the variance of its own fraction by sampling, if its true
+  // one were the bundle's, and that of the true one, of as many packets, if all links were alike.
+  const columns = Array.from({ length: 4 }, () => new Float64Array(n));
+  const [b, g, chance, realized] = columns as [Float64Array, Float64Array, Float64Array, Float64Array];
   const sums = Array.from({ length: 6 }, () => new Float64Array(bundles));
-  const [through, met, excess, metExcess, size, many] = sums as
+  const [through, met, excess, size, many, ofMean] = sums as
     [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
-  for (let i = 0; i < n; i++) {
+  const seen = new Uint8Array(n);
+  for (let k = 0; k < n; k++) {
+    const i = links[k]!;
     const w = weight[i]!;
+    out.value[i] = out.error[i] = out.low[i] = out.high[i] = NaN;
+    out.impossible[i] = 0;
     if (!(w > 0)) continue;
     const m = congested[i]!;
-    if (m - w > Z95 * Math.sqrt(w * (g[i]! + b[i]!))) {
-      impossible[i] = 1;
+    [b[k], g[k]] = excesses(counts, i) as [number, number];
+    if (m - w > Z95 * Math.sqrt(w * (g[k]! + b[k]!))) {
+      out.impossible[i] = 1;
       continue;
     }
-    const of = bundle[i]!;
-    through[of]! += w;
-    met[of]! += m;
-    excess[of]! += w * b[i]!;
-    metExcess[of]! += m * g[i]!;
-    size[of]! += 1;
-    many[of]! += samples[i]!;
+    const at = bundle[i]!;
+    seen[k] = 1;
+    through[at]! += w;
+    met[at]! += m;
+    excess[at]! += w * b[k]!;
+    size[at]! += 1;
+    many[at]! += samples[i]!;
   }
-  const each = new Float64Array(bundles);
-  const mean = new Float64Array(bundles);
-  for (let of = 0; of < bundles; of++) {
-    mean[of] = Math.min(ratio(met[of]!, through[of]!), 1);
-    excess[of] = ratio(excess[of]!, through[of]!);
-    metExcess[of] = ratio(metExcess[of]!, met[of]!);
-    each[of] = mean[of]! * metExcess[of]! + mean[of]! ** 2 * excess[of]!;
+  for (let k = 0; k < n; k++) {
+    if (!seen[k]) continue;
+    const at = bundle[links[k]!]!;
+    const mu = Math.min(met[at]! / through[at]!, 1);
+    const w = weight[links[k]!]!;
+    chance[k] = (mu * g[k]! + mu * mu * b[k]!) / w;
+    realized[k] = (mu * (1 - mu)) / w;
   }
-  const tau = between(counts, groups, each, impossible);
-  const out = Array.from({ length: 4 }, () => new Float64Array(n).fill(NaN));
-  const [value, error, low, high] = out as [Float64Array, Float64Array, Float64Array, Float64Array];
-  for (let i = 0; i < n; i++) {
-    const of = bundle[i]!;
+  const tau = differences(counts, groups, of, chance.map((each, k) => each + realized[k]!));
+  for (let k = 0; k < n; k++) {
+    const at = bundle[links[k]!]!;
+    if (seen[k]) ofMean[at]! += (weight[links[k]!]! / through[at]!) ** 2 * (chance[k]! + realized[k]! + tau[at]!);
+  }
+  for (let k = 0; k < n; k++) {
+    const i = links[k]!;
+    const at = bundle[i]!;
+    if (!seen[k] || many[at]! < MIN_SAMPLES) continue;
     const w = weight[i]!;
-    if (!(w > 0) || impossible[i] || many[of]! < MIN_SAMPLES) continue;
-    const alone = size[of]! < 2;
+    const alone = size[at]! < 2;
     const x = congested[i]! / w;
-    const mu = mean[of]!;
-    const own = each[of]! / w;
-    const keep = alone ? 1 : ratio(tau[of]!, tau[of]! + own);
-    const at = clip(mu + keep * (x - mu));
-    const spread = (at * (alone ? g[i]! : metExcess[of]!) + at * at * (alone ? b[i]! : excess[of]!)) / w;
-    const rest = (1 - keep) ** 2;
-    const unknown = (2 / Math.max(size[of]! - 1, 1)) * rest * (x - mu) ** 2;
-    const sd = Math.sqrt(keep * spread + rest * ratio(each[of]!, through[of]!) + unknown);
-    value[i] = at;
-    error[i] = sd;
-    if (!alone && met[of]! > 0) {
-      low[i] = clip(mu + keep * (x - mu) - Z95 * sd);
-      high[i] = clip(mu + keep * (x - mu) + Z95 * sd);
+    const mu = Math.min(met[at]! / through[at]!, 1);
+    const between = tau[at]! + realized[k]!;
+    const all = between + chance[k]!;
+    const keep = alone || !(all > 0) ? 1 : between / all;
+    const value = clip(mu + keep * (x - mu));
+    const spread = (value * g[k]! + value * value * b[k]!) / w;
+    const unknown = (2 / Math.max(size[at]! - 1, 1)) * (x - mu) ** 2;
+    const sd = Math.sqrt(keep * spread + (1 - keep) ** 2 * (ofMean[at]! + unknown));
+    out.value[i] = value;
+    out.error[i] = sd;
+    if (!alone && met[at]! > 0) {
+      out.low[i] = clip(mu + keep * (x - mu) - Z95 * sd);
+      out.high[i] = clip(mu + keep * (x - mu) + Z95 * sd);
       continue;
     }
     const ends = interval({ weight: w, variance: variance[i]!, congested: congested[i]!,
       congestedVariance: congestedVariance[i]! }, false);
-    low[i] = alone ? ends[0] : 0;
-    high[i] = alone ? ends[1] : Math.max(ends[1] * keep, bundleBound(through[of]!, excess[of]!));
+    out.low[i] = alone ? ends[0] : 0;
+    out.high[i] = alone ? ends[1]
+      : Math.max(ends[1] * keep, bundleBound(through[at]!, ratio(excess[at]!, through[at]!)));
   }
-  return { value, error, low, high, impossible };
 }
 
 /** Upper end of the interval of a bundle without a congested sample. */
@@ -111,63 +147,44 @@ function bundleBound(weight: number, excess: number): number {
   return interval({ weight, variance: weight * excess, congested: 0, congestedVariance: 0 }, false)[1];
 }
 
-/** l−1 of the packets and g−1 of the congested ones, for each link. */
-function excesses({ weight, variance, congested, congestedVariance }: Counts): [Float64Array, Float64Array] {
-  const n = weight.length;
-  const [b, g] = [new Float64Array(n), new Float64Array(n)];
-  let [all, spread] = [0, 0];
-  for (let i = 0; i < n; i++) {
-    all += weight[i]!;
-    spread += variance[i]!;
-  }
-  const usual = all > 0 ? spread / all : 1;
-  for (let i = 0; i < n; i++) {
-    b[i] = weight[i]! > 0 ? variance[i]! / weight[i]! : usual;
-    const length = b[i]! + 1;
-    g[i] = (congestedVariance[i]! + length * b[i]!) / (congested[i]! + length);
-  }
-  return [b, g];
-}
-
-/** Variance of the true fractions within each bundle, not below that of its kind. */
-function between(
-  { weight, congested }: Counts, groups: Grouping, each: Float64Array, impossible: Uint8Array,
+/**
+ * Variance of what makes the links of each bundle of a kind differ, not below that of the kind;
+ * by chance alone their fractions have the variances given.
+ */
+function differences(
+  { weight, congested }: Counts, groups: Grouping, of: number, chance: Float64Array,
 ): Float64Array {
-  const { bundle, kind, bundles, kinds } = groups;
+  const { links, bundles } = groups.kinds[of]!;
   const sums = Array.from({ length: 5 }, () => new Float64Array(bundles));
   const [first, second, third, fourth, count] = sums as
     [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
-  const kindOf = new Int32Array(bundles);
-  const centre = new Float64Array(bundles);
-  const use = (visit: (of: number, precision: number, x: number) => void): void => {
-    for (let i = 0; i < weight.length; i++) {
-      const of = bundle[i]!;
-      kindOf[of] = kind[i]!;
-      const w = weight[i]!;
-      if (w > 0 && !impossible[i] && each[of]! > 0) visit(of, w / each[of]!, congested[i]! / w);
-    }
-  };
-  use((of, precision, x) => {
-    first[of]! += precision;
-    second[of]! += precision * precision;
-    third[of]! += precision * x;
-    count[of]! += 1;
-  });
-  for (let of = 0; of < bundles; of++) centre[of] = ratio(third[of]!, first[of]!);
-  use((of, precision, x) => (fourth[of]! += precision * (x - centre[of]!) ** 2));
-  const [over, under] = [new Float64Array(kinds), new Float64Array(kinds)];
+  for (let k = 0; k < links.length; k++) {
+    if (!(chance[k]! > 0)) continue;
+    const i = links[k]!;
+    const at = groups.bundle[i]!;
+    const precision = 1 / chance[k]!;
+    first[at]! += precision;
+    second[at]! += precision * precision;
+    third[at]! += precision * (congested[i]! / weight[i]!);
+    count[at]! += 1;
+  }
+  for (let k = 0; k < links.length; k++) {
+    if (!(chance[k]! > 0)) continue;
+    const i = links[k]!;
+    const at = groups.bundle[i]!;
+    fourth[at]! += (congested[i]! / weight[i]! - third[at]! / first[at]!) ** 2 / chance[k]!;
+  }
+  let [over, under] = [0, 0];
   const tau = new Float64Array(bundles);
-  for (let of = 0; of < bundles; of++) {
-    const scale = first[of]! - ratio(second[of]!, first[of]!);
-    if (!(scale > 1e-9 * Math.max(first[of]!, 1e-300))) continue;
-    const beyond = fourth[of]! - (count[of]! - 1);
-    tau[of] = Math.max(beyond, 0) / scale;
-    over[kindOf[of]!]! += beyond;
-    under[kindOf[of]!]! += scale;
+  for (let at = 0; at < bundles; at++) {
+    const scale = first[at]! - ratio(second[at]!, first[at]!);
+    if (!(scale > 1e-9 * Math.max(first[at]!, 1e-300))) continue;
+    const beyond = fourth[at]! - (count[at]! - 1);
+    tau[at] = Math.max(beyond, 0) / scale;
+    over += beyond;
+    under += scale;
   }
-  for (let of = 0; of < bundles; of++) {
-    const at = kindOf[of]!;
-    tau[of] = Math.max(tau[of]!, Math.max(ratio(over[at]!, under[at]!), 0));
-  }
+  const least = Math.max(ratio(over, under), 0);
+  for (let at = 0; at < bundles; at++) tau[at] = Math.max(tau[at]!, least);
   return tau;
 }

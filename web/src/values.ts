@@ -52,7 +52,7 @@ export class LinkValues {
     return (link) => {
       let most = 0;
       for (const view of views) {
-        const error = view?.estimates.error[link] ?? NaN;
+        const error = view?.estimates(link).error[link] ?? NaN;
         if (error > most) most = error;
       }
       return 1.96 * most;

@@ -17,6 +17,7 @@ from tailback.report.export import export_figures, make_case, same_fabric
 from tailback.report.figure import FIGURES, Options, canvas, draw, figure, render, style
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.figures.congested_fraction import draw_congestion
+from tailback.report.figures.how_sure import coverage, shown_coverage
 from tailback.report.html import render_report, write_comparison, write_report
 from tailback.report.scales import FAINT, INK, MUTED, colormap
 
@@ -36,6 +37,7 @@ __all__ = [
     "canvas",
     "change_table",
     "colormap",
+    "coverage",
     "draw",
     "draw_congestion",
     "export_figures",
@@ -44,6 +46,7 @@ __all__ = [
     "render",
     "render_report",
     "same_fabric",
+    "shown_coverage",
     "style",
     "to_json",
     "to_table",

@@ -304,8 +304,12 @@ def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[s
         for step, sign in ((1, "+"), (-1, "−")):
             link, ring, position = ring_of(evidence, dims, dimension, step)
             count = prod(dims) // size
-            out.append(_grid(packer, f"{sign}{name}: {count} rings", (count, size),
-                             (f"position along {name}", "ring"), ring * size + position, link,
+            # The longer side lies, as a window is wider than it is high: cells are no thin lines.
+            long, short = (f"position along {name}", position, size), ("ring", ring, count)
+            if count > size:
+                long, short = short, long
+            out.append(_grid(packer, f"{sign}{name}: {count} rings", (short[2], long[2]),
+                             (long[0], short[0]), short[1] * long[2] + long[1], link,
                              wide=True))  # fmt: skip
     return out
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
 import tailback
-from tailback.diagnosis.model import Diagnosis, Finding, LinkEvidence
+from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
@@ -109,8 +110,8 @@ def render_report(
         run=run,
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),
-        root_links=_root_links(diagnosis),
-        symptoms=_symptoms(diagnosis),
+        root_links=_surest(_root_links(diagnosis), case),
+        symptoms=_surest(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
@@ -251,20 +252,36 @@ def _costless(diagnosis: Diagnosis) -> list[str]:
     ]  # fmt: skip
 
 
-def _surest(links: Iterable[LinkEvidence]) -> list[LinkEvidence]:
-    return sorted(links, key=lambda link: (-link.congested_fraction.low, link.link))
+def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
+    """Links with the fractions that the plots draw, the surely most congested first.
+
+    The links with the highest fractions of their own samples are those that chance favoured most.
+    """
+    found = case.observed.load().shrunk
+    assert found is not None  # a load of links
+
+    def drawn(link: LinkEvidence) -> LinkEvidence:
+        if np.isnan(found.value[link.link]):
+            return link
+        value, error, low, high = (
+            float(column[link.link]) for column in (found.value, found.error, found.low, found.high)
+        )
+        estimate = Estimate(value=value, standard_error=error, low=low, high=high)
+        return link.model_copy(update={"congested_fraction": estimate})
+
+    return sorted(map(drawn, links), key=lambda link: (-link.congested_fraction.low, link.link))
 
 
 def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
-    """Roots of congestion trees that the findings name, the surely most congested first."""
-    return _surest({link.link: link for finding in diagnosis.findings
-                    for link in finding.links}.values())  # fmt: skip
+    """Roots of congestion trees that the findings name."""
+    return list({link.link: link for finding in diagnosis.findings
+                 for link in finding.links}.values())  # fmt: skip
 
 
 def _symptoms(diagnosis: Diagnosis) -> list[LinkEvidence]:
     """Links that hold most congested packets and are no roots."""
     roots = {link.link for link in _root_links(diagnosis)}
-    return _surest(link for link in diagnosis.top_links if link.link not in roots)
+    return [link for link in diagnosis.top_links if link.link not in roots]
 
 
 def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:

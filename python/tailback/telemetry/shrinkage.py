@@ -8,14 +8,21 @@ that chance favoured most. Routing spreads one and the same traffic over the lin
 For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, xᵢ = Mᵢ/Wᵢ:
 
 - the bundle's fraction μ = ΣM/ΣW, and the variance of xᵢ if it were that of the bundle,
-  sᵢ² = [μ (g−1) + μ² (l−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`;
-- the variance of true fractions within the bundle, by moments (DerSimonian and Laird, 1986):
-  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/sᵢ², x̄ weighted by 1/sᵢ², Sₙ = Σ sᵢ⁻²ⁿ. A
+  sᵢ² = [μ (gᵢ−1) + μ² (lᵢ−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`. They are
+  the link's own: deterministic routing gives each link of a bundle other flows, and with them
+  other numbers of hops;
+- the variance τ² of what makes the links of a bundle differ, by moments (DerSimonian and Laird,
+  1986): τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/vᵢ, x̄ weighted by 1/vᵢ,
+  Sₙ = Σ vᵢ⁻ⁿ, vᵢ the variance of xᵢ if τ were 0. A
   bundle of two or three links says little about τ², so it is not taken below that of all bundles
   of its kind together;
-- the shrunk estimate μ + Bᵢ (xᵢ − μ), B = τ² / (τ² + s²), and its variance
+- what is estimated is the fraction of *this run*: of links that are all alike, those with few
+  packets differ by μ (1−μ) / Wᵢ. The variance of the link's true fraction is
+  τᵢ² = τ² + μ (1−μ) / Wᵢ, and vᵢ = sᵢ² + μ (1−μ) / Wᵢ;
+- the shrunk estimate μ + Bᵢ (xᵢ − μ), Bᵢ = τᵢ² / (τᵢ² + sᵢ²), and its variance
   B s² + (1−B)² Var μ + 2/(k−1) · (1−B)² (xᵢ − μ)², whose last term is for τ² not being known
-  (Morris, 1983).
+  (Morris, 1983). Var μ = Σ Wᵢ² (sᵢ² + τᵢ²) / (ΣW)²: of few links the mean is not that of their
+  kind.
 
 A link that stands out stays out: it makes τ² of its bundle large. A link alone is left as it is.
 """
@@ -110,26 +117,23 @@ def shrink(
 
     through, met = total(packets, bundle, n), total(congested, bundle, n)
     mean = np.minimum(ratio(met, through), 1.0)
-    excess = ratio(total(packets * b, bundle, n), through)
-    met_excess = ratio(total(congested * g, bundle, n), met)
-    each = mean * met_excess + mean**2 * excess
     x, mu = ratio(congested, packets), mean[bundle]
-    variance = ratio(each[bundle], packets)
-    tau = _between(x, variance, seen, bundle, kind)
+    variance = ratio(mu * g + mu**2 * b, packets)
+    realized = ratio(mu * (1 - mu), packets)
+    tau = _between(x, variance + realized, seen, bundle, kind) + realized
     keep = np.divide(tau, tau + variance, out=np.ones_like(tau), where=tau + variance > 0)
     size = np.bincount(bundle[seen], minlength=n)[bundle]
     alone = size < 2
     keep = np.where(alone, 1.0, keep)
     value = mu + keep * (x - mu)
-    # Of a link alone the variance at its own fraction; of the others that of the shrunk one.
     at = np.clip(value, 0.0, 1.0)
-    own = ratio(at * np.where(alone, g, met_excess[bundle])
-                + at**2 * np.where(alone, b, excess[bundle]), packets)  # fmt: skip
-    unknown_tau = 2.0 / np.maximum(size - 1, 1) * (1 - keep) ** 2 * (x - mu) ** 2
-    error = np.sqrt(keep * own + (1 - keep) ** 2 * ratio(each, through)[bundle] + unknown_tau)
+    own = ratio(at * g + at**2 * b, packets)
+    of_mean = ratio(total(packets**2 * (variance + tau), bundle, n), through**2)[bundle]
+    unknown_tau = 2.0 / np.maximum(size - 1, 1) * (x - mu) ** 2
+    error = np.sqrt(keep * own + (1 - keep) ** 2 * (of_mean + unknown_tau))
     low, high = fraction_interval(congested, packets, g, b)
     # A bundle without a congested sample: what its packets together allow, for each link.
-    together = _bundle_bound(met, through, met_excess, excess)
+    together = _bundle_bound(through, ratio(total(packets * b, bundle, n), through))
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
     high = np.where(alone, high, np.where(none, np.maximum(high * keep, together[bundle]),
@@ -139,11 +143,9 @@ def shrink(
     return Shrunk(at, error, low, high, impossible)
 
 
-def _bundle_bound(met: Floats, through: Floats, g: Floats, b: Floats) -> Floats:
-    """Upper ends of the score intervals of whole bundles."""
-    length = b + 1.0
-    smoothed = (met * g + length * b) / (met + length)
-    return fraction_interval(met, through, smoothed, b)[1]
+def _bundle_bound(through: Floats, b: Floats) -> Floats:
+    """Upper ends of the score intervals of bundles without a congested sample."""
+    return fraction_interval(np.zeros_like(through), through, b, b)[1]
 
 
 def _between(

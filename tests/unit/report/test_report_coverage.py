@@ -130,6 +130,46 @@ def test_intervals_with_the_bundle_hold_the_truth(seed: int) -> None:
     assert not coverage_sentence(evidence)[1]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "tree", "routing"),
+    [
+        (PERMUTATION, TREE, "deterministic"), (UNIFORM, TREE, "deterministic"),
+        (STENCIL, THREE_LEVELS, "deterministic"), (UNIFORM, THREE_LEVELS, "random"),
+    ],
+    ids=["permutation", "uniform", "stencil, three levels", "random, three levels"],
+)  # fmt: skip
+def test_bundles_whose_links_carry_different_flows(
+    pattern: dict[str, Any], tree: dict[str, int], routing: str
+) -> None:
+    """Deterministic routing gives each link of a bundle other flows, with other numbers of hops.
+
+    With the mean of the bundle's hops in place of a link's own 92.1 % of these permutations' links
+    are held.
+    """
+    inside = []
+    for seed in range(1, 9):
+        found = shown_coverage(FigureData(ran(pattern, tree, seed, routing)))
+        assert found is not None and found.congested.sum() >= 150
+        inside.append(found.inside[found.congested])
+    assert 0.94 <= np.concatenate(inside).mean() <= 0.98
+
+
+def test_links_with_few_packets_differ_by_chance_in_the_run_itself() -> None:
+    """Links that are all alike have other fractions of their few packets: the truth is the run's.
+
+    Without that 90.7 % of these 4,000 links are held.
+    """
+    job = {
+        "pattern": {"kind": "uniform", "ranks": 4608, "size": "64 KiB", "messages": 4},
+        "placement": "random",
+    }
+    found = shown_coverage(
+        FigureData(simulate(parse({"seed": 1, "fabric": {"preset": "tapered"}, "job": [job]})))
+    )
+    assert found is not None and found.congested.sum() > 3000
+    assert 0.94 <= found.inside[found.congested].mean() <= 0.995
+
+
 def test_coverage_below_its_promise_is_told() -> None:
     """A truth that no sample saw: intervals then hold it less often than promised."""
     run = ran(STENCIL, TREE, 1)

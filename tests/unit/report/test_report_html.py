@@ -128,12 +128,26 @@ def test_links_that_are_roots_stand_above_those_that_wait() -> None:
     parts = [part for _, part in rows]
     assert parts == sorted(parts) and set(parts) == {"root", "waits"}
     assert {int(link) for link, part in rows if part == "root"} == roots
-    low = {link.link: link.congested_fraction.low
-           for links in (diagnosis.top_links, *(f.links for f in diagnosis.findings))
-           for link in links}  # fmt: skip
+    shrunk = FigureData(run).load().shrunk
+    assert shrunk is not None
     for part in ("root", "waits"):
-        ends = [low[int(link)] for link, this in rows if this == part]
+        ends = [shrunk.low[int(link)] for link, this in rows if this == part]
         assert ends == sorted(ends, reverse=True)
+
+
+def test_the_table_of_links_has_the_numbers_of_the_plots() -> None:
+    """Those of a link's own samples single out the links that chance favoured most."""
+    shrunk = FigureData(make_run()).load().shrunk
+    assert shrunk is not None
+    rows = re.findall(
+        r'<tr data-link="(\d+)".*?<td class="n" data-value="([\d.]+)">(?:(\d+(?:\.\d)?) %)? ',
+        page(),
+        re.S,
+    )
+    assert len(rows) >= 5
+    for link, low, value in rows:
+        assert float(low) == pytest.approx(shrunk.low[int(link)])
+        assert not value or float(value) == pytest.approx(100 * shrunk.value[int(link)], abs=0.51)
 
 
 def test_congested_packets_that_cost_no_time_are_told() -> None:

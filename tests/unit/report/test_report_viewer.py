@@ -128,8 +128,10 @@ def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(tmp_path: Path) 
         env=environment, check=True, timeout=60,
     )  # fmt: skip
     script = (
-        f"import {{ shrink, grouping }} from {json.dumps(str(built))};"
-        f"const found = shrink({json.dumps(counts)}, grouping({bundle.tolist()}, {kind.tolist()}));"
+        f"import {{ shrink, grouping, estimatesOf }} from {json.dumps(str(built))};"
+        f"const groups = grouping({bundle.tolist()}, {kind.tolist()});"
+        f"const found = estimatesOf({len(bundle)});"
+        f"groups.kinds.forEach((_, kind) => shrink({json.dumps(counts)}, groups, kind, found));"
         "console.log(JSON.stringify(['value', 'error', 'low', 'high']"
         ".map((name) => [...found[name]])));"
     )
