@@ -149,10 +149,11 @@ class AdaptiveSection(Section):
                                      "there; or bytes that wait and bytes whose credit has not "
                                      "come back (CODES)",
     )  # fmt: skip
-    ties: Literal["random", "lowest"] = Field(
+    ties: Literal["random", "lowest", "random-or-lowest"] = Field(
         default="random",
-        description="choice among equal ports: the first from a random one on, or the lowest",
-    )
+        description="choice among equal ports: the first from a random one on; the lowest; or a "
+                    "random one of all ports if none has less, else the lowest (CODES)",
+    )  # fmt: skip
     per: Literal["packet", "message", "chunk", "flowlet"] = Field(
         default="packet", description="how long a choice holds: for one packet, a message, a "
                                       "chunk of a message (He et al., 2015), or until the message "

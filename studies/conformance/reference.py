@@ -414,9 +414,10 @@ class Reference:
             number = last[0]
         else:
             links = self.routes.candidates(switch, message.dst_node)
-            first = self.random.randrange(len(links)) if rule.ties == "random" else 0
+            first = 0 if rule.ties == "lowest" else self.random.randrange(len(links))
+            drawn_first = [links[first], *links], links[first:] + links[:first]
             number = min(
-                links[first:] + links[:first],
+                drawn_first[rule.ties != "random-or-lowest"],
                 key=lambda k: (
                     self.links[k].load(now)
                     if rule.load == "queue"

@@ -70,12 +70,17 @@ impl<P: Probe> Shard<'_, P> {
             loads.min_by_key(|&(load, _)| load)
         };
         let shortest = step.shortest();
-        let start = match settings.adaptive.ties {
-            AdaptiveTies::Random => draw,
-            AdaptiveTies::Lowest => 0,
+        let (early, late) = match settings.adaptive.ties {
+            AdaptiveTies::Random => {
+                let (before, after) = shortest.split_at(draw);
+                (after, before)
+            }
+            AdaptiveTies::Lowest => (shortest, &[][..]),
+            AdaptiveTies::RandomOrLowest => {
+                (shortest.get(draw..=draw).unwrap_or_default(), shortest)
+            }
         };
-        let (before, after) = shortest.split_at(start);
-        let Some(best) = least(&mut after.iter().chain(before)) else { return NIL };
+        let Some(best) = least(&mut early.iter().chain(late)) else { return NIL };
         let buffer = u64::from(settings.buffer_bytes);
         let gain = match settings.adaptive.load {
             AdaptiveLoad::Queue => self.links.cable_of(best.1).drain_ps(buffer),

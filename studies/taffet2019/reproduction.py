@@ -1,0 +1,60 @@
+"""Rows of the page that sets the thesis' figures beside ours, and its command line.
+
+Each study gives rows; ``--write`` puts them into docs/measurements/reproduction.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench._pages import put
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "reproduction.md"
+
+HEAD = "| quantity | theirs | ours | difference | reason, as tested |"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of the thesis beside ours.
+
+    Attributes:
+        quantity: What it is a figure of.
+        theirs: As published; a dash where the thesis gives none.
+        ours: As computed or measured.
+        difference: Between both; "none" where they agree to the published digits.
+        reason: Why they differ, as found by changing one thing at a time; where they agree, what
+            was tested.
+    """
+
+    quantity: str
+    theirs: str
+    ours: str
+    difference: str = "none"
+    reason: str = ""
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in Markdown."""
+    lines = [HEAD, "|---" * 5 + "|"]
+    lines += [
+        f"| {row.quantity} | {row.theirs} | {row.ours} | {row.difference} | {row.reason} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def run(doc: str, name: str, parts: Callable[[], str]) -> None:
+    """Command line of a study: print its part of the page, and write it on request."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
+    arguments = parser.parse_args()
+    text = parts()
+    print(text)
+    if arguments.write:
+        put(PAGE, {name: text})
