@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
+from tailback.placement.variant import PlacementVariant
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
@@ -196,6 +197,7 @@ class Candidate(FrozenModel):
     Attributes:
         name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
         kind: What it changes.
+        variant: Of a placement, how it was made; None where only its name is known, and of others.
         parts: Names of the candidates that a combined one joins; empty for others.
         action: What to do, one sentence; empty for placements.
         assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
@@ -211,6 +213,7 @@ class Candidate(FrozenModel):
 
     name: str
     kind: Kind = "placement"
+    variant: PlacementVariant | None = None
     parts: tuple[str, ...] = ()
     action: str = ""
     assumes: str = ""

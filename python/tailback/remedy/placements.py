@@ -14,7 +14,10 @@ def placements(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Pro
     """Other placements of the ranks, among them the same nodes shifted."""
     now = current_placement(run)
     return [
-        Proposal("placement", name, Change(placement=nodes, placement_name=name))
+        Proposal(
+            "placement", name, Change(placement=nodes, placement_name=name),
+            variant=means.variants.get(name),
+        )
         for name, nodes in means.placements.items()
         if name != now
-    ]
+    ]  # fmt: skip

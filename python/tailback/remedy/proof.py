@@ -62,8 +62,9 @@ def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
 def not_simulated(idea: Proposal, status: Status, reason: str, estimate_ps: int = 0) -> Candidate:
     """An idea that is not simulated, and why."""
     return Candidate(
-        name=idea.name, kind=idea.kind, parts=idea.parts, action=idea.action,
-        assumes=idea.assumes, estimate_ps=estimate_ps, status=status, reason=reason,
+        name=idea.name, kind=idea.kind, variant=idea.variant, parts=idea.parts,
+        action=idea.action, assumes=idea.assumes, estimate_ps=estimate_ps, status=status,
+        reason=reason,
     )  # fmt: skip
 
 
@@ -83,6 +84,7 @@ def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Ca
     return Candidate(
         name=idea.name,
         kind=idea.kind,
+        variant=idea.variant,
         parts=idea.parts,
         action=idea.action,
         assumes=idea.assumes,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.model import Diagnosis, Kind
 from tailback.evaluate import Change, Evaluate
+from tailback.placement.variant import PlacementVariant
 from tailback.registry import Registry
 from tailback.run import Run
 from tailback.traffic.program import Program
@@ -29,6 +30,7 @@ class Proposal:
         action: What to do, one sentence; empty for placements, whose name says it.
         assumes: What must hold besides; empty where nothing.
         parts: Names of the ideas that a combined one joins; empty for others.
+        variant: Of a placement, how it was made; None where only its name is known, and of others.
         not_applicable: Why it is not for such a program; empty when it is.
     """
 
@@ -38,6 +40,7 @@ class Proposal:
     action: str = ""
     assumes: str = ""
     parts: tuple[str, ...] = ()
+    variant: PlacementVariant | None = None
     not_applicable: str = ""
 
 
@@ -53,6 +56,7 @@ class RemedyContext:
         program: Traffic of the observed job; None leaves it as it is.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
+        variants: How the placements to try were made, by name, where that is known.
     """
 
     evaluate: Evaluate
@@ -62,6 +66,7 @@ class RemedyContext:
     program: Program | None = None
     rules: Sequence[str] = ()
     kinds: frozenset[str] | None = None
+    variants: Mapping[str, PlacementVariant] = field(default_factory=dict)
 
 
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]

@@ -89,8 +89,8 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
     return Candidate(
-        name=candidate.name, kind=candidate.kind, action=candidate.action,
-        assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
+        name=candidate.name, kind=candidate.kind, variant=candidate.variant,
+        action=candidate.action, assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
         status=Status.IMPLAUSIBLE,
         reason=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
         f"{format_time(ideal_ps)}: the model does not hold for it",
@@ -101,7 +101,8 @@ def _tried(
     run: Run, ideas: list[Proposal], means: RemedyContext, seeds: int, progress: Progress | None
 ) -> list[Candidate]:
     """Everything that was thought of, proved or with the reason why not; best first."""
-    now = Proposal("placement", current_placement(run))
+    name = current_placement(run)
+    now = Proposal("placement", name, variant=means.variants.get(name))
     refused = [
         not_simulated(idea, Status.NOT_APPLICABLE, idea.not_applicable)
         for idea in ideas

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailback.diagnosis.model import Candidate
+from tailback.placement.variant import HostChoice
 from tailback.units import percent
 
-_EXPLAINED = {
-    "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested leaves)",
-}
+_SHIFTED = " (the same nodes, ranks shifted)"
 _RECOMPUTED = " (recomputed with default options and the measured congestion)"
-_COMPACT = " (on allowed hosts, under few switches)"
+_ON_OTHER_HOSTS = {
+    HostChoice.FEWEST_SWITCHES: " (on allowed hosts, under few switches)",
+    HostChoice.AWAY_FROM_CONGESTION:
+        " (ranks shifted, on allowed hosts that are not under congested leaves)",
+}  # fmt: skip
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -29,7 +31,7 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
     """To use another placement; ``meanwhile`` what is better is done by others."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
-        f"{start} placement {_placement(candidate, before)} instead of {before.name}: "
+        f"{start} placement {_placement(candidate)} instead of {before.name}: "
         f"{saves(candidate, before)}."
     )
 
@@ -80,10 +82,13 @@ def links_to_avoid(names: Sequence[str]) -> str:
     return f"Links to avoid: {'; '.join(names)}."
 
 
-def _placement(candidate: Candidate, before: Candidate) -> str:
+def _placement(candidate: Candidate) -> str:
     """A placement's name, with what its name does not say."""
-    if candidate.name == f"{before.name}-again":
+    variant = candidate.variant
+    if variant is None:
+        return candidate.name
+    if variant.recomputed:
         return candidate.name + _RECOMPUTED
-    if candidate.name.endswith("-compact"):
-        return candidate.name + _COMPACT
-    return candidate.name + _EXPLAINED.get(candidate.name, "")
+    if variant.hosts is HostChoice.IN_USE:
+        return candidate.name + (_SHIFTED if variant.method == "shift" else "")
+    return candidate.name + _ON_OTHER_HOSTS[variant.hosts]
