@@ -1,23 +1,25 @@
-"""Estimates of links that share their neighbours' evidence: empirical Bayes within a bundle.
+"""Estimates of links that use the samples of their bundle: empirical Bayes.
 
-A network has thousands of links with a few dozen samples each. Drawn as they are, most of what
-differs between neighbouring links is chance, and the links with the highest estimates are the ones
-that chance favoured most. Routing spreads one and the same traffic over the links of a *bundle*
-(:mod:`tailback.diagnosis.topology`), so what they share is known far better than any one of them.
+A network has thousands of links with a few dozen samples each. Most of the raw differences between
+neighbouring links are chance, and the highest estimates are those with the largest positive errors.
+Routing spreads the same traffic over the links of a *bundle*
+(:mod:`tailback.diagnosis.topology`), so their common value is known far better than that of a
+single link.
 
 For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, xᵢ = Mᵢ/Wᵢ:
 
 - the bundle's fraction μ = ΣM/ΣW, and the variance of xᵢ if it were that of the bundle,
   sᵢ² = [μ (g−1) + μ² (l−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`;
 - the variance of true fractions within the bundle, by moments (DerSimonian and Laird, 1986):
-  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/sᵢ², x̄ weighted by 1/sᵢ², Sₙ = Σ sᵢ⁻²ⁿ. A
-  bundle of two or three links says little about τ², so it is not taken below that of all bundles
+  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/sᵢ², x̄ weighted by 1/sᵢ², Sₙ = Σ sᵢ⁻²ⁿ.
+  A bundle of two or three links hardly determines τ², so it is not taken below that of all bundles
   of its kind together;
 - the shrunk estimate μ + Bᵢ (xᵢ − μ), B = τ² / (τ² + s²), and its variance
   B s² + (1−B)² Var μ + 2/(k−1) · (1−B)² (xᵢ − μ)², whose last term is for τ² not being known
   (Morris, 1983).
 
-A link that stands out stays out: it makes τ² of its bundle large. A link alone is left as it is.
+A link that differs clearly is not shrunk away: it makes τ² of its bundle large. A single link keeps
+its estimate.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ MIN_SAMPLES = 10
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """Congested fractions of links, each with the evidence of its bundle; arrays of shape (L,).
+    """Shrunk congested fractions of links; arrays of shape (L,).
 
     Attributes:
         value: Congested fraction, 0–1; NaN without data and where :attr:`impossible`.
@@ -121,14 +123,14 @@ def shrink(
     alone = size < 2
     keep = np.where(alone, 1.0, keep)
     value = mu + keep * (x - mu)
-    # Of a link alone the variance at its own fraction; of the others that of the shrunk one.
+    # For a single link the variance at its own fraction, for others at the shrunk one.
     at = np.clip(value, 0.0, 1.0)
     own = ratio(at * np.where(alone, g, met_excess[bundle])
                 + at**2 * np.where(alone, b, excess[bundle]), packets)  # fmt: skip
     unknown_tau = 2.0 / np.maximum(size - 1, 1) * (1 - keep) ** 2 * (x - mu) ** 2
     error = np.sqrt(keep * own + (1 - keep) ** 2 * ratio(each, through)[bundle] + unknown_tau)
     low, high = fraction_interval(congested, packets, g, b)
-    # A bundle without a congested sample: what its packets together allow, for each link.
+    # A bundle without a congested sample: each link gets the bound from all packets of the bundle.
     together = _bundle_bound(met, through, met_excess, excess)
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
