@@ -79,7 +79,8 @@ def look(case: Case) -> Found:
     evaluate = make_evaluate(prepared)
     quantum = max(100_000, run.elapsed_ps // 2000)
     quick = make_fluid_evaluate(prepared, FluidOptions(windows=0, quantum_ps=quantum))
-    made, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    placed, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    made = {variant.name: node for variant, node in placed.items()}
     now = current_placement(run)
     screened: Screening = screen(made, quick, always=frozenset({now}))
     rules = other_rules(case.scenario)

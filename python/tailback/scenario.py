@@ -244,7 +244,7 @@ class TelemetrySection(Section):
     queue_pairs: Literal["per-peer", "shared"] = "per-peer"
     psn_start: Literal["zero", "random"] = "zero"
     header_loss: float = Field(
-        default=0.0, ge=0, lt=1, description="share of packets whose sample is lost on the way"
+        default=0.0, ge=0, lt=1, description="share of packets whose sample is lost in the network"
     )
     stamping: Literal["all", "leaf"] | list[str] = Field(
         default="all",

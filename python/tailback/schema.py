@@ -133,7 +133,7 @@ TABLES = {
             ("congested_variance", pl.UInt64, "sum of g(g-1): estimates its variance"),
         ),
         Table.of(
-            "truth", "what really crossed one link in one window (simulation only)",
+            "truth", "the actual traffic of one link in one window (simulation only)",
             ("window", pl.UInt32, "window in which packets began to leave, or met congestion"),
             ("link", pl.UInt32, "link"),
             ("packets", pl.UInt64, "packets sent, handshakes of large messages included"),
@@ -166,10 +166,10 @@ TABLES = {
             "counters", "one port's counters at one instant, where any has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
-            ("data_bytes", pl.UInt64, "bytes sent since the start, a packet under way in part"),
+            ("data_bytes", pl.UInt64, "bytes sent since the start, with the part sent of a packet"),
             ("packets", pl.UInt64, "packets sent whole since the start"),
             ("busy_ps", pl.UInt64, "time sending"),
-            ("stall_ps", pl.UInt64, "time with data and sending nothing, for want of credit; with "
+            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit; with "
              "round-robin arbitration also of a free crossbar input"),
             ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
@@ -215,7 +215,7 @@ DERIVED = {
             ("communicator", pl.String, "their communicator"),
             ("share", pl.Float64, "share of our congested packets at the place, 0-1"),
             ("stall_ps", pl.Float64, "stall the line suffers there; null without a message log"),
-            ("congested_packets", pl.Float64, "stands for it without a message log, else null"),
+            ("congested_packets", pl.Float64, "used without a message log, else null"),
             ("ranks", pl.List(pl.UInt32), "ranks of the job that suffer; empty where unknown"),
         ),
         Table.of(

@@ -266,7 +266,7 @@ fn fluid_protocol<'py>(
     Ok(out)
 }
 
-/// Rounds until each flow has arrived where switches serve their inputs in turn.
+/// Rounds until each flow has arrived, with switches that serve their inputs in turn.
 #[pyfunction]
 fn fluid_rounds<'py>(
     py: Python<'py>,

@@ -325,7 +325,8 @@ fn joined(what: &str, text: &[u8]) -> Vec<u8> {
     [what.as_bytes(), text].join(&b' ')
 }
 
-/// The Chakra execution traces of all ranks, `files` their bytes, each asked for when the one before is
+/// The Chakra execution traces of all ranks, `files` their bytes, each requested when the one
+/// before is
 /// read; `calls` has the number of the algorithm of each type.
 #[pyfunction]
 fn read_chakra<'py>(

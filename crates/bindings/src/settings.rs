@@ -17,7 +17,7 @@ pub(crate) fn settings_of<'py, T: Deserialize<'py>>(settings: &Bound<'py, PyAny>
         .map_err(|problem| PyValueError::new_err(problem.to_string()))
 }
 
-/// Why a value is none of the settings', and the field that holds it: `adaptive.gap_ps`.
+/// Why a value is invalid, and its field: `adaptive.gap_ps`.
 #[derive(Debug)]
 struct Problem {
     field: String,

@@ -259,7 +259,7 @@ impl NetworkRouting {
         })
     }
 
-    /// Up, down and sideways on the way down, on a k-ary n-tree with horizontal links.
+    /// Up, down and sideways during the descent, on a k-ary n-tree with horizontal links.
     #[staticmethod]
     fn sideways(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
         let (arity, levels, width) = counts;

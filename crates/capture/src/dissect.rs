@@ -99,7 +99,7 @@ impl Skip {
     pub const COUNT: usize = 7;
 }
 
-/// What a packet says.
+/// The fields of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headers {
     /// Sender.

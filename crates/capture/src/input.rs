@@ -1,4 +1,4 @@
-//! A stream with a window of bytes that can be looked at before they are consumed.
+//! A stream with a window of bytes that can be inspected before they are consumed.
 
 use std::io::{self, Read};
 
@@ -55,7 +55,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Consumes `n` bytes that have been looked at.
+    /// Consumes `n` inspected bytes.
     #[inline]
     pub(crate) fn skip(&mut self, n: usize) {
         let n = n.min(self.end - self.start);

@@ -96,7 +96,7 @@ impl Hasher for AddressHasher {
     }
 }
 
-/// Reads captures and keeps at most so many packets: of more, one in 2^k by a hash.
+/// Reads captures and keeps a limited number of packets: of more, one in 2^k by a hash.
 #[derive(Debug)]
 pub struct CaptureLog {
     most: usize,

@@ -40,7 +40,7 @@ impl Interface {
     }
 }
 
-/// What a section has told so far.
+/// State of a section so far.
 #[derive(Debug, Default)]
 struct Section {
     big: bool,

@@ -1,4 +1,4 @@
-//! What every format is a sequence of, and how the formats are told apart.
+//! The record common to all formats, and the detection of the format.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use crate::{erf, pcap, pcapng};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Direction {
-    /// The format does not say.
+    /// The format does not record it.
     #[default]
     Unknown = 0,
     /// It received the packet.
@@ -100,7 +100,7 @@ pub(crate) fn half(bytes: &[u8], at: usize, big: bool) -> u16 {
     if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }
 }
 
-/// Nanoseconds since 1970 as clocks say them.
+/// Nanoseconds since 1970 by the capturing clock.
 pub(crate) fn checked_time(time_ns: i128) -> Result<i64, CaptureFault> {
     i64::try_from(time_ns).ok().filter(|&time| time >= 0).ok_or(CaptureFault::Time(time_ns))
 }

@@ -1,5 +1,5 @@
 //! Dragonfly+ (Shpiner et al., HiPINEB 2017; "megafly"): groups are leaves and spines fully joined,
-//! nodes hang off leaves, global cables off spines, every pair of groups is joined.
+//! leaves connect nodes, spines connect the global cables, and every pair of groups is joined.
 //!
 //! Switches are numbered group by group, leaves before spines; `switch_pod` is the group.
 

@@ -61,7 +61,7 @@ pub enum FabricError {
         /// Switch index.
         to: u32,
     },
-    /// A fabric that is not wired the way a routing rule needs.
+    /// A fabric whose wiring does not fit a routing rule.
     #[error("{rule} routing does not fit this fabric: {why}")]
     Unfit {
         /// Routing rule.

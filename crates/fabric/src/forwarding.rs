@@ -11,7 +11,7 @@ impl Routes {
     /// switch sends packets for a node, `u32::MAX` where its table has no entry.
     ///
     /// Every node gets a column of its own, since two nodes of one switch may be reached by
-    /// different ways. Switches whose packets end at a missing entry, or at the wrong switch, are
+    /// different paths. Switches whose packets end at a missing entry, or at the wrong switch, are
     /// left without a route: [`Routes::require`] names them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Memory for what grows as the square of a fabric, asked for before it is taken.
+//! Checks for memory that grows as the square of a fabric, before it is allocated.
 
 use crate::FabricError;
 

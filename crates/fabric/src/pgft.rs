@@ -204,7 +204,8 @@ mod tests {
         }
     }
 
-    /// Cables above the highest switch that tells destinations apart lead nowhere: they are no candidates of
+    /// Cables above the highest switch that separates destinations are useless: they are no
+    /// candidates of
     /// a table, and so no part of D-mod-k's divisor by arithmetic either.
     #[test]
     fn what_nobody_climbs_divides_nothing() {

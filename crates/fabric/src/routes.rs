@@ -114,7 +114,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The candidate links at `switch` towards `node`, which hangs off another switch.
+    /// The candidate links at `switch` towards `node`, which is connected to another switch.
     #[inline]
     pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
         self.offered(switch, node).1
@@ -217,7 +217,7 @@ impl Routes {
     /// Fills the table with `height` as the order of switches.
     ///
     /// Returns the number of pairs of switches, both with some of `among`, that have no path. Other
-    /// switches may well have none: a core that has lost its cable to a pod is no way to that pod.
+    /// switches may well have none: a core without its cable to a pod has no path to that pod.
     ///
     /// # Errors
     /// [`FabricError::OutOfMemory`] if there is no memory for the table.
@@ -289,9 +289,9 @@ pub(crate) fn tiers(fabric: &Fabric) -> usize {
     fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
-/// The links of `switch` on its shortest ways, into `set`: downwards where it can, else upwards.
+/// The links of `switch` on its shortest paths, into `set`: downwards if possible, else upwards.
 /// Returns how far the switches are that they lead to, from how far each switch is
-/// going down alone and by any way.
+/// going down only and by any path.
 #[inline]
 fn nearest(
     fabric: &Fabric,

@@ -4,7 +4,7 @@
 //! down-links in the order of its ports lead into each of equal blocks of that interval, and its
 //! up-links are neighbours, all equally good. Then a route is a comparison and a division, and a
 //! tree of a million hosts needs 32 bytes a switch and 4 a link where a table would need gigabytes.
-//! Whether a fabric is regular is found out from its links, so computed and discovered trees are
+//! Whether a fabric is regular is determined from its links, so computed and discovered trees are
 //! treated alike.
 
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ impl TreeRoutes {
         &self.links[start as usize..end as usize]
     }
 
-    /// Whether a climb from `switch` comes to a switch above `column`.
+    /// Whether a climb from `switch` reaches a switch above `column`.
     pub fn reaches(&self, fabric: &Fabric, mut switch: u32, column: u32) -> bool {
         loop {
             let reach = &self.reach[switch as usize];
@@ -93,7 +93,7 @@ impl TreeRoutes {
         self.reach.capacity() * size_of::<Subtree>() + 4 * self.links.capacity()
     }
 
-    /// Whether a climb from `switch` comes to a switch that is above more.
+    /// Whether a climb from `switch` reaches a switch above more columns.
     fn leads_beyond(&self, fabric: &Fabric, switch: u32) -> bool {
         let own = self.reach[switch as usize];
         let mut top = own;
@@ -187,7 +187,7 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<
     Some(Subtree { low, high: next, inverse: inverse(block), parallel, down, up: first, ups })
 }
 
-/// Checks that all parents of a switch offer the same way up: the same intervals, tier by tier.
+/// Checks that all parents of a switch offer the same upward paths: the same intervals, tier by tier.
 fn same_above(fabric: &Fabric, order: &[u32], reach: &[Subtree]) -> Option<()> {
     let mut kinds: HashMap<(u32, u32, u32), u32> = HashMap::new();
     let mut kind = vec![NONE; reach.len()];

@@ -5,7 +5,7 @@
 //! joined. The 29th leaf of every director leads to the storage system: leaf switches that carry
 //! its servers and spines that join them. Switch order: ToRs, storage leaves, director leaves,
 //! storage spines, director spines. How many cables join storage and directors, and how many
-//! servers there are, the study does not say: those are parameters.
+//! servers there are, the study does not state: those are parameters.
 
 use crate::{CableList, Fabric, FabricError};
 

@@ -21,7 +21,7 @@ pub(crate) struct Assigned {
 }
 
 impl Assigned {
-    /// Sets the rates after flows have entered and left; reports the flows that were looked at, with
+    /// Sets the rates after flows have entered and left; reports the flows that were examined, with
     /// their rates.
     pub fn settle(&mut self, links: &ActiveFlows, touched: &[u32], changed: &mut Vec<(u32, f64)>) {
         self.heaviness.resize(links.capacity.len(), 0.0);

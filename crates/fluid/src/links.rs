@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::positive;
 use crate::{FlowPaths, FluidError};
 
-/// A flow on a link: the flow, and where its path says so.
+/// A flow on a link: the flow, and the position of the link in its path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct User {
     pub flow: u32,
@@ -15,7 +15,7 @@ pub(crate) struct User {
 /// Links with their capacities, flows with their weights and paths.
 ///
 /// The numbers of flows that have ended are used again, by flows with as many links, so that what is
-/// kept of the flows under way stays close together however many there have been.
+/// kept of active flows stays close together however many flows have ended.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveFlows {
     /// Capacity of each link in Gb/s.

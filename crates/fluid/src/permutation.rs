@@ -25,7 +25,7 @@ pub struct PermutationRouting {
     pub default: Default,
     /// Choose by local load; otherwise every flow takes the default ports.
     pub adaptive: bool,
-    /// A flow leaves its default port only for an output with so many flows less, 1 or more.
+    /// A flow leaves its default port only for an output with this many fewer flows, 1 or more.
     pub margin: u32,
 }
 
@@ -105,7 +105,7 @@ impl Evaluation {
         Ok(())
     }
 
-    /// What the flows encounter now that all are there.
+    /// Congestion of the flows once all have their paths.
     pub fn congestion(&self) -> Congestion {
         let (mut max, mut sum) = (0, 0u64);
         for range in self.start.windows(2) {

@@ -1,4 +1,4 @@
-//! The flows under way: what they have left, how fast they go, when they end.
+//! The active flows: remaining bytes, rates and end times.
 
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ impl Sending {
     }
 }
 
-/// Flows under way.
+/// Active flows.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub links: ActiveFlows,
@@ -70,7 +70,7 @@ pub(crate) struct Pool {
     touched: Vec<u32>,
     changed: Vec<(u32, f64)>,
     work: Work,
-    /// What crossed the links, if anybody wants to know.
+    /// Load of the links, if requested.
     ledger: Option<Ledger>,
 }
 

@@ -20,7 +20,7 @@ pub struct RankSettings {
     pub policy: Policy,
     /// How paths are chosen.
     pub paths: PathChoice,
-    /// Whether they leave the shortest way.
+    /// Whether they leave the shortest path.
     pub detour: Detour,
     /// True: one message after the other leaves an adapter; false: all at once.
     pub fifo: bool,
@@ -42,10 +42,10 @@ pub struct RankSettings {
     pub local_delay_ps: u64,
     /// Least time between two changes of rates; 0 is exact.
     pub quantum_ps: u64,
-    /// What the switch a node hangs off takes in for it while the way on is slower than the node;
+    /// Buffer of a node's switch, filled while the path beyond is slower than the node;
     /// 0 for none.
     pub buffer_bytes: u64,
-    /// At least so many time windows to account for links in; 0 for none.
+    /// Minimum number of time windows for link loads; 0 for none.
     pub windows: u32,
 }
 

@@ -6,12 +6,12 @@
 //! after it is posted; messages above the eager limit wait for their receive; ranks of one host
 //! exchange messages through memory. Approximated: the hand-shake of a large message takes the
 //! latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches
-//! the far end one path latency after it left, however full the buffers on its way would be.
+//! the far end one path latency after it left, however full the buffers on its path would be.
 //!
 //! # The first buffer
-//! Rates are those of the whole way, but an adapter sends at line rate until the buffer at the far
+//! Rates are those of the whole path, but an adapter sends at line rate until the buffer at the far
 //! end of its own link is full. So a message is two flows, one after the other: what does not fit
-//! into that buffer, over the whole way; and the rest, which no longer needs the adapter. The
+//! into that buffer, over the whole path; and the rest, which no longer needs the adapter. The
 //! adapter proceeds when the first has ended, and no sooner than line rate allows.
 
 use std::cmp::Reverse;
@@ -40,7 +40,7 @@ enum MessageEvent {
     Arrived(u32),
     /// The last byte of a message has left its adapter.
     Sent(u32),
-    /// The sender of a synchronous or acknowledged send knows that its receive is complete.
+    /// The sender of a synchronous or acknowledged send is notified that its receive is complete.
     Received(u32),
     /// The software latency of a send is over.
     Ready(u32),
@@ -51,7 +51,7 @@ enum MessageEvent {
 struct MessageProgress {
     /// Its send is complete when its receive is.
     synchronous: bool,
-    /// Synchronous, and the sender knows a latency later.
+    /// Synchronous, and the sender is notified one latency later.
     acknowledged: bool,
     /// Its send is complete.
     complete: bool,
@@ -81,7 +81,7 @@ struct ProgramSimulation<'a> {
     sending: Vec<bool>,
     /// Message of each flow, and whether it is the last part of it.
     message_of_flow: Vec<(u32, bool)>,
-    /// Last parts under way of each node: what its switch holds.
+    /// Last parts in flight of each node: the bytes in its switch.
     held: Vec<Vec<u32>>,
     unfinished: usize,
     out: RankTimes,
@@ -273,7 +273,8 @@ impl ProgramSimulation<'_> {
         }
     }
 
-    /// Tells the sender of a synchronous send that its receive is complete: at once, or, if it is
+    /// Notifies the sender of a synchronous send that its receive is complete: at once, or, if it
+    /// is
     /// acknowledged over the network, a latency later.
     fn acknowledge(&mut self, message: u32) {
         let MessageProgress { acknowledged, latency_ps, .. } = self.messages[message as usize];

@@ -1,6 +1,6 @@
-//! What happens without rate control: switches that serve their inputs in turn, with little buffer.
+//! Simulation without rate control: switches with small buffers serve their inputs in turn.
 //!
-//! The fluid view knows neither arbitration nor back-pressure, so "no control" is modelled in
+//! The fluid view has neither arbitration nor back-pressure, so "no control" is modelled in
 //! rounds. In a round every link moves at most one cell, to a buffer that has room. Switches have
 //! virtual output queues and infinite speed-up; an output serves its inputs in turn; a node serves
 //! its own flows in turn (Birk and Zdornov 2009: "outputs serve different inputs in Round-Robin"). Cells of a

@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use crate::exchange::{Pair, best_swaps};
 use crate::graph::{PlacementError, TrafficGraph, check_length, indices};
 
-/// Most promising vertices of a part that are looked at; bounds the cost for very large parts.
+/// Number of most promising vertices of a part that are examined; bounds the cost for very large
+/// parts.
 const CANDIDATES: usize = 96;
 
 /// How hard to look.
@@ -16,7 +17,7 @@ pub struct Limits {
     pub depth: usize,
     /// Parts that are tried, those with most edges first.
     pub partners: usize,
-    /// How often a part may be looked at.
+    /// How often a part may be examined.
     pub rounds: usize,
 }
 

@@ -51,7 +51,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// No rank yet, with room for so many ranks and operations.
+    /// An empty program with capacity for the given numbers of ranks and operations.
     pub fn with_capacity(ranks: usize, operations: usize) -> Self {
         let mut rank_start = Vec::with_capacity(ranks + 1);
         rank_start.push(0);

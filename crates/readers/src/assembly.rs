@@ -53,12 +53,12 @@ pub struct RecordedPosts {
     pub wait_position: Vec<i64>,
     /// Empty in formats whose positions alone order waits.
     pub wait_step: Vec<i64>,
-    /// Whether the trace says whom it meets and how large it is.
+    /// Whether the trace records its partner and size.
     pub peer_known: Vec<bool>,
 }
 
 impl RecordedPosts {
-    /// Makes room for so many posts.
+    /// Reserves capacity for the given number of posts.
     pub fn reserve(&mut self, posts: usize) {
         for column in [
             &mut self.rank,

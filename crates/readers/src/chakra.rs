@@ -10,7 +10,7 @@ const COLLECTIVE: u64 = 7;
 const MOST_BYTES: i128 = 1 << 53;
 const PS_PER_US: u64 = 1_000_000;
 
-/// What to take for what a trace does not say.
+/// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
 pub struct Choices<'a> {
     /// Number of the algorithm of each type of collective that is expanded.
@@ -132,7 +132,7 @@ impl NodeRows {
         })
     }
 
-    /// Adds a node; says whether its number is new.
+    /// Adds a node; returns whether its number is new.
     fn insert(&mut self, number: u64, row: u32) -> bool {
         if self.get(number).is_some() {
             return false;
@@ -157,7 +157,7 @@ impl NodeRows {
 }
 
 impl<'a> ChakraReader<'a> {
-    /// For the files of so many ranks.
+    /// For the files of the given number of ranks.
     pub fn new(n_ranks: usize, choices: Choices<'a>) -> Self {
         Self {
             out: Nodes::default(),

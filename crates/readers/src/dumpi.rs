@@ -64,7 +64,7 @@ pub struct Fault {
     pub text: String,
 }
 
-/// A message of a call, or a collective, as labels tell them apart.
+/// A message of a call, or a collective, as identified by labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// The call of MPI; of collectives the number of the operation is in `tag`.
@@ -235,7 +235,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// For so many ranks, and computations of at most so many picoseconds.
+    /// For the given number of ranks, and computations up to the given length in picoseconds.
     pub fn new(n_ranks: u32, longest_ps: u64) -> Self {
         let mut shared = Shared {
             n_ranks,
@@ -285,7 +285,7 @@ impl Reader {
         rank.finish()
     }
 
-    /// What all files together say.
+    /// The contents of all files combined.
     ///
     /// # Errors
     /// What is wrong with a call.

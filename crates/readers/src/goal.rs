@@ -386,7 +386,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Adds a label; says whether it is new.
+    /// Adds a label; returns whether it is new.
     fn insert(&mut self, name: &'a [u8], operation: u32) -> bool {
         if self.get(name).is_some() {
             return false;

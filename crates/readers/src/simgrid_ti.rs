@@ -53,7 +53,7 @@ pub const LEFT_OUT: [&str; 12] = [
 pub const OTHERS: [&str; 7] =
     ["init", "finalize", "comm_split", "wait", "waitall", "compute", "sleep"];
 
-/// What to take for what a trace does not say.
+/// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
 pub struct Scale<'a> {
     /// Bytes of each type by its number.
@@ -133,7 +133,7 @@ pub struct CollectiveKind {
 /// What is wrong, and on which row.
 #[derive(Debug, PartialEq)]
 pub enum LineError {
-    /// There is no call at all.
+    /// There is no call.
     Empty,
     /// A line that does not begin with a rank.
     NoRank(u64),

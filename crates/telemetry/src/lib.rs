@@ -2,8 +2,8 @@
 //!
 //! The switch side ([`Mark`]) is a few bytes per packet and one decision per hop; the receiver side
 //! ([`Samples`]) is a table of weighted counts. Neither depends on the simulator. [`scheme`] has
-//! the other ways to carry a sample of the path, [`hash`] the hashes that represent a link in a few
-//! bits, [`decode`] the way back from hashes to counts.
+//! the other encodings of a sample of the path, [`hash`] the hashes that represent a link in a few
+//! bits, [`decode`] the decoding from hashes to counts.
 
 mod column;
 pub mod congestion;

@@ -1,6 +1,6 @@
 //! The receiver: weighted counts per window, label and link (Taffet 2019, §3.2, algorithm 4).
 //!
-//! What packets say is logged by window as they arrive: the simulator's loop appends, and neither
+//! Samples are logged by window as packets arrive: the simulator's loop appends, and neither
 //! hashes nor searches. A window's log is put in order and summed when it has grown much
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.

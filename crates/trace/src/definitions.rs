@@ -45,7 +45,7 @@ pub struct Cartesian {
 pub struct SystemNode {
     /// Name, empty where the trace has none.
     pub name: String,
-    /// What it is, like `node` or `machine`; empty where the trace does not say.
+    /// Its class, such as `node` or `machine`; empty if the trace does not record it.
     pub class: String,
 }
 
@@ -322,7 +322,7 @@ fn members_of(
     }
 }
 
-/// Tells MPI calls from phases of the application and from what encloses all of it.
+/// Distinguishes MPI calls, phases of the application and regions that enclose all of it.
 fn class_of(name: &str, role: u8, paradigm: u8) -> RegionClass {
     let is_mpi_name = name.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("MPI_"));
     if paradigm == PARADIGM_MPI || is_mpi_name {

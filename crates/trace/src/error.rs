@@ -10,7 +10,7 @@ pub enum TraceError {
     Library {
         /// The shared library.
         library: PathBuf,
-        /// What the loader said.
+        /// Message of the loader.
         reason: String,
     },
     /// The anchor file is missing, unreadable or not an OTF2 anchor.

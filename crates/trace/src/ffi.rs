@@ -137,7 +137,7 @@ thread_local! {
     static FIRST_ERROR: Cell<Code> = const { Cell::new(0) };
 }
 
-/// Keeps the library from printing to standard error and remembers what it would have said.
+/// Keeps the library from printing to standard error and stores its messages.
 extern "C" fn remember_error(
     _data: Handle,
     _file: *const c_char,
@@ -224,7 +224,7 @@ impl Library {
         }
     }
 
-    /// `Err` with a description when `code`, or an error reported on the way, is one.
+    /// `Err` with a description when `code`, or an error reported meanwhile, is one.
     fn check(&self, code: Code) -> Result<(), String> {
         match (code, FIRST_ERROR.get()) {
             (0, 0) => Ok(()),
@@ -257,7 +257,7 @@ impl Archive<'_> {
         number
     }
 
-    /// The tracer that wrote the archive, empty when it does not say.
+    /// The tracer that wrote the archive, empty if not recorded.
     pub fn creator(&self) -> String {
         let mut text: *mut c_char = ptr::null_mut();
         // SAFETY: `reader` is open, `text` is valid for the call.
@@ -533,7 +533,7 @@ definition_callbacks! {
         Definition::CartTopology { comm, dimensions: copied(dimensions, usize::from(n)) };
 }
 
-/// Hands an event to the sink behind `data`; tells the library to stop when the sink refuses it.
+/// Hands an event to the sink behind `data`; stops the library when the sink refuses it.
 ///
 /// # Safety
 /// `data` is the pointer [`Archive::events`] registered for the same `S`.

@@ -42,7 +42,7 @@ fn damage(records: u64, reason: impl Into<String>) -> Damage {
     Damage { records, reason: reason.into() }
 }
 
-/// What the anchor file says about the others.
+/// Information in the anchor file about the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub event_chunk: u64,

@@ -16,7 +16,7 @@ use crate::tables::LocationEvents;
 /// A trace in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The tracer, empty when it does not say (EZTrace does not).
+    /// The tracer, empty if not recorded (EZTrace does not record it).
     pub creator: String,
     /// Ranks, regions, communicators.
     pub definitions: Definitions,
@@ -111,7 +111,7 @@ fn in_order<T: Send, E: Send>(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Refuses a file of definitions that is cut short; says whether it may hold any.
+/// Refuses a truncated file of definitions; returns whether it may contain any.
 fn check_definitions(file: &Path, layout: Anchor) -> Result<bool, TraceError> {
     if layout.compressed {
         return Ok(true);

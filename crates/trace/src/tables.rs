@@ -18,21 +18,21 @@ pub enum RecordKind {
     IsendComplete = 2,
     /// A non-blocking receive is posted; what it will match is not known yet.
     IrecvRequest = 3,
-    /// MPI_Recv and its like; says who was matched.
+    /// MPI_Recv and similar calls; contains the matched rank.
     Recv = 4,
-    /// A non-blocking receive is complete; says who was matched.
+    /// A non-blocking receive is complete; contains the matched rank.
     Irecv = 5,
     /// A test found the request incomplete.
     RequestTest = 6,
     /// The request was cancelled.
     RequestCancelled = 7,
-    /// A collective ends; says what it was.
+    /// A collective ends; contains its operation.
     CollectiveEnd = 8,
     /// A non-blocking collective is called; what it is is not known yet.
     IcollectiveRequest = 9,
-    /// A non-blocking collective is complete; says what it was.
+    /// A non-blocking collective is complete; contains its operation.
     IcollectiveComplete = 10,
-    /// A probe took a message out of the matching; says who was matched.
+    /// A probe took a message out of the matching; contains the matched rank.
     MatchedProbe = 11,
     /// Such a message is received.
     Mrecv = 12,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.model import PlacementVariant
 from tailback.errors import PlacementError, TailbackError
 from tailback.placement import (
     PLACEMENTS,
@@ -21,6 +19,7 @@ from tailback.placement import (
     restrict_to_used,
     switch_congestion,
 )
+from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.stages import stage
@@ -34,22 +33,6 @@ DEFAULT_METHODS = (
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts should be left out, as for a link
 (docs/explanation/diagnosis.md, section 2)."""
-
-
-def candidate_name(method: str, variant: PlacementVariant) -> str:
-    """What a candidate is called in lists, tables and files; nothing is read from it."""
-    if variant is PlacementVariant.PLAIN:
-        return method
-    return f"{method}-{'again' if variant is PlacementVariant.RECOMPUTED else variant}"
-
-
-def candidate_variants(methods: Sequence[str]) -> dict[str, PlacementVariant]:
-    """Variant of every candidate that :func:`make_candidates` may make, by its name."""
-    return {
-        candidate_name(method, variant): variant
-        for method in methods
-        for variant in PlacementVariant
-    }
 
 
 def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:
@@ -74,19 +57,21 @@ def make_candidates(
     names: Sequence[str],
     run: Run | None,
     progress: Callable[[str, float], None],
-) -> tuple[dict[str, NDArray[np.uint32]], list[tuple[str, PlacementError]]]:
+) -> tuple[
+    dict[PlacementVariant, NDArray[np.uint32]], list[tuple[PlacementVariant, PlacementError]]
+]:
     """Node of each rank under each placement, and why some could not be made.
 
-    They keep the hosts of the job and the ranks on each. Where more hosts are allowed
-    (``prepare(…, allow_hosts)``) every placement is also made on as many of those, ``…-compact``.
+    All keep the hosts of the job and the ranks on each. Where more hosts are allowed
+    (``prepare(…, allow_hosts)``), every placement is also made on as many of those.
 
     When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one use the
-    congestion measured in it; the placement in use keeps its name and stays as it is, and what its
-    method makes now is called ``…-again``. Placements equal to an earlier one are left out.
+    congestion measured in it; the placement in use stays as it is, and its method also makes a
+    recomputed one. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
-    made: dict[str, NDArray[np.uint32]] = {}
-    errors: list[tuple[str, PlacementError]] = []
+    made: dict[PlacementVariant, NDArray[np.uint32]] = {}
+    errors: list[tuple[PlacementVariant, PlacementError]] = []
     congestion = None
     if run is not None:
         congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
@@ -95,30 +80,32 @@ def make_candidates(
         progress(f"placing: {name}", number / len(names))
         used = name == ("file" if job.section.placement_file is not None else job.section.placement)
         given = job.section.placement_options if used else {}
-        for variant, problem, options in _tries(
-            name, dict(given), grounds, run is not None and used
-        ):
-            called = candidate_name(name, variant)
+        for variant in _variants(name, grounds, run is not None and used):
+            plain = variant == PlacementVariant(name)
+            problem = grounds[variant.hosts]
             try:
-                node = job.node if used and called == name else place(name, problem, options)
-                job.footprint.check(prepared.fabric, called, node)
+                node = (
+                    job.node if used and plain
+                    else place(name, problem, dict(given) if plain else {})
+                )  # fmt: skip
+                job.footprint.check(prepared.fabric, variant.name, node)
             except PlacementError as error:
-                errors.append((called, error))
+                errors.append((variant, error))
                 continue
             if not any(np.array_equal(node, other) for other in made.values()):
-                made[called] = node
+                made[variant] = node
     return made, errors
 
 
 def _grounds(
     prepared: PreparedScenario, congestion: NDArray[np.float64] | None
-) -> dict[PlacementVariant, PlacementProblem]:
-    """What the ranks may be placed on: the hosts in use and, where others are allowed, those."""
+) -> dict[HostChoice, PlacementProblem]:
+    """The slots on which the ranks may be placed, for each choice of hosts that differs."""
     job, fabric = prepared.observed, prepared.fabric
     ranks, allowed = job.footprint.ranks, job.footprint.allowed
-    out: dict[PlacementVariant, PlacementProblem] = {}
+    out: dict[HostChoice, PlacementProblem] = {}
     if set(ranks) <= set(allowed):
-        out[PlacementVariant.PLAIN] = replace(
+        out[HostChoice.IN_USE] = replace(
             restrict_to_used(job.problem, job.node), congestion=congestion
         )
     if not job.footprint.widened:
@@ -126,7 +113,7 @@ def _grounds(
     hot = np.zeros(fabric.n_switches, bool)
     if congestion is not None:
         hot = congestion >= CONGESTED_FRACTION
-    chosen: dict[PlacementVariant, list[int]] = {}
+    chosen: dict[HostChoice, list[int]] = {}
     leaf = np.array(leaf_of_hosts(fabric, allowed), np.int64)
     if congestion is not None and hot[leaf].any():
         # Those under the most congested leaves go, as many as the job can do without.
@@ -139,30 +126,27 @@ def _grounds(
         stay = [host for host in calm if host in ranks]
         go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
         kept = {*stay, *go}
-        chosen[PlacementVariant.KEEP_OFF] = [host for host in calm if host in kept]
-    chosen[PlacementVariant.COMPACT] = fewest_switches(fabric, allowed, len(ranks), hot)
-    for variant, hosts in chosen.items():
+        chosen[HostChoice.AWAY_FROM_CONGESTION] = [host for host in calm if host in kept]
+    chosen[HostChoice.FEWEST_SWITCHES] = fewest_switches(fabric, allowed, len(ranks), hot)
+    for choice, hosts in chosen.items():
         if set(hosts) != set(ranks):
-            out[variant] = problem_for(
+            out[choice] = problem_for(
                 fabric, job.program, hosts, list(ranks.values()), prepared.scenario.seed, congestion
             )
     return out
 
 
-def _tries(
-    name: str,
-    options: dict[str, Any],
-    grounds: dict[PlacementVariant, PlacementProblem],
-    again: bool,
-) -> Iterator[tuple[PlacementVariant, PlacementProblem, dict[str, Any]]]:
-    """Candidates of one method: its variants, where each is made, and its options."""
-    for variant, problem in grounds.items():
-        if variant is PlacementVariant.PLAIN:
-            yield variant, problem, options
-            if again and name != "file":
-                yield PlacementVariant.RECOMPUTED, problem, {}
-        elif name == "shift" if variant is PlacementVariant.KEEP_OFF else name != "file":
-            yield variant, problem, {}
+def _variants(
+    method: str, grounds: Iterable[HostChoice], recompute: bool
+) -> Iterator[PlacementVariant]:
+    """Placements of one method. A file names its hosts; only shifts keep clear of congestion."""
+    for hosts in grounds:
+        if hosts is HostChoice.IN_USE:
+            yield PlacementVariant(method)
+            if recompute and method != "file":
+                yield PlacementVariant(method, recomputed=True)
+        elif method == "shift" or (hosts is HostChoice.FEWEST_SWITCHES and method != "file"):
+            yield PlacementVariant(method, hosts)
 
 
 def _fractions(run: Run, prepared: PreparedScenario) -> NDArray[np.float64]:

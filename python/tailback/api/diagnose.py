@@ -13,7 +13,6 @@ import polars as pl
 from tailback import run as base
 from tailback.api.candidates import (
     DEFAULT_METHODS,
-    candidate_variants,
     check_names,
     make_candidates,
 )
@@ -36,6 +35,7 @@ from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.link_counters import JoinError
 from tailback.placement import RankFile
+from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
 from tailback.remedy.screening import Placements, Screening, screen
 from tailback.report import (
@@ -402,7 +402,9 @@ class _Workflow:
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
         evaluate = self.evaluate
-        made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
+        placed, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
+        made = nodes_by_name(placed)
+        variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)
         screened = Screening(made)
@@ -416,17 +418,21 @@ class _Workflow:
         )
         means = RemedyContext(
             evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
-            frozenset(self.remedies) or None, candidate_variants(methods or DEFAULT_METHODS),
+            frozenset(self.remedies) or None, variants,
         )  # fmt: skip
         found = find_remedy(run, diagnosis, means, seeds=seeds, progress=self.progress)
         warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
         remedy, after, files = found.remedy, None, list[RankFile]()
         if remedy is not None:
-            left_out = list(screened.left_out)
-            left_out += [
-                Candidate(name=name, status=Status.FAILED, reason=error.message)
-                for name, error in errors
+            left_out = [
+                candidate.model_copy(update={"variant": variants[candidate.name]})
+                for candidate in screened.left_out
             ]
+            left_out += [
+                Candidate(name=variant.name, variant=variant, status=Status.FAILED,
+                          reason=error.message)
+                for variant, error in errors
+            ]  # fmt: skip
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
             if found.change is not None:
                 after = evaluate(replace(found.change, measure=True))
@@ -455,9 +461,11 @@ def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
     )
 
 
-def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
+def _limits(
+    prepared: PreparedScenario, failed: list[tuple[PlacementVariant, PlacementError]]
+) -> list[str]:
     """What was requested and is not possible: placements, and remedies for several jobs."""
-    found = [f"--method {name}: {error.message}" for name, error in failed]
+    found = [f"--method {variant.name}: {error.message}" for variant, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:

@@ -19,6 +19,7 @@ from tailback.api.sweep.workers import Progress
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
+from tailback.placement.variant import nodes_by_name
 from tailback.run import AtomicDirectory
 from tailback.simulation import PreparedScenario, Watch, make_evaluate, prepare
 
@@ -132,10 +133,11 @@ def place(
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(found.scenario, allow_hosts)
-    made, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
+    placed, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
+    made = nodes_by_name(placed)
     if methods and errors:
-        name, error = errors[0]
-        error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
+        variant, error = errors[0]
+        error.place = ": ".join(filter(None, (f"--method {variant.name}", error.place)))
         raise error.located(source) if isinstance(source, (str, Path)) else error
     if require_rank_files:
         for node in made.values():
@@ -158,7 +160,8 @@ def place(
         refused = error.message
     omitted = left_out(prepared.observed.section.hosts, prepared.fabric)
     return PlacementResult(
-        rows, made, files, unsaid, refused, {name: error.message for name, error in errors},
+        rows, made, files, unsaid, refused,
+        {variant.name: error.message for variant, error in errors},
         omitted.note if omitted is not None else "", prepared.notes,
     )  # fmt: skip
 

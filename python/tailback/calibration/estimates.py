@@ -1,12 +1,12 @@
-"""From series of times to settings of the engine, each with its interval.
+"""Derives settings of the engine, each with its interval, from series of times.
 
 An uncontended message of ``s`` bytes takes, in the engine's model (docs/explanation/engine.md),
 
     send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / line rate
 
 between hosts, and ``send_delay + local_delay + s × 8 / local_rate`` within one; larger messages
-than ``eager`` wait for a handshake. Each line fitted to times gives an intercept and a slope; what
-follows from them is computed for some thousand draws of both, and the interval holds 95 % of them.
+than ``eager`` wait for a handshake. Each line fitted to times gives an intercept and a slope;
+derived settings are computed for some thousand draws of both; the interval contains 95 % of them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Kind = Literal["time", "size", "rate"]
 
 _SEED: Final = 20_251
 _SMALLEST_STREAM: Final = 1 << 16
-"""A slope is a rate only if the sizes reach so far."""
+"""A slope counts as a rate only if sizes reach this value."""
 
 _MUCH: Final = 0.15
-"""Headers of a larger share of the payload are no headers: the adapter is slower than its link."""
+"""A larger share of the payload cannot be headers: the adapter is slower than its link."""
 
 _SMALL: Final = 256
-"""Messages of so many bytes take about as long as empty ones, where no slope is known."""
+"""Without a slope, messages up to this size are assumed to take as long as empty ones."""
 
 _SURE: Final = 0.25
-"""Relative standard error above which a slope is not taken for a rate, nor an intercept for a
+"""Relative standard error above which a slope does not count as a rate, nor an intercept as a
 latency."""
 
 
@@ -46,7 +46,7 @@ class Placed:
 
     Attributes:
         series: The series.
-        route: Between which places; None where that is not known.
+        route: Distance between its ends; None if unknown.
     """
 
     series: Series
@@ -58,12 +58,12 @@ class FittedValue:
     """One quantity with its 95 % interval.
 
     Attributes:
-        name: Key of ``[engine]``, or what was measured besides.
+        name: Key of ``[engine]``, or name of another measured quantity.
         kind: ``time`` in picoseconds, ``size`` in bytes, ``rate`` in gigabits per second.
         value: Best value.
         low: Lower end of the interval.
         high: Upper end.
-        source: What it follows from.
+        source: The measurements it is derived from.
         n: Messages or repetitions behind it.
     """
 
@@ -78,11 +78,11 @@ class FittedValue:
 
 @dataclass
 class Estimates:
-    """What benchmarks say of a machine.
+    """Results of benchmarks of a machine.
 
     Attributes:
         engine: Settings of the engine.
-        measured: What else was measured; the engine has no setting for it.
+        measured: Measured quantities for which the engine has no setting.
         not_identified: Settings that stay at their defaults, and why.
         notes: Notes on the estimates.
     """
@@ -120,7 +120,7 @@ class _FittedSeries:
 
     @property
     def where(self) -> str:
-        """How far apart."""
+        """Distance in words."""
         if self.route is None:
             return ""
         if self.route.switches == 0:
@@ -129,11 +129,11 @@ class _FittedSeries:
 
     @property
     def remote(self) -> bool:
-        """Between hosts. Benchmarks whose hosts are unknown are taken to be."""
+        """Whether it was measured between hosts, also assumed if the hosts are unknown."""
         return self.route is None or self.route.switches > 0
 
     def intercept(self) -> _Drawn | None:
-        """Time of an empty message; None where the sizes do not tell."""
+        """Time of an empty message; None if the sizes do not show it."""
         # From the smallest message to an empty one at the rate of large ones, if that is known.
         value = self.least[0] - self.fit.size[0] * self.byte[0]
         draws = self.least[1] - self.fit.size[0] * self.byte[1]
@@ -143,7 +143,7 @@ class _FittedSeries:
         return _Drawn(value, draws, self.source + self.where, self.n)
 
     def rate(self) -> _Drawn | None:
-        """Rate of the largest messages in Gb/s; None where the sizes do not tell."""
+        """Rate of the largest messages in Gb/s; None if the sizes do not show it."""
         slope, draws = self.byte
         if slope <= 0 or self.fit.size.max() < _SMALLEST_STREAM or _spread(draws) > _SURE * slope:
             return None
@@ -161,7 +161,7 @@ def estimate(
         placed: Series and where they were measured.
         packet_bytes: Payload of a full packet, where a benchmark reports it.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
-        eager: The rendezvous threshold as sends to late receivers show it, where latencies do not.
+        eager: The rendezvous threshold from sends to late receivers, if latencies do not show it.
     """
     out = Estimates()
     defaults = EngineSection()
@@ -185,7 +185,7 @@ def estimate(
 
 
 def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_FittedSeries]:
-    """Series that measured the same, put together, and their lines.
+    """Combine series of the same quantity and fit their lines.
 
     Args:
         placed: The series.
@@ -238,7 +238,7 @@ def _header_share(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -
 def _header(
     out: Estimates, groups: Sequence[_FittedSeries], packet: int, adapter_gbps: float | None
 ) -> None:
-    """What a packet costs besides its payload, from the rate reached."""
+    """Overhead per packet, derived from the rate reached."""
     rate = _rate(groups)
     if rate is None:
         out.not_identified["header"] = (
@@ -353,8 +353,8 @@ def _solve(
         design: One column a layer, then the number of switches, shape (G, layers + 1).
         bases: Latencies, shape (G,).
         draws: Theirs, shape (G, draws).
-        default_ps: Delay of a switch where the latencies do not tell it.
-        parted: Whether they do.
+        default_ps: Delay of a switch if the latencies do not determine it.
+        parted: Whether they determine it.
 
     Returns:
         Coefficients, shape (layers + 1,), and draws of them.
@@ -362,7 +362,7 @@ def _solve(
     sigma = np.maximum(_spread(draws), 1.0)
     rng = np.random.default_rng([_SEED, 1 << 20])
     if not parted:
-        # What the switches do not take the software does: their range is in its interval.
+        # Delay not in switches is in software, so its interval includes the switches' range.
         switch = default_ps * rng.uniform(0.5, 1.5, draws.shape[1])
         bases = bases - design[:, -1] * default_ps
         draws = draws - design[:, -1:] * switch
@@ -404,7 +404,7 @@ def _eager(out: Estimates, groups: Sequence[_FittedSeries], waited: FittedValue 
 
 
 def _bracket(group: _FittedSeries, number: int) -> FittedValue:
-    """The largest size seen to go without handshake; any up to the next one is as good."""
+    """The largest size observed without handshake; any size up to the next is equally possible."""
     size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
     return FittedValue(
@@ -447,7 +447,7 @@ def _local(
     if delay < 0:
         out.notes.append(
             "messages within a host take less than send_delay, which the engine adds to all "
-            "messages: local_delay is 0, and the engine takes them for slower than they are"
+            "messages: local_delay is 0, and the engine overestimates their time"
         )
 
 
@@ -486,7 +486,7 @@ def _mean(some: Sequence[_Drawn]) -> _Drawn:
 
 
 def _spread(draws: Floats) -> Any:
-    """Half of what holds 68 % of the draws, along the last axis; few outliers do not count."""
+    """Half the width of the central 68 % of the draws, along the last axis; robust to outliers."""
     low, high = np.quantile(draws, [0.159, 0.841], axis=-1)
     return (high - low) / 2
 

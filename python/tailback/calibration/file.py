@@ -1,4 +1,4 @@
-"""The calibration file: an ``[engine]`` section of a scenario, and how sure each value is."""
+"""The calibration file: an ``[engine]`` section of a scenario, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark says, whoever wrote it: times or rates by message size between two places."""
+"""Format-independent results of a benchmark: times or rates by message size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Layer = Literal["mpi", "verbs", "nccl"]
 """Software that a benchmark ran on: MPI, InfiniBand verbs, NCCL."""
 
 Quantity = Literal["latency", "stream"]
-"""``latency``: one-way time of one message. ``stream``: time per message of many under way."""
+"""``latency``: one-way time of one message. ``stream``: time per message with many in flight."""
 
 
 class CalibrationError(TailbackError):
@@ -37,8 +37,8 @@ class Series:
             reached.
         resolution_ps: Step to which the output rounds each time, shape (P,).
         n: Messages or repetitions behind all of them.
-        source: What measured it: ``"osu_latency"``.
-        pairs: Pairs of ranks that measured at once; 0 where the output does not say.
+        source: Benchmark: ``"osu_latency"``.
+        pairs: Pairs of ranks that measured at once; 0 if the output does not state it.
     """
 
     quantity: Quantity
@@ -57,9 +57,9 @@ class BenchmarkData:
 
     Attributes:
         series: What was measured.
-        hosts: Host of each rank, where the output tells; else empty.
-        packet_bytes: Payload of a full packet (MTU), where the output tells.
-        notes: What was left out or found odd.
+        hosts: Host of each rank, if the output has them; else empty.
+        packet_bytes: Payload of a full packet (MTU), if the output states it.
+        notes: What was left out or is irregular.
     """
 
     series: list[Series] = field(default_factory=list)
@@ -72,7 +72,7 @@ class BenchmarkReader(Protocol):
     """A module that reads one benchmark's output."""
 
     def sniff(self, text: str) -> bool:
-        """Whether the beginning of a file is this benchmark's output."""
+        """Whether the start of a file is this benchmark's output."""
 
     def read(self, text: str, path: Path) -> BenchmarkData:
         """Read the output.

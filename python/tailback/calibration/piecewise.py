@@ -1,10 +1,10 @@
 """Lines through times by message size, with change points where the protocol changes.
 
-Time is ``intercept + slope × size`` between change points. Errors are relative (each time is off by
-the same share, unknown) plus rounding (known). Coefficients come from weighted least squares with
-Huber's weights, their uncertainty from Student's t. How likely which change points are follows from
-the Bayesian information criterion, and coefficients are averaged over all that are likely: a small
-jump of which one cannot be sure moves a slope all the same.
+Time is ``intercept + slope × size`` between change points. Errors are relative (the same unknown
+share of each time) plus rounding (known). Coefficients come from weighted least squares with
+Huber's weights, their uncertainty from Student's t. The Bayesian information criterion gives the
+probability of each set of change points, and coefficients are averaged over the likely sets: even
+an uncertain small jump changes a slope.
 
 Sources: Alexandrov et al., *LogGP* (SPAA 1995) for the line; Hoefler et al., *Netgauge* (HPCC 2007)
 and Cornebize et al. (CLUSTER 2019, SimGrid's calibration) for change points at protocol switches;
@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from tailback.calibration.model import Floats
 
 MOST_BREAKS: Final = 3
-"""Protocols of one library seldom number more than four: inline, copied, registered, handshake."""
+"""Libraries seldom have more than four protocols: inline, copied, registered, handshake."""
 
 FEWEST: Final = 3
-"""Points that a line of its own needs; two always fit."""
+"""Smallest number of points of a separate line; two always fit."""
 
 _MOST_CELLS: Final = 32
-"""Places at which change points are looked for."""
+"""Number of positions tried for change points."""
 
 _LEAST_FREEDOM: Final = 5
-"""Times that a model must leave besides its parameters: with fewer lines pass through noise."""
+"""Smallest number of times beyond the parameters: with fewer, lines fit noise."""
 
 _KEPT: Final = 4
 """Models of each number of lines of their own that are weighed."""
@@ -73,7 +73,7 @@ class PiecewiseModel:
     def cost(self) -> int:
         """Free parameters: coefficients and change points.
 
-        A change point counts as two: it is one of some twenty places.
+        A change point counts as two parameters, as its position is chosen from some twenty.
         """
         return self.coefficients + 2 * len(self.breaks)
 
@@ -127,7 +127,7 @@ class PiecewiseFit:
     def least_time(self, rng: Rng) -> tuple[float, Floats]:
         """Time of the smallest message, by the first line: its value and draws, over all models.
 
-        An empty message may be far outside of the sizes that a short first line was fitted to.
+        Size 0 may lie far outside the sizes of a short first line.
         """
         return self._average(
             rng, lambda one, draws: draws[:, 0] + self.size[0] * draws[:, one.segments]
@@ -148,7 +148,7 @@ class PiecewiseFit:
             for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
         ]
         draws = rng.permutation(np.concatenate(parts))
-        # Few draws of an unlikely model lie far out: they must not move the value.
+        # Outlying draws of an unlikely model must not change the value.
         return float(np.median(draws)), draws
 
     def intercept(self, draws: Floats, segment: int) -> Floats:
@@ -161,7 +161,7 @@ class PiecewiseFit:
         return np.asarray(draws[:, at], np.float64)
 
     def jump(self, draws: Floats, number: int) -> Floats:
-        """By how much time jumps at a change point, midway between the sizes around it."""
+        """Jump of the time at a change point, midway between the sizes around it."""
         row = self.model.breaks[number]
         at = 0.5 * (self.size[row - 1] + self.size[row])
         after = self.intercept(draws, number + 1) + at * self.slope(draws, number + 1)

@@ -1,8 +1,8 @@
-"""When our own messages were in flight: the time a link's utilization is measured against.
+"""When our messages were in flight: the time base of a link's utilization.
 
-A time window may be longer than a burst. Measured against the whole window, a link that our own
-burst filled would look half empty, and so as if somebody else had been there. The message log says
-when our messages that may cross a link were in the network at all; only that time counts.
+A time window may be longer than a burst. Relative to the whole window, a link that our burst filled
+would seem half empty, as if other traffic had congested it. The message log gives the times at
+which our messages that may cross a link were in the network; only these times count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class MessageActivity:
     """Time during which messages that may cross a link were in flight.
 
     Messages are grouped by what they must cross: the ejection link of their node, the up-links of
-    the switch they leave, the down-links into the switch they enter; any other link is taken to be
-    open to every message that leaves its switch. Without a message log all time counts.
+    the switch they leave, the down-links into the switch they enter; any other link may be crossed
+    by every message that leaves its switch. Without a message log all time counts.
     """
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], topology: LinkTopology) -> None:
@@ -46,7 +46,7 @@ class MessageActivity:
         )
         start = np.concatenate([start, start[away], start[away], start[away]])
         end = np.concatenate([end, end[away], end[away], end[away]])
-        # One long timeline, a stretch for each group, so that a single pass merges them all.
+        # One timeline with a section for each group, so that a single pass merges them all.
         self._unit = 1 + (int(end.max()) + 1) * (everything + 2) // 2**62
         self._stretch = int(end.max()) // self._unit + 1
         self._merge(group * self._stretch, start // self._unit, end // self._unit)
@@ -82,7 +82,7 @@ class MessageActivity:
         return np.where(index < 0, 0, self._before[safe] + inside)
 
     def time_ps(self, link: Ints, start_ps: Ints, end_ps: Ints) -> Floats:
-        """Active time of each link between two times; all of it where no message is known.
+        """Active time of each link between two times; all of it without a message log.
 
         Args:
             link: Links, shape (n,).

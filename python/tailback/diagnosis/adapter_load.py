@@ -1,4 +1,4 @@
-"""What the adapters alone would need: the bytes each sends, and how fast they let messages go."""
+"""Time the adapters alone would need: the bytes each sends, and the rates it reaches."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tailback.diagnosis.topology import Floats, Ints
 from tailback.run import Run
 
 LARGE_PACKETS = 8
-"""A message of fewer packets says little of a rate: it is mostly latency."""
+"""Messages of fewer packets do not show a rate: their time is mostly latency."""
 
 SLOW_RATE_SHARE = 0.6
-"""Share of what the median adapter reaches under which an adapter counts as slow."""
+"""An adapter is slow below this share of the median adapter's rate."""
 
 HEALTHY_RATE_SHARE = 0.8
 """Share of the line rate that the median adapter must reach before one is called slow, and share of
 the median that all others must."""
 
 MAX_SLOW_ADAPTERS = 3
-"""Partners an adapter needs before all its messages being slow means anything."""
+"""An adapter needs this many partners before slow messages count against it."""
 
 
 @dataclass(frozen=True)
 class AdapterLoad:
-    """Each node's own traffic, by node number; shape (N,) each.
+    """Our traffic of each node, by node number; shape (N,) each.
 
     Attributes:
         sent_bytes: Bytes of our messages to other hosts that it sends.
         rate_gbps: Nominal rate of its injection link.
-        fastest: Highest rate any large message of ours that it sent or took reached, as a share of
+        fastest: Highest rate that a large message of ours to or from it reached, as a share of
             the slower of the two adapters' line rates; NaN without such a message.
         partners: Nodes it exchanges large messages with, each direction counted.
     """
@@ -44,7 +44,7 @@ class AdapterLoad:
 
     @property
     def wire_ps(self) -> Floats:
-        """Time each needs to send its bytes at line rate, picoseconds."""
+        """Time each node needs to send its bytes at line rate, picoseconds."""
         return np.divide(
             self.sent_bytes * 8000.0, self.rate_gbps, out=np.zeros_like(self.sent_bytes),
             where=self.rate_gbps > 0,
@@ -60,7 +60,7 @@ def adapter_load(run: Run) -> AdapterLoad:
     rate, take = np.zeros(n), np.zeros(n)
     np.maximum.at(rate, out["src"].to_numpy(), out["rate_gbps"].to_numpy())
     np.maximum.at(take, into["dst"].to_numpy(), into["rate_gbps"].to_numpy())
-    # Ranks of one host talk through memory: no adapter sends that.
+    # Ranks of one host communicate through memory, not through an adapter.
     host = run.tables["nodes"].sort("node")["host"].to_numpy()
     log = observed_messages(run.tables)
     log = log.filter(host[log["src"].to_numpy()] != host[log["dst"].to_numpy()])
@@ -89,9 +89,9 @@ def wire_time_ps(run: Run) -> int:
 
 
 def slow_adapter(found: AdapterLoad) -> int | None:
-    """The one node whose large messages are all slow, out and in, while nobody else's are.
+    """The only node whose large messages are all slow, both sent and received.
 
-    One that has several partners, that is: two flows that share a link are both slow as well.
+    It must have several partners: two flows that share a link are both slow as well.
     """
     known = np.flatnonzero(np.isfinite(found.fastest))
     if len(known) < MAX_SLOW_ADAPTERS:

@@ -1,4 +1,4 @@
-"""Which cables messages may have crossed, and which one would make just those late that are.
+"""Which cables messages may have crossed, and which one explains best which of them are late.
 
 Neither a simulator nor samples are needed to suspect a cable: only the messages' ends and times.
 """
@@ -15,16 +15,17 @@ from scipy.sparse.csgraph import dijkstra
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 
 MAX_PAIRS = 2000
-"""Pairs of nodes, those with the largest excess and as many others, whose ways are looked at."""
+"""Number of pairs of nodes whose paths are examined: those with the largest delay, and as many
+others."""
 
 
 class CandidatePaths:
-    """Which cables messages may have crossed, and which one cable would make them as late.
+    """Cables that messages may have crossed, and how well each one explains their delays.
 
-    The ways of a message are its shortest ones; where there are several links at the same distance
-    each takes its part p. Were one cable to blame, messages would be late by e = p x: the cable
-    with the largest (Σ p e)² / Σ p² leaves the smallest squares. So messages that are *not* late
-    acquit the cables on their ways.
+    A message may take any shortest path; of several links at the same distance each carries a share
+    p. If one cable caused the delay, messages would be late by e = p x: the cable with the largest
+    (Σ p e)² / Σ p² leaves the smallest residual squares. Messages that are *not* late count against
+    the cables on their paths.
 
     Args:
         topology: The links.
@@ -50,7 +51,7 @@ class CandidatePaths:
         self._pairs = pairs
 
     def suspects(self, most: int) -> list[tuple[int, float]]:
-        """At most so many cables, the likeliest first, and the rate that the delay suggests."""
+        """The likeliest cables first, each with the rate that the delay suggests."""
         score, share = self._scores
         order = np.argsort(-score, kind="stable")[:most]
         rate = self._topology.rate_gbps
@@ -64,7 +65,7 @@ class CandidatePaths:
     def explained(self) -> Floats:
         """Share of the squared lateness of pairs of nodes that one slow cable explains, 0–1.
 
-        That of each link, were its cable the slow one; shape (L,).
+        For each link, if its cable were the slow one; shape (L,).
         """
         late, number = (self._pairs[c].cast(pl.Float64).to_numpy() for c in ("late", "number"))
         whole = float((number * late**2).sum())
@@ -79,7 +80,7 @@ class CandidatePaths:
         cable = np.minimum(np.arange(t.n_links), self._reverses)
         row, link, part = self._crossed()
         late, number = pairs["late"].to_numpy(), pairs["number"].to_numpy().astype(np.float64)
-        # By cable: both directions of it are slow.
+        # Per cable: both directions are slow.
         blame = np.bincount(cable[link], number[row] * part * late[row], t.n_links)
         square = np.bincount(cable[link], number[row] * part**2, t.n_links)
         score = np.divide(
@@ -97,7 +98,7 @@ class CandidatePaths:
         vertices = len(t.out_start) - 1
         graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
         ends = self._pairs.select("src", "dst").rows()
-        # Nodes of one link each are one further than their switch: so there are few starts.
+        # Nodes with one link are one hop beyond their switch, which leaves few starting points.
         single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
         of = t.node_switch if single else np.arange(t.n_nodes)
         starts = sorted({int(of[v]) for pair in ends for v in pair})
@@ -114,7 +115,7 @@ class CandidatePaths:
         none = np.zeros(0, np.int64)
         rows, links, parts = [none], [none], [np.zeros(0)]
         for number, (a, b) in enumerate(ends):
-            # Cables work both ways, so distances to b are those from b.
+            # Cables are bidirectional, so distances to b equal those from b.
             out, back = away(int(a)), away(int(b))
             way = np.flatnonzero(self._used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
             level = out[t.src[way]].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The finding behind a verdict that no rule speaks for: re-simulation or the message log."""
+"""The finding of a verdict that no rule supports: from re-simulation or the message log."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ CODE = "TB000"
 def ensure_cause_finding(
     cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None, why: str = ""
 ) -> list[Finding]:
-    """The findings, among them one of the main cause, and none that says the network is not it.
+    """The findings, including one of the main cause, and without TB004 if the network is the cause.
 
     Args:
         cause: The main cause.
         findings: What the rules found.
         cost: Share of the time that each cause costs by re-simulation; None without one.
-        why: What shows the cause, where no rule says it; found from ``cost`` when empty.
+        why: Evidence of the cause if no rule found it; derived from ``cost`` if empty.
     """
     kept = list(findings)
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
-        # The time decided: TB004, which knew congested packets alone, was wrong.
+        # Re-simulated time decides: TB004 sees only congested packets and was wrong.
         kept = [finding for finding in findings if finding.cause != "not-network"]
     if any(finding.cause == cause for finding in kept):
         return kept

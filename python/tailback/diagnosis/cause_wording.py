@@ -1,6 +1,6 @@
 """The words for causes: in a headline, in a table, as the title of a finding, and what to do.
 
-Which cause it is, the verdicts choose; nothing here changes it.
+The verdict modules choose the cause; this module only words it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ADVICE: dict[Cause, str] = {
 """Advice of that finding."""
 
 FROM_MESSAGE_TIMES = (
-    "No congestion tree shows it; it follows from the times at which messages were sent and "
+    "No congestion tree shows this; it follows from the times at which messages were sent and "
     "received."
 )
 """Why it is the cause, where nothing was simulated."""

@@ -1,13 +1,13 @@
-"""Congestion trees: which congested links wait on which, and where the waiting begins.
+"""Congestion trees: which congested links wait on which, and where the back-pressure starts.
 
-A queue that cannot empty fills the one before it, link by link against the traffic: a *congestion
-tree* (thesis section 4.1). So each congested link is followed downstream, along the traffic, to
-the congested links it may be waiting for; where there is none, that link is a *root*: the cause is
-there, not further on. Congested packets are charged to the roots their links lead to.
+A queue that cannot drain fills the one upstream of it, link by link: a *congestion tree* (thesis
+section 4.1). From each congested link the analysis follows the traffic downstream to the congested
+links it may be waiting for. A link that waits for none is a *root*: the cause is there. Congested
+packets are charged to the roots their links lead to.
 
-Samples tell what crossed each link, not which link it came from: traffic of a link is taken to go
-on over the links that leave its destination in proportion to what these carry, except back to where
-it came from, or up again after it went down.
+Samples show which packets crossed each link, not which link they came from. The traffic of a link
+is assumed to continue over the links that leave its destination, in proportion to what these carry,
+except back to its source or up again after it went down.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ MIN_EXPLAINED_SHARE = 0.10
 traffic they take, make up at least this share of its own; else it is a root."""
 
 MIN_EXPLAINED_SHARE_FULL_LINK = 1 / 3
-"""The same for a link that our own traffic fills: one that sends all the time is not kept from
-sending (theorem 4.2), so a little congestion further on does not explain its queue."""
+"""The same for a link that our own traffic fills: a link that sends all the time is not blocked
+(theorem 4.2), so slight congestion downstream does not explain its queue."""
 
 _SPREAD_STEPS = 1000
 
 
 @dataclass(frozen=True)
 class CongestedLinks:
-    """What is congested in one selection of traffic, by link number; shape (L,) each.
+    """Congestion in one selection of traffic, by link number; shape (L,) each.
 
     Attributes:
         packets: Our packets through the link.
@@ -74,10 +74,11 @@ def find_congested_links(
 ) -> CongestedLinks:
     """Decide which links are congested.
 
-    A link is when the lower bound of its congested fraction exceeds :data:`CONGESTED_FRACTION`, on
-    :data:`MIN_SAMPLES` samples at least. A link with too few samples is congested too when
-    its own fraction exceeds it and its bundle is congested by the first rule: routing spreads one
-    traffic over a bundle. Injection links never are: an adapter that holds a message is busy.
+    A link is congested if the lower bound of its congested fraction exceeds
+    :data:`CONGESTED_FRACTION`, with at least :data:`MIN_SAMPLES` samples. A link with too few
+    samples is congested if its own fraction exceeds that value and its bundle is congested by the
+    first rule, since routing spreads the same traffic over a bundle. Injection links are never
+    congested: an adapter that holds a message is busy.
 
     Args:
         topology: The links.
@@ -141,7 +142,7 @@ class CongestionForest:
 
     @property
     def attributed(self) -> float:
-        """Congested packets that some root holds."""
+        """Congested packets charged to a root."""
         return float(self.tree_weight.sum())
 
     def waiting(self, link: int) -> Ints:
@@ -179,10 +180,11 @@ def build_forest(
         fraction: Congested fraction of each link, shape (L,).
         traffic: Our packets through each link, shape (L,).
         weight: Congested packets to charge, shape (L,).
-        concentrated: Links whose traffic may all go on over one link (static routing sends it so),
-            shape (L,): for these the most that can go on over a link counts, not its proportion.
-        filled: Links that our own traffic fills while they are congested, shape (L,): busy, so
-            hardly waiting, they need :data:`MIN_EXPLAINED_SHARE_FULL_LINK` to count as waiting.
+        concentrated: Links whose traffic may all continue over one link, as with static routing,
+            shape (L,): for these the maximum that can continue over a link counts, not its
+            proportion.
+        filled: Links that our own traffic fills while they are congested, shape (L,): they are busy
+            and hardly wait, so they need :data:`MIN_EXPLAINED_SHARE_FULL_LINK` to count as waiting.
 
     Returns:
         The forest; a link that leads to several roots is split among them by share of its traffic.
@@ -237,7 +239,7 @@ def _waits_on(
 
 
 def _cycle_heads(waits_on: csr_array, root: Bools, fraction: Floats) -> Bools:
-    """Heads of cycles that lead nowhere else: in a torus links may wait on each other in a ring.
+    """Representatives of closed cycles: in a torus, links may wait on each other in a ring.
 
     Such a ring has no root; its most congested link represents it.
     """

@@ -1,8 +1,8 @@
 """Where the measured time of a run went, by cause, and what of it nothing explains.
 
-What was found of slow links and of other traffic is put into the expected run, and each cause is
-then taken away alone: what the run would save without it is what it costs (counterfactual). What
-the expected run does not account for of the measured time stays *not explained*; it is no cause.
+Slow links and other traffic that were found are added to the expected run. Then each cause is
+removed on its own: the time saved is its cost (counterfactual). Measured time that the expected run
+does not account for is *not explained*; it is no cause.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from tailback.frozen_model import FrozenModel
 
 Origin = Literal["trace", "counters", "model", "telemetry"]
-"""What a part rests on: recorded times, port counters, a simulation, samples in packets."""
+"""Evidence behind a part: recorded times, port counters, a simulation, samples in packets."""
 
 
 class Cost(FrozenModel):
@@ -26,7 +26,7 @@ class Cost(FrozenModel):
         low_ps: Smallest of it over the ensemble.
         high_ps: Largest.
         share: ``ps`` over the measured time, 0–1.
-        subject: What it is: the link and its rates, the job, the ranks.
+        subject: The link and its rates, the job, or the ranks.
         evidence: What shows it, one sentence.
         rests_on: Kinds of evidence behind it.
     """
@@ -65,12 +65,12 @@ class Explanation(FrozenModel):
 
     Attributes:
         elapsed_ps: Measured time.
-        parts: Name and picoseconds of what the time is made of, in the order in which they are
+        parts: Components of the time, by name, in picoseconds and in the order in which they are
             added: set-up and end, computation, adapters …, and ``not explained``, which may be
             negative where the model expects more than was measured. They add up to ``elapsed_ps``.
         costs: What each cause costs, largest first; costs of causes that act together overlap.
         not_explained_ps: Measured time less what the model expects with everything found.
-        model_error_ps: How far the model may be off by what it does not know of the machine.
+        model_error_ps: Error of the model due to unknown properties of the machine.
         missing: What further evidence would settle what is open, and the command that gets it.
         sources: What evidence there was, one line each.
         shared_links: Links on which traffic of other jobs meets ours, those with most of theirs
@@ -95,5 +95,5 @@ class Explanation(FrozenModel):
         return self
 
     def cost(self, cause: str) -> Cost | None:
-        """The cost of a cause, None where it was not looked at."""
+        """The cost of a cause, None if it was not examined."""
         return next((cost for cost in self.costs if cost.cause == cause), None)

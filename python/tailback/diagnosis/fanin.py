@@ -1,4 +1,4 @@
-"""Traffic of many nodes to few: who sends to a congested endpoint, and how much of it there is."""
+"""Traffic from many nodes to few: senders and volume of the traffic to a congested endpoint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tailback.diagnosis.activity import observed_messages
 from tailback.run import Run
 
 MIN_SENDERS = 8
-"""Senders from which an endpoint is fed by a many-to-one pattern rather than by neighbours."""
+"""From this many senders on, an endpoint receives a many-to-one pattern, not neighbour exchange."""
 
 HOT = 2.0
-"""Bytes that a node receives in a phase, over the mean of its job's nodes, from which it is fed by
-more than its share: exchanges between neighbours give every node about as much."""
+"""A node receives more than its share from this ratio of its bytes in a phase to the mean over the
+nodes of the job: neighbour exchange gives every node about as much."""
 
 COLLECTIVES = (
     "reduce", "gather", "alltoall", "bcast", "scatter", "scan", "barrier", "allgather",
@@ -30,7 +30,7 @@ class FanIn:
         senders: Distinct nodes that send to it.
         sender_ranks: Distinct ranks that send to it.
         receiver: Rank on the node that receives the most bytes (number within its job).
-        call: Call that brings most of the bytes.
+        call: Call that sends most of the bytes.
         peers: Distinct ranks that the median of its senders sends to, in the same phases.
         ranks_on_node: Receiving ranks on the node.
     """
@@ -44,7 +44,7 @@ class FanIn:
 
     @property
     def collective(self) -> bool:
-        """True when the call is a collective of MPI."""
+        """True if the call is an MPI collective."""
         return any(word in self.call.lower() for word in COLLECTIVES)
 
 

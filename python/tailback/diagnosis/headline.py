@@ -1,6 +1,6 @@
-"""The sentences of a verdict: its headline, and what is said of slow cables and short queues.
+"""The sentences of a verdict: its headline, and those about slow cables and short queues.
 
-``verdict`` chooses the cause; nothing here changes it.
+``verdict`` chooses the cause; this module only words it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
 NAMES_SHOWN = 3
-"""Slow links that a headline names."""
+"""Number of slow links that a headline names."""
 
 NOT_RULED_OUT = (
     "The simulation finds hardly any contention, but {}. This does not rule out the network, "
@@ -38,12 +38,12 @@ class SlowLinks:
 
 @dataclass(frozen=True)
 class HeadlineFacts:
-    """What a headline says of the run, beside the cause and its cost.
+    """What a headline states about the run, besides the cause and its cost.
 
     Attributes:
         elapsed_ps: Time of the run.
         times: Whether that was measured.
-        simulated_again: Whether changes were simulated, so that causes have a cost in time.
+        simulated_again: Whether changes were re-simulated, so that causes have a cost in time.
         wire_share: Share of the time that the busiest adapter needs at its line rate, 0–1.
         congested_share: Packet-hops that met congestion, 0–1; None where it was not recorded.
         communication_fraction: Share of rank time blocked in communication, 0–1.
@@ -52,7 +52,7 @@ class HeadlineFacts:
         samples: What is known from packets: ``decoded``, ``undecodable`` or ``none``.
         detours: Whether the routing rule takes non-minimal routes.
         best_placement: Whether the placement in use is as good as any (``tried``), or no other one
-            could be tried (``untried``); None where another is better, or nobody knows.
+            could be tried (``untried``); None if another is better, or none was simulated.
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
     """
@@ -114,7 +114,7 @@ def headline(
 def _headline_without_contention(
     cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
 ) -> str:
-    """The headline where the network is not the cause, or nothing is known to be."""
+    """The headline if the network is not the cause, or no cause is known."""
     say, total = SENTENCES[cause], format_time(facts.elapsed_ps)
     if cause == "injection":
         needs = percent(facts.wire_share)
@@ -174,7 +174,7 @@ def link_rate(name: str, gbps: float) -> str:
 
 
 def slow_cables_explain(links: list[tuple[str, float, float]], fit: float) -> str:
-    """What slow cables explain of the time that was left over.
+    """How much of the unexplained time slow cables explain.
 
     Args:
         links: Name, rate found and rate that the fabric states, in Gb/s, of each.
@@ -190,9 +190,9 @@ def slow_cables_explain(links: list[tuple[str, float, float]], fit: float) -> st
 
 
 def _time_without_congestion(cause: Cause) -> str:
-    """On what the time that a cause costs is spent, when no link is congested.
+    """Where the time of a cause is spent if no link is congested.
 
-    Placement may cost time on an empty network, too: more switches on the way are more latency.
+    Placement costs time even on an empty network: more switches on the path add latency.
     """
     if cause == "placement":
         return "on longer paths, or in queues too short to count as congestion"
@@ -206,7 +206,7 @@ def _listed(names: list[str]) -> str:
 
 
 def finding_costs_little(finding: Finding, cost: float) -> str:
-    """A rule found congestion that costs hardly any time."""
+    """A rule found congestion, but it costs hardly any time."""
     return (
         f"{finding.code} found congestion in the simulation, where {finding.cause} costs only "
         f"{percent(cost, 1)} of the time."
@@ -264,7 +264,7 @@ def samples_sentence(samples: SampleFacts) -> str:
         return "None of your messages crosses the network, so there is nothing to sample."
     if samples.shortage is not None:
         return f"{samples.shortage} Telemetry: {samples.carried}."
-    # Why TB005 does not report what the samples leave open.
+    # Why TB005 does not report the uncertain links.
     harmless = "not enough to make another cause the heaviest"
     if samples.few_unsure:
         harmless = "too few to matter"

@@ -1,9 +1,9 @@
-"""How sure a verdict on a measured run is: the share of an ensemble in which its cause holds.
+"""Confidence of a verdict on a measured run: the share of an ensemble that has the same cause.
 
-A member of the ensemble is a run that the evidence allows as well. What each cause costs is off by
-the error of the model and by the interval it was simulated with; measured over expected time is off
-by what the model does not know of a machine. The verdict is taken again for each member. What no
-simulation can vary is the chance that the evidence was read rightly: which link is slow, whose
+Each member of the ensemble is a run consistent with the evidence. The cost of each cause varies by
+the error of the model and by its simulated interval; the ratio of measured to expected time varies
+by the unknown properties of the machine. The verdict is computed anew for each member. Simulation
+cannot vary the chance that the evidence was interpreted correctly: which link is slow, whose
 traffic it was, and whether a search that found nothing has missed something.
 """
 
@@ -19,34 +19,35 @@ from tailback.diagnosis.explanation import Cost
 DRAWS, SEED = 2000, 20
 
 COST_ERROR, RELATIVE_COST_ERROR = 0.012, 0.2
-"""Standard error of what a cause costs, in shares of the measured time and of the cost: in 50 blind
-cases, causes that were absent are charged 0.011 (root mean square of 405 costs), and half of the
-costs of 92 that were present are within 0.03, at a mean of 0.25."""
+"""Standard error of the cost of a cause, as shares of the measured time and of the cost: in 50
+blind cases, absent causes have a root mean square cost of 0.011 (405 costs), and half of the 92
+costs of present causes are within 0.03, at a mean of 0.25."""
 
 SCALE_ERROR, LOSSY_SCALE_ERROR = 0.05, 0.12
 """Standard error of measured over expected time, on lossless networks and where queues drop."""
 
 MISSED = 0.35
-"""Chance that time which nothing explains is a fault all the same, after a search for it."""
+"""Chance that unexplained time is a fault although a search found none."""
 
 IDENTIFIED, UNKNOWN_JOB, AMBIGUOUS = 0.95, 0.8, 0.6
-"""Chance that the evidence was read correctly: in general (in blind cases and labs, 98 of 99 causes
-that were named were right), for an unknown job, and for one of several links that explain the
-evidence equally well."""
+"""Chance that the cause was identified correctly: in general (in blind cases and labs, 98 of 99
+named causes were right), for an unknown job, and for one of several links that explain the evidence
+equally well."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a verdict rests on.
+    """Basis of a verdict.
 
     Attributes:
         cause: The verdict.
-        costs: What causes cost.
-        fault: Share of the time from which each cause is one, by cause.
-        usual: Share that each cause costs programs without a fault, by cause.
-        unknown: Share of the measured time that nothing explains, or that is expected too much.
+        costs: Cost of each cause.
+        fault: Share of the time from which a cause counts as a fault, by cause.
+        usual: Share of the time that each cause costs programs without a fault, by cause.
+        unknown: Share of the measured time that is unexplained, or by which the expected time
+            exceeds it.
         lossy: Queues drop packets.
-        identified: Chance that the cause is what it is said to be.
+        identified: Chance that the cause was identified correctly.
     """
 
     cause: str
@@ -74,7 +75,7 @@ def confidence(judged: Judged) -> float:
         excess[is_fault, column] = share[is_fault] - judged.usual.get(cost.cause, 0.0)
     error = LOSSY_SCALE_ERROR if judged.lossy else SCALE_ERROR
     hidden = judged.unknown + error * rng.standard_normal(DRAWS)
-    # Something hidden is a fault only if the search for it has missed it.
+    # A hidden cause is a fault only if the search has missed it.
     missed = (rng.random(DRAWS) < MISSED) & (hidden >= min(judged.fault.values(), default=0.06))
     excess[missed, -1] = hidden[missed]
     largest = excess.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Which cables may be slow, by what was measured: those that a search should try first."""
+"""Which cables may be slow according to the measurements: those that a search should try first."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def cable_suspects(
 
 
 def _ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
-    """Links that ports upstream stall for, more than expected, and that do not stall themselves."""
+    """Links on which upstream ports stall more than expected, but that do not stall themselves."""
     expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
     excess = np.nan_to_num(counters.stall - expected)
     into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
     np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
     busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
     share = np.minimum(busy / fabric.link_gbps, 1.0)
-    # Of the links that leave a switch which others wait for: busy ones that do not wait.
+    # Of the links that leave a switch on which others wait: busy ones that do not wait.
     score = into[fabric.link_src] * share * (1.0 - np.clip(excess, 0.0, 1.0))
     order = np.argsort(-score, kind="stable")
     return [int(link) for link in order[:24] if score[link] > 0]

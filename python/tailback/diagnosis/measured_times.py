@@ -1,4 +1,4 @@
-"""A diagnosis of the model's run, compared with the measured run."""
+"""A diagnosis of the expected run, compared with the measured run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from tailback.evidence.model import Measured
 
 
 def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -> Diagnosis:
-    """Add what was measured, and the part that the model does not explain.
+    """Add the measured times and the part that the model does not explain.
 
-    The model replays the recorded computation, so waits for it are explained. A cause of what the
-    model expects cannot be surer than the share of the measured time that the model explains; where
-    the model expects more than was measured, than the share of the model's that was.
+    The model replays the recorded computation, so waits for it are explained. The confidence of a
+    cause in the expected run is at most the share of the measured time that the model explains or,
+    if the expected time is longer, the ratio of measured to expected time.
 
     Args:
         diagnosis: Of the expected run.
         measured: The measured run.
-        changed: What the expected run was asked to change of the recorded one: then the two are not
-            compared.
+        changed: Settings of the expected run that differ from the recorded one; the two are then
+            not compared.
     """
     expected = diagnosis.modelled_ps
     both = {"elapsed_ps": measured.elapsed_ps, "expected_ps": expected, "measured": measured}
@@ -36,6 +36,6 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -
 
 
 def agreement(expected_ps: int, measured: Measured) -> float:
-    """How far the expected time agrees with the measured one, 0–1; 1 within the clocks' error."""
+    """Agreement of expected and measured time, 0–1; 1 within the error of the clocks."""
     nearest = min(max(expected_ps, measured.low_ps), measured.high_ps)
     return min(expected_ps, nearest) / max(expected_ps, nearest, 1)

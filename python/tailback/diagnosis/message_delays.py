@@ -1,12 +1,12 @@
-"""Where our messages lost their time, as the message log alone tells: at nodes, or in between.
+"""Where our messages lost time, from the message log alone: at nodes or inside the network.
 
-While a message is in flight its nodes send and take other messages of ours, too. As long as these
-keep the adapter of its sender or of its receiver busy the whole time, the message waits for a node.
-Time in which neither was busy with our own messages it lost elsewhere: inside the network, or where
-others send. No simulator is needed for that, and no sample.
+While a message is in flight, its nodes send and receive other messages of ours. While those keep
+the adapter of the sender or receiver fully busy, the message waits for a node. Time in which
+neither adapter was busy with our messages was lost elsewhere: inside the network or to other
+traffic. This needs neither a simulator nor samples.
 
-Bytes of a message are taken to pass its adapters evenly over its flight. What a message of so many
-switches needs besides its bytes, were it alone, is the least that any message of ours needed.
+The bytes of a message are assumed to pass its adapters evenly during its flight. The latency of a
+path of n switches is the smallest that any of our messages over n switches needed beyond its bytes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tailback.diagnosis.topology import Floats, Ints, LinkTopology
 from tailback.run import Run
 
 LATE_SHARE = 0.2
-"""Share of its time that a message must have lost inside the network to count as late."""
+"""A message is late if it lost this share of its time inside the network."""
 
 
 @dataclass(frozen=True)
 class MessageDelays:
-    """What the nodes that send lost on average, as shares of the whole time.
+    """Average loss of the sending nodes, as shares of the total time.
 
     Attributes:
-        endpoint: While an adapter of the message was busy with our own messages, for messages of
-            which it was so :data:`FULL_UTILIZATION` of the time.
-        inside: While neither was.
-        active: Share of the time in which a node has a message under way at all.
+        endpoint: Lost while an adapter of the message was busy with our own messages, if it was for
+            :data:`FULL_UTILIZATION` of the flight.
+        inside: Lost while neither was.
+        active: Share of the time in which a node has a message in flight.
         late: Share of the messages that lost :data:`LATE_SHARE` of their time inside.
         messages: Nodes ``src`` and ``dst``, the time each message ``took`` and the time that was
             ``expected`` were nothing lost inside.
@@ -52,12 +52,12 @@ class MessageDelays:
 
     @property
     def endpoint_share(self) -> float:
-        """Share of the loss that is the nodes', 0–1; 0 where nothing was lost."""
+        """Share of the loss at nodes, 0–1; 0 if nothing was lost."""
         return self.endpoint / self.total if self.total > 0 else 0.0
 
 
 def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
-    """Read the message log of a run; None without one."""
+    """Read the message log of a run; None if there is none."""
     log = observed_messages(run.tables)
     if not log.height or run.elapsed_ps <= 0:
         return None
@@ -93,16 +93,16 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
 
 
 def _latency(switches: Ints, beyond: Floats) -> Floats:
-    """Time each message needs besides its bytes: the least of those over as many switches."""
+    """Latency of each message: the minimum over messages that visit as many switches."""
     least = np.full(int(switches.max()) + 1, np.inf)
     np.minimum.at(least, switches, beyond)
-    # Longer ways need no less; lengths that no message has are passed over.
+    # Longer paths take at least as long; lengths without messages are skipped.
     least = np.maximum.accumulate(np.where(np.isfinite(least), np.maximum(least, 0.0), 0.0))
     return np.asarray(np.minimum(least[switches], beyond), np.float64)
 
 
 def _passed(node: Ints, start: Floats, end: Floats, size: Floats) -> Floats:
-    """Bytes of all messages of a node that passed it during each of them."""
+    """Bytes of all messages of a node that passed it during each message."""
     stretch = float(end.max()) + 1.0
     base = node * stretch
     times = np.concatenate([base + start, base + end])
@@ -116,7 +116,7 @@ def _passed(node: Ints, start: Floats, end: Floats, size: Floats) -> Floats:
 
 
 def _active(node: Ints, start: Floats, end: Floats) -> float:
-    """Time in which nodes have a message under way, summed over nodes."""
+    """Time in which nodes have a message in flight, summed over nodes."""
     stretch = float(end.max()) + 1.0
     order = np.lexsort((start, node))
     begin, finish = (node * stretch + t for t in (start, end))

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
+from tailback.placement.variant import PlacementVariant
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
@@ -28,7 +29,8 @@ Cause = Literal[
 - ``noise``: of a measured run: the same computation sometimes takes longer;
 - ``late-partner``: of a measured run: ranks wait for partners that compute before they send;
 - ``healthy``: of a measured run: no cause costs enough to be a fault;
-- ``undetermined``: the samples, or a recording that the model does not explain, do not tell.
+- ``undetermined``: the samples, or a recording that the model does not explain, do not show the
+cause.
 """
 
 Basis = Literal[
@@ -40,15 +42,15 @@ is worth fixing."""
 
 
 Times = Literal["expected", "measured"]
-"""Where the times are from: a simulation, which are right if its model is, or a measurement."""
+"""Source of the times: a simulation, valid if its model is, or a measurement."""
 
 
 Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
-"""What a remedy changes: where ranks run, how the program communicates, how packets find their way,
+"""What a remedy changes: where ranks run, how the program communicates, how packets are routed,
 how fast adapters send, or two of these together."""
 
 SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control"})
-"""Kinds that leave the program as it is, so that its ideal time is a bound for them, too."""
+"""Kinds that leave the program as it is, so its ideal time is a lower bound for them too."""
 
 
 class Estimate(FrozenModel):
@@ -91,10 +93,10 @@ class Finding(FrozenModel):
 
     Attributes:
         code: Stable code of the rule, e.g. ``TB002``; ``TB000`` where the main cause follows from
-            re-simulation or the message log, and no rule says it.
+            re-simulation or the message log and no rule found it.
         cause: Its cause.
         title: One line.
-        explanation: What was seen and why it means that, with numbers.
+        explanation: What was observed and why it shows the cause, with numbers.
         share: Share of all congested packets that its congestion trees hold, 0–1.
         phases: Phases concerned, heaviest first.
         links: Roots of the congestion trees, heaviest first.
@@ -135,20 +137,20 @@ class WaterfallBar(FrozenModel):
 class CauseShare(FrozenModel):
     """What one cause costs, in two orders.
 
-    Causes act together, so what one costs depends on which others are there. ``charged`` adds it
-    to what comes before it in the waterfall, ``removed`` takes it alone away from everything; where
-    the two differ, the difference is shared with other causes.
+    Causes interact, so the cost of one depends on which others are present. ``charged`` adds the
+    cause to those before it in the waterfall; ``removed`` removes only this cause from the full
+    run. The difference between the two is shared with other causes.
 
     Raises:
-        ValueError: ``removed`` is negative: what makes a run slower takes no cause away.
+        ValueError: ``removed`` is negative: a change that slows a run down removes no cause.
 
     Attributes:
         cause: The cause.
         charged: Share of the observed time charged to it in the waterfall.
         low: Smallest of it over the repetitions.
         high: Largest.
-        removed: Share of the observed time saved by taking it alone away; None where that cannot
-            be simulated (endpoints, what is not explained), was not, or takes longer.
+        removed: Share of the observed time saved by removing only this cause; None if that cannot
+            be simulated (endpoints, unexplained time), was not simulated, or takes longer.
         removed_low: Smallest of it over the repetitions.
         removed_high: Largest.
     """
@@ -168,30 +170,17 @@ class CauseShare(FrozenModel):
         return self
 
 
-class PlacementVariant(StrEnum):
-    """How a candidate placement differs from what its method makes on the hosts in use."""
-
-    PLAIN = "plain"
-    """Not at all."""
-    RECOMPUTED = "recomputed"
-    """The method of the placement in use, with default options and the measured congestion."""
-    COMPACT = "compact"
-    """On those of the allowed hosts that are under the fewest switches."""
-    KEEP_OFF = "keep-off"
-    """On allowed hosts that are not under congested leaves."""
-
-
 class Status(StrEnum):
-    """What became of a candidate. All but the first leave it without a time by packets."""
+    """Outcome of a candidate. Only the first has a time simulated by packets."""
 
     PROVED = "proved"
     """Simulated packet by packet."""
     RULED_OUT = "ruled-out"
-    """Not simulated: the fluid model leaves it no chance."""
+    """Not simulated: too slow by the fluid model."""
     NOT_APPLICABLE = "not-applicable"
-    """Not for such a program."""
+    """It does not apply to this program."""
     IMPLAUSIBLE = "implausible"
-    """Simulated in less than the ideal time, so that the model does not hold for it."""
+    """Simulated in less than the ideal time, so the model does not hold for it."""
     FAILED = "failed"
     """It could not be made or simulated."""
 
@@ -200,32 +189,33 @@ LABELS: Final = {
     Status.RULED_OUT: "not simulated",
     Status.NOT_APPLICABLE: "does not apply",
 }
-"""What the screen says of a status in front of the reason; nothing for the others."""
+"""Text on the screen before the reason of a status; the others have none."""
 
 
 class Candidate(FrozenModel):
-    """Something that was tried: estimated by the fluid model, proved packet by packet.
+    """A remedy that was tried: estimated by the fluid model, proved packet by packet.
 
     Attributes:
         name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
         kind: What it changes.
-        variant: Of a placement: how it differs from what its method makes on the hosts in use.
+        variant: Of a placement, how it was made; None where only its name is known, and of others.
         parts: Names of the candidates that a combined one joins; empty for others.
         action: What to do, one sentence; empty for placements.
-        assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
-        estimate_ps: Time of our job by the fluid model, 0 where it was not asked.
+        assumes: Condition for it to be possible or to compute the same result; empty if there is
+            none.
+        estimate_ps: Time of our job by the fluid model, 0 if not estimated.
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 where not simulated.
         low_ps: Smallest of it over the seeds.
         high_ps: Largest over the seeds.
         path_length: Average number of switches a packet visits.
-        congested_fraction: Congested packet-hops over packet-hops, null where nobody counted them.
-        status: What became of it.
+        congested_fraction: Congested packet-hops over packet-hops, null if they were not counted.
+        status: Its outcome.
         reason: Why it was not proved; empty when it was.
     """
 
     name: str
     kind: Kind = "placement"
-    variant: PlacementVariant = PlacementVariant.PLAIN
+    variant: PlacementVariant | None = None
     parts: tuple[str, ...] = ()
     action: str = ""
     assumes: str = ""
@@ -257,14 +247,14 @@ class Candidate(FrozenModel):
 
 
 class Remedy(FrozenModel):
-    """What to change, and what that gains.
+    """What to change, and the gain.
 
     Raises:
         ValueError: What it recommends is not among the candidates, was not proved, or is no faster
-            than things as they are.
+            than the unchanged run.
 
     Attributes:
-        action: What to do, with what it gains.
+        action: What to do, and the gain.
         name: Name of the recommended candidate, empty when none helps.
         parts: Names of the candidates that it joins, or its own; empty when none helps.
         placement: Name of the recommended placement, empty if none helps: the remedy itself, or an

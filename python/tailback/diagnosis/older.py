@@ -1,4 +1,4 @@
-"""Reads ``diagnosis.json``, also as older versions wrote it."""
+"""Reads ``diagnosis.json`` of this and older versions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tailback.diagnosis.model import LABELS, Diagnosis, Status
 
-NOTE = "written by an older version: what has another name now was read by its old one"
+NOTE = "written by an older version: fields that were renamed since were read by their old names"
 
 
 def read_diagnosis(content: bytes) -> Diagnosis:
-    """Return the diagnosis that a file holds; of an older one a warning says so.
+    """Return the diagnosis in a file, with a warning if an older version wrote it.
 
     Raises:
         ValueError: It is no diagnosis.
@@ -28,7 +28,7 @@ def read_diagnosis(content: bytes) -> Diagnosis:
 
 
 def _remedy(old: dict[str, Any]) -> dict[str, Any]:
-    """A remedy whose name was ``cure`` and whose parts stood in it."""
+    """A remedy whose name was in ``cure`` and contained its parts."""
     new = {key: value for key, value in old.items() if key != "cure"}
     new["candidates"] = [_candidate(candidate) for candidate in old.get("candidates", [])]
     new["name"] = name = str(old["cure"])
@@ -38,7 +38,7 @@ def _remedy(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidate(old: dict[str, Any]) -> dict[str, Any]:
-    """A candidate whose status was how its ``error`` began, and whose parts were its name's."""
+    """A candidate whose ``error`` began with its status and whose name contained its parts."""
     new = {key: value for key, value in old.items() if key != "error"}
     if old.get("kind") == "combined":
         new["parts"] = str(old["name"]).split(" + ")

@@ -1,7 +1,7 @@
-"""How full the roots of congestion trees are, and whose they are.
+"""Utilization of the roots of congestion trees, and whose traffic fills them.
 
-A root is measured in the time it was congested, and there only while messages of ours that may
-cross it were under way (:mod:`tailback.diagnosis.activity`).
+The utilization of a root is taken over the time in which it was congested and messages of ours that
+may cross it were in flight (:mod:`tailback.diagnosis.activity`).
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from tailback.telemetry.estimate import (
 
 FULL_UTILIZATION = 0.70
 """A root counts as filled by our own traffic from this share of the line rate on (theorem 4.2). The
-thesis measured 93 and 102 % on links its application filled, under 30 % where it did not."""
+thesis measured 93 and 102 % on links that its application filled, under 30 % on others."""
 
 LOW_UTILIZATION = 0.30
 """Congested fraction from which a root that we do not fill is attributed to others. Our own bursts
-fill a link for moments, too: less congestion than this on a lightly used link proves nothing."""
+also fill a link briefly: less congestion than this on a lightly used link proves nothing."""
 
 CHUNK_SAMPLES = 20
-"""Windows are joined until a link has so many hop samples: fewer cannot say when it was hot."""
+"""Windows are joined until a link has this many hop samples; fewer do not show when it was hot."""
 
 MIN_EQUAL_LOAD = 0.8
-"""Equivalents carry as much as a link when they have this share of its packets on average."""
+"""Equivalents carry as much as a link if they have at least this share of its packets on
+average."""
 
 MAX_UNEQUAL_LOAD = 0.5
-"""A link stands out among its equivalents when their congested fraction is at most this much of its
+"""A link stands out among its equivalents if their congested fraction is at most this share of its
 own."""
 
 
 @dataclass(frozen=True)
 class RootUtilization:
-    """Measures links of one run.
+    """Measures the utilization of links of one run.
 
     Attributes:
         topology: The links.
-        activity: When messages of ours were under way.
+        activity: When messages of ours were in flight.
         start: First picosecond of each window, shape (W,).
         end: First picosecond after it, shape (W,).
-        header_bytes: Bytes a packet costs on the wire on top of its size.
+        header_bytes: Bytes on the wire per packet, in addition to its size.
         hashed: Whether packets carried a hash in place of a link.
     """
 
@@ -69,7 +70,7 @@ class RootUtilization:
         together: CongestedLinks,
         fraction: Floats,
     ) -> pl.DataFrame:
-        """The roots of a forest with their use and verdict: the columns of ``View.roots``.
+        """The roots of a forest with their utilization and verdict: the columns of ``View.roots``.
 
         Args:
             forest: The trees.
@@ -81,7 +82,7 @@ class RootUtilization:
         links, weight = forest.links[held], forest.tree_weight[held]
         link_use = self._use_and_time(rows, "link", links)
         bundle_use = self._use_and_time(rows, "bundle", links)
-        # The bundle is the better measure, having more samples; a link fuller than its bundle shows
+        # The bundle has more samples and is measured better; a link fuller than its bundle shows
         # that routing does not spread the traffic there.
         by_link = link_use[2] > bundle_use[3]
         value, error, low, high = (
@@ -129,7 +130,7 @@ class RootUtilization:
     def _use_and_time(
         self, rows: pl.DataFrame, unit: str, links: Ints
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """As :meth:`use`, and that time, while messages of ours were under way, picoseconds."""
+        """As :meth:`use`, and that time in ps, counted while our messages were in flight."""
         t = self.topology
         number = links if unit == "link" else t.bundle[links]
         wanted, first = np.unique(number, return_index=True)
@@ -171,7 +172,7 @@ class RootUtilization:
     def _among_equivalents(
         self, links: Ints, seen: CongestedLinks, fraction: Floats
     ) -> tuple[Bools, Ints]:
-        """Links congested among equivalents that carry as much and are not; bundle sizes."""
+        """Congested links whose equivalents carry as much and are not congested; bundle sizes."""
         bundle = self.topology.bundle
         count = np.bincount(bundle)
         packets = np.bincount(bundle, weights=seen.packets)
@@ -185,10 +186,10 @@ class RootUtilization:
         return (size > 1) & busy & (light <= MAX_UNEQUAL_LOAD * fraction[links]), size
 
     def _hot_chunks(self, rows: pl.DataFrame, unit: str, wanted: Ints) -> pl.DataFrame:
-        """Stretches of windows in which each unit was congested, with sums over them.
+        """Runs of windows in which each unit was congested, with sums over them.
 
-        Windows are joined until a unit has :data:`CHUNK_SAMPLES` samples. Of a unit that is hot in
-        no stretch, the hottest one stands.
+        Windows are joined until a unit has :data:`CHUNK_SAMPLES` samples. For a unit that is never
+        hot, the hottest run of windows is kept.
         """
         keep = pl.Series(wanted, dtype=rows.schema[unit])
         each = (
@@ -217,10 +218,10 @@ class RootUtilization:
 def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
     """Factor by which samples must grow until our utilization is clearly below full.
 
-    Solves :func:`tailback.telemetry.estimate.count_interval` for the samples: of its variance one
-    part is of the packets seen, the other of those missed; with more samples both weigh less. 0
-    where the interval lies there already. A distance under a quarter of :data:`FULL_UTILIZATION`
-    counts as that much, since no number of samples tells equal values apart.
+    Solves :func:`tailback.telemetry.estimate.count_interval` for the samples: one part of its
+    variance is due to the packets seen, the other to those missed; both shrink with more samples. 0
+    if the interval is below full already. The distance to full is taken as a quarter of
+    :data:`FULL_UTILIZATION` at least, since no number of samples separates equal values.
     """
     seen = np.maximum(value, 1e-9)
     gap = np.maximum(FULL_UTILIZATION - value, FULL_UTILIZATION / 4) / seen

@@ -1,7 +1,7 @@
-"""The words of the findings TB001 to TB008: titles, explanations, advice.
+"""The texts of the findings TB001 to TB008: titles, explanations, advice.
 
-The rules in :mod:`tailback.diagnosis.rules` decide what fires and compute the numbers; nothing here
-changes them. Shares are of 1.
+The rules in :mod:`tailback.diagnosis.rules` decide which fire and compute the numbers; this module
+only words them. Shares are 0–1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STAYS_WITHIN_HOSTS: Final = (
     "there is none."
 )
 NOTHING_SAMPLED: Final = (
-    "No packet of an observed job carried a sample, so nothing is known about any link."
+    "No packet of an observed job carried a sample, so the state of the links is unknown."
 )
 
 
@@ -139,7 +139,7 @@ def placement(share: float, links: int, kind: str, such_as: str, use: float) -> 
     Args:
         share: Share of the congested packets that wait for them.
         links: How many links.
-        kind: What most of them are called, like ``tier-0 up-links``.
+        kind: Name of most of them, such as ``tier-0 up-links``.
         such_as: Name of the heaviest of these.
         use: Mean utilization by our traffic while they are congested.
     """
@@ -153,7 +153,7 @@ def placement(share: float, links: int, kind: str, such_as: str, use: float) -> 
 
 
 def links_of_tier(tier: int, direction: int) -> str:
-    """What links of a tier and direction (1 up, 0 flat, -1 down) are called."""
+    """Name of the links of a tier and direction (1 up, 0 flat, -1 down)."""
     word = {1: "up-links", 0: "links between switches", -1: "down-links"}[direction]
     return f"tier-{tier} {word}"
 
@@ -222,7 +222,7 @@ def met_congestion(value: float, high: float) -> str:
 def too_few_samples(
     packets: int, seen: int, sure: int, share: float, more: int, least_certain: Sequence[str]
 ) -> str:
-    """TB005: how far the samples reach.
+    """TB005: how many links the samples can judge.
 
     Args:
         packets: Packets with a sample.
@@ -252,10 +252,10 @@ def sample_more(more: int, phase: str, hash_bits: int | None) -> str:
 
 
 def not_decoded(packets: int, scheme: str) -> str:
-    """TB005: headers arrived that do not identify links on these routes."""
+    """TB005: headers do not identify links on these routes."""
     return (
         f"{packets} packets arrived with a header of scheme {scheme}, but on these routes it does "
-        "not identify links (a note of the run says why), so nothing is known about any link."
+        "not identify links (a note of the run says why), so the state of the links is unknown."
     )
 
 
@@ -273,7 +273,7 @@ def bottlenecks_only(names: Sequence[str]) -> str:
 def routing(
     share: float, links: int, heaviest: str, use: float, idle: int, equivalents: int
 ) -> str:
-    """TB006: links are full while equivalent ones are not.
+    """TB006: links are full while equivalent links are not.
 
     Args:
         share: Share of the congested packets that wait for them.

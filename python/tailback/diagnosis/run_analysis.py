@@ -1,8 +1,8 @@
-"""What the rules judge: congestion trees of each phase, and how full their roots are.
+"""Input of the rules: congestion trees of each phase and the utilization of their roots.
 
-Phases overlap in time, so a phase's packets may wait for another phase's. Each phase therefore gets
-the trees of *its* congested packets, but what is congested downstream, and what traffic a link
-carries, is looked up in everything we sent in the time windows concerned.
+Phases overlap in time, so packets of one phase may wait for those of another. Each phase has trees
+of *its* congested packets, but downstream congestion and the traffic of a link are taken from all
+our packets in the same time windows.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from tailback.telemetry.estimate import (
 from tailback.telemetry.header_counts import HASHED
 
 MAX_PHASES = 12
-"""Phases that get their own trees, heaviest first; the rest is judged together."""
+"""Number of phases with their own trees, heaviest first; the others share one analysis."""
 
 PHASE_SHARE = 0.02
-"""Share of all congested packets from which a phase gets its own trees."""
+"""A phase has its own trees from this share of all congested packets."""
 
 MIN_SPLIT_COVERAGE = 0.80
-"""Trees by phase are used when they explain this share of what trees of the whole run do."""
+"""Trees by phase are used if they explain this share of what trees of the whole run explain."""
 
 MAX_UNSETTLED_SHARE = 0.25
 """Share of congested packets that may stay unsettled before a verdict can be in doubt."""
@@ -80,8 +80,8 @@ class PhaseAnalysis:
             are not full), ``others`` (congested, not by us), ``slow`` (and provably slower than
             equivalent links: :mod:`tailback.diagnosis.slow_link_checks`), ``transient`` (too little
             congestion to distinguish from our short bursts) or ``unsettled``. ``hot_ps`` is
-            the time it was congested while messages of ours that may cross it were under way,
-            ``growth`` how many times as many samples would tell that we do not fill it.
+            the time it was congested while messages of ours that may cross it were in flight,
+            ``growth`` the factor by which samples must grow to show that we do not fill it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class PhaseAnalysis:
 
 
 class RunAnalysis:
-    """Everything the rules look at, computed once for a run."""
+    """All input of the rules, computed once for a run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -124,7 +124,7 @@ class RunAnalysis:
         self.congested_packets = float(self.whole.weight.sum())
         self.views = self._grow_views()
 
-    # --- what there is -----------------------------------------------------------------------
+    # --- recorded data -----------------------------------------------------------------------
 
     def _received(self, samples: pl.DataFrame) -> int:
         """Packets that arrived with a sample, each once."""
@@ -134,9 +134,9 @@ class RunAnalysis:
 
     @property
     def crosses(self) -> bool:
-        """Whether any message of ours crosses a switch: not where all ranks that talk share hosts.
+        """Whether any message of ours crosses a switch; False if all stay within hosts.
 
-        True where a run does not say.
+        True if the run does not record it.
         """
         return float(self.run.summary.get("average_path_length", 1.0)) > 0.0
 
@@ -177,7 +177,7 @@ class RunAnalysis:
 
     @property
     def _every_hop_counted(self) -> bool:
-        """Whether each packet brought its hops and its congested hops, of which a link is a sample.
+        """Whether packets carry their hops and congested hops besides the sampled link.
 
         Scheme ``full`` counts both (section 3.2): over all links their sums are no estimates.
         """
@@ -186,7 +186,7 @@ class RunAnalysis:
             return False
         sent = self.run.summary.get("observed_packets")
         if self.run.tables["messages"].height:
-            # What ranks of one host sent each other carried nothing.
+            # Messages between ranks of one host carry no sample.
             labels = self.run.tables["labels"].join(
                 self.run.tables["jobs"].filter("observed"), on="job", how="semi"
             )
@@ -196,7 +196,7 @@ class RunAnalysis:
 
     @property
     def undecoded(self) -> bool:
-        """Whether packets arrived with headers, of which nothing can be read."""
+        """Whether packets arrived with headers that cannot be decoded."""
         packets = self.run.tables.get("packets")
         return not self.received and packets is not None and packets.height > 0
 
@@ -205,32 +205,32 @@ class RunAnalysis:
         """Share of rank time blocked in communication, over observed ranks."""
         jobs = self.run.tables["jobs"].filter("observed")["job"]
         ranks = self.run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
-        # What a job waits for before it starts is none of its time.
+        # Time before a job starts does not count.
         start = dict(enumerate(job.start for job in self.run.scenario.job))
         began = ranks["job"].replace_strict(start, default=0, return_dtype=pl.Int64)
         finish = ranks["finish_ps"].cast(pl.Int64)
         if not self.run.complete:
-            # Ranks that have not finished were still at it.
+            # Ranks that have not finished were still running.
             finish = finish.replace(0, int(self.run.summary.get("end_ps", self.run.elapsed_ps)))
         total = float((finish - began).clip(lower_bound=0).sum())
         return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
 
     @cached_property
     def adapters(self) -> AdapterLoad:
-        """What each node sends, and how fast its messages got away."""
+        """What each node sends, and the rates it reached."""
         return adapter_load(self.run)
 
     @cached_property
     def losses(self) -> MessageDelays | None:
-        """Where our messages lost their time, as their log tells; None without one."""
+        """Where our messages lost time, by the message log; None without one."""
         return message_delays(self.run, self.topology)
 
     @cached_property
     def slow_node(self) -> int | None:
-        """The node of ours whose cable serves less than those of all others, None where none does.
+        """The node of ours whose cable is slower than those of all others, None if there is none.
 
-        Static routes may put all flows of a healthy node on busy links: there its cable must also
-        explain which messages are late.
+        Static routes may put all flows of a healthy node on busy links: with them its cable must
+        also explain which messages are late.
         """
         node = slow_adapter(self.adapters)
         if node is None or self.run.scenario.engine.routing != "deterministic":
@@ -239,7 +239,7 @@ class RunAnalysis:
         return node if explains_delays(links, self._explained).any() else None
 
     def ways(self, messages: pl.DataFrame) -> CandidatePaths:
-        """The ways of messages with ``src, dst, took, expected``."""
+        """The paths of messages with ``src, dst, took, expected``."""
         used = (self.whole.packets > 0) | self.topology.from_node
         return CandidatePaths(self.topology, self.reverses, used, messages)
 
@@ -318,7 +318,7 @@ class RunAnalysis:
             filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FULL_UTILIZATION
         forest = build_forest(*inputs, filled=filled)
         roots = self._measure.roots(forest, around, together, fraction)
-        # Before others are blamed, every congested link of ours further on is considered.
+        # Other traffic is blamed only after every congested link of ours downstream.
         thin = roots.filter(pl.col("verdict").is_in(["others", "slow", "transient"]))["link"]
         if thin.len():
             concentrated = np.zeros(self.topology.n_links, np.bool_)
@@ -328,7 +328,7 @@ class RunAnalysis:
         return PhaseAnalysis(name, own, forest, self._acquit(roots, together))
 
     def _acquit(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
-        """Call links slow only on proof; others are attributed to other causes."""
+        """Call links slow only with proof; attribute others to other causes."""
         suspects = roots.filter(pl.col("verdict") == "slow")
         if not suspects.height:
             return roots
@@ -337,7 +337,7 @@ class RunAnalysis:
         inner = ~t.to_node[links]
         if inner.any():
             slow |= inner & slower_than_equivalents(t, links, together, self._explained)
-        # Into a node of ours nobody else sends, so there only our own bursts are left.
+        # No other job sends to our nodes, so only our own bursts remain.
         verdict = np.select([slow, inner], ["slow", "others"], "transient").tolist()
         found = dict(zip(links.tolist(), verdict, strict=True))
         known = pl.col("link").replace_strict(found, default=None, return_dtype=pl.String)
@@ -358,7 +358,7 @@ class RunAnalysis:
 
     @cached_property
     def links_sure(self) -> int:
-        """Of them, links whose samples settle whether they are congested."""
+        """Number of those links whose samples settle whether they are congested."""
         return int(((self.whole.samples > 0) & ~self.unsure).sum())
 
     @cached_property
@@ -374,7 +374,7 @@ class RunAnalysis:
 
     @cached_property
     def cause_shares(self) -> dict[Cause, float]:
-        """Share of all congested packets in trees of each cause, as the roots tell it."""
+        """Share of all congested packets in trees of each cause, by the roots."""
         return {
             cause: self.share(self.roots.filter(_of_cause(cause))) for cause in ROOT_KIND_OF_CAUSE
         }
@@ -384,9 +384,9 @@ class RunAnalysis:
 
         Returns:
             Its congested packets, each times the share of the run in which its root was hot, as a
-            share of all congested packets; and the longest such share of the run. While none of its
-            roots is hot a cause holds nobody up, so the time it costs is less than the latter times
-            the number of roots that are hot one after the other.
+            share of all congested packets; and the longest such share of the run. A cause delays no
+            rank while none of its roots is hot, so it costs less than the latter times the number
+            of roots that are hot one after another.
         """
         roots = self.roots.filter(_of_cause(cause))
         if not roots.height or self.congested_packets <= 0 or self.run.elapsed_ps <= 0:
@@ -397,15 +397,15 @@ class RunAnalysis:
 
     @cached_property
     def uncertainty_matters(self) -> bool:
-        """True when what the samples leave open could change which cause is the heaviest."""
+        """True if the unsettled packets could change which cause is the heaviest."""
         first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
         return self.unsure_share > max(MAX_UNSETTLED_SHARE, first - second)
 
     def most_uncertain(self) -> tuple[str, list[int]]:
-        """The phase and the links (at most 3) whose further samples would settle the most.
+        """The phase and at most 3 links whose further samples would settle the most packets.
 
-        Weighted by congested packets: links of which it is open whether they are congested, and
-        roots of which it is open who fills them.
+        Weighted by congested packets: links not known to be congested or not, and roots not known
+        to be filled by us or others.
         """
         weight = np.where(self.unsure, self.whole.weight, 0.0)
         open_roots = self.roots.filter(pl.col("verdict") == "unsettled")
@@ -415,12 +415,12 @@ class RunAnalysis:
         return (self._phase_of(links[0]) if links else ""), links
 
     def packets_needed(self) -> int:
-        """Further packets that would settle three quarters of what the samples leave open.
+        """Further packets that would settle three quarters of the unsettled ones.
 
         From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
         than :data:`MIN_SAMPLES` samples; a root so many that the upper bound of our use of it, and
-        of its bundle, falls below :data:`FULL_UTILIZATION`; the run must grow by what the most of
-        them lack.
+        of its bundle, falls below :data:`FULL_UTILIZATION`; the run must grow by the largest
+        shortage of any of these.
         """
         w, at = self.whole, self.unsure
         need = packets_to_settle(
@@ -437,10 +437,10 @@ class RunAnalysis:
         factor = max(float(growth[order][np.argmax(reached)]), 1.25)
         return int(np.ceil((factor - 1.0) * max(self.received, 1)))
 
-    # --- what it looks like in a diagnosis ---------------------------------------------------
+    # --- presentation in a diagnosis ---------------------------------------------------
 
     def link_evidence(self, link: int, root: dict[str, float] | None = None) -> LinkEvidence:
-        """What is known of one link; ``root`` is its row of :attr:`PhaseAnalysis.roots`."""
+        """The evidence of one link; ``root`` is its row of :attr:`PhaseAnalysis.roots`."""
         t, w = self.topology, self.whole
         if root is None:
             use = self._measure.use(self._rows, "link", np.array([link]))
@@ -537,7 +537,7 @@ class RunAnalysis:
 
 
 def _of_cause(cause: Cause) -> pl.Expr:
-    """Rows of :attr:`RunAnalysis.roots` that speak for a cause."""
+    """Rows of :attr:`RunAnalysis.roots` that support a cause."""
     mine = pl.col("verdict") == ROOT_KIND_OF_CAUSE[cause]
     if cause == "pattern":
         return mine & pl.col("endpoint")
@@ -545,7 +545,7 @@ def _of_cause(cause: Cause) -> pl.Expr:
 
 
 def _estimate(value: float, error: float, low: float, high: float) -> Estimate:
-    """An estimate of a share: what sampling noise puts beyond 1 is shown as 1."""
+    """An estimate of a share: values above 1 due to sampling noise are shown as 1."""
     return Estimate(
         value=min(float(value), 1.0),
         standard_error=float(error),

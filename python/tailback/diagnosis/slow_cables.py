@@ -1,12 +1,11 @@
-"""What takes the time that a re-simulation of everything known does not explain.
+"""Search for slow cables that explain the time which re-simulation of the known causes does not.
 
-Two things a scenario need not know of: jobs of others, and links that serve less than they should.
-Both look like congested links that we hardly use. But a slow link is a hypothesis that can be
-simulated: the few cables that the samples and the message log point to are made slow, one at a
-time and then further ones besides, and every message of ours gets a time. Where these times agree
-with those observed, far better than the times of a healthy network do, and the whole job takes as
-long, these cables are the explanation; the traffic of others comes and goes and holds up other
-messages, too.
+A scenario may lack two causes: other jobs, and slow links. Both show as congested links that we
+hardly use. But a slow link is a hypothesis that can be simulated: the few cables that the samples
+and the message log point to are slowed down, first one and then further ones, and the simulation
+gives a time for every message of ours. If these times agree with the observed ones far better than
+those of a healthy network, and the whole job takes as long, these cables are the explanation. Other
+traffic varies over time and delays other messages too.
 """
 
 from __future__ import annotations
@@ -24,33 +23,33 @@ from tailback.run import Run
 from tailback.scenario import TelemetrySection
 
 CANDIDATES_TRIED = 4
-"""Cables tried of each kind of suspicion."""
+"""Number of cables tried for each kind of suspicion."""
 
 TRIED_RATES = (0.1, 0.3, 0.6)
 """Shares of the nominal rate that are tried besides the one a suspect seems to have."""
 
 CONCLUSIVE_FIT = 0.97
-"""Fit from which no other cable is tried."""
+"""Fit above which no other cable is tried."""
 
 MIN_FIT = 0.1
-"""Fit under which neither the rate is looked for more closely nor a second cable."""
+"""Fit below which neither the rate is refined nor a second cable tried."""
 
 MAX_SLOW_CABLES = 4
-"""Slow cables looked for at once."""
+"""Maximum number of slow cables."""
 
 MIN_ADDED_FIT = 0.3
-"""A further cable must explain this share of what those before leave unexplained: every cable more
-fits a little better."""
+"""A further cable must explain this share of what the others leave unexplained: any additional
+cable fits a little better."""
 
 MIN_SINGLE_FIT = 0.7
 """Share of the excess of message times that slow cables must reproduce to be the explanation."""
 
 MIN_SEVERAL_FIT = 0.9
-"""The same for several: with more cables to choose from, other traffic is easier to imitate."""
+"""The same for several cables, which imitate other traffic more easily."""
 
 ELAPSED_TOLERANCE = 0.15
-"""The job must take as long with them as it did, to this share: messages that the traffic of others
-holds up fit a slow cable now and then, but then the time does not."""
+"""The simulated time of the job must agree to this share: messages that other traffic delays
+sometimes fit a slow cable, but then the time does not."""
 
 _KEY = ["src_rank", "dst_rank", "label", "number"]
 
@@ -74,23 +73,23 @@ class SlowCableFit:
 
     @property
     def explains(self) -> bool:
-        """Whether they are the explanation."""
+        """Whether they explain the observed times."""
         return self.fit >= self.needs and abs(self.elapsed - 1.0) <= ELAPSED_TOLERANCE
 
     @property
     def needs(self) -> float:
-        """The fit from which they are."""
+        """The fit required for that."""
         return MIN_SINGLE_FIT if len(self.cables) == 1 else MIN_SEVERAL_FIT
 
 
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
     """Look for the slow cables that reproduce how long our messages took.
 
-    One is looked for first; a further one as long as it explains :data:`MIN_ADDED_FIT` of what
-    those before leave unexplained.
+    Cables are added one by one while each explains :data:`MIN_ADDED_FIT` of what the others leave
+    unexplained.
 
     Args:
-        evidence: What the samples and the message log say.
+        evidence: Samples and message log.
         evaluate: Simulates a change.
 
     Returns:
@@ -126,18 +125,18 @@ class _SlowCableSearch:
         return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
 
     def suspects(self) -> list[tuple[int, float]]:
-        """Cables that may be slow, with the rate they seem to have."""
+        """Cables that may be slow, with their apparent rates."""
         return _suspects(self._evidence, self._network, self._ways(self._healthy))
 
     def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
-        """Cables on the ways of messages that are late although those found are slow."""
+        """Cables on the paths of messages that are late even with the slow cables found."""
         run = self._evaluate(Change(network="healthy", slow=found.cables))
         known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
         left = self._ways(_durations(run)).suspects(2 * CANDIDATES_TRIED)
         return [(link, rate) for link, rate in left if link not in known]
 
     def _ways(self, expected: pl.DataFrame) -> CandidatePaths:
-        """The ways of our messages, with the time that each was expected to take."""
+        """The paths of our messages, with the expected time of each."""
         ranks = self._evidence.run.tables["ranks"].select("rank", "node")
         both = self._seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
         for end in ("src", "dst"):
@@ -158,8 +157,8 @@ class _SlowCableSearch:
         return best if best is None or len(before.cables) else self.tuned(best)
 
     def tuned(self, best: SlowCableFit) -> SlowCableFit:
-        """The rates that fit best, one cable after the other."""
-        # Several cables hold each other's messages up: a second round with smaller steps.
+        """The best-fitting rates, one cable after another."""
+        # Several cables delay each other's messages: a second round with smaller steps.
         rounds = [(0.7, 1.4, 0.85, 1.15)] + [(0.93, 1.08)] * (len(best.cables) > 1)
         for number, steps in ((i, steps) for steps in rounds for i in range(len(best.cables))):
             for step in steps:
@@ -176,9 +175,9 @@ class _SlowCableSearch:
 
 
 def _durations(run: Run) -> pl.DataFrame:
-    """Mean time in flight of each message of ours that crosses the network, by who sent it to whom.
+    """Mean time in flight of each message of ours that crosses the network, by sender and receiver.
 
-    The same message of several executions, one after the other in the log, is one row.
+    Repetitions of the same message, consecutive in the log, form one row.
     """
     observed = run.tables["jobs"].filter("observed")["job"]
     labels = run.tables["labels"].filter(pl.col("job").is_in(observed.implode()))["label"]
@@ -207,14 +206,14 @@ def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float
 
 
 def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list[tuple[int, float]]:
-    """Cables that may be slow, by one link each, with the rate they seem to have.
+    """Cables that may be slow, by one link each, with their apparent rates.
 
-    Links on the ways of messages that took longer than they should; links that are more often
-    congested than they should be; links that carry fewer packets than they should, which adaptive
-    routing sees to; adapters that no message leaves fast.
+    Links on the paths of late messages; links congested more often than expected; links that carry
+    fewer packets than expected, as adaptive routing avoids them; adapters that no message leaves
+    fast.
     """
     t = evidence.topology
-    # What is simulated carries whole links, whatever the run carried.
+    # Simulated packets carry whole links, whatever the run's packets carried.
     scenario = evidence.run.scenario.model_copy(update={"telemetry": TelemetrySection()})
     expected = RunAnalysis(replace(healthy, scenario=scenario)).whole
     seen = evidence.whole
@@ -253,14 +252,14 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
 def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     """Links known to be slow: those that re-simulation found, else those that the scenario states.
 
-    Of the latter those that carry traffic of ours, where any does.
+    Of the latter, those that carry traffic of ours, if any does.
     """
     topology = evidence.topology
     if slow is not None and slow.explains:
         return [topology.name[link] for link, _ in slow.cables]
     given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
     stated = [topology.leaving[name] for name in given if name in topology.leaving]
-    # Injection is not sampled: there our own nodes count.
+    # Injection is not sampled: so our own nodes count.
     jobs = evidence.run.tables["jobs"].filter("observed").select("job")
     nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()
     carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)

@@ -1,10 +1,9 @@
-"""What must speak against a cable before it is called slow.
+"""Evidence required before a cable is called slow.
 
-Such a link is congested and does not carry enough of our traffic to be full. That
-fits a slow cable, but also the traffic of others, a few unlucky samples out of thousands of links,
-and short bursts. So a cable is called slow only where it demonstrably serves less than it is asked
-for, while healthy links that do the same work serve more. Without a message log there is no such
-proof, and no cable is called slow.
+The link is congested, but our traffic does not fill it. A slow cable explains that, but so do other
+traffic, unlucky samples among thousands of links, and short bursts. A cable is called slow only if
+it demonstrably carries less than its offered load while healthy equivalent links carry more. That
+proof needs a message log; without one, no cable is called slow.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from tailback.telemetry.estimate import fraction_interval
 
 CLEAR = 0.25
 """Equivalents are healthy when their congested fraction is at most this share of the link's own.
-Traffic of others fills equivalent links unevenly too, but seldom one of them alone."""
+Other traffic also loads equivalent links unevenly, but seldom only one of them."""
 
 EXPLAINS = 0.35
-"""Share of the squared lateness of our messages that the cable must explain by itself, as where few
-messages are late (``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`)."""
+"""Share of the squared lateness of our messages that the cable must explain alone, as for few late
+messages (``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`)."""
 
 NEARLY_BEST = 0.9
-"""And this share of what the best cable explains: a better suspect acquits it."""
+"""It must also explain this share of what the best cable explains."""
 
 FALSE_ALARM = 0.05
-"""Chance that luck of the samples alone makes any link of the run stand out."""
+"""Probability that sampling noise alone singles out any link of the run."""
 
 
 def slow_ejection_links(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
-    """Which links into nodes of ours serve less than those of other nodes.
+    """Which links into our nodes are slower than those of other nodes.
 
-    Nobody else sends to a node of ours, so others do not congest its link; but short bursts of our
-    own do. Where its cable serves less, no large message of the node was fast,
-    neither out nor in, though those of other nodes were.
+    No other job sends to our nodes, so only short bursts of our own can congest such a link. If its
+    cable is slow, no large message to or from the node was fast, although those of other nodes
+    were.
 
     Args:
         topology: The links.
         links: Those in question, shape (n,).
-        seen: How fast messages got through.
+        seen: Rates that messages reached.
 
     Returns:
         Shape (n,).
@@ -68,11 +67,11 @@ def slow_ejection_links(topology: LinkTopology, links: Ints, seen: AdapterLoad) 
 def slower_than_equivalents(
     topology: LinkTopology, links: Ints, seen: CongestedLinks, explained: Floats
 ) -> Bools:
-    """Which links inside the network serve less than those that could take their place.
+    """Which links inside the network are slower than their equivalents.
 
-    Three things must hold: the link's congested fraction is above that of its equivalents by more
-    than luck of the samples gives any of the links of the run; the equivalents are nearly clear;
-    and a slow cable there would make those of our messages late that are.
+    Three conditions must hold: the link's congested fraction exceeds that of its equivalents by
+    more than sampling noise explains for any link of the run; the equivalents have almost no
+    congestion; and a slow cable there would explain which of our messages are late.
 
     Args:
         topology: The links.
@@ -110,7 +109,7 @@ def slower_than_equivalents(
 
 
 def explains_delays(links: Ints, explained: Floats) -> Bools:
-    """Which cables, were they slow, would make late those of our messages that are; shape (n,)."""
+    """Which cables, if slow, would explain which of our messages are late; shape (n,)."""
     least = max(EXPLAINS, NEARLY_BEST * float(explained.max(initial=0.0)))
     return np.asarray(explained[links] >= least, np.bool_)
 

@@ -1,4 +1,4 @@
-"""Table ``links`` as flat arrays, with what congestion trees need: directions and bundles."""
+"""Table ``links`` as flat arrays, with directions and bundles for congestion trees."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class LinkTopology:
 
 
 def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) -> Ints:
-    """Number the bundles: links among which routing spreads one and the same traffic.
+    """Number the bundles: links among which routing spreads the same traffic.
 
     Up-links of one switch to one tier (adaptive routing may take any of them), links of one tier
     down into one switch (fed by that choice), parallel cables between two switches of one tier. An

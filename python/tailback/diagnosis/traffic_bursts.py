@@ -1,9 +1,10 @@
-"""How traffic of others came: evenly, or in bursts.
+"""How other traffic was sent: evenly or in bursts.
 
-Counters tell the bytes of a window, not when in it they were sent. The same bytes cost our job more
-where all nodes of another job send at once, as parallel programs do. Each arrangement predicts how
-long our run takes, how long its ranks are in their calls and how long ports stall; the one that
-agrees best with what was measured is taken, and those that agree nearly as well give the interval.
+Counters give the bytes of a window, not when in it they were sent. The same bytes cost our job more
+if all nodes of another job send at once, as parallel programs do. Each arrangement of bursts
+predicts how long our run takes, how long its ranks are in their calls and how long ports stall. The
+arrangement that agrees best with the measurements is taken; those that agree nearly as well give
+the interval.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Final
 from tailback.diagnosis.hidden_cables import MISFIT_WEIGHT, MODEL_ERROR
 
 BURSTS: Final = (None, 4, 8, 16, 32, 64)
-"""Bursts in a window of the counters that are tried. More are as good as evenly spread."""
+"""Numbers of bursts per counter window that are tried. More are equivalent to even spreading."""
 
 MAX_DISTANCE = 1.0
-"""Distance beyond that of the best arrangement up to which another is as likely."""
+"""Arrangements within this distance of the best one are equally likely."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a simulation compares with what was measured.
+    """How a simulation compares with the measurements.
 
     Attributes:
         elapsed_ps: Time of the run.
@@ -61,8 +62,8 @@ def fit_bursts(
     """Fit the arrangement of other traffic to what was measured.
 
     Args:
-        alone: What the expected run comes to without other traffic.
-        beside: What it comes to beside other traffic in so many bursts a window.
+        alone: The expected run without other traffic.
+        beside: The expected run beside other traffic with that many bursts per window.
         measured_ps: Time measured in and between calls.
     """
     tried = []

@@ -1,10 +1,10 @@
-"""Whether traffic of an unknown job explains the times of messages.
+"""Tests whether traffic of an unknown job explains the times of messages.
 
 Other jobs send in bursts: they delay some repetitions of a message and not others, and only on
-links that both jobs use. A slow cable delays every repetition alike, and so does a model that is
-off. An unknown job is a hypothesis like any other: it is simulated on the hosts that ours does not
-use, at the load that makes our run take as long as it did. Where it sends is not known, so it is
-compared with the distribution of times over senders, not with each sender.
+links that both jobs use. A slow cable delays every repetition equally, and so does an error of the
+model. An unknown job is a hypothesis: it is simulated on the hosts that our job does not use, at
+the load that gives the measured time of our run. Its destinations are unknown, so the comparison is
+with the distribution of times over senders, not with each sender.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ DRAWS = 3
 """Random draws of its partners and bursts; the best one counts, as the real ones are unknown."""
 
 MAX_TRIALS = 5
-"""Loads that are tried for each draw, at most."""
+"""Maximum number of loads tried for each draw."""
 
 FIRST_LOAD = 0.3
-"""Load that is tried first: the median of those found for hidden jobs of simulated machines."""
+"""Load tried first: the median of those found for hidden jobs of simulated machines."""
 
 MIN_EFFECT = 0.02
-"""Share of the measured time that the job must cost at full load; with less it shares no important
-link with our job."""
+"""Share of the measured time that the job must cost at full load; below that, it shares no
+important link with our job."""
 
 MIN_REDUCTION = 0.5
 """Share of the difference in distribution that it must remove: hidden jobs of simulated machines
@@ -37,15 +37,15 @@ remove 0.52 to 0.97."""
 
 @dataclass(frozen=True)
 class UnknownJob:
-    """Traffic of an unknown job, as it explains the run.
+    """Traffic of an unknown job that explains the run.
 
     Attributes:
-        ps: How much longer our run takes by it.
-        low_ps: At least, over draws of its traffic.
-        high_ps: At most: all the time that is missing.
+        ps: Time by which it delays our run.
+        low_ps: Minimum over draws of its traffic.
+        high_ps: Maximum: all the missing time.
         load: Share of the time in which its hosts send.
         spread: Difference in distribution of the times of messages, 0 for none.
-        spread_alone: The same of our job alone, where the model may be off by a factor.
+        spread_alone: The same for our job alone, up to a common factor for the error of the model.
     """
 
     ps: int
@@ -58,12 +58,12 @@ class UnknownJob:
 
 @dataclass(frozen=True)
 class Draw:
-    """Traffic that a job may have.
+    """Hypothetical traffic of a job.
 
     Attributes:
         load: Share of the time in which its hosts send.
         bursts: Bursts while our job runs.
-        seed: Of its partners.
+        seed: Seed for its partners.
     """
 
     load: float
@@ -85,17 +85,17 @@ def fit_unknown_job(
     measured_ps: int,
     spread_alone: float,
 ) -> UnknownJob | None:
-    """Fit the traffic of an unknown job to the time that is missing.
+    """Fit the traffic of an unknown job to the missing time.
 
     Args:
-        simulate: Our job beside one with such traffic.
+        simulate: Simulates our job beside one with such traffic.
         spread: Difference in distribution of the times of messages.
         alone_ps: Simulated time of our job alone.
         measured_ps: Time measured in and between calls.
         spread_alone: Difference in distribution of our job alone.
 
     Returns:
-        None where no such job delays ours, or none explains how much repetitions differ.
+        None if no such job delays ours, or none explains the variation between repetitions.
     """
     missing = measured_ps - alone_ps
     if missing <= 0:
@@ -132,9 +132,9 @@ class _Search:
     measured_ps: int
 
     def fit(self, draw: Draw) -> _Fit | None:
-        """The load at which our run takes about as long as it did; None where none delays it.
+        """The load at which our run takes about as long as measured; None if no load delays it.
 
-        The time grows with the load, between two that are known about evenly.
+        The time grows with the load, about linearly between two known points.
         """
         low, high = (0.0, self.alone_ps), (1.0, 0)
         load, best = draw.load, None
@@ -160,7 +160,7 @@ class _Search:
         return best
 
     def _next(self, low: tuple[float, int], high: tuple[float, int]) -> float:
-        """A load between two, by the times that are known at them."""
+        """A load between two, interpolated by their times."""
         if not high[1]:
             grown = low[1] - self.alone_ps
             if grown < MIN_EFFECT * self.measured_ps:

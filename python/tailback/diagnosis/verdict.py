@@ -1,4 +1,4 @@
-"""The verdict: what the rules found, reconciled with what re-simulation says it costs."""
+"""The verdict: findings of the rules, reconciled with their cost by re-simulation."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ from tailback.run import Run
 from tailback.stages import stage
 
 WORTH_OF_COMMUNICATION = 0.20
-"""Share of the communication time from which contention is more than a few short queues."""
+"""Contention is more than a few short queues from this share of the communication time."""
 
 MAX_UNSAMPLED_COST = 0.15
-"""Without any congestion tree, contention below this share comes from queues too short to count, or
-from longer paths."""
+"""Without any congestion tree, contention below this share is due to queues too short to count, or
+to longer paths."""
 
 TOP_LINKS = 20
 
 
 MODEL_MISMATCH = 0.10
-"""Excess of the simulated time over that of the run from which the model is called wrong."""
+"""The model is called wrong from this excess of the simulated time over that of the run."""
 
 
 @stage("rules and waterfall")
@@ -77,13 +77,13 @@ def diagnose_cause(
     seeds: int = 3,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Diagnose a run, without looking for a remedy.
+    """Diagnose a run, without a search for remedies.
 
     Args:
         run: The run, simulated or measured.
         evaluate: Simulates changes for the waterfall; None leaves it out.
         placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name;
-            without them placement is charged with all that the network costs our job alone.
+            without them, placement is charged with the full cost of the network for our job alone.
         rules: Routing rules of the topology that even spreading may use, besides the one in use.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Called with the current step and its progress, 0–1.
@@ -93,7 +93,7 @@ def diagnose_cause(
     """
     _require_diagnosable(run, seeds)
     if progress is not None:
-        progress("growing congestion trees", 0.0)
+        progress("building congestion trees", 0.0)
     evidence = RunAnalysis(run)
     findings = _findings(evidence)
     bars, shares = list[WaterfallBar](), list[CauseShare]()
@@ -166,7 +166,7 @@ def _reconcile(
     cost: dict[Cause, float],
     evidence: RunAnalysis,
 ) -> tuple[Cause, list[str]]:
-    """Choose the main cause: time where it was re-simulated, congested packets where not."""
+    """Choose the main cause: by time if it was re-simulated, else by congested packets."""
     by_rules = cause_of_rules(findings, evidence)
     if not bars:
         return by_rules, []
@@ -189,7 +189,7 @@ def _reconcile(
             cost_without_congestion(heaviest, cost[heaviest])
         ]
     if by_rules in cost and by_rules != heaviest:
-        # Where the trees' own cause does not fit the message log, that names another.
+        # If the cause of the trees does not fit the message log, the log names another.
         with_log = evidence.losses is not None
         warnings.append(verdict_follows_time(by_rules, heaviest, cost, with_log=with_log))
     if by_rules in NO_CONTENTION_CAUSES or any(
@@ -207,9 +207,9 @@ def cost_shares(
 ) -> dict[Cause, float]:
     """Share of the observed time that each cause costs.
 
-    What re-simulation of everything known does not explain goes to a slow link if one reproduces
-    the times of our messages, else to other traffic; where that could not be tried (no message
-    log), to the two in proportion to the congested packets that the rules charge them with.
+    Time that re-simulation of the known causes does not explain is charged to a slow link if one
+    reproduces the times of our messages, else to other traffic. Without a message log it is divided
+    between the two in proportion to the congested packets that the rules charge to them.
     """
     cost: dict[Cause, float] = {
         share.cause: share.charged * contention_scale(bars) for share in shares
@@ -227,11 +227,10 @@ def cost_shares(
 
 
 def contention_scale(bars: list[WaterfallBar]) -> float:
-    """Share of the simulated contention that the observed time has room for, 0–1.
+    """Share of the simulated contention that fits into the observed time, 0–1.
 
-    What is simulated may take longer than the run did, for the model's contention is not the real
-    one's. No more can have been lost than the observed time exceeds what adapters and computation
-    need by themselves.
+    The simulation may take longer than the run, since its contention differs from the real one. The
+    loss is at most the observed time less the time that adapters and computation need alone.
     """
     time = {bar.name: bar.elapsed_ps for bar in bars}
     if not bars or time["other traffic"] <= time["observed"]:
@@ -241,7 +240,7 @@ def contention_scale(bars: list[WaterfallBar]) -> float:
 
 
 def is_worth_fixing(cost: dict[Cause, float], evidence: RunAnalysis) -> bool:
-    """Whether contention costs enough: of the whole time, or of the time spent communicating."""
+    """Whether contention costs enough of the total time or of the communication time."""
     most = max(cost.values(), default=0.0)
     if most >= WORTH_FIXING:
         return True
@@ -255,7 +254,7 @@ def _headline_facts(
     slow: SlowCableFit | None,
     placements: Placements,
 ) -> HeadlineFacts:
-    """What the headline says of the run."""
+    """What the headline states about the run."""
     run = evidence.run
     samples: Literal["decoded", "undecodable", "none"] = "decoded" if evidence.received else "none"
     recorded = run.scenario.telemetry.scheme != "off"
@@ -279,7 +278,7 @@ def _headline_facts(
 def _best_placement(
     bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
 ) -> Literal["tried", "untried"] | None:
-    """Whether the network costs our job its time, and the placement in use adds nothing to it."""
+    """Whether our time is lost in the network and the placement in use adds nothing to the loss."""
     bar = {bar.name: bar for bar in bars}
     if "network" not in bar:
         return None

@@ -1,9 +1,9 @@
-"""Where the time goes: from the ideal network to what was observed, one re-simulation a step.
+"""Where the time goes: from the ideal network to the observed run, one re-simulation per step.
 
-The steps add one thing at a time, always in the same order: the ways messages take, the adapters'
-own rate, endpoints, the network under the best placement found, the placement as it is, its
-routing, its slow links, the traffic of others. What two of them cost together is charged to the
-later one. So each thing is also taken away alone from everything, where that can be simulated
+The steps add one thing at a time, always in the same order: paths, the adapters' own rate,
+endpoints, the network under the best placement found, the actual placement, its routing, its slow
+links, other traffic. A cost that two of them cause together is charged to the later one. Therefore
+each one is also removed alone from the full run, if that can be simulated
 (docs/explanation/diagnosis.md).
 """
 
@@ -36,15 +36,15 @@ CAUSE_OF_STEP: dict[str, Cause] = {
 
 
 NON_MINIMAL_RULES = ("valiant", "ugal")
-"""Routing rules that leave the shortest way."""
+"""Routing rules that leave the shortest path."""
 
 CLEARLY_FASTER = 0.02
-"""Gain from which another routing rule counts as spreading better; repetitions differ by less."""
+"""Smallest gain by which another routing rule counts as better; repetitions differ by less."""
 
 
 @dataclass(frozen=True)
 class WaterfallStep:
-    """One step: its name, what is simulated, and why it need not be."""
+    """One step: its name, what is simulated, and why it is skipped."""
 
     name: str
     change: Change
@@ -57,12 +57,12 @@ def waterfall_steps(
     best: tuple[str, NDArray[np.uint32]] | None = None,
     rule: str | None = None,
 ) -> list[WaterfallStep]:
-    """The steps for a run; one that cannot add anything says why and is not simulated.
+    """The steps for a run; a step that cannot add anything states why and is not simulated.
 
     Args:
         run: The run.
         best: Name and nodes of the best placement found, None when none was tried.
-        rule: Routing rule that spreads our traffic best; None for the one the network has.
+        rule: Routing rule that spreads our traffic best; None for the network's own.
     """
     scenario = run.scenario
     tables = scenario.fabric.forwarding is not None
@@ -116,8 +116,8 @@ def build_waterfall(
         The bars, ``observed`` last, and what each cause costs, largest first.
     """
     rule = _best_rule(evaluate, rules, progress)
-    # Shortest ways are what a placement can rely on: detours that are not made are no fault of
-    # routing, though they may help. Where routes make them, shortest ways may be what is missing.
+    # A placement can rely on shortest paths: routing is not at fault if it makes no detours, though
+    # they may help. If routes make detours, shortest paths may be better.
     charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
@@ -134,7 +134,7 @@ def build_waterfall(
         before = times[step.name]
     bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, wording.OBSERVED))
     if progress is not None:
-        progress("taking causes away", n_real / (n_real + 1))
+        progress("removing causes", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
     return bars, _shares(run, bars, removed)
 
@@ -145,7 +145,7 @@ def _times_of_steps(
     seeds: int,
     progress: Progress | None,
 ) -> dict[str, list[int]]:
-    """Times of each step's repetitions; a skipped one takes as long as the one before."""
+    """Times of each step's repetitions; a skipped step takes as long as the one before."""
     times: dict[str, list[int]] = {}
     real = [step for step in steps if not step.skip]
     for number, step in enumerate(steps):
@@ -159,16 +159,16 @@ def _times_of_steps(
 
 
 def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dict[str, list[int]]:
-    """Times of all bars but the last, none of which is charged with what chance makes of it.
+    """Times of all bars but the last, without differences due to chance.
 
     Args:
         times: Times of the simulated steps.
-        floor_ps: Time that nothing can beat; ``ideal`` becomes that.
-        wire_ps: Time that the bytes of the busiest adapter need.
+        floor_ps: Lower bound of all times; ``ideal`` is set to it.
+        wire_ps: Time that the busiest adapter needs for its bytes.
     """
-    # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
+    # Paths are shorter on the ideal switch; the time this saves is not lost to contention.
     injection = [max(time, wire_ps) for time in times["ideal"]]
-    # And where the network as it is takes less, what the ideal switch takes longer is chance.
+    # If the actual network is faster, the ideal switch is slower by chance.
     now = zip(injection, times["pattern"], times["placement"], strict=True)
     bounded = {
         **times,
@@ -178,7 +178,7 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         "pattern": [max(own, min(star, real)) for own, star, real in now],
     }
     if "network" in times:
-        # The placement as it is may be the best there is: then none is charged for the others.
+        # The actual placement may be the best; then placement costs nothing.
         pairs = zip(times["network"], times["placement"], strict=True)
         bounded["network"] = [min(tried, now) for tried, now in pairs]
     return bounded
@@ -191,11 +191,11 @@ def _floor(
     times: Mapping[str, Sequence[int]],
     run: Run,
 ) -> int:
-    """The shortest time without contention of everything that is tried: nothing can beat it.
+    """The shortest time without contention of all changes that are tried: a lower bound.
 
-    Another placement has other paths, and other ranks that share a host; another rule has other
-    paths. So each is asked for its own time, and the shortest holds for all. Where contention
-    makes a program luckier than that, or the run that was given took less, that time bounds it.
+    Another placement has other paths and other ranks that share a host; another rule has other
+    paths. So each is simulated, and the shortest time is the bound. If contention happens to make
+    the program faster, or the given run took less, that time is the bound.
     """
     ideal = Change(network="no-contention", background=False)
     tried = [replace(ideal, rule=rule) for rule in rules if rule is not None]
@@ -212,7 +212,8 @@ def _floor(
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
     """The rule by which our job, alone and with adaptive routing, is clearly fastest.
 
-    Another rule than the network's own must be :data:`CLEARLY_FASTER` faster; None keeps its own.
+    Another rule than the network's own must be :data:`CLEARLY_FASTER` faster; None keeps the
+    network's own.
     """
     if not rules:
         return None
@@ -254,13 +255,12 @@ def _removed(
     charged: str | None,
     placements: Placements,
 ) -> dict[Cause, list[int]]:
-    """Time saved by taking one thing alone away from everything, for each repetition.
+    """Time saved by removing one cause from the full run, for each repetition.
 
     A change that makes the run slower, as adaptive routing may with other jobs, is left out.
-    Taking away the last thing that was added is what the waterfall did already. Routing is taken
-    away by the ``rule`` that spreads best, also where the waterfall has not ``charged`` it. The
-    placement that is fastest with everything as it is may be another than with adaptive routing:
-    static routes favour regular ones.
+    The waterfall itself removes the last cause. Routing is replaced by the ``rule`` that spreads
+    best, even if the waterfall has not ``charged`` it. The fastest placement in the full run may
+    differ from that with adaptive routing: static routes favour regular ones.
     """
     everything = times["other traffic"]
     step = {s.name: s for s in todo}
@@ -281,9 +281,9 @@ def _removed(
         without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
         saved = [a - b for a, b in zip(everything, without, strict=True)]
         if name == "placement":
-            # The placement as it is may be the best: then another one in its place saves nothing.
+            # The actual placement may be the best; then another one saves nothing.
             saved = [max(ps, 0) for ps in saved]
-        # What makes the run slower takes no cause away.
+        # A change that slows the run down removes no cause.
         if sum(saved) >= 0:
             out[CAUSE_OF_STEP[name]] = saved
     return out
@@ -292,7 +292,7 @@ def _removed(
 def _shares(
     run: Run, bars: list[WaterfallBar], removed: dict[Cause, list[int]]
 ) -> list[CauseShare]:
-    """What each cause costs, largest first; a step that saves time costs nothing."""
+    """What each cause costs, largest first; a step that saves time has cost 0."""
     total = max(run.elapsed_ps, 1)
     charged: dict[Cause, list[float]] = {}
     for bar in bars:
@@ -339,11 +339,11 @@ def _mean(values: Iterable[int]) -> int:
 
 
 REMAINDER = "remainder"
-"""Name of the step from everything simulated to what was observed, where bars are shown."""
+"""Displayed name of the step from the full simulation to the observed run."""
 
 
 def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
-    """The bars as a reader adds them up: the difference of ``observed`` is a separate step.
+    """The bars for display, with the difference to ``observed`` as a separate step.
 
     Args:
         bars: A diagnosis' waterfall, ``observed`` last, or nothing.
@@ -368,9 +368,9 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
 
 
 def unexplained_share(bars: list[WaterfallBar]) -> float:
-    """Share of the observed time that re-simulation of what is known does not account for.
+    """Share of the observed time that re-simulation of the known causes does not account for.
 
-    What a repetition may differ by is not counted; 0 without a waterfall.
+    Variation between repetitions is not counted; 0 without a waterfall.
     """
     observed = next((bar for bar in bars if bar.name == "observed"), None)
     if observed is None or observed.elapsed_ps <= 0:
@@ -379,9 +379,9 @@ def unexplained_share(bars: list[WaterfallBar]) -> float:
 
 
 def overshoot_share(bars: list[WaterfallBar]) -> float:
-    """Share of the observed time by which everything simulated takes longer, in every repetition.
+    """Share of the observed time by which the full simulation takes longer in every repetition.
 
-    0 without a waterfall, or where the run took as long.
+    0 without a waterfall, or if the run took as long.
     """
     observed = next((bar for bar in bars if bar.name == "observed"), None)
     if observed is None or observed.elapsed_ps <= 0:

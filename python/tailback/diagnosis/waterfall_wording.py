@@ -1,6 +1,6 @@
-"""The words of the waterfall: what each bar is.
+"""The texts of the waterfall: the meaning of each bar.
 
-``waterfall`` chooses the steps and simulates them; nothing here changes them.
+``waterfall`` chooses and simulates the steps; this module only words them.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from tailback.units import format_time, percent
 IF_MODEL_HOLDS = "if the model holds"
 
 UNEXPLAINED_TIMES = 3.0
-"""A recording that took so many times as long as the model expects is not what was simulated."""
+"""A recording that took this many times as long as expected is not what was simulated."""
 
 
 def times_of(run: Run) -> Times:
-    """Whether the times of a run were measured or are expected."""
+    """Whether the times of a run are measured or expected."""
     return "measured" if run.summary.get("times") == "measured" else "expected"
 
 
@@ -34,13 +34,13 @@ def run_label(times: Times) -> str:
 
 
 def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
-    """The sentence on how likely the verdict is right; what was measured needs no model."""
+    """The sentence on the confidence of the verdict; a measured run needs no model."""
     condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
     return f"{percent(confidence)} sure of the verdict, based on {basis}{condition}."
 
 
 def measured_confidence(confidence: float) -> str:
-    """The sentence on how likely the verdict on a measured run is right."""
+    """The sentence on the confidence of the verdict on a measured run."""
     return (
         f"{percent(confidence, 0)} sure of the verdict: it holds in this share of the runs that "
         f"are consistent with the evidence."
@@ -48,7 +48,7 @@ def measured_confidence(confidence: float) -> str:
 
 
 def provenance(run: Run) -> str:
-    """One sentence: what the times rest on."""
+    """One sentence on the source of the times."""
     if run.summary.get("source") == "capture":
         return (
             "The verdict rests only on captured packets. Nothing was simulated, so neither the "
@@ -73,7 +73,7 @@ def provenance(run: Run) -> str:
 
 
 def recorded_warnings(run: Run) -> list[str]:
-    """Reasons in a recording not to trust its times, or the simulated ones."""
+    """Reasons in a recording to distrust its times or the simulated ones."""
     recorded = _recording(run)
     if recorded is None:
         return []
@@ -111,13 +111,13 @@ def recording_contradiction(run: Run) -> str:
 
 
 def _excess(run: Run, recorded: dict[str, Any]) -> tuple[int, float]:
-    """Time the recorded run took of a rank, computation as scaled, and that over the expected."""
+    """Recorded time per rank, with computation as scaled, and its ratio to the expected time."""
     whole = recorded["calls_ps"] + round(recorded["between_ps"] * _compute_scale(run))
     return whole, whole / run.elapsed_ps if run.elapsed_ps > 0 else 0.0
 
 
 def _compute_scale(run: Run) -> float:
-    """What the scenario multiplies computation of the job with that is diagnosed."""
+    """Factor by which the scenario scales the computation of the diagnosed job."""
     return next((job.compute_scale for job in run.scenario.job if job.observed), 1.0)
 
 

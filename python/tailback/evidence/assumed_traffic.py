@@ -1,6 +1,6 @@
 """Traffic that an unknown job may have sent.
 
-Without port counters and a job list nobody knows which other jobs ran, but the times of messages
+Without port counters and a job list it is unknown which other jobs ran, but the times of messages
 may show that one did. Its traffic is assumed: each host that our job does not use sends to one
 partner, drawn at random, and all hosts send in the same bursts, as parallel programs do.
 """
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tailback.fabric.model import Fabric
 
 MAX_HOSTS = 64
-"""Hosts that send; more are as good, and take longer to simulate."""
+"""Number of hosts that send; more give the same result but take longer to simulate."""
 
 MAX_MESSAGES = 20_000
-"""Messages that stand for the traffic."""
+"""Number of messages that represent the traffic."""
 
 MIN_MESSAGE_BYTES = 128 << 10
-"""Size of its messages, at least: large ones fill links, which is what delays ours."""
+"""Smallest size of its messages: large ones fill links, which delays ours."""
 
 Ints = NDArray[np.int64]
 
@@ -44,11 +44,11 @@ def assumed_messages(
 
     Args:
         fabric: The fabric.
-        nodes: Who sends, two at least, shape (N,).
+        nodes: Sending nodes, at least two, shape (N,).
         load: Mean share of the time in which they send at the rate of their links, 0–1.
-        bursts: Bursts in that time, about.
-        length_ps: How long they go on.
-        seed: Of partners and bursts.
+        bursts: Approximate number of bursts in that time.
+        length_ps: Total time of the traffic.
+        seed: Seed for partners and bursts.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(nodes)

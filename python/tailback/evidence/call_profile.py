@@ -1,8 +1,8 @@
-"""How long each rank was in its MPI calls, call site by call site: measured, and as simulated.
+"""Time of each rank in its MPI calls by call site, measured and simulated.
 
-Between two computations a rank is in MPI. Such a stretch is compared with the same stretch of a
-simulation of the same program, each by the clock of its own rank, so offsets of clocks do not
-matter. Stretches of a rank that have the same calls with the same partners are repetitions of one
+Between two computations a rank is in MPI. Each such stretch is compared with the same stretch in a
+simulation of the same program, by the clock of its own rank, so clock offsets do not matter.
+Stretches of a rank that have the same calls with the same partners are repetitions of one
 *site*; a profile holds quantiles of their times.
 """
 
@@ -78,7 +78,7 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
 
     Args:
         tables: Tables ``calls``, ``transfers`` and ``hosts`` of the measured run.
-        program: The program that was compiled of the same trace.
+        program: The program compiled from the same trace.
     """
     calls = tables["calls"]
     partners = (
@@ -126,10 +126,10 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
 
 
 def _ends(hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Stretches without calls before a rank's first and behind its last computation.
+    """Stretches without calls before a rank's first and after its last computation.
 
-    A trace that has MPI_Init and MPI_Finalize tells of computation before the first call that is
-    looked at, and behind the last.
+    A trace with MPI_Init and MPI_Finalize includes computation before the first examined call and
+    after the last.
     """
     seen = calls.group_by("rank").agg(
         first=pl.col("enter_ps").min(), last=pl.col("leave_ps").max()

@@ -1,8 +1,8 @@
-"""Repair of what offsets and drifts leave: no message is received before it was sent.
+"""Repairs messages that are received before they were sent after offsets and drifts are applied.
 
 The controlled logical clock (Rabenseifner 1997; Becker et al. 2009). A receive that is too early is
-moved to the time of its send plus the least latency. What follows on that rank is moved along, by
-a shift that decays; what precedes it is shifted by a ramp, as far as its own messages allow.
+moved to the time of its send plus the least latency. Later events of that rank are moved along by a
+decaying shift; earlier ones by a ramp, as far as their own messages allow.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 
 DECAY = 0.01
 """Share of the time that passes by which a shift shrinks after a repair: a repaired clock runs 1 %
-slow until it has its own time again. Scalasca tries 0.001 %, 0.01 % and 0.1 %, then more: slower
-decay keeps durations truer and moves more events."""
+slow until it has its own time again. Scalasca tries 0.001 %, 0.01 %, 0.1 % and more: slower decay
+distorts durations less but moves more events."""
 
 REACH = 0.1
 """Slope of the ramp up to a jump: clocks run up to 10 % fast for ten times the jump before it."""
@@ -31,12 +31,12 @@ _PASSES = 1000
 
 @dataclass(frozen=True)
 class CausalityRepair:
-    """What a repair did.
+    """Result of a repair.
 
     Attributes:
         moved: Calls whose times changed.
         largest_ps: Largest shift.
-        left: Messages still received before they were sent: 0 unless the repair was broken off.
+        left: Messages still received before they were sent: 0 unless the repair was aborted.
     """
 
     moved: int
@@ -62,7 +62,7 @@ def correct(
     called = recorded.start_ps >= 0
     start = clocks.corrected(ranks, recorded.start_ps)
     # The measured time begins at 0, when the first rank begins: what is compared with counters and
-    # drawn starts there. Times before it would stand for nothing known.
+    # drawn starts there. Earlier times have no meaning.
     early = -int(start[called].min()) if called.any() else 0
     corrected = clocks.corrected(t.dst_rank, t.recv_done_ps) + early
     moved = recorded.moved(
@@ -110,7 +110,7 @@ def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun
 
 
 def _edges(recorded: RecordedRun, latency: Latency | None) -> tuple[Ints, Ints, Floats]:
-    """Events that cannot come before others: which, which, and the least time between."""
+    """Pairs of events with a fixed order, and the least time between them."""
     calls = recorded.calls
     found = constraints(recorded, latency)
     # A constraint names a rank and a time; those are enters of sends and leaves of receives.
@@ -128,7 +128,7 @@ def _edges(recorded: RecordedRun, latency: Latency | None) -> tuple[Ints, Ints, 
 
 
 def _forward(time: Floats, owner: Ints, first: Ints, then: Ints, least: Floats) -> Floats:
-    """Move receives behind their sends, and what follows on their ranks along with them."""
+    """Move receives after their sends, and later events of their ranks along with them."""
     new = time.copy()
     starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
     ends = np.append(starts[1:], len(owner))
@@ -163,7 +163,7 @@ def _backward(
         reach = (s - REACH * t)[::-1]
         ramp = np.maximum.accumulate(reach)[::-1] + REACH * t
         moved = np.minimum(t + np.maximum(ramp, s), np.maximum(room[begin:end], new[begin:end]))
-        # Events keep their order: none is later than what follows it.
+        # Events keep their order on each rank.
         out[begin:end] = np.minimum.accumulate(moved[::-1])[::-1]
     return np.maximum(out, new)
 

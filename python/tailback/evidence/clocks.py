@@ -1,6 +1,7 @@
-"""How far the clocks of ranks can disagree, and offsets that no message contradicts.
+"""Bounds on differences between the clocks of ranks, and offsets consistent with all messages.
 
-No message is received before it was sent plus the least latency between its ends. Each message
+No message is received earlier than its send time plus the least latency between its ends. Each
+message
 bounds the difference of two clocks from one side, and messages both ways bound it from both. The
 bounds are difference constraints; the shortest paths through them are the tightest bounds that all
 messages together give (Duda et al. 1987, extended to all pairs at once).
@@ -33,14 +34,14 @@ Latency = Callable[[Ints, Ints], Ints]
 receivers, shape (M,) each, to picoseconds, shape (M,)."""
 
 LEAST_LATENCY_PS = 100_000
-"""Least latency assumed where the caller gives none: 0.1 µs, what CPU cores of one host need to
+"""Least latency by default: 0.1 µs, what CPU cores of one host need to
 pass a message through memory. No network is faster, so no bound comes out too tight."""
 
 _SYNCHRONISES = frozenset(
     ("MPI_Barrier", "MPI_Allgather", "MPI_Alltoall", "MPI_Allreduce", "MPI_Reduce_scatter_block")
 )
-"""Collectives that nobody leaves before everybody has entered; those with counts for each rank may
-have counts of zero."""
+"""Collectives that no rank leaves before all have entered; those with counts per rank may have zero
+counts."""
 
 _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather"))
@@ -56,7 +57,7 @@ _LP_ROWS = 40_000
 
 @dataclass(frozen=True)
 class ClockConstraints:
-    """Events that cannot come before others, K of them.
+    """Pairs of events with a fixed order, K of them.
 
     Attributes:
         src: Rank of the event that comes first, shape (K,).
@@ -74,19 +75,20 @@ class ClockConstraints:
 
     @property
     def slack_ps(self) -> Ints:
-        """How much later than necessary the second event is, shape (K,); negative: impossible."""
+        """Slack of the second event, shape (K,); negative: impossible."""
         return self.received_ps - self.sent_ps - self.least_ps
 
 
 @dataclass(frozen=True)
 class OffsetBounds:
-    """How much later clocks may really be against others than they are said to be.
+    """Bounds on how much later each clock may be, relative to the others.
 
     Attributes:
         clock_of: Clock of each rank, shape (R,).
-        later_ps: ``[a, b]``: how much later clock b may be against clock a, shape (n, n); infinite
-            where no message tells. With many clocks ``[a, 0]`` and ``[a, 1]``: how much later clock
-            0 may be against a, and a against clock 0, shape (n, 2).
+        later_ps: ``[a, b]``: how much later clock b may be relative to clock a, shape (n, n);
+            infinite
+            without messages. With many clocks ``[a, 0]`` and ``[a, 1]``: how much later clock 0 may
+            be relative to a, and a relative to clock 0, shape (n, 2).
         whole: Whether it is the former.
     """
 
@@ -103,7 +105,7 @@ class OffsetBounds:
         return np.asarray(np.where(a == b, 0.0, by_first))
 
     def widths(self) -> Floats:
-        """How far the difference of two clocks is open, of every pair, or of every one with 0."""
+        """Width of the bounds on the difference of two clocks: all pairs, or each with clock 0."""
         if not self.whole:
             return np.asarray(self.later_ps[1:].sum(axis=1))
         both = self.later_ps + self.later_ps.T
@@ -112,7 +114,7 @@ class OffsetBounds:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Corrections of the ranks' clocks and how sure they are.
+    """Corrections of the ranks' clocks, with bounds.
 
     Attributes:
         unit: What has a separate clock: ``none`` (all clocks are taken as recorded), ``host`` or
@@ -120,11 +122,11 @@ class Clocks:
         offset_ps: Added to the times of each rank at ``middle_ps``, shape (R,).
         drift: Added for each picosecond from there on, shape (R,); 0 unless needed.
         middle_ps: Where the offsets hold.
-        bounds: How much later each may be against each other one.
+        bounds: How much later each clock may be relative to each other one.
         violated: Messages received before they were sent, by the clocks as recorded.
-        largest_ps: Most by which one was.
-        left: The same after offsets and drifts, which then is repaired.
-        left_largest_ps: Most by which one is.
+        largest_ps: Largest such violation.
+        left: The same after offsets and drifts, before the repair.
+        left_largest_ps: Largest such violation.
     """
 
     unit: str
@@ -148,7 +150,7 @@ class Clocks:
 
 
 def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockConstraints:
-    """Everything in a trace that cannot come before something else."""
+    """All pairs of events in a trace with a fixed order."""
     calls, t = recorded.calls, recorded.transfers
     use = np.flatnonzero((t.send_call >= 0) & (t.recv_done_call >= 0) & (t.src_rank != t.dst_rank))
     done = calls.leave_ps[t.recv_done_call[use]]
@@ -166,7 +168,7 @@ def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockC
 
 
 def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Constraints of the collectives in which data, or the barrier, must reach everybody."""
+    """Constraints of collectives in which the data or the barrier must reach all ranks."""
     c, calls = recorded.collectives, recorded.calls
     parts = []
     order = np.lexsort((c.rank, c.instance))
@@ -188,7 +190,7 @@ def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]
                 continue
             r, e, l = rank[chosen], enter[chosen], leave[chosen]
             if direction == 1 and members * members * len(chosen) <= _ALL_PAIRS:
-                # Everybody's entry before everybody else's exit.
+                # Each rank's entry before every other rank's exit.
                 one, other = np.nonzero(~np.eye(members, dtype=bool))
                 parts.append(
                     (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(),
@@ -234,16 +236,16 @@ def _star(
 def solve(
     found: ClockConstraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
 ) -> Clocks:
-    """Find corrections of the clocks that no message contradicts, the simplest first.
+    """Find corrections of the clocks that are consistent with all messages, the simplest first.
 
     Clocks as recorded; else an offset for each host, if the ranks of a host agree; else one for
     each rank; else offsets and drifts that contradict as little as possible.
 
     Args:
-        found: What cannot come before what.
+        found: Pairs of events with a fixed order.
         n_ranks: Number of ranks.
         hosts: Host of each rank, None where unknown.
-        resolution_ps: A tick of the clock: contradictions up to it are none.
+        resolution_ps: A tick of the clock: smaller contradictions are ignored.
     """
     slack = found.slack_ps
     bad = slack < -resolution_ps
@@ -298,7 +300,7 @@ def _least(found: ClockConstraints, clock_of: Ints, n: int) -> tuple[Ints, Ints,
 
 
 def _paths(found: ClockConstraints, clock_of: Ints, n: int, floor: float | None) -> Floats:
-    """``[a, b]``: the most that can be added to b's clock against a's, shape (n, n).
+    """``[a, b]``: the most that can be added to b's clock relative to a's, shape (n, n).
 
     Raises:
         NegativeCycleError: The constraints contradict one another; not with a ``floor``, the least
@@ -316,7 +318,7 @@ def _paths(found: ClockConstraints, clock_of: Ints, n: int, floor: float | None)
 def _bounds(found: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
     """How much later each clock may be against each other one.
 
-    What offsets and drifts left contradicting counts as no room at all: it is repaired.
+    Remaining contradictions count as zero slack; they are repaired.
     """
     if n <= _MATRIX:
         return OffsetBounds(clock_of, _paths(found, clock_of, n, 0.0), True)
@@ -332,7 +334,7 @@ def _bounds(found: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
 
 
 def _offsets(found: ClockConstraints, clock_of: Ints, n: int, resolution_ps: int) -> Floats | None:
-    """Offset of each clock in the middle of what messages allow; None if they allow nothing.
+    """Offset of each clock in the middle of the range that messages allow; None if it is empty.
 
     The bounds against one clock are offsets that contradict no message, both the upper and the
     lower ones. So are their means, and the means over all clocks they are taken against.
@@ -372,7 +374,7 @@ def _around_first(found: ClockConstraints, clock_of: Ints, n: int) -> Floats | N
 
 
 def _together(most: Floats, part: NDArray[np.int32], offset: Floats) -> Floats:
-    """Move groups of clocks that only one direction compares, as little as that demands."""
+    """Move groups of clocks compared in only one direction by the least amount necessary."""
     n_parts = int(part.max(initial=0)) + 1
     if n_parts == 1:
         return offset

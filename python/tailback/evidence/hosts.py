@@ -1,4 +1,4 @@
-"""Which host each rank ran on, and where that is known from."""
+"""Host of each rank, and the source of that information."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailback.errors import PlacementError, TailbackError
 from tailback.placement.hostlist import host_list
 
 _HOST_CLASSES = frozenset(("node", "host", "compute node"))
-"""Classes of an OTF2 system tree that stand for a host; Score-P writes ``node``."""
+"""Classes of an OTF2 system tree that represent a host; Score-P writes ``node``."""
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)", re.ASCII)
 _COUNTS = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?\Z", re.ASCII)
@@ -24,7 +24,7 @@ class Hosts:
 
     Attributes:
         of_rank: Host of each rank.
-        source: Where that is known from, as a reader of the screen would say it.
+        source: Source of that information, as shown on the screen.
     """
 
     of_rank: list[str]
@@ -54,7 +54,7 @@ def find_hosts(
         hosts: Host of each rank, or of each block of equally many.
 
     Returns:
-        The hosts, None where nothing tells.
+        The hosts, None if no source has them.
 
     Raises:
         PlacementError: The rank file cannot be read.
@@ -67,7 +67,7 @@ def find_hosts(
         ("Slurm's environment", _from_slurm(variables)),
         ("the PBS node file", _from_pbs(variables)),
     ):
-        # A shell may be in a job that has nothing to do with the trace.
+        # The shell may run in a job unrelated to the trace.
         if found is not None and len(found) == n_ranks:
             return Hosts(found, source)
     if rank_file is not None:
@@ -110,7 +110,7 @@ def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:
 def expand_hosts(text: str) -> list[str]:
     """Names in a Slurm node list such as ``cn[001-003,7],login1``, in order.
 
-    Raises nothing: what is no list of names gives an empty one.
+    Raises nothing: other text gives an empty list.
     """
     out: list[str] = []
     for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*)*", text):

@@ -1,10 +1,10 @@
-"""Who ran where and when: the job list of a scheduler as one table.
+"""The job list of a scheduler as one table: which job ran where and when.
 
 Read are ``sacct --json``, ``sacct --parsable2``, ``squeue --json``, PBS ``qstat -f`` and a CSV with
 the columns job, start, end, hosts; plain or gzip. Names of users are not kept.
 
 Schedulers print local times without a zone: those are refused unless the zone is given, because an
-hour's error puts a job where it never was. ``SLURM_TIME_FORMAT=%s sacct`` prints seconds.
+error of an hour assigns traffic to the wrong job. ``SLURM_TIME_FORMAT=%s sacct`` prints seconds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Port counters of a fabric's links, cut to the time of a job and put on the clock of its trace.
 
-Counters tell UTC; many tracers do not. Where the trace says when it began, that is taken. Else the
-offset is found: the bytes that the trace says hosts sent, over time, are moved along the bytes that
-their ports counted until the two agree best (largest cross-correlation). How far the offset could
-be off follows from how fast the agreement falls.
+Counters record UTC; many tracers do not. The start time of the trace is used if recorded. Else the
+offset is the one at which the bytes that hosts sent by the trace agree best with the bytes that
+their ports counted (largest cross-correlation). Its error follows from how fast the agreement
+falls.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _GRID = 4096
-"""Instants of the grid on which offsets are looked for, over the time of the counters."""
+"""Grid points at which offsets are tried, over the time of the counters."""
 
 _AGREEMENT = 0.9
 """Share of the best correlation from which an offset counts as possible."""
 
 
 CLOCK_ERROR_NS = 10_000_000
-"""How far the clocks of hosts and of the collector usually are apart where both tell UTC: NTP in
+"""Usual difference between the clocks of hosts and collector if both record UTC: NTP in
 one machine room keeps 1 to 10 ms."""
 
 MAX_CLOCK_SHIFT_NS = 4 * CLOCK_ERROR_NS
-"""Shift of the trace against the counters that bytes are asked for at most."""
+"""Largest shift of the trace against the counters that is tried."""
 
 
 class JoinError(TailbackError):
@@ -44,12 +44,12 @@ class JoinError(TailbackError):
 
 @dataclass(frozen=True)
 class Alignment:
-    """When time 0 of a trace was, by the clock of the counters.
+    """Time 0 of a trace by the clock of the counters.
 
     Attributes:
         zero_ns: UTC nanoseconds since 1970.
-        error_ns: How far that may be off.
-        source: Where it is from, as words.
+        error_ns: Error of that.
+        source: Its origin, as text for readers.
     """
 
     zero_ns: int
@@ -59,13 +59,13 @@ class Alignment:
 
 @dataclass(frozen=True)
 class LinkCounters:
-    """What ports counted while a job ran.
+    """Counters of ports while a job ran.
 
     Attributes:
-        alignment: How the times of counters and trace were put together.
-        start_ns: Beginning of the time looked at, UTC nanoseconds since 1970.
+        alignment: How the times of counters and trace were aligned.
+        start_ns: Start of the time examined, UTC nanoseconds since 1970.
         end_ns: Its end.
-        sent_bytes: Bytes sent on each link in that time, NaN where nobody counted, shape (L,).
+        sent_bytes: Bytes sent on each link in that time, NaN if not counted, shape (L,).
         covered: Share of that time for which a link's bytes are known, 0-1, shape (L,).
         stall: Mean stall fraction of each link over its intervals, NaN unknown, shape (L,).
         stall_ps: Time it stalled in them, NaN unknown, shape (L,).
@@ -73,8 +73,8 @@ class LinkCounters:
         drops: Packets dropped at each link, NaN unknown, shape (L,).
         intervals: ``link, start_ns, end_ns, data_bytes, stall_fraction`` of the intervals in it.
         findings: Table ``port_findings`` of a lossy network, without rows elsewhere.
-        lossy: Whether the network queues and drops instead of holding back.
-        notes: What was odd.
+        lossy: Whether the network queues and drops instead of using credits.
+        notes: Remarks on the data.
     """
 
     alignment: Alignment
@@ -93,13 +93,13 @@ class LinkCounters:
 
     @property
     def seconds(self) -> float:
-        """Length of the time looked at."""
+        """Length of the time examined."""
         return (self.end_ns - self.start_ns) / 1e9
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What the trace says hosts sent over the network.
+    """Messages between hosts, from the trace.
 
     Attributes:
         src_node: Node that sent each message, shape (M,).
@@ -201,7 +201,7 @@ def _totals(
     link = by["link"].to_numpy()
     counted, stall_counted = by["counted"].to_numpy(), by["stall_counted"].to_numpy()
     share = counted / (end - start)
-    # A link of which a part of the time is missing sent as much in the rest, in proportion.
+    # Bytes of a link that was not read all the time are scaled to the full time.
     with np.errstate(divide="ignore", invalid="ignore"):
         out[0][link] = np.where(share > 0.5, by["sent"].to_numpy() / share, np.nan)
         out[1][link] = np.where(
@@ -227,14 +227,14 @@ def _notes(rows: pl.DataFrame, alignment: Alignment) -> list[str]:
 def _align(
     rows: pl.DataFrame, fabric: Fabric, sent: Sent, elapsed_ps: int, origin_ns: int | None
 ) -> Alignment:
-    """When time 0 of the trace was."""
+    """Time 0 of the trace."""
     first, last = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 1.0)  # type: ignore[arg-type]
     if origin_ns is not None:
         length_ns = elapsed_ps // 1000
         found = None
-        # A short job and its counters may miss each other by what their clocks are apart. Beyond
-        # that bytes would agree somewhere at any time: what both clocks tell is not overruled.
+        # Clock errors may shift a short job outside its counters. Larger shifts are not tried:
+        # bytes would agree somewhere by chance, and both clocks record UTC.
         if first - MAX_CLOCK_SHIFT_NS <= origin_ns + length_ns and (
             origin_ns <= last + MAX_CLOCK_SHIFT_NS
         ):
@@ -276,10 +276,10 @@ def _utc(time_ns: int) -> str:
 def _near(
     rows: pl.DataFrame, fabric: Fabric, sent: Sent, origin_ns: int, length: float
 ) -> Alignment:
-    """The offset near the told UTC at which messages explain the counted bytes best.
+    """The offset near the recorded UTC at which messages explain the counted bytes best.
 
-    Bytes on the wire are those of the messages, or up to half as many more; fewer where counters
-    were read for a part of the time. Offsets that clocks rarely have need a better agreement.
+    Bytes on the wire are those of the messages, or up to half as many more; fewer if counters were
+    read for part of the time. Larger clock offsets need better agreement.
     """
     ports = _by_port(rows, fabric, sent)
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
@@ -319,8 +319,8 @@ def _agreement(
     rows: pl.DataFrame, fabric: Fabric, sent: Sent, elapsed_ps: int,
     time: tuple[int, int, float],
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """Times that could be time 0 of the trace, and how well counters and messages agree then."""
-    # Deferred: scipy.signal takes a second to load, and traces that tell UTC do not need it.
+    """Candidates for time 0 of the trace, and how well counters and messages agree for each."""
+    # Deferred: scipy.signal takes a second to load, and traces with UTC times do not need it.
     from scipy.signal import fftconvolve
 
     first, last, step = time
@@ -334,7 +334,7 @@ def _agreement(
         mine = np.diff(sent_bytes(messages, edges))
         if seen.std() <= 0 or mine.sum() <= 0:
             continue
-        # Against the mean: a port that is always busy says nothing of when.
+        # Relative to the mean: a port that is always busy contains no timing information.
         mine = mine / np.sqrt((mine**2).sum())
         score += fftconvolve((seen - seen.mean()) / seen.std(), mine[::-1], mode="full")
     zeros = first + (np.arange(len(score)) - (job - 1)) * step

@@ -1,4 +1,4 @@
-"""From a trace to a measured run: its times by one clock, and where they went."""
+"""From a trace to a measured run: times by one clock and their breakdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PHASES = 20
 _LATECOMERS = 5
 
 SLOW_RANK_RATIO = 1.2
-"""Computation of a rank over that of the median rank from which it computes far longer."""
+"""A rank computes far longer from this ratio to the median rank's computation."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class MeasuredRun:
     """A measured run.
 
     Attributes:
-        measured: It in short.
+        measured: Its summary.
         tables: Its tables (:data:`tailback.evidence.tables.TABLES`) by name.
         origin_unix_ns: UTC of time 0 of the tables, when the first rank began; None where the
             tracer did not say.
@@ -76,9 +76,9 @@ def measure(
     Args:
         path: OTF2 anchor file, or the folder that holds it.
         latency: Least latency between ranks; 0.1 µs for all where None.
-        environment: Variables that may tell the hosts; the process's own when None.
-        rank_file: File that may tell the hosts.
-        hosts: Hosts in rank order, where nothing else tells.
+        environment: Variables that may contain the hosts; the process's own if None.
+        rank_file: File that may contain the hosts.
+        hosts: Hosts in rank order, if no other source has them.
 
     Raises:
         TraceError: The trace is damaged or has no MPI call.
@@ -147,7 +147,7 @@ def _parts(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> list[Part]:
 
 
 def _ended_early(recorded: RecordedRun, whole: Elapsed) -> int:
-    """How long ranks had ended while others still ran, as a mean over those with any call."""
+    """Time between a rank's end and the end of the run, mean over ranks with calls."""
     called = recorded.end_ps > recorded.start_ps
     ended = np.maximum(whole.end_ps - recorded.end_ps[called], 0)
     return int(ended.sum()) // max(recorded.n_ranks, 1)

@@ -1,11 +1,11 @@
-"""What was measured, in short: the same object on the screen and in ``diagnosis.json``."""
+"""Summary of a measured run: the same object on the screen and in ``diagnosis.json``."""
 
 from __future__ import annotations
 
 from tailback.frozen_model import FrozenModel
 
 PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
-"""Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
+"""Parts of the measured time that are not modelled: set-up and end, calls without data, gaps."""
 
 
 class Part(FrozenModel):
@@ -14,8 +14,8 @@ class Part(FrozenModel):
     Attributes:
         name: One of ``tailback.evidence.split.PARTS``.
         ps: How long; those of all parts add up to the measured time.
-        low_ps: At least, by what is known of the clocks.
-        high_ps: At most.
+        low_ps: Lower bound, given the uncertainty of the clocks.
+        high_ps: Upper bound.
         share: Share of the measured time, 0–1.
     """
 
@@ -32,7 +32,7 @@ class PhaseTime(FrozenModel):
     Attributes:
         phase: Innermost region of the program, or the call.
         ps: How long.
-        parts: What of it each part took, by name; those that took nothing are left out.
+        parts: Time of each part, by name; parts without time are left out.
     """
 
     phase: str
@@ -65,29 +65,29 @@ class Efficiency(FrozenModel):
             ideal_ps: Time of a replay with zero latency and infinite bandwidth.
             elapsed_ps: The measured time.
         """
-        # Longer than measured is the model's error: then all of the loss is serialisation.
+        # If the model's time is longer than measured, all of the loss is serialisation.
         transfer = min(max(ideal_ps, 1) / max(elapsed_ps, 1), 1.0)
         serialisation = min(self.communication / transfer, 1.0)
         return self.model_copy(update={"serialisation": serialisation, "transfer": transfer})
 
 
 class ClockReport(FrozenModel):
-    """What was found about the clocks of the ranks.
+    """Results on the clocks of the ranks.
 
     Attributes:
         unit: What was given an offset: ``none``, ``host`` or ``rank``.
         drifting: Whether drifts were needed too.
         largest_offset_ps: Largest difference of two offsets.
         recorded_offsets: Clock offsets that the trace holds; OTF2 has applied them.
-        error_ps: Median over pairs of clocks of how far their difference is open; None where most
-            pairs are not compared by messages of both directions.
-        largest_error_ps: Largest of it, over pairs that messages of both directions compare.
-        one_way: Pairs of clocks that messages of one direction at most compare.
+        error_ps: Median width of the bounds on the difference of two clocks; None if most pairs
+            lack messages in both directions.
+        largest_error_ps: Largest width, over pairs with messages in both directions.
+        one_way: Pairs of clocks with messages in at most one direction.
         violated: Messages received before they were sent, by the clocks as recorded.
         largest_violation_ps: Most by which one was.
-        repaired: Messages that were so even after the offsets, and were repaired.
+        repaired: Messages that still were after the offsets, and were repaired.
         largest_repair_ps: Most by which one was.
-        left: Messages still so at the end.
+        left: Messages still received before they were sent at the end.
     """
 
     unit: str
@@ -108,7 +108,7 @@ class HostReport(FrozenModel):
     """Where ranks ran.
 
     Attributes:
-        source: Where that is known from.
+        source: Source of that information.
         hosts: Number of hosts.
         most_ranks: Ranks on the host with most of them.
     """
@@ -119,7 +119,7 @@ class HostReport(FrozenModel):
 
 
 class LateRank(FrozenModel):
-    """A rank whose computation others waited for.
+    """A rank on whose computation others waited.
 
     Attributes:
         rank: World rank.
@@ -135,8 +135,8 @@ class Measured(FrozenModel):
 
     Attributes:
         elapsed_ps: From the first rank's beginning to the last one's end.
-        low_ps: At least, by what is known of the clocks.
-        high_ps: At most.
+        low_ps: Lower bound, given the uncertainty of the clocks.
+        high_ps: Upper bound.
         n_ranks: Number of ranks.
         parts: Where that time went, as a mean over the ranks; adds up to ``elapsed_ps``.
         phases: The same by phase, longest first; phases beyond the first 20 are summed up.

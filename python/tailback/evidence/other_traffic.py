@@ -1,14 +1,13 @@
-"""Traffic of others: what the ports of hosts counted beyond what our own messages account for.
+"""Other traffic: bytes that host ports counted beyond our own messages.
 
-A port of a host on which our job does not run has traffic of others alone. A port of a host of ours
-has ours too, which the trace tells; on the wire it is longer by headers and acknowledgements, by a
-share that the median port of our hosts tells. What remains is the traffic of others.
+A port of a host without our job carries only other traffic. A port of one of our hosts also carries
+our messages, known from the trace; headers and acknowledgements add a share on the wire, taken from
+the median port of our hosts. The rest is other traffic.
 
-Which host of others sent how much to which is not counted. A traffic matrix is estimated from what
-hosts sent and received and, where forwarding tables say which links a pair of hosts uses, from what
-the links between switches carried (:mod:`tailback.evidence.traffic_matrix`), inside each job where
-a job list tells who runs where. So what is said of others is said by job and by link, never by
-pairs of hosts.
+Counters do not show which host sent to which. A traffic matrix is estimated from the bytes that
+hosts sent and received and, if forwarding tables give the links of each pair of hosts, from the
+loads of links between switches (:mod:`tailback.evidence.traffic_matrix`); with a job list, within
+each job. So results on other traffic are given by job and by link, never by pairs of hosts.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ from tailback.evidence.traffic_matrix import (
 from tailback.fabric.model import Fabric
 
 MAX_WINDOWS = 40
-"""Windows into which the time of the job is cut at most: traffic of others comes and goes."""
+"""Maximum number of windows in the time of the job: other traffic varies over time."""
 
 MAX_MESSAGES = 6000
-"""Messages that stand for the traffic of others at most; longer ones where there is more of it."""
+"""Maximum number of messages that represent other traffic; more traffic gives longer messages."""
 
 MAX_OVERHEAD = 1.25
 """Bytes on the wire over bytes of messages, at most: minimum-size segments aside, headers and
 acknowledgements of TCP take 8 %, of InfiniBand 2 to 25 % (256-byte MTU)."""
 
 MAX_PORT_SPREAD = 0.05
-"""Ports whose bytes on the wire over bytes of messages differ no more have ours alone: small
-messages and handshakes can double the bytes, but of all ports alike."""
+"""Ports whose ratio of wire bytes to message bytes differs by less carry only our traffic: small
+messages and handshakes can double the bytes, but equally on all ports."""
 
 MIN_LOAD_SHARE = 0.005
-"""Share of its rate that a port must have carried for others before anything is made of it: subnet
+"""Other traffic on a port counts from this share of its rate; less is subnet
 management, clock synchronisation, job launch."""
 
 UNKNOWN = "unknown"
-"""Name of traffic whose job no list tells."""
+"""Name of traffic whose job is not in a job list."""
 
 
 @dataclass(frozen=True)
 class JobTraffic:
-    """What one job of others sent while ours ran.
+    """Traffic of one other job while ours ran.
 
     Attributes:
         job: Its identifier in the job list, or :data:`UNKNOWN`.
@@ -70,19 +69,19 @@ class JobTraffic:
 
 @dataclass(frozen=True)
 class OtherTraffic:
-    """Traffic of others while our job ran.
+    """Other traffic while our job ran.
 
     Attributes:
-        egress: Bytes that each node sent for others, shape (N,).
-        ingress: Bytes that each node received of others, shape (N,).
+        egress: Bytes that each node sent for other jobs, shape (N,).
+        ingress: Bytes that each node received for other jobs, shape (N,).
         own_overhead: Bytes on the wire over bytes of our messages.
-        error: Standard error of that, relative: what differs less is no traffic of others.
-        jobs: Who sent it, most first.
-        flows: ``start_ps, length_ps, src_node, dst_node, size_bytes``: what each node sent to each
-            in a window of the time.
-        packet_bytes: Size that messages of others are multiples of.
-        links: What each job sent over links between switches, ours among them, as
-            :func:`tailback.evidence.job_shares.job_shares` tells it.
+        error: Relative standard error of that; smaller differences are not other traffic.
+        jobs: Jobs that sent it, largest first.
+        flows: ``start_ps, length_ps, src_node, dst_node, size_bytes``: bytes that each node sent to
+            each other node in a window.
+        packet_bytes: Messages of other jobs are multiples of this size.
+        links: Bytes of each job, including ours, on the links between switches, from
+            :func:`tailback.evidence.job_shares.job_shares`.
     """
 
     egress: Floats
@@ -100,18 +99,18 @@ class OtherTraffic:
         return float(max(self.egress.sum(), self.ingress.sum()))
 
     def messages(self, bursts: int | None = None) -> pl.DataFrame:
-        """Messages that stand for it: ``time_ps, src_node, dst_node, size_bytes``, by time.
+        """Messages that represent it: ``time_ps, src_node, dst_node, size_bytes``, by time.
 
         Args:
-            bursts: Bursts a window, in which all nodes send at once, None for evenly over it. What
-                counters say of a window's bytes says nothing of that.
+            bursts: Bursts per window, in which all nodes send at once, None for even spreading. The
+                counters of a window do not show bursts.
         """
         whole = float(self.flows["size_bytes"].sum() or 0.0)
         largest = max(whole / MAX_MESSAGES, 16.0 * self.packet_bytes)
         out = []
         for start, length, src, dst, size in self.flows.rows():
             count = max(round(size / largest), 1)
-            # Evenly over the window, other flows in between.
+            # Evenly over the window, interleaved with other flows.
             phase = (src * 0.618 + dst * 0.382) % 1.0
             at = (np.arange(count) + phase) / count
             if bursts is not None:
@@ -134,14 +133,14 @@ def find_other_traffic(
     packet_bytes: int,
     routes: Routes | None = None,
 ) -> OtherTraffic | None:
-    """What others sent over the ports of hosts; None where no port of a host was counted.
+    """Other traffic over the ports of hosts; None if no port of a host was counted.
 
     Args:
         counters: What was counted.
         fabric: The fabric.
         sent: Messages of our job.
         jobs: Job of each host by its name, without ours.
-        packet_bytes: Size that messages of others are multiples of.
+        packet_bytes: Messages of other jobs are multiples of this size.
         routes: The links that packets of a pair of nodes take; None where forwarding tables do not
             say.
     """
@@ -244,7 +243,7 @@ class _Ports:
             total = np.concatenate([[0.0], np.cumsum(course)])
             at = np.concatenate([self.start[i][:1], self.end[i]])
             part = np.maximum(np.diff(np.interp(edges, at, total)), 0.0)
-            # Messages and counters do not agree interval by interval; their sums do.
+            # Messages and counters agree only in sum, not in each interval.
             inside = float(np.interp(edges[-1], at, total) - np.interp(edges[0], at, total))
             if part.sum() > 0 and inside > 0:
                 out[self.nodes[i]] += part * min(inside / part.sum(), 1.0)
@@ -254,7 +253,7 @@ class _Ports:
 def _overhead(ports: _Ports) -> tuple[float, float]:
     """Bytes counted over bytes of our messages, and the spread of that over ports.
 
-    Less than 1 where counters were read for a part of the time only, or not when they say.
+    Less than 1 if counters were read for part of the time only, or at other times than recorded.
     """
     counted, ours = ports.totals()
     some = ours > 0
@@ -264,7 +263,7 @@ def _overhead(ports: _Ports) -> tuple[float, float]:
     middle = float(np.median(ratio))
     alike = float((np.abs(ratio / middle - 1.0) <= MAX_PORT_SPREAD).mean()) if middle > 0 else 0.0
     if alike < 0.8:
-        # Ports that differ carry others' traffic: then the median may, too.
+        # Ports that differ carry other traffic; then the median may carry some too.
         middle = float(np.clip(middle, 0.9, MAX_OVERHEAD))
     near = ratio[ratio <= max(MAX_OVERHEAD, middle)]
     spread = float(np.median(np.abs(near - middle))) * 1.4826 if len(near) else 0.0
@@ -291,7 +290,7 @@ def _matrices(totals: list[Floats], group: list[str]) -> dict[str, TrafficMatrix
 def _loads(
     counters: LinkCounters, sent: Sent, routes: Routes, overhead: float, error: float
 ) -> LinkLoads:
-    """What links carried beyond our own messages."""
+    """Bytes on links beyond our own messages."""
     n_links = len(counters.sent_bytes)
     pairs, which = np.unique(np.stack([sent.src_node, sent.dst_node]), axis=1, return_inverse=True)
     size = np.bincount(which.ravel(), sent.size_bytes, pairs.shape[1])

@@ -1,23 +1,23 @@
-"""What ports of lossy networks show: links that serve less than their rate, full ones, drops.
+"""Findings on ports of lossy networks: links that serve less than their rate, full links, drops.
 
-A port of a lossless network that is held back *stalls*, and its counters say how long. An Ethernet
-port with TCP above it queues and drops instead. What it sends while packets wait is its rate; a
-port that sends less than its nominal rate with packets waiting all the time serves less than it
-should. That they waited all the time is what needs evidence, because counters are read at instants:
+A port of a lossless network *stalls* without credit, and its counters show for how long. An
+Ethernet port under TCP queues and drops instead. Its rate is what it sends while packets wait; a
+port that sends below its nominal rate although packets wait all the time is degraded. Counters are
+read at instants, so the continuous queue needs evidence:
 
-*Outlasted*. A queue is served in order. Where a port sent fewer bytes in an interval than stood in
-its queue when the interval began, the queue was not empty at any time in it: the rate it served is
-bytes over time, and no assumption is made but that a port with packets sends.
+*Outlasted*. A queue is served in order. If a port sent fewer bytes in an interval than were queued
+at its start, the queue was never empty in it: its rate is bytes over time. The only assumption is
+that a port with packets sends.
 
 *Sampled*. Readings are samples of the time. A port with packets waiting sends; so, at its nominal
-rate R, the share of readings that find a queue is no larger, on average, than the share of time
-that sending its bytes at R takes. Where it is larger by more than chance explains, the port serves
-less than R. Chance is judged by means of batches of consecutive readings, whose spread holds their
-autocorrelation, at 1 % for all ports together. (Traffic in step with the readings would deceive
-this test, not the first.) It is not made where an interval shows that the port did reach R.
+rate R, the share of readings with a queue is on average at most the share of time needed to send
+its bytes at R. If it is significantly larger, the port serves less than R. Significance is tested
+with means of batches of consecutive readings, whose spread includes their autocorrelation, at 1 %
+for all ports together. (Traffic synchronous with the readings could mislead this test, but not the
+first.) The test is skipped if an interval shows that the port reached R.
 
-There is no threshold besides this 1 %: what cannot be told from the nominal rate within the
-resolution of the measurement is not called degraded. Resolution is :data:`FRAME_BYTES` a packet,
+There is no threshold besides this 1 %: a rate that cannot be distinguished from the nominal one
+within the resolution is not called degraded. Resolution is :data:`FRAME_BYTES` a packet,
 which the wire carries and counters leave out, a packet at each end of an interval, and the error of
 the times (:func:`clock_error_ns`).
 """
@@ -41,11 +41,11 @@ PACKET_BYTES: Final = 1514
 JUMBO_BYTES: Final = 9216
 """What most switches take for the largest frame."""
 FALSE_ALARMS: Final = 0.01
-"""Chance that sampling makes a degraded link of any port of a healthy network."""
+"""Probability that sampling reports any degraded link in a healthy network."""
 MIN_CLOCK_RATIO: Final = 4.0
-"""Length of a window over the error of a time from which bytes in it tell a rate."""
+"""Smallest ratio of a window's length to the error of a time for bytes in it to show a rate."""
 FEWEST_BATCHES: Final = 5
-"""Below, Student's quantile is so large that nothing could be shown."""
+"""With fewer batches, Student's quantile is too large to show anything."""
 
 _PLACE: Final = (
     Column("node_name", pl.String, "name of the node or switch"),
@@ -102,10 +102,10 @@ Flags = NDArray[np.bool_]
 
 
 def clock_error_ns(intervals: pl.DataFrame) -> float:
-    """Error of the times of readings: what 95 % of intervals are off their usual length by.
+    """Error of the times of readings: 95 % of intervals differ from their usual length by less.
 
-    A collector that comes late from one round to the next may be late as well between the time it
-    notes and the counter it reads.
+    A collector that is late between rounds may also be late between noting the time and reading the
+    counter.
 
     Args:
         intervals: ``time_ns, interval_ns`` of ``counter_intervals``.
@@ -114,7 +114,7 @@ def clock_error_ns(intervals: pl.DataFrame) -> float:
     usual = length.median()
     if not isinstance(usual, float):
         return 0.0
-    # Readings that are missing are no error of a clock.
+    # Missing readings are not a clock error.
     whole = (length / usual).round().clip(lower_bound=1.0) * usual
     return float((length - whole).abs().quantile(0.95) or 0.0)
 
@@ -182,7 +182,7 @@ class _Port:
 
 
 def _ports(intervals: pl.DataFrame) -> list[_Port]:
-    """The ports that told of a queue or of drops, by name."""
+    """The ports whose counters include queues or drops, by name."""
     clock = clock_error_ns(intervals)
     telling = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
     rows = intervals.filter(telling.over("node_name", "port")).sort(*_KEY, "time_ns")
@@ -193,7 +193,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
             return np.asarray(frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy())
 
         key = frame.select(_KEY).row(0)
-        # The rate of the link is that of its latest reading that tells one.
+        # The rate of the link is that of its latest reading with a rate.
         rates = frame["capacity_gbps"].drop_nulls()
         end = frame["time_ns"].to_numpy()
         out.append(
@@ -225,7 +225,7 @@ def _known(value: float) -> float | None:
 
 
 def _count(values: Floats) -> int | None:
-    """Sum of what is known, None where nothing is."""
+    """Sum of the known values, None if there is none."""
     return None if np.isnan(values).all() else int(np.nansum(values))
 
 
@@ -259,7 +259,7 @@ def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What shows a finding: the intervals, the evidence, the rate served and its bounds, Gb/s."""
+    """Evidence of a finding: intervals, kind, and the rate served with its bounds, Gb/s."""
 
     finding: str
     evidence: str
@@ -270,11 +270,11 @@ class _Shown:
 
 
 def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
-    """What counters of queues and drops show of each port.
+    """Findings on each port from counters of queues and drops.
 
     Args:
         intervals: Rows of ``counter_intervals``; ``capacity_gbps`` is the nominal rate of the link.
-            Ports that tell neither queues nor drops are left out.
+            Ports without counters of queues or drops are left out.
 
     Returns:
         Rows of :data:`PORT_FINDINGS`: degraded links first, the slowest of its nominal rate before
@@ -302,11 +302,11 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def _degraded(port: _Port, chance: float) -> _Shown | None:
-    """A link that serves less than its rate, by all the evidence there is."""
+    """A link that serves less than its rate, by all available evidence."""
     certain, likely = _outlasted(port), _sampled(port, chance)
     if certain is None or likely is None:
         return certain or likely
-    # Sampling shows how long it lasted, the queues that were outlasted what was served.
+    # Sampling shows how long it lasted; outlasted queues show the rate served.
     chosen = certain.chosen | likely.chosen
     return replace(certain, evidence="outlasted, sampled", chosen=chosen)
 
@@ -368,10 +368,10 @@ def _sampled(port: _Port, chance: float) -> _Shown | None:
 
 
 def _ran_full(port: _Port, active: Flags) -> bool:
-    """Whether the port ever sent at its nominal rate, over a time that its clock can tell.
+    """Whether the port ever sent at its nominal rate, over a time that its clock resolves.
 
-    A time that is off counts once in a window, however many intervals it has: where readings come
-    late, one interval says nothing, and some in a row do.
+    An error of a time counts once in a window, however many intervals it has: with late readings a
+    single interval shows nothing, but several in a row do.
     """
     ends = np.concatenate([[0.0], np.cumsum(port.length[active])])
     wire = np.concatenate([[0.0], np.cumsum(port.wire[active])])
@@ -387,7 +387,7 @@ def _ran_full(port: _Port, active: Flags) -> bool:
 def _mean(values: Floats) -> tuple[float, float, int]:
     """Mean of a series that may be autocorrelated, its standard error, and the batches behind it.
 
-    √n batches of √n consecutive values: both grow with n, as the method of batch means wants.
+    √n batches of √n consecutive values: both grow with n, as the method of batch means requires.
     """
     batches = int(np.sqrt(len(values)))
     if batches < 2:

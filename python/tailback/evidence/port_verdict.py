@@ -1,7 +1,7 @@
-"""What counters of a lossy network say at a glance, from the findings on its ports.
+"""Summary of the counters of a lossy network, from the findings on its ports.
 
 A lossless network is judged by how long ports wait for credit. A lossy one (Ethernet with TCP) has
-no such wait: it is judged by how full links are, by what waits in queues, and by what is dropped.
+no such wait: it is judged by the utilization of links, by queues and by drops.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind = Literal["degraded", "drops", "busy", "queues", "quiet"]
 
 @dataclass(frozen=True)
 class PortVerdict:
-    """What counters of queues, drops and bytes show.
+    """Verdict from counters of queues, drops and bytes.
 
     Attributes:
         kind: The worst there is: a link that serves less than its rate, ports that drop, links at
@@ -63,7 +63,7 @@ class PortVerdict:
 
 
 def is_lossy(intervals: pl.DataFrame) -> bool:
-    """Whether these counters tell of queues or drops, and nothing of waiting for credit."""
+    """Whether these counters show queues or drops but no waiting for credit."""
     lossy = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
     return lossy and intervals["stall_fraction"].is_null().all()
 

@@ -1,6 +1,6 @@
 """The sentences of a verdict on the ports of a lossy network.
 
-``port_verdict`` decides which one holds; nothing here changes it.
+``port_verdict`` decides which one holds; this module only words it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ CANNOT_TELL: Final = (
     "which these counters do not have",
     "what a change would gain",
 )
-"""What these counters leave open, each in a few words."""
+"""What these counters cannot show."""
 
 LINKS_SHOWN: Final = 3
-"""Degraded links that a sentence names."""
+"""Number of degraded links that a sentence names."""
 
 
 def port_label(row: Mapping[str, Any], peers: Peers) -> str:

@@ -1,4 +1,4 @@
-"""What a trace recorded, with its times: MPI calls, point-to-point messages and collectives.
+"""Recorded events of a trace with their times: MPI calls, point-to-point messages and collectives.
 
 All times are picoseconds since the trace's origin, by the clock of the rank that recorded them,
 after the corrections that the trace itself holds.
@@ -412,7 +412,7 @@ def _collectives(trace: Trace, row_of: Ints, file: Path) -> RecordedCollectives:
     records = locate(trace, [], file)
     root, agree = agreement(trace, records)
     call, start = row_of[m.call[records.row]], row_of[m.call[records.start]]
-    # A collective of which a rank is missing cannot tell who was last.
+    # If a rank of a collective is missing, the last one is unknown.
     broken = np.unique(records.instance[(call < 0) | (start < 0) | ~agree])
     keep = ~np.isin(records.instance, broken)
     world = np.full(len(records.row), -1, np.int64)

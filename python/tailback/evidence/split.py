@@ -1,8 +1,8 @@
 """Where the measured time went: parts that add up to it, for each rank and phase.
 
 Every picosecond of a rank between the beginning and the end of the measured time is in one part.
-Waits are told apart by why the rank waited for was late (:mod:`tailback.evidence.wait_reasons`):
-what is due to its computation is imbalance or noise, the rest keeps its Scalasca name.
+Waits are divided by why the rank waited for was late (:mod:`tailback.evidence.wait_reasons`):
+the part due to its computation is imbalance or noise; the rest keeps its Scalasca name.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Elapsed:
     Attributes:
         start_ps: When the first rank began.
         end_ps: When the last one ended.
-        low_ps: Least length, by what is known of the clocks.
-        high_ps: Greatest.
+        low_ps: Shortest length, given the uncertainty of the clocks.
+        high_ps: Longest.
     """
 
     start_ps: int
@@ -80,7 +80,7 @@ def elapsed(recorded: RecordedRun, clocks: Clocks) -> Elapsed:
     first = int(ran[np.argmin(recorded.start_ps[ran])])
     last = int(ran[np.argmax(recorded.end_ps[ran])])
     start, end = int(recorded.start_ps[first]), int(recorded.end_ps[last])
-    # By its own clock each rank takes as long as it does: no clock error can undo that.
+    # Each rank's time by its own clock is a lower bound that no clock offset changes.
     own = int((recorded.end_ps - recorded.start_ps)[ran].max())
     pair = (np.array([first]), np.array([last]))
     later = float(clocks.later(*pair)[0]) if first != last else 0.0

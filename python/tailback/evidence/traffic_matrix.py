@@ -1,7 +1,7 @@
-"""Who sent how much to whom, from what links carried: a traffic matrix by tomogravity.
+"""Bytes between each pair of nodes, estimated from link loads: a traffic matrix by tomogravity.
 
-Counters of hosts say what each sent and received. Gravity (what one sent times what another
-received) makes a first matrix of that, and the loads of the links between switches correct it: of
+Host counters give the bytes each host sent and received. The gravity model (sent × received) gives
+a first matrix, which the loads of links between switches correct: of
 all matrices that agree with the links the one nearest to gravity, by relative entropy, is taken
 (Zhang, Roughan, Duffield and Greenberg, SIGMETRICS 2003). It is found by simultaneous
 multiplicative updates (Byrne, IEEE Transactions on Image Processing 2(1), 1993).
@@ -29,16 +29,16 @@ UPDATES, FITTINGS = 400, 20
 for loads to agree within 2 % where the data are consistent (tests/unit/evidence)."""
 
 MIN_SLACK = 1e-3
-"""Share of the largest load that passes for no load, so that a pair is ruled out in steps."""
+"""Share of the largest load that counts as no load, so that pairs are ruled out in steps."""
 
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """What links carried of others.
+    """Bytes of other jobs on links.
 
     Attributes:
         carried_bytes: Bytes, NaN unknown, shape (L,).
-        error_bytes: How far each may be off, shape (L,).
+        error_bytes: Error of each, shape (L,).
         routes: The links that packets of a pair of nodes take.
     """
 
@@ -102,7 +102,7 @@ def gravity(
     share = np.outer(*want)
     if prior is not None and (near := prior.at(src, dst)).sum() > 0:
         share = near
-    share[src[:, None] == dst[None, :]] = 0.0  # Nobody sends to itself.
+    share[src[:, None] == dst[None, :]] = 0.0  # No node sends to itself.
     if share.sum() <= 0:
         return None
     for _ in range(FITTINGS):
@@ -114,7 +114,7 @@ def gravity(
 
 
 def fit_to_links(matrices: Sequence[TrafficMatrix], loads: LinkLoads) -> list[TrafficMatrix]:
-    """The matrices of several jobs, corrected by what links carried of all of them.
+    """The matrices of several jobs, corrected by their total load on links.
 
     A link that carried almost nothing rules out the pairs of nodes whose packets would take it.
     """

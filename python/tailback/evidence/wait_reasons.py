@@ -1,8 +1,9 @@
-"""Why the rank that was waited for came late: delay analysis (Böhme et al. 2016).
+"""Why the rank that was waited for was late: delay analysis (Böhme et al. 2016).
 
-A wait says who was late, not why. Both ranks are compared since they last synchronised: the one
-waited for computed longer, or was in MPI longer, or waited longer itself. What is longer shares the
-wait in proportion. If its own waits made it late, they are traced further to what they waited for.
+A wait shows which rank was late, not why. Both ranks are compared since they last synchronised: the
+late rank computed longer, was in MPI longer, or waited longer itself. The wait is divided among
+these in proportion to their excess. If its own waits made the rank late, they are traced back to
+their reasons.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _CHAIN = 64
-"""Waits in a row that are followed; what is beyond counts as communication."""
+"""Length of the chain of waits that is followed; the rest counts as communication."""
 
 _BACK = 8
-"""Synchronisations looked at to find one that both ranks took part in."""
+"""Number of synchronisations searched for one that both ranks took part in."""
 
 _REPEATS = 3
-"""Occurrences from which a computation has a usual length."""
+"""A computation has a usual length from this many occurrences on."""
 
 
 @dataclass(frozen=True)
 class WaitReasons:
-    """Why the rank that each wait is for came late, shape (W,) each; they add up to its value.
+    """Why the rank that each wait is for was late, shape (W,) each; they add up to its value.
 
     Attributes:
         imbalance_ps: It had computed more than the rank that waits, and does so usually.
@@ -50,7 +51,7 @@ class WaitReasons:
 def compute_gaps(recorded: RecordedRun) -> tuple[Ints, Ints]:
     """Time outside of MPI before each call, by its beginning and its length, shape (C,).
 
-    Time in which recording was off is none.
+    Time without recording does not count.
     """
     calls = recorded.calls
     first = np.append(True, calls.rank[1:] != calls.rank[:-1])
@@ -63,8 +64,8 @@ def irregular_gaps(recorded: RecordedRun) -> Ints:
     """How much longer than usual each computation before a call was, shape (C,).
 
     Usual is the median over the repetitions of the same place of the program on the same rank. A
-    place is the call before, the call after and its call path. What a repetition takes longer on
-    both of the ranks that are compared is no reason to wait.
+    place is the call before, the call after and its call path. Excess common to both compared ranks
+    causes no wait.
     """
     calls = recorded.calls
     _, length = compute_gaps(recorded)
@@ -85,7 +86,7 @@ def irregular_gaps(recorded: RecordedRun) -> Ints:
 
 
 def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
-    """Say why what each wait is for was late."""
+    """Find the reasons for each wait."""
     n = len(waits)
     begins = np.flatnonzero((waits.kind < NXN_COMPLETION) & (waits.value_ps > 0))
     held = _of_calls(recorded, waits.call[begins], waits.value_ps[begins])
@@ -94,7 +95,7 @@ def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
     own, noise = value * delay.computed, value * delay.irregular
     imbalance, odd = own.copy(), noise.copy()
     for _ in range(_CHAIN):
-        # What made the rank's own waits long, in the share that these have in its being late.
+        # The reasons for the rank's own waits, weighted by their share of its delay.
         before = imbalance, odd
         imbalance = own + value * delay.waited * delay.share_of(recorded, waits, begins, before[0])
         odd = noise + value * delay.waited * delay.share_of(recorded, waits, begins, before[1])
@@ -122,7 +123,7 @@ def _of_calls(recorded: RecordedRun, call: Ints, amount: NDArray[np.generic]) ->
 
 @dataclass(frozen=True)
 class _Delays:
-    """Shares of waits, (B,) each: what the rank waited for did longer than the one that waits.
+    """Shares of waits, (B,) each: activities that took the late rank longer than the waiting one.
 
     ``since`` and ``until`` are the calls between which it is compared: the first one whose wait
     counts and the call that was waited for.
@@ -178,7 +179,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     strange = np.clip(late[1] - own[1], 0, more)
     waited = np.maximum(waited_late - waited_own, 0)
     moved = np.maximum(moved_late - moved_own, 0)
-    # Nothing explains more of a wait than it is longer itself.
+    # Each activity explains at most its own excess.
     whole = np.maximum(more + waited + moved, waits.value_ps[begins])
     return _Delays(
         (more - strange) / whole, strange / whole, waited / whole, late[2], late_call, held
@@ -190,7 +191,8 @@ def _synchronised(
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Calls in which two ranks last synchronised before the given ones, -1 without.
 
-    That is a collective that nobody leaves before all have entered, or a message between the two.
+    A synchronisation is a collective that no rank leaves before all have entered, or a message
+    between the two.
 
     Returns:
         The call of the rank that waits, which counts from where it is left; that of the rank waited
@@ -260,7 +262,7 @@ def _in_messages(
 
 
 def _computing(recorded: RecordedRun, waits: Waits, begins: Ints, delay: _Delays) -> Ints:
-    """Whose computation each wait is for: of the rank waited for, or of whom that waited for."""
+    """Rank whose computation caused each wait: the rank waited for, or one that it waited for."""
     who = waits.partner[begins].copy()
     passed = delay.waited > delay.computed + delay.irregular
     order = np.argsort(waits.call[begins])

@@ -1,7 +1,7 @@
 """Wait states: time in MPI calls during which nothing could be transferred yet.
 
-Names and severities are Scalasca's (Geimer et al. 2010). Of several messages that a call completes
-the one that holds it up longest counts, so no time is counted twice. Calls that only test are left
+Names and severities are Scalasca's (Geimer et al. 2010). If a call completes several messages, the
+one that delays it longest counts, so no time is counted twice. Calls that only test are left
 out. Beyond Scalasca, non-blocking collectives are analysed where they complete.
 """
 
@@ -46,9 +46,9 @@ class Waits:
         partner: Rank waited for, shape (W,).
         partner_call: Its call that was waited for, shape (W,).
         start_ps: When it begins, shape (W,).
-        value_ps: How long it is; 0 where the clocks cannot tell it from none, shape (W,).
-        low_ps: At least, by what is known of the clocks, shape (W,).
-        high_ps: At most, shape (W,).
+        value_ps: Its length; 0 if within the error of the clocks, shape (W,).
+        low_ps: Lower bound, given the uncertainty of the clocks, shape (W,).
+        high_ps: Upper bound, shape (W,).
     """
 
     call: Ints
@@ -66,7 +66,7 @@ class Waits:
 
 @dataclass
 class _Candidates:
-    """Times at which what a call waits for was there."""
+    """Times at which the event that a call waits for occurred."""
 
     call: list[Ints]
     kind: list[Ints]
@@ -84,7 +84,7 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
 
     Args:
         recorded: The trace, by one clock.
-        clocks: How sure that clock is.
+        clocks: Uncertainty of that clock.
     """
     found = _Candidates([], [], [])
     _late_senders(recorded, found)
@@ -96,7 +96,7 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
     )
     calls = recorded.calls
     until = calls.enter_ps[partner_call]
-    # What comes last holds the call up.
+    # The last event determines the wait.
     order = np.lexsort((-kind, until, call))
     last = np.append(call[order][1:] != call[order][:-1], True) if len(order) else order
     rows = order[last.astype(np.bool_)]
@@ -105,7 +105,7 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
     enter, leave = calls.enter_ps[call], calls.leave_ps[call]
     span = until[rows] - enter
     early, late = _uncertainty(clocks, calls.rank[call], partner)
-    # A wait that the clocks rule out is none; one that they may hide has an upper bound.
+    # Waits that the clocks rule out are dropped; one that clock errors may hide has an upper bound.
     maybe = span + late > 0
     begin = _sized(
         call[maybe], kind[maybe], partner[maybe], partner_call[maybe], enter[maybe],
@@ -128,8 +128,8 @@ def _sized(
     call: Ints, kind: Ints, partner: Ints, partner_call: Ints, start: Ints, span: Ints,
     room: Ints, early: Floats, late: Floats,
 ) -> Waits:  # fmt: skip
-    """Waits of a length, within the room there is, with what the clocks leave open."""
-    # Where no message compares two clocks, they are taken as they are; the interval says it.
+    """Waits of a length, limited to the available time, with bounds from the clocks."""
+    # Clocks that no message compares are used as recorded; the interval reflects that.
     sure = (span > early) | np.isinf(early)
     value = np.where(sure, np.clip(span, 0, room), 0)
     low = np.clip(np.where(np.isinf(early), 0, span - np.nan_to_num(early, posinf=0)), 0, room)

@@ -46,7 +46,7 @@ def simulate_flows(
     Args:
         capacity_gbps: Capacity of each link, shape (L,).
         paths: Links of the flows.
-        size_bytes: What each flow carries, 1 or more, shape (F,).
+        size_bytes: Bytes of each flow, 1 or more, shape (F,).
         start_ps: When each starts, shape (F,); 0 when absent.
         weight: Weight of each under max-min, shape (F,); 1 when absent. The assignment weighs by
             size.

@@ -83,7 +83,7 @@ class TreeRouting:
 
 @dataclass(frozen=True)
 class PermutationCongestion:
-    """What flows encounter in R runs: flows on the most used link of their path.
+    """Congestion of flows in R runs: flows on the most used link of their path.
 
     Attributes:
         max: The highest of any flow, shape (R,).

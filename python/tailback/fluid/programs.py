@@ -21,23 +21,23 @@ class RankModel:
 
     Attributes:
         seed: Seed of the choice of paths.
-        policy: Who decides the rates.
+        policy: How rates are set.
         paths: How paths are chosen.
-        detour: Whether they leave the shortest way, where the routing rule has detours.
-        fifo: One message after the other leaves an adapter; otherwise all at once.
+        detour: Whether they leave the shortest path, if the routing rule has detours.
+        fifo: Whether messages leave an adapter one after another; otherwise all at once.
         packet_bytes: Payload of a full packet (for headers and store-and-forward).
-        header_bytes: What a packet costs on the wire on top.
+        header_bytes: Overhead per packet on the wire.
         switch_delay_ps: Latency of a switch.
-        store_and_forward: A packet is received whole before it leaves a switch.
+        store_and_forward: Whether a packet is received completely before it leaves a switch.
         send_delay_ps: Software latency before a message.
         eager_bytes: Larger messages wait for their receive.
         local_gbps: Rate between ranks of one host.
         local_delay_ps: Latency between ranks of one host.
-        quantum_ps: Least time between two changes of rates: messages start late by at most that,
-            and thousands that end one by one do not cost thousands of solves; 0 is exact.
-        buffer_bytes: What the switch a node hangs off takes in for it while the way on is slower
-            than the node; 0 for none.
-        windows: At least so many time windows to account for links in; 0 for none.
+        quantum_ps: Least time between two changes of rates: messages start late by at most this,
+            and thousands that end one by one need few solves; 0 is exact.
+        buffer_bytes: Buffer of a node's switch, filled while the path beyond is slower than the
+            node; 0 for none.
+        windows: Minimum number of time windows for link loads; 0 for none.
     """
 
     seed: int = 1
@@ -60,7 +60,7 @@ class RankModel:
 
 @dataclass(frozen=True)
 class ProgramTimes:
-    """What came of R ranks and M messages over L links.
+    """Results of R ranks and M messages over L links.
 
     Attributes:
         messages: Columns of length M: ``src_rank``, ``dst_rank``, ``size_bytes``, ``label``,
@@ -70,7 +70,7 @@ class ProgramTimes:
         compute_ps: Time each rank computed, shape (R,).
         wait_ps: Time each rank was blocked, shape (R,).
         link_bytes: Wire bytes over each link, shape (L,).
-        link_use: Columns ``window``, ``link``, ``bytes``, ``busy_ps`` of what crossed the links.
+        link_use: Load of links: columns ``window``, ``link``, ``bytes``, ``busy_ps``.
         window_ps: Length of a window, 0 without.
         end_ps: When the last event happened.
         settlements: Times at which rates were set.

@@ -15,12 +15,12 @@ from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 NEVER = np.uint64(2**64 - 1)
-"""A time that did not come."""
+"""A time that was never reached."""
 
 
 @dataclass(frozen=True)
 class ProtocolRun:
-    """What F flows did, message by message.
+    """Results of the protocol for F flows.
 
     Attributes:
         announcements: Announce packets, one a flow.

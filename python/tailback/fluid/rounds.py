@@ -1,4 +1,4 @@
-"""What happens without rate control: switches that serve their inputs in turn."""
+"""Simulation without rate control: switches serve their inputs in turn."""
 
 from __future__ import annotations
 

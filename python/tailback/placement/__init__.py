@@ -1,7 +1,7 @@
-"""Placements: which rank runs on which node, how good that is, and the files launchers take.
+"""Placements: which rank runs on which node, metrics of that, and the files launchers read.
 
 A placement is a callable ``place(problem, options)`` that gives the *slot* of each rank. To add
-one, write one file and add one line below; the conformance tests run on it by themselves.
+one, write one file and add one line below; the conformance tests include it automatically.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on no
 
 
 def require_slots(n_ranks: int, n_slots: int) -> None:
-    """Raise PlacementError when the chosen hosts have no room for all ranks."""
+    """Raise PlacementError if the chosen hosts have too few slots."""
     if n_ranks > n_slots:
         raise PlacementError(
             f"job has {n_ranks} ranks, the chosen hosts hold {n_slots} slots",
@@ -30,7 +30,7 @@ def require_slots(n_ranks: int, n_slots: int) -> None:
 
 
 def check_slots(name: str, problem: PlacementProblem, slots: NDArray[np.int64]) -> None:
-    """Raise PlacementError unless every rank has one slot that exists and is its own."""
+    """Raise PlacementError unless every rank has one existing slot that no other rank has."""
     slots = np.asarray(slots)
     if slots.shape != (problem.n_ranks,):
         raise PlacementError(

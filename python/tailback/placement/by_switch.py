@@ -1,4 +1,4 @@
-"""Block placement on hosts sorted by where they are: consecutive ranks under one switch."""
+"""Block placement on hosts sorted by leaf switch: consecutive ranks under one switch."""
 
 from __future__ import annotations
 

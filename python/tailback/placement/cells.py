@@ -68,13 +68,13 @@ def cells_of(problem: PlacementProblem, used: NDArray[np.int64] | None = None) -
 def slots_in_leaves(
     problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: SearchLimits
 ) -> NDArray[np.int64]:
-    """Slot of each rank when its leaf is decided: ranks that talk share a host where they can.
+    """Slot of each rank within its given leaf: ranks that communicate share a host if possible.
 
     Args:
         problem: The problem.
         cells: Its cells.
         leaf_of_rank: Leaf of each rank, with exactly as many ranks as the leaf has slots.
-        limits: How hard to look for a better grouping into hosts.
+        limits: Limits of the search for a better grouping into hosts.
     """
     n = problem.n_ranks
     by_leaf = np.lexsort((cells.slot, cells.leaf))
@@ -109,7 +109,7 @@ def group_leaves(
 
 
 def assign_leaves(cells: Cells, pod_of_part: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Leaf of each part, when its pod is decided: leaves of its size in that pod, in order."""
+    """Leaf of each part within its given pod: leaves of its size in that pod, in order."""
     by_leaf = np.lexsort((np.arange(cells.n_leaves), cells.leaf_size, cells.leaf_pod))
     by_part = np.lexsort((np.arange(cells.n_leaves), cells.leaf_size, pod_of_part))
     out = np.empty(cells.n_leaves, np.int64)

@@ -1,9 +1,8 @@
-"""The hosts a job gets if none are named: the compute nodes, as far as a fabric identifies them.
+"""The default hosts of a job: the compute nodes, as far as a fabric identifies them.
 
-A discovered fabric holds every adapter that is cabled: storage servers, login and management nodes,
-adapters that nobody named. They differ from the compute nodes in the number or rate of their
-adapters, or their names say what they are for. Ranks belong on none of them unless a user names
-them.
+A discovered fabric contains every connected adapter: storage servers, login and management nodes,
+unnamed adapters. They differ from compute nodes in the number or rate of their adapters, or by
+their names. Ranks are placed on them only if a user names them.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ SERVICES = frozenset({
     "lustre", "management", "mds", "mdt", "mgmt", "mgs", "mgt", "nas", "nfs", "nsd", "oss", "ost",
     "router", "slurm", "storage", "swift", "ufm", "visu",
 })  # fmt: skip
-"""Words in names of hosts that serve a cluster and do not compute, in lower case."""
+"""Words in the names of service hosts, in lower case."""
 
 _UNNAMED = re.compile(r"\s|\A(?:0x)?[0-9a-f]{16}\Z", re.IGNORECASE)
-"""Names that adapters have before anybody names their host: the vendor's description, the GUID."""
+"""Default names of adapters: the vendor's description, the GUID."""
 
 _WORDS = re.compile(r"[^\W\d_]+")
 
@@ -37,8 +36,8 @@ class _Kind:
     """What hosts of one kind have in common.
 
     Attributes:
-        service: The word of their names that says what they serve for, empty for none.
-        unnamed: Nobody gave them a name.
+        service: The word of their names that shows their service, empty for none.
+        unnamed: Whether they have default names.
         adapters: Adapters with a cable.
         gbps: Rates of those, each once, in gigabits per second.
     """
@@ -63,7 +62,7 @@ class ComputeHosts:
 
     Attributes:
         hosts: Their numbers, in the order of the fabric.
-        left_out: Which hosts were left out, and why; empty when none were.
+        left_out: Which hosts were left out, and why; empty if none.
         remedy: How to use them too.
     """
 
@@ -73,16 +72,16 @@ class ComputeHosts:
 
     @property
     def note(self) -> str:
-        """Which hosts were left out, why, and how to have them; empty when none were."""
+        """Which hosts were left out, why, and how to use them; empty if none."""
         return f"{self.left_out}. To use them too: {self.remedy}" if self.left_out else ""
 
 
 def compute_hosts(fabric: Fabric) -> ComputeHosts:
-    """The hosts of a fabric that are alike: the most numerous kind that serves no other purpose.
+    """The most numerous kind of hosts in a fabric that are not service hosts.
 
-    A kind is the number and nominal rates of a host's connected adapters, whether anybody named it,
-    and whether its name holds one of :data:`SERVICES`. Of kinds with as many hosts the one with
-    more bandwidth is taken.
+    A kind is the number and nominal rates of a host's connected adapters, whether it has a default
+    name, and whether its name contains one of :data:`SERVICES`. Of kinds with equally many hosts,
+    the one with more bandwidth is chosen.
     """
     kinds = _kinds(fabric)
     count = Counter(kinds)

@@ -90,7 +90,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 
 class _Slots:
-    """Hands out the slots of each host."""
+    """Assigns the slots of each host in order."""
 
     def __init__(self, problem: PlacementProblem, path: Path) -> None:
         self.path = path
@@ -125,7 +125,7 @@ class _Slots:
 
 
 def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
-    """Slots of ranks whose hosts a file names, in whatever order its lines are."""
+    """Slots of ranks whose hosts a file names, in any order of lines."""
     out = np.empty(len(hosts), np.int64)
     for rank, host in enumerate(hosts):
         try:
@@ -211,8 +211,8 @@ def _hosts(
 def _by_host(listed: HostList, slots: _Slots) -> list[HostLine]:
     """Each host once with all its slots, as Open MPI takes a list that states some.
 
-    A host that is listed once without a number has as many as the machine has processors; what
-    stands for them here are the slots it has in the job.
+    A host listed once without a number has one slot per processor; its slots in the job are used
+    instead.
     """
     times: dict[str, list[HostLine]] = {}
     for entry in listed.lines:
@@ -259,7 +259,7 @@ def _cray_ranks(
 def _cray_nodes(text: str) -> list[tuple[str, int]]:
     """The nodes that a comment names in order, with their lines; none if there is no such comment.
 
-    Then Cray MPICH is taken to fill the hosts of the job one after the other.
+    Without it, Cray MPICH is assumed to fill the hosts of the job one after another.
     """
     lines = enumerate(text.split("\n"), 1)
     if not any(line.strip() == NODES for _, line in lines):
@@ -271,7 +271,7 @@ def _cray_nodes(text: str) -> list[tuple[str, int]]:
 def _cray_slots(
     problem: PlacementProblem, path: Path, nodes: list[tuple[str, int]]
 ) -> NDArray[np.int64]:
-    """Slots of the nodes in their order, as many of each."""
+    """Slots of the nodes in their order, the same number on each."""
     each, rest = divmod(problem.n_ranks, len(nodes))
     if rest:
         raise PlacementError(

@@ -1,8 +1,8 @@
-"""The hosts that a job runs on, and how many ranks each has: what another placement must keep.
+"""The hosts of a job and the ranks on each, which every other placement must keep.
 
-A job has the hosts its batch system gave it. A placement that needs other hosts, or more of them,
-is another job, so candidates keep to the hosts in use unless a user allows more, and always to the
-number of hosts and the ranks a host.
+The batch system assigns the hosts of a job. A placement on other or more hosts would be another
+job, so candidates use the same hosts unless a user allows others, and always keep the number of
+hosts and the ranks per host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailback.placement.problem import PlacementProblem
 
 @dataclass(frozen=True)
 class Footprint:
-    """Hosts and ranks a host of a placement, and the hosts that candidates may use.
+    """Hosts of a placement, ranks on each, and the hosts that candidates may use.
 
     Attributes:
         ranks: Ranks of each host in use: number of the host → ranks, in allocation order.
@@ -41,7 +41,7 @@ class Footprint:
 
         Args:
             fabric: The fabric.
-            name: What the candidate is called.
+            name: Name of the candidate.
             node: Node of each rank, shape (R,).
         """
         nodes = np.asarray(node).astype(np.int64)
@@ -52,7 +52,7 @@ class Footprint:
             )
         found = Counter(fabric.node_host.astype(np.int64)[nodes].tolist())
         if found == self.ranks:
-            return  # As it is, whatever is allowed.
+            return  # The current hosts are always allowed.
         outside = sorted(set(found) - set(self.allowed))
         if outside:
             raise PlacementError(
@@ -80,7 +80,7 @@ def footprint(
     """The footprint of a placement.
 
     Args:
-        problem: What it was made for.
+        problem: The problem it solves.
         node: Node of each rank, shape (R,).
         allowed: Hosts that candidates may use; None for those in use.
 
@@ -124,12 +124,12 @@ def restrict_to_used(problem: PlacementProblem, node: NDArray[np.integer]) -> Pl
 def fewest_switches(
     fabric: Fabric, hosts: Iterable[int], count: int, congested: NDArray[np.bool_] | None = None
 ) -> list[int]:
-    """So many of ``hosts`` under few leaf switches and in few pods, in their own order.
+    """``count`` of ``hosts`` under few leaf switches and in few pods, in their original order.
 
     Args:
         fabric: The fabric.
         hosts: Connected hosts to choose from, at least ``count``.
-        count: How many.
+        count: Number of hosts to choose.
         congested: Leaf switches whose hosts are taken last, shape (S,).
     """
     listed = list(hosts)

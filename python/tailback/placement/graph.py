@@ -1,4 +1,4 @@
-"""The communication graph: who talks to whom and how much, as one symmetric sparse array."""
+"""The communication graph: traffic between ranks as one symmetric sparse array."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Graph:
         destination: NDArray[np.int64],
         weight: NDArray[np.float64],
     ) -> Graph:
-        """Build from directed edges: both directions add up, loops and zero weights go.
+        """Build from directed edges: both directions add up; loops and zero weights are dropped.
 
         Args:
             n_vertices: Number of vertices V.

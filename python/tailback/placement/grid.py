@@ -1,4 +1,4 @@
-"""Finding the Cartesian grid a job's ranks form from nothing but its traffic."""
+"""Infers the Cartesian grid of a job's ranks from its traffic."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from tailback.placement.problem import Traffic
 EXPLAINED = 0.9
 """Share of the bytes that must go between neighbours in the grid."""
 COVERED = 0.9
-"""Share of the grid's neighbour pairs, in each dimension, that must talk."""
+"""Share of the grid's neighbour pairs, in each dimension, that must communicate."""
 
 
 def infer_grid(traffic: Traffic, n_ranks: int) -> tuple[int, ...]:
     """Extents of the grid of one to four dimensions whose stencil the traffic is, x fastest.
 
     A stencil on a grid numbered x fastest shows as constant differences of rank numbers: ±1, ±nx,
-    ±nx·ny, and the wraps of periodic dimensions. Every way to factor ``n_ranks`` is held against
-    the traffic: nearly all bytes must go between neighbours (corner neighbours and wraps too) and
-    nearly all face neighbours must talk. A little other traffic, as of collectives, is tolerated.
+    ±nx·ny, and the wraps of periodic dimensions. Every factorisation of ``n_ranks`` is compared
+    with the traffic: nearly all bytes must go between neighbours (corner neighbours and wraps too)
+    and
+    nearly all face neighbours must communicate. A little other traffic, as of collectives, is
+    tolerated.
 
     Args:
         traffic: ``(source, destination, bytes)``.

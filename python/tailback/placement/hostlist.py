@@ -22,7 +22,7 @@ class HostLine:
 
     Attributes:
         host: Its name.
-        count: Slots or ranks that the line says; ``None`` when it says none.
+        count: Slots or ranks in the line; ``None`` if it has none.
         line: Where it is, from 1.
     """
 
@@ -33,7 +33,7 @@ class HostLine:
 
 @dataclass(frozen=True)
 class HostList:
-    """What a list of hosts says.
+    """Content of a list of hosts.
 
     Attributes:
         lines: Its lines in order.
@@ -86,7 +86,7 @@ def _wrong(path: Path, line: int, message: str) -> PlacementError:
 
 
 def _stated(path: Path, line: int, words: list[str]) -> int | None:
-    """Slots that the keys after a host's name say; ``max_slots`` alone says them too."""
+    """Slots by the keys after a host's name; also from ``max_slots`` alone."""
     slots: int | None = None
     most: int | None = None
     for word in words:

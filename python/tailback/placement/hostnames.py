@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tailback.errors import PlacementError
 
 MOST_HOSTS = 1 << 20
-"""A list of more hosts than this is a mistake, or meant to exhaust memory."""
+"""A longer list of hosts is a mistake or an attempt to exhaust memory."""
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 _REMEDY = "write hosts like node[001-003,7],login1"

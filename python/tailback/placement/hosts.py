@@ -28,7 +28,7 @@ def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
             and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``; mixtures of these; or
             ``"parity-of-square:even"`` / ``":odd"``: host i belongs to ``even`` when (i + 1)² has
             an even number of 1 bits (thesis §4.4). Slots a host (:func:`slots_from_spec`) are
-            passed over.
+            ignored.
         fabric: The fabric.
 
     Raises:
@@ -41,9 +41,9 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
     """Hosts as :func:`hosts_from_spec` gives them, and the slots of each.
 
     Args:
-        spec: The same; ``":n"`` after hosts, as in ``"0-7:4,node[016-020]:2"``, says their slots.
+        spec: The same; ``":n"`` after hosts, as in ``"0-7:4,node[016-020]:2"``, gives their slots.
         fabric: The fabric.
-        ranks_per_host: Slots of hosts for which it says none.
+        ranks_per_host: Slots of hosts for which it gives none.
 
     Raises:
         PlacementError: As there, or a number of slots is not 1 to 65536.
@@ -120,7 +120,7 @@ def _range(text: str, spec: str, limit: int) -> tuple[int, int, int]:
 
 
 def left_out(spec: str, fabric: Fabric) -> ComputeHosts | None:
-    """What ``all`` in a specification takes and leaves out; None where it leaves out no host."""
+    """Hosts that ``all`` in a specification selects and leaves out; None if it selects all."""
     items = _items(spec.strip())
     if any(item.partition(":")[0].strip() == "all" for item in items):
         taken = compute_hosts(fabric)
@@ -129,10 +129,10 @@ def left_out(spec: str, fabric: Fabric) -> ComputeHosts | None:
 
 
 def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
-    """What to write in place of a host that the fabric does not have.
+    """Suggestion for a host that the fabric does not have.
 
-    Hosts of presets and computed topologies are called by number: another cluster's name is near
-    none of them, though it may share letters and digits.
+    Hosts of presets and computed topologies are named by number: another cluster's host name is
+    similar to none of them, though it may share letters and digits.
     """
     letters, digits = name.rstrip("0123456789"), len(name) - len(name.rstrip("0123456789"))
     own = {host.rstrip("0123456789") for host in hosts}

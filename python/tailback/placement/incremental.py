@@ -1,4 +1,4 @@
-"""Incremental placement: better the placement there is by swapping ranks (thesis §4.2.2)."""
+"""Incremental placement: improve a given placement by swapping ranks (thesis §4.2.2)."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
 def congested_graph(
     problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], factor: float
 ) -> Graph:
-    """The communication graph with edges heavier that crossed congested leaves.
+    """The communication graph with larger weights for edges across congested leaves.
 
     An edge between two leaves counts ``1 + factor * c`` times, c being the larger congested
-    fraction of the two, so traffic that suffered is brought together first.
+    fraction of the two, so congested traffic is brought together first.
     """
     graph = problem.graph
     if problem.congestion is None:

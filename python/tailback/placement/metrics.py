@@ -1,4 +1,4 @@
-"""How local a placement is: switches visited, and the share of traffic that leaves its leaf."""
+"""Locality of a placement: switches visited, and the share of traffic that leaves its leaf."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def switch_distance(fabric: Fabric, leaves: NDArray[np.int64]) -> NDArray[np.int
         leaves: Switches to go between, shape (F,).
 
     Returns:
-        Shape (F, F); -1 where there is no path at all.
+        Shape (F, F); -1 where there is no path.
     """
     n, s = fabric.n_nodes, fabric.n_switches
     between = (fabric.link_src >= n) & (fabric.link_dst >= n)
@@ -58,9 +58,9 @@ def _hops(
 def switches_visited(
     fabric: Fabric, source: NDArray[np.int64], destination: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Switches on the way from each source node to its destination node, shape (M,).
+    """Switches on the path from each source node to its destination node, shape (M,).
 
-    Nodes of one host talk through memory and visit none.
+    Nodes of one host communicate through memory and visit none.
 
     Raises:
         FabricError: There is no path between two of them.

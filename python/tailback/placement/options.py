@@ -1,4 +1,4 @@
-"""Reading the options of a placement: every value checked, every unknown name refused."""
+"""Reads the options of a placement, checks every value and refuses unknown names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Options: TypeAlias = Mapping[str, object]
 
 
 def refuse_unknown(placement: str, options: Options, valid: Iterable[str] = ()) -> None:
-    """Raise PlacementError when ``options`` has a name ``placement`` does not know."""
+    """Raise PlacementError if ``options`` contains an unknown option of ``placement``."""
     names = list(valid)
     for name in options:
         if name not in names:

@@ -12,10 +12,10 @@ _WEIGHT_SUM = 2.0**29  # METIS adds 32-bit weights; half of them stay far from t
 
 
 def partition(graph: Graph, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Part of each vertex, cutting little; part p has exactly ``sizes[p]`` vertices.
+    """Part of each vertex, with a small cut; part p has exactly ``sizes[p]`` vertices.
 
     METIS' multilevel recursive bisection (thesis §4.2.2) with target weights from the sizes.
-    METIS keeps sizes only nearly, so the cheapest vertices are moved afterwards.
+    METIS keeps sizes only approximately, so the cheapest vertices are moved afterwards.
 
     Args:
         graph: The graph.

@@ -1,4 +1,4 @@
-"""What a placement works on: the slots of the chosen hosts and the traffic of the job."""
+"""Input of a placement: the slots of the chosen hosts and the traffic of the job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PlacementProblem:
     def graph(self) -> Graph:
         """The communication graph, weights in bytes (both directions together)."""
         source, destination, size = self.traffic
-        # A message without payload still costs a packet: it must not vanish from the graph.
+        # A message without payload still costs a packet: it must stay in the graph.
         weight = np.maximum(size.astype(np.float64), 1.0)
         return Graph.from_edges(self.n_ranks, source, destination, weight)
 
@@ -67,7 +67,7 @@ class PlacementProblem:
         """Leaf switch of each slot's *host*, shape (K,).
 
         A host with adapters on several leaves belongs to the leaf of its first slot, so that a
-        partition by leaf never tears a host apart: ranks of one host need no network at all.
+        partition by leaf never splits a host: ranks of one host need no network.
         """
         _, first, index = np.unique(self.slot_host, return_index=True, return_inverse=True)
         return self.slot_switch[first][index]
@@ -149,7 +149,7 @@ def problem_for(
 
 
 def slots_of_each(hosts: Sequence[int], ranks_per_host: int | Sequence[int]) -> list[int]:
-    """Slots of each of ``hosts``: ``ranks_per_host`` if it says them one by one, else all alike.
+    """Slots of each of ``hosts``: ``ranks_per_host`` if it is a list, else the same for all.
 
     Raises:
         PlacementError: A number is less than 1, or there are more or fewer than hosts.

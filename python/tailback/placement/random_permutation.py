@@ -1,4 +1,4 @@
-"""Random placement: the yardstick every other placement must beat."""
+"""Random placement: the baseline for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host each rank of a job ran on, from what launchers and schedulers leave behind.
+"""Host of each rank of a job, from files that launchers and schedulers write.
 
 Read are a CSV with columns rank and host; what ``env`` printed in one rank after the other (Open
 MPI, PMIx, MPICH, Slurm); the environment of a Slurm job; a rank file of Open MPI; a host list with

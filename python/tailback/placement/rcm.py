@@ -1,4 +1,4 @@
-"""Reverse Cuthill–McKee: ranks that talk get numbers that are close (thesis §4.2.1)."""
+"""Reverse Cuthill–McKee: ranks that communicate get close numbers (thesis §4.2.1)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem, first_appearance
 
 MAX_WORK = 200_000_000
-"""Pairs of ranks times shifts that are looked at; beyond it shifts are taken at even distances."""
+"""Number of pairs of ranks times shifts that are examined; beyond it, shifts are evenly spaced."""
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:

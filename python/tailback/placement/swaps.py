@@ -22,13 +22,13 @@ _MOST = 2**31
 
 @dataclass
 class SearchLimits:
-    """How hard to look.
+    """Limits of the search.
 
     Attributes:
         depth: Swaps that may be chained between two parts before the best prefix is kept; 1 takes
             only swaps that help at once, as the thesis does.
         partners: How many parts are tried, those with most edges first; 1 as the thesis does.
-        rounds: How often a part may be looked at.
+        rounds: How often a part may be examined.
     """
 
     depth: int = 32
@@ -40,7 +40,7 @@ class SwapSearch:
     """Improves one partition in place, part by part, until no swap helps.
 
     Args:
-        graph: What to cut as little as possible.
+        graph: The graph to cut.
         part: Part of each vertex, shape (V,); copied.
         n_parts: Number of parts.
         group: Group of each part; vertices move only within a group. One group when absent.

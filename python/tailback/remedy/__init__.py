@@ -1,4 +1,4 @@
-"""What to change, proved by re-simulation before anyone changes it.
+"""What to change, proved by re-simulation first.
 
 A new kind of remedy is one file here with a function under ``@REMEDIES.register("kind")``.
 """

@@ -1,4 +1,4 @@
-"""What to do about a diagnosis, from what was tried."""
+"""The recommended remedy of a diagnosis, chosen from the candidates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern", "placement": "placement", "routing": "routing",
     "other-traffic": "placement", "slow-link": "placement",
 }  # fmt: skip
-"""The kind that takes a cause away; others may help as well."""
+"""The kind of remedy that removes each cause; others may help as well."""
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """What a user can do without the operators of the network."""
 
 
 AVOIDED_LINKS_SHOWN = 8
-"""Number of links to avoid that are named."""
+"""Number of links to avoid that a remedy names."""
 
 
 def recommend(
@@ -32,17 +32,17 @@ def recommend(
     files: Mapping[str, str] | None = None,
     commands: Sequence[str] | None = None,
 ) -> Remedy | None:
-    """Say what to do about a diagnosis.
+    """Recommend a remedy.
 
     Args:
         run: The run as observed.
         diagnosis: Its diagnosis.
-        candidates: What was tried, things as they are among it under the name of the placement.
+        candidates: What was tried, including the unchanged run under the name of its placement.
         files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
 
     Returns:
-        The remedy; None when the network is not the problem, or nothing is known to help.
+        The remedy; None if the network is not the problem, or no remedy is known.
     """
     if diagnosis.cause in ("not-network", "injection"):
         return None
@@ -60,7 +60,7 @@ def recommend(
     if remedy is None or before is None:
         if not advice:
             return None
-        # Against what was tried like the candidates, as where one of them helps.
+        # The reference is simulated like the candidates, as if one of them helped.
         without_remedy = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
             action=advice, placement="", before_ps=without_remedy, after_ps=without_remedy,
@@ -84,9 +84,9 @@ def recommend(
 
 
 def _main(able: Sequence[Candidate], cause: Cause) -> Candidate | None:
-    """Of what helps: two together where they help more, then the cause's own kind, then others.
+    """The main remedy: a combined one if it helps more, then the kind of the cause, then others.
 
-    What users can do themselves comes before what operators must.
+    Remedies that users can apply come before those that need the operators.
     """
     both = _quickest([c for c in able if c.kind == "combined"])
     single = [c for c in able if c.kind != "combined"]
@@ -127,7 +127,7 @@ def _action(
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
-    """Links that others fill, or that are slow, where that is the cause."""
+    """Links that other traffic fills or that are slow, if that is the cause."""
     if diagnosis.cause not in ("other-traffic", "slow-link"):
         return []
     if diagnosis.slow_links:
@@ -140,7 +140,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
     """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
-        return ""  # Placements are many; those that are worse say nothing against others.
+        return ""  # There are many placements; a worse one says nothing about the others.
     worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
     return wording.makes_it_worse(worse, before) if worse else ""
 
@@ -148,7 +148,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
 def _advice(
     diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
 ) -> str:
-    """What to do besides changing the placement; empty when that is all there is to do."""
+    """What to do besides changing the placement; empty if there is nothing else."""
     cause = diagnosis.cause
     own = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":

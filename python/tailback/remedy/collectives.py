@@ -1,4 +1,4 @@
-"""Other algorithms of NCCL for the same collectives."""
+"""Other NCCL algorithms for the same collectives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def collectives(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Pr
     for name, section, variables in _ALTERNATIVES:
         other = program.recompile(section)
         if _traffic(other) in seen:
-            continue  # They run so already.
+            continue  # Already in use.
         seen.add(_traffic(other))
         ideas.append(Proposal(
             "pattern", name, Change(program=other),
@@ -41,5 +41,5 @@ def collectives(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Pr
 
 
 def _traffic(program: Program) -> bytes:
-    """What tells whether two programs send the same messages."""
+    """Key that is equal for programs that send the same messages."""
     return program.peer.tobytes() + program.amount.tobytes()

@@ -31,7 +31,7 @@ def diagnose(
     files: Mapping[str, str] | None = None,
     commands: list[str] | None = None,
 ) -> Diagnosis:
-    """Say what is wrong with a run, what it costs and what to do.
+    """Diagnose a run: the cause, its cost and the remedy.
 
     Args:
         run: The run, simulated or measured.

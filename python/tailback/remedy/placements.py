@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.diagnosis.model import Diagnosis, PlacementVariant
+from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.remedy.proof import current_placement
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
@@ -16,7 +16,7 @@ def placements(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Pro
     return [
         Proposal(
             "placement", name, Change(placement=nodes, placement_name=name),
-            variant=means.variants.get(name, PlacementVariant.PLAIN),
+            variant=means.variants.get(name),
         )
         for name, nodes in means.placements.items()
         if name != now

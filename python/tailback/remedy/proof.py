@@ -1,4 +1,4 @@
-"""The proof of an idea: our job re-simulated packet by packet, in the conditions it ran in."""
+"""The proof of a proposal: our job re-simulated packet by packet under the original conditions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
 
 MIN_GAIN = 0.02
-"""A remedy is recommended from this gain of time on; its slowest repetition must also beat the
-fastest one without the change."""
+"""A remedy is recommended from this gain on; its slowest repetition must also be faster than the
+fastest one without it."""
 
 
 def current_placement(run: Run) -> str:
@@ -32,14 +32,14 @@ def prove(
     seeds: int = 3,
     progress: Progress | None = None,
 ) -> list[Candidate]:
-    """Simulate every idea, and sort by time; those that could not be tried come last.
+    """Simulate every proposal and sort by time; those that could not be simulated come last.
 
     Args:
-        ideas: What to try; things as they are may be one of them.
+        ideas: What to try; the unchanged run may be one of them.
         evaluate: Simulates a change packet by packet.
-        estimates: Times by the fluid model, by name: for the record.
+        estimates: Times by the fluid model, by name, to be recorded with the candidates.
         seeds: Repetitions with other random choices, at least 1.
-        progress: Called with the idea and the share done, 0–1.
+        progress: Called with the proposal and the share done, 0–1.
 
     Raises:
         RunError: ``seeds`` is below 1.
@@ -55,15 +55,16 @@ def prove(
 
 
 def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
-    """Quickest first, those that were not simulated last."""
+    """Sort key: fastest first, those that were not simulated last."""
     return not candidate.proved, candidate.elapsed_ps, candidate.name
 
 
 def not_simulated(idea: Proposal, status: Status, reason: str, estimate_ps: int = 0) -> Candidate:
-    """An idea that is not simulated, and why."""
+    """A proposal that is not simulated, and why."""
     return Candidate(
-        name=idea.name, kind=idea.kind, variant=idea.variant, parts=idea.parts, action=idea.action,
-        assumes=idea.assumes, estimate_ps=estimate_ps, status=status, reason=reason,
+        name=idea.name, kind=idea.kind, variant=idea.variant, parts=idea.parts,
+        action=idea.action, assumes=idea.assumes, estimate_ps=estimate_ps, status=status,
+        reason=reason,
     )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Ca
     path_length, congested = 0.0, None
     try:
         for seed in range(seeds):
-            # Congestion is measured once; for the spread of the time, time is enough.
+            # Congestion is measured once; the other repetitions only give the spread of the time.
             result = evaluate(replace(idea.change, seed_offset=seed, measure=seed == 0))
             times.append(result.elapsed_ps)
             if seed == 0:
@@ -99,7 +100,7 @@ def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Ca
 def congested_hops(run: Run) -> float | None:
     """Congested packet-hops over packet-hops of our job, as the simulation counted them.
 
-    None where nobody looked: ``[telemetry] scheme = "off"``.
+    None if telemetry is off: ``[telemetry] scheme = "off"``.
     Injection links are left out: an adapter that holds a message is busy, not congested.
     """
     if run.scenario.telemetry.scheme == "off":
@@ -111,7 +112,7 @@ def congested_hops(run: Run) -> float | None:
 
 
 def is_improvement(candidate: Candidate, before: Candidate) -> bool:
-    """Whether it is :data:`MIN_GAIN` faster on average, and each time than before at any time."""
+    """Whether it gains :data:`MIN_GAIN` on average and its slowest repetition beats all before."""
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
     gain = 1.0 - candidate.elapsed_ps / before.elapsed_ps

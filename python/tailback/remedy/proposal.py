@@ -1,4 +1,4 @@
-"""What a diagnosis can propose: ideas, each a change that can be simulated, one kind a file."""
+"""Proposals of a diagnosis: changes that can be simulated, one file per kind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.model import Diagnosis, Kind, PlacementVariant
+from tailback.diagnosis.model import Diagnosis, Kind
 from tailback.evaluate import Change, Evaluate
+from tailback.placement.variant import PlacementVariant
 from tailback.registry import Registry
 from tailback.run import Run
 from tailback.traffic.program import Program
@@ -20,17 +21,17 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Something that may help.
+    """A change that may help.
 
     Attributes:
         kind: What is changed.
-        name: What to call it in a list.
+        name: Its name in lists.
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
-        assumes: What must hold besides; empty where nothing.
-        variant: Of a placement: how it differs from what its method makes on the hosts in use.
-        parts: Names of the ideas that a combined one joins; empty for others.
-        not_applicable: Why it is not for such a program; empty when it is.
+        assumes: Condition for it to work; empty if there is none.
+        parts: Names of the proposals that a combined one joins; empty for others.
+        variant: Of a placement, how it was made; None where only its name is known, and of others.
+        not_applicable: Why it does not apply to the program; empty if it does.
     """
 
     kind: Kind
@@ -38,25 +39,24 @@ class Proposal:
     change: Change = field(default_factory=Change)
     action: str = ""
     assumes: str = ""
-    variant: PlacementVariant = PlacementVariant.PLAIN
     parts: tuple[str, ...] = ()
+    variant: PlacementVariant | None = None
     not_applicable: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class RemedyContext:
-    """What a diagnosis has to try remedies with.
+    """What a diagnosis needs to try remedies.
 
     Attributes:
         evaluate: Simulates a change packet by packet.
-        quick: The same in the fluid model; None does without estimates.
+        quick: The same in the fluid model; None for no estimates.
         placements: Placements to try: node of each rank, shape (R,), by name.
-        estimates: Estimated time under those that were estimated before, picoseconds, by name.
-        program: Traffic of the observed job; None leaves it as it is.
+        estimates: Times of placements that were estimated before, picoseconds, by name.
+        program: Traffic of the observed job; None if it is not to be changed.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
-        variants: How placements differ from what their method makes on the hosts in use, by name;
-            those without an entry do not.
+        variants: How the placements to try were made, by name, if known.
     """
 
     evaluate: Evaluate

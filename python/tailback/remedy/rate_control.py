@@ -1,4 +1,4 @@
-"""Rate control where buffers that fill cost time: every message at an explicit rate."""
+"""Rate control for runs that lose time to full buffers: every message at an explicit rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
-"""Error of the fluid model where no queue lasts long (docs/measurements/rates.md). Only time
+"""Error of the fluid model if no queue lasts long (docs/measurements/rates.md). Only time
 beyond that is attributed to full buffers."""
 
 
@@ -32,10 +32,10 @@ def rate_control(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[P
 
 
 def worth_proving(observed_ps: int, estimate_ps: int) -> bool:
-    """Whether packets take so much longer than at explicit rates that it cannot be the model.
+    """Whether packets exceed the time at explicit rates by more than the error of the model.
 
     Args:
-        observed_ps: Time of packets without rate control.
+        observed_ps: Time by the packet engine without rate control.
         estimate_ps: Time by the fluid model at explicit rates, in which no buffer fills.
     """
     return estimate_ps < (1 - MODEL_ERROR) * observed_ps

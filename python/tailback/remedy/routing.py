@@ -1,4 +1,4 @@
-"""Other routing, where packets or flows have more paths than they use."""
+"""Other routing, if packets or flows have more paths than they use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RULES = {
 
 @REMEDIES.register("routing")
 def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """Adaptive routing, VC routing, or another rule of the topology, where they are not in use."""
+    """Adaptive routing, VC routing, or another rule of the topology, if not in use."""
     now = run.scenario.engine.routing
     rule = run.scenario.fabric.routes
     ideas = []

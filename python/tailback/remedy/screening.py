@@ -1,4 +1,4 @@
-"""Leave out placements that cannot win, by a quick model, before the slow one proves the best."""
+"""Leaves out placements that are slow by the fluid model before packets prove the others."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Placements = Mapping[str, NDArray[np.uint32]]
 MIN_KEPT = 3
 """This many of the fastest are always re-simulated."""
 MARGIN = 0.25
-"""So is any candidate within this of the fastest: more than the quick model errs between
-placements of one job (docs/measurements/rates.md)."""
+"""So is any candidate within this margin of the fastest: more than the error of the fluid model
+between placements of one job (docs/measurements/rates.md)."""
 
 
 @dataclass(frozen=True)
 class Screening:
-    """What is left of the candidates.
+    """The candidates that remain.
 
     Attributes:
-        kept: Those worth a proof: node of each rank, shape (R,), by name.
+        kept: Those to be proved: node of each rank, shape (R,), by name.
         left_out: The others, each with the reason.
         estimate_ps: Estimated time of each that could be estimated, by name.
     """
@@ -48,14 +48,14 @@ def screen(
 ) -> Screening:
     """Estimate the time under each placement and leave out those that are clearly slower.
 
-    Who cannot be estimated is kept: the proof decides.
+    Placements that cannot be estimated are kept: the proof decides.
 
     Args:
         candidates: Node of each rank, shape (R,), by name.
-        evaluate: The quick model.
-        always: Names that are kept whatever their estimate.
-        keep: So many are kept at least.
-        margin: Keep whoever takes at most this share longer than the quickest.
+        evaluate: Evaluates a change by the fluid model.
+        always: Names that are always kept.
+        keep: Keep at least this many.
+        margin: Keep those that take at most this share longer than the fastest.
         progress: Called with the placement and the share done, 0–1.
     """
     if len(candidates) <= keep:

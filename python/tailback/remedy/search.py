@@ -26,10 +26,10 @@ from tailback.units import format_time, percent
 
 @dataclass(frozen=True, eq=False)
 class RemedySearch:
-    """What comes of looking for a remedy.
+    """Result of the search for a remedy.
 
     Attributes:
-        remedy: What to do; None when there is nothing.
+        remedy: What to do; None if there is nothing.
         change: The recommended remedy as a change, to simulate; None when none helps.
     """
 
@@ -48,11 +48,11 @@ def find_remedy(
     files: Mapping[str, str] | None = None,
     commands: Sequence[str] | None = None,
 ) -> RemedySearch:
-    """Look for a remedy.
+    """Search for a remedy.
 
-    Every kind of remedy proposes what it knows; the fluid model, where there is one, excludes what
-    cannot win; the packet engine proves what is left; of what helps users and programs, two kinds
-    are also proved together.
+    Every kind of remedy makes proposals; the fluid model, if given, excludes slow ones; the packet
+    engine proves the others; the best placement and the best change of the program are also proved
+    together.
 
     Args:
         run: The run as observed.
@@ -84,14 +84,13 @@ def find_remedy(
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
-    """The candidate; without its proof where that lies below the ideal time."""
+    """The candidate; not proved if its time is below the ideal time."""
     bounded = candidate.proved and candidate.kind in SAME_PROGRAM
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
     return Candidate(
         name=candidate.name, kind=candidate.kind, variant=candidate.variant,
-        action=candidate.action,
-        assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
+        action=candidate.action, assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
         status=Status.IMPLAUSIBLE,
         reason=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
         f"{format_time(ideal_ps)}: the model does not hold for it",
@@ -101,8 +100,9 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
 def _tried(
     run: Run, ideas: list[Proposal], means: RemedyContext, seeds: int, progress: Progress | None
 ) -> list[Candidate]:
-    """Everything that was thought of, proved or with the reason why not; best first."""
-    now = Proposal("placement", current_placement(run))
+    """All proposals, proved or with the reason why not, best first."""
+    name = current_placement(run)
+    now = Proposal("placement", name, variant=means.variants.get(name))
     refused = [
         not_simulated(idea, Status.NOT_APPLICABLE, idea.not_applicable)
         for idea in ideas
@@ -122,9 +122,9 @@ def _tried(
 def _estimates(
     ideas: Sequence[Proposal], quick: Evaluate | None, progress: Progress | None
 ) -> dict[str, int]:
-    """Time by the quick model of things as they are and of every idea but placements.
+    """Time by the fluid model of the unchanged run and of every proposal but placements.
 
-    Those were estimated when they were chosen.
+    Placements were estimated when they were chosen.
     """
     out: dict[str, int] = {}
     if quick is None:
@@ -137,14 +137,14 @@ def _estimates(
         try:
             out[idea.name] = quick(idea.change).elapsed_ps
         except TailbackError:
-            continue  # The proof decides, and says what is wrong.
+            continue  # The proof decides and reports the error.
     return out
 
 
 def _left_out(
     run: Run, ideas: Sequence[Proposal], now: Proposal, estimates: Mapping[str, int]
 ) -> list[Candidate]:
-    """Ideas that the estimates leave without a chance, with the reason."""
+    """Proposals that are too slow by their estimates, with the reason."""
     out = []
     rates = [estimates[i.name] for i in ideas if i.kind == "rate-control" and i.name in estimates]
     for idea in ideas:
@@ -168,7 +168,7 @@ def _left_out(
 
 
 def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) -> list[Proposal]:
-    """The best placement and the best change of the program as one idea, where each helps alone."""
+    """The best placement and change of the program as one proposal, if each helps alone."""
     before = next((c for c in proved if c.name == now and c.proved), None)
     if before is None:
         return []
@@ -194,7 +194,7 @@ def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) 
 
 
 def combine_changes(changes: Sequence[Change]) -> Change:
-    """One change that makes all of several, which do not change the same thing."""
+    """Combine changes that do not affect the same setting."""
     out = none = Change()
     for change in changes:
         given = {

@@ -1,19 +1,20 @@
-"""The sentences of a remedy. ``advice`` chooses what is recommended; nothing here changes it."""
+"""The sentences of a remedy. ``advice`` chooses what is recommended; this module only words it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailback.diagnosis.model import Candidate, PlacementVariant
+from tailback.diagnosis.model import Candidate
+from tailback.placement.variant import HostChoice
 from tailback.units import percent
 
-_METHODS = {"shift": " (the same nodes, ranks shifted)"}
-_VARIANTS = {
-    PlacementVariant.KEEP_OFF: " (ranks shifted, on allowed hosts that are not under congested "
-    "leaves)",
-    PlacementVariant.RECOMPUTED: " (recomputed with default options and the measured congestion)",
-    PlacementVariant.COMPACT: " (on allowed hosts, under few switches)",
-}
+_SHIFTED = " (the same nodes, ranks shifted)"
+_RECOMPUTED = " (recomputed with default options and the measured congestion)"
+_ON_OTHER_HOSTS = {
+    HostChoice.FEWEST_SWITCHES: " (on allowed hosts, under few switches)",
+    HostChoice.AWAY_FROM_CONGESTION:
+        " (ranks shifted, on allowed hosts that are not under congested leaves)",
+}  # fmt: skip
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -22,12 +23,12 @@ def gain(candidate: Candidate, before: Candidate) -> float:
 
 
 def saves(candidate: Candidate, before: Candidate) -> str:
-    """What a candidate gains, as re-simulation proved it."""
+    """The gain of a candidate, proved by re-simulation."""
     return f"{percent(gain(candidate, before))} less time by re-simulation"
 
 
 def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
-    """To use another placement; ``meanwhile`` what is better is done by others."""
+    """Advice to use another placement; ``meanwhile`` until the operators apply a better remedy."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
         f"{start} placement {_placement(candidate)} instead of {before.name}: "
@@ -36,26 +37,26 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
 
 
 def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> str:
-    """To make a change of the program or of the network."""
+    """Advice to change the program or the network."""
     who = "For the network's operators: " if by_operators else ""
     assumed = f" This assumes that {candidate.assumes}." if candidate.assumes else ""
     return f"{who}{candidate.action} This takes {saves(candidate, before)}.{assumed}"
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:
-    """What the operators of the network could do besides."""
+    """What the operators of the network could also do."""
     return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
 
 
 def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
-    """Changes that were tried and take more time."""
+    """Candidates that take more time."""
     worse = [f"{c.name} ({percent(-gain(c, before))} more time by re-simulation)"
              for c in candidates]  # fmt: skip
     return f"These make it worse: {', '.join(worse)}."
 
 
 def placements_do_not_help(tried: int) -> str:
-    """No placement that was tried gains more than the run-to-run variation."""
+    """Advice if no placement gains more than the run-to-run variation."""
     found = (
         "The one placement tried gains no more"
         if tried == 1
@@ -68,7 +69,7 @@ def placements_do_not_help(tried: int) -> str:
 
 
 def check_cables(names: Sequence[str], *, one: bool) -> str:
-    """To have slow cables checked, and to avoid them."""
+    """Advice to have slow cables checked and to avoid them."""
     which, them = ("cable", "it") if one else ("cables", "them")
     return (
         f"Ask the operators to check the {which} {'; '.join(names)} (speed, width, error "
@@ -77,10 +78,17 @@ def check_cables(names: Sequence[str], *, one: bool) -> str:
 
 
 def links_to_avoid(names: Sequence[str]) -> str:
-    """Links that others fill."""
+    """Links that other traffic fills."""
     return f"Links to avoid: {'; '.join(names)}."
 
 
 def _placement(candidate: Candidate) -> str:
-    """A placement's name, with what its name does not say."""
-    return candidate.name + _VARIANTS.get(candidate.variant, _METHODS.get(candidate.name, ""))
+    """A placement's name, with an explanation of how it was made."""
+    variant = candidate.variant
+    if variant is None:
+        return candidate.name
+    if variant.recomputed:
+        return candidate.name + _RECOMPUTED
+    if variant.hosts is HostChoice.IN_USE:
+        return candidate.name + (_SHIFTED if variant.method == "shift" else "")
+    return candidate.name + _ON_OTHER_HOSTS[variant.hosts]

@@ -1,6 +1,7 @@
-"""What people look at: figures, and the self-contained HTML report.
+"""Output for readers: figures and the self-contained HTML report.
 
-Everything here reads a run's tables and a diagnosis; nothing is simulated or decided. A figure is
+These modules only read the tables of a run and a diagnosis; they neither simulate nor decide. A
+figure is
 one file in ``figures`` with one line that registers it.
 """
 

@@ -1,8 +1,8 @@
 """Two runs of one fabric, each view as a difference: after minus before.
 
-A link that only one of the runs was sampled on has no congestion in the other, as no packet of it
-met any there: it counts as 0, and so does one with too few samples to tell and under a twentieth
-of the other run's packets. A link that neither was sampled on is no data.
+A link that only one of the runs was sampled on has no congestion in the other, since none of its
+packets met any there: it counts as 0. So does a link with too few samples and less than a twentieth
+of the other run's packets. A link without samples in either run has no data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tailback.telemetry.estimate import Z95
 
 @dataclass(frozen=True, eq=False)
 class LinkChange:
-    """What changed on every link in one selection; arrays have shape (L,).
+    """Changes on every link in one selection; arrays have shape (L,).
 
     Attributes:
         before: Loads of the first run.
@@ -45,22 +45,22 @@ class LinkChange:
 
     @property
     def certain_change(self) -> Floats:
-        """The least the change is at 95 %: 0 where it may be none; NaN like the value."""
+        """Lower 95 % bound of the size of the change: 0 if it may be none; NaN like the value."""
         least = np.maximum(np.abs(self.value) - Z95 * self.error, 0.0)
         return np.asarray(np.sign(self.value) * least, np.float64)
 
     @property
     def weight(self) -> Floats:
-        """Packets of the run in which there were more."""
+        """Packets of the run with more packets."""
         return np.maximum(self.before.weight, self.after.weight)
 
 
 LEFT = 0.05
-"""Share of the other run's packets below which a link counts as left by its traffic."""
+"""A link counts as unused below this share of the other run's packets."""
 
 
 def _or_left(load: LinkLoad, other: LinkLoad) -> Floats:
-    """Congested fractions; 0 where a run has left a link that the other used."""
+    """Congested fractions; 0 if a run does not use a link that the other used."""
     left = (load.weight <= LEFT * other.weight) & (other.weight > 0)
     return np.where(np.isnan(load.fraction) & left, 0.0, load.fraction)
 
@@ -71,7 +71,7 @@ def difference_of(before: Floats, after: Floats) -> Floats:
 
 
 def link_change(before: FigureData, after: FigureData, phase: str | None = None) -> LinkChange:
-    """What changed on the links of two runs of one fabric, in the whole runs or one phase."""
+    """Changes on the links of two runs of one fabric, in the whole runs or one phase."""
     return LinkChange(before.load(phase), after.load(phase))
 
 
@@ -163,7 +163,7 @@ def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
 
     Returns:
         Rows ``src_rank, dst_rank, size_bytes, before, after`` (mean switches a packet visited)
-        of the pairs that talk in both; None without a message log of both.
+        of the pairs that communicate in both; None without a message log of both.
     """
     found = []
     for evidence in (before, after):

@@ -30,7 +30,7 @@ from tailback.units import counted
 
 MAX_FEATURES: Final = 20_000
 MAX_VALUES: Final = 30_000_000
-"""Features that are drawn, and values (steps times links) that are carried for the network."""
+"""Maximum number of features drawn, and of values (steps times links) stored for the network."""
 
 _UNKNOWN = 255
 _WORST = 20
@@ -54,9 +54,9 @@ def write_evolution(
         graph: The graph; its places are what the cells of ``panels`` number.
         panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
         percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
-            out when there are more than ``MAX_VALUES``, and the page says so.
+            out if there are more than ``MAX_VALUES``, with a note on the page.
         full: Which of these are lower bounds, as the stall counter is full; same shape.
-        title: What the counters are of.
+        title: Source of the counters.
         report: Address of the report of the same run, relative to the page; empty without one.
 
     Returns:
@@ -103,7 +103,7 @@ def render_evolution(
     return template("evolution.html.j2").render(
         version=tailback.__version__,
         policy=content_policy(viewer, look),
-        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
+        # Markup: our own files, and JSON that safe_json escaped for a page.
         viewer=Markup(viewer),
         look=Markup(look),
         data=Markup(safe_json(data)),
@@ -148,7 +148,7 @@ def values_at(
     Args:
         graph: The graph.
         intervals: The rows it was made of, or more of its steps: n rows of ``counter_intervals``.
-            Of several of one place and step the largest is shown.
+            The largest of each place and step is shown.
         place: Place of each, shape (n,).
     """
     if len(graph.steps) * len(graph.places) > MAX_VALUES:
@@ -256,7 +256,7 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
 
 
 def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> list[tuple[str, ...]]:
-    """Parts of the network in the order in which congestion reached them.
+    """Parts of the network in the order of their first congestion.
 
     Returns:
         Title, first time, links ever congested of all, most at once, the time of that, last time.

@@ -30,7 +30,7 @@ def make_case(
 
     Args:
         run: The observed run.
-        diagnosis: What was found in it.
+        diagnosis: Its diagnosis.
         before: Re-simulation of things as they are.
         after: Re-simulation with the remedy.
         measured: Tables of the measured run that ``run`` is the expected one of.
@@ -74,12 +74,12 @@ def export_figures(
 
     Args:
         run: The observed run.
-        diagnosis: What was found; without it the figures about verdict and remedy are left out.
-        folder: Where to; made when it does not exist.
+        diagnosis: Its diagnosis; without it the figures about verdict and remedy are left out.
+        folder: Output folder; created if it does not exist.
         formats: Of ``svg``, ``pdf`` and ``png``.
         before: Re-simulation of things as they are.
         after: Re-simulation with the remedy.
-        names: What the observed run and ``after`` are called, where that is not a remedy.
+        names: Names of the observed run and ``after``, if that is not a remedy.
         measured: Tables of the measured run, where there is one.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a figure is: a function from a case to a matplotlib figure, found by name.
+"""A figure is a function from a case to a matplotlib figure, registered by name.
 
 A figure that has nothing to draw (no re-simulation, no message log) returns None and is left out.
 """
@@ -37,7 +37,7 @@ class Options:
     compact: bool = False
 
     def evidence(self, case: FigureCase) -> FigureData:
-        """The run these options choose; the observed one where the other was not measured."""
+        """The run chosen by these options; the observed one if the other was not measured."""
         if self.after and case.after is not None and case.after.measured:
             return case.after
         return case.observed
@@ -105,7 +105,7 @@ _FONT_STACK = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans',
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of every figure, whatever the user's matplotlibrc says."""
+    """The style of every figure, independent of the user's matplotlibrc."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -143,7 +143,7 @@ _CONTROL = re.compile(
 
 
 def draw(name: str, case: FigureCase, options: Options | None = None) -> Figure | None:
-    """Draw one figure; None when the case holds nothing for it."""
+    """Draw one figure; None if the case has no data for it."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # names may be in any script
         return FIGURES[name](case, options or Options())
@@ -194,6 +194,6 @@ _PATH_DATA = re.compile(r'(?<= d=")[-MLCQZz0-9. \n]+(?=")')
 
 
 def _rounded(path: re.Match[str]) -> str:
-    """Path data to a hundredth of a point: no eye sees more, and files halve."""
+    """Path data to a hundredth of a point: not visible, and it halves the files."""
     numbers = re.sub(r"-?[0-9]+\.[0-9]+", lambda m: f"{float(m[0]):.2f}", path[0])
     return re.sub(r"\s+", " ", numbers).strip()

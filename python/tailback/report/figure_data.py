@@ -1,8 +1,7 @@
-"""What the pictures show, computed once from the tables: loads of links by phase and by window.
+"""Data of the figures, computed once from the tables: loads of links by phase and by window.
 
-A report draws the same few numbers many times. They are derived here from the tables of a run, as
-plain arrays over links, and cached; figures and the HTML report read them from the same place, so
-that they cannot disagree.
+A report uses the same few numbers many times. They are derived here from the tables of a run, as
+plain arrays over links, and cached; figures and the HTML report share them and therefore agree.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ SUMS = (
 
 @dataclass(frozen=True, eq=False)
 class LinkLoad:
-    """What the receivers' samples say of every link in one selection of the samples.
+    """Estimates of every link from one selection of the samples.
 
     All arrays have shape (L,) or (…, L).
 
@@ -79,7 +78,7 @@ class LinkLoad:
 
     @cached_property
     def shrunk(self) -> Shrunk | None:
-        """Estimates of links with the evidence of their bundles; None where rows are no links."""
+        """Estimates of links with the samples of their bundles; None if rows are not links."""
         if self.bundle is None or self.kind is None:
             return None
         return shrink(
@@ -163,7 +162,7 @@ def load_of(
 
 @dataclass(frozen=True, eq=False)
 class LinkTruth:
-    """What really crossed every link (simulated runs only); arrays have shape (L,).
+    """The actual traffic of every link (simulated runs only); arrays have shape (L,).
 
     Attributes:
         observed_packets: Packets of the observed jobs.
@@ -179,7 +178,7 @@ class LinkTruth:
 
 
 class FigureData:
-    """The arrays behind the pictures of one run.
+    """The arrays behind the figures of one run.
 
     Args:
         run: The run; its tables follow ``tailback.schema``.
@@ -219,7 +218,7 @@ class FigureData:
 
     @cached_property
     def bundle(self) -> Ints:
-        """Bundle of each link: those among which routing spreads one traffic, shape (L,)."""
+        """Bundle of each link: links among which routing spreads the same traffic, shape (L,)."""
         return np.asarray(LinkTopology.of(self.run.tables).bundle, np.int64)
 
     @cached_property
@@ -236,7 +235,7 @@ class FigureData:
 
     @cached_property
     def layout(self) -> FabricLayout:
-        """Where switches and hosts stand."""
+        """Positions of switches and hosts."""
         return layout_fabric(self.run.tables["nodes"], self.run.tables["switches"], self.links)
 
     @cached_property
@@ -265,7 +264,7 @@ class FigureData:
 
     @cached_property
     def samples_by_link_time(self) -> pl.DataFrame:
-        """The same by the time at which packets reached the link; by arrival where not dated."""
+        """The same by the time at which packets reached the link; by arrival if that is unknown."""
         return samples_by_time_at_link(
             self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
         )
@@ -277,7 +276,7 @@ class FigureData:
 
     @property
     def time_meaning(self) -> str:
-        """What the time of a sample is, for an axis."""
+        """Meaning of the time of a sample, for an axis."""
         return "at the link" if self.dated else "arrival of the packets"
 
     @property
@@ -350,7 +349,7 @@ class FigureData:
 
     @cached_property
     def truth(self) -> LinkTruth | None:
-        """What really crossed the links; None for a measured run."""
+        """The actual traffic of the links; None for a measured run."""
         table = self.run.tables["truth"]
         if table.height == 0:
             return None
@@ -377,17 +376,17 @@ class FigureData:
 
 @dataclass(frozen=True, eq=False)
 class FigureCase:
-    """Everything a figure may draw from.
+    """The data of all figures.
 
     Attributes:
         observed: The run that was diagnosed.
-        diagnosis: What was found; None draws the tables alone.
-        before: A re-simulation of things as they are; the observed run where there is none.
-        after: A re-simulation with the remedy, None where there is none.
-        attributed: Stall time of the observed run by its causes, where it is known already.
-        names: What the reference and the other run are called within a sentence.
-        labels: What the observed and the other run are called on a switch.
-        ranks: What each rank did in the measured run, None where nothing was measured.
+        diagnosis: Its diagnosis; None for the tables alone.
+        before: A re-simulation of the unchanged run; the observed run if there is none.
+        after: A re-simulation with the remedy, None if there is none.
+        attributed: Stall time of the observed run by its causes, if already computed.
+        names: Names of the reference and the other run within a sentence.
+        labels: Labels of the observed and the other run on a toggle.
+        ranks: Activity of each rank in the measured run, None if nothing was measured.
     """
 
     observed: FigureData
@@ -413,10 +412,10 @@ class FigureCase:
 
     @property
     def reference(self) -> FigureData:
-        """What 'after' is compared with."""
+        """The reference of 'after'."""
         return self.before or self.observed
 
     @property
     def sampled_reference(self) -> FigureData:
-        """What the samples of 'after' are compared with: a re-simulation may have none."""
+        """The reference for the samples of 'after': a re-simulation may have none."""
         return self.reference if self.reference.measured else self.observed

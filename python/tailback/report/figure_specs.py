@@ -1,4 +1,4 @@
-"""What the viewer draws beside the links: bars, columns, points and lines, as plain values.
+"""Figures of the viewer other than links: bars, columns, points and lines, as plain values.
 
 The figures of ``tailback report --figures`` and these read the same numbers from the same
 functions; only the drawing differs.
@@ -118,7 +118,7 @@ def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
         said = "new"
         if line.before > 0:
             ratio = line.after / line.before
-            # Thousands of per cent say less than how many times.
+            # A factor is clearer than thousands of per cent.
             said = f"×{ratio:.0f}" if ratio >= 10 else percent(ratio - 1, sign="+")
         rows.append(_row(line.line, line.before, line.after, said.replace("-", "−"),
                          LESS if line.after < line.before else MORE))  # fmt: skip
@@ -247,7 +247,7 @@ def truth_points(evidence: FigureData) -> dict[str, Any] | None:
 
 
 def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
-    """What arrived in each frame, and by tier and direction what met congestion."""
+    """Packets that arrived in each frame, and congested ones by tier and direction."""
     evidence = course.evidence
     tiers = []
     for tier, direction in evidence.tier_directions:

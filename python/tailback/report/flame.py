@@ -1,4 +1,4 @@
-"""The frames of a back-pressure flame graph, and ways to make fewer of them."""
+"""The frames of a back-pressure flame graph, and methods to reduce their number."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Frame:
     """One box of the flame graph.
 
     Attributes:
-        name: What it stands for: links, a line of the program or ranks.
+        name: Links, a line of the program or ranks.
         kind: ``all``, ``link``, ``line`` or ``rank``.
         value: Stall time (ps) or congested packets of everything in it.
-        children: What waits on it, heaviest first.
+        children: Frames that wait on it, heaviest first.
         link: A link of it, -1 for lines and ranks.
         tiers: Of links, what they join: ``leaf → aggregation``.
         change: Of two runs in one graph, how much more it is in the second.
@@ -36,7 +36,7 @@ class Frame:
     node: int = -1
 
     def add(self, name: str, kind: Kind, link: int = -1, tiers: str = "") -> Frame:
-        """Return the child of that name, made when it is new."""
+        """Return the child of that name, created if it is new."""
         for child in self.children:
             if child.name == name and child.kind == kind:
                 return child
@@ -56,14 +56,14 @@ _REST = re.compile(r"\d+ more ranks|other ranks")
 
 
 def sort_frames(frame: Frame) -> None:
-    """Put what waits on each frame in order: heaviest first, unnamed ranks last."""
+    """Sort the children of each frame: heaviest first, unnamed ranks last."""
     frame.children.sort(key=lambda c: (bool(_REST.fullmatch(c.name)), -c.value, c.name))
     for child in frame.children:
         sort_frames(child)
 
 
 def by_kind(frame: Frame) -> Frame:
-    """The same stall with places that join the same tiers put together: few frames, same sums."""
+    """The same stall with places between the same tiers combined: few frames, same sums."""
     out = replace(frame, children=[])
     groups: dict[tuple[str, Kind], list[Frame]] = {}
     for child in frame.children:

@@ -1,9 +1,8 @@
-"""The self-contained HTML report: one file, answer first, nothing fetched.
+"""The self-contained HTML report: one file, answer first, no network access.
 
 Verdict, remedy and tables are plain HTML; the viewer draws every figure from the payload. Names
-come from files and are hostile until shown as text: the template escapes them all, data stand in
-JSON that cannot hold markup, and the page's policy forbids the network and every script and style
-but its own.
+come from files and may be hostile: the template escapes all of them, data are in JSON that cannot
+contain markup, and the page's policy forbids the network and any script or style but its own.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def write_report(
         path: The file; an existing one is replaced, whole or not at all.
         run: The observed run.
         diagnosis: What was found in it.
-        before: Re-simulation of things as they are, where it differs from ``run``.
+        before: Re-simulation of the unchanged run, if it differs from ``run``.
         after: Re-simulation with the remedy.
         files: Content of each file of the remedy, by the name under which it is offered.
         attribution: Stall time of ``run`` by its causes, where it is known already.
@@ -126,13 +125,13 @@ def render_report(
 
 
 def _shared(case: FigureCase) -> dict[str, Any]:
-    """What every page with the viewer is made of."""
+    """Parts of every page with the viewer."""
     names, arrays = build_payload(case)
     viewer, look = asset("viewer.js"), asset("viewer.css")
     return {
         "version": tailback.__version__,
         "policy": content_policy(viewer, look),
-        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
+        # Markup: our own files, and JSON that safe_json escaped for a page.
         "viewer": Markup(viewer),
         "look": Markup(look),
         "data": Markup(safe_json(names)),
@@ -148,7 +147,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "column_plots": names["columns"],
         "points": names["points"],
         "grids": names["grids"],
-        # Switches in one row say nothing about their place: grids and the raster do.
+        # A single row of switches shows no positions; grids and the raster do.
         "node_link": names["grids"] is None
         and (names["layout"]["tiers"] > 1 or len(names["switch_names"]) == 1),
         "attribution": case.attribution,
@@ -169,7 +168,7 @@ def write_comparison(
         before: The run that is compared with.
         after: The other run.
         short: Rows for the top of the page: name, value before, value after, change.
-        names: What the two runs are called.
+        names: Names of the two runs.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -235,10 +234,10 @@ _STEP_OF = {
     "routing": "routing", "placement": "placement", "pattern": "pattern",
     "injection": "injection", "slow-link": "slow links", "other-traffic": "other traffic",
 }  # fmt: skip
-"""Step of the waterfall that says what each cause costs in time."""
+"""Step of the waterfall that gives the cost of each cause in time."""
 
 COSTLESS = 0.005
-"""Share of the time below which a step of the waterfall costs nothing worth a remedy."""
+"""Share of the time below which a step of the waterfall is not worth a remedy."""
 
 
 def _costless(diagnosis: Diagnosis) -> list[str]:
@@ -253,9 +252,9 @@ def _costless(diagnosis: Diagnosis) -> list[str]:
 
 
 def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
-    """Links with the fractions that the plots draw, the surely most congested first.
+    """Links with the fractions that the plots draw, by lower bound of their congestion.
 
-    The links with the highest fractions of their own samples are those that chance favoured most.
+    The highest fractions in the raw samples are mostly those with the largest positive errors.
     """
     found = case.observed.load().shrunk
     assert found is not None  # a load of links
@@ -273,13 +272,13 @@ def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidenc
 
 
 def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
-    """Roots of congestion trees that the findings name."""
+    """Roots of congestion trees in the findings."""
     return list({link.link: link for finding in diagnosis.findings
                  for link in finding.links}.values())  # fmt: skip
 
 
 def _symptoms(diagnosis: Diagnosis) -> list[LinkEvidence]:
-    """Links that hold most congested packets and are no roots."""
+    """Links with the most congested packets, without the roots."""
     roots = {link.link for link in _root_links(diagnosis)}
     return [link for link in diagnosis.top_links if link.link not in roots]
 
@@ -293,7 +292,7 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
 
 
 def _lines(case: FigureCase) -> list[CallSite]:
-    """Lines of the program that suffer most, places that one line makes hot together."""
+    """Lines of the program with the most stall, places congested by the same line combined."""
     found = case.attribution
     return [] if found is None else by_call_site(found)[:LINES_SHOWN]
 
@@ -316,8 +315,8 @@ def _steps(
 ) -> list[tuple[tuple[str, str, str] | None, str | None]]:
     """Each file of the remedy with the command that uses it, in the remedy's order.
 
-    Files and commands pair up in order where there is one command a file, as the remedy writes
-    them; otherwise each command goes with the first file it names.
+    With one command per file, as the remedy writes them, files and commands pair up in order;
+    otherwise each command belongs to the first file it names.
     """
     downloads = _downloads(diagnosis, files)
     commands = diagnosis.remedy.commands if diagnosis.remedy else []

@@ -1,4 +1,4 @@
-"""Where things stand in the congested-fraction plot: tiers in rows, pods in columns.
+"""Positions in the congested-fraction plot: tiers in rows, pods in columns.
 
 The same coordinates serve the printed figure and the viewer. The unit of x is the pitch of leaves;
 y counts tiers upwards, leaves at 0.
@@ -50,7 +50,7 @@ PARALLEL_OFFSET = 0.1
 
 
 def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFrame) -> FabricLayout:
-    """Place everything; any fabric with tiers can be arranged, pods or none.
+    """Compute all positions, for any fabric with tiers, with or without pods.
 
     Args:
         nodes: Table ``nodes``.
@@ -159,7 +159,7 @@ def _parallel(
 
 
 def tier_direction_name(tier: int, direction: str) -> str:
-    """A tier and direction as people say it: ``leaf → aggregation``."""
+    """A tier and direction for readers: ``leaf → aggregation``."""
     names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
     low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))
     if direction == "flat":

@@ -1,4 +1,4 @@
-"""What joins the views: samples by frame of time, rows of links, ranks with their hosts."""
+"""Data that link the views: samples by frame of time, rows of links, ranks with their hosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SUMS = {
 
 
 def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str, Any]:
-    """The raster of links against time, and what one frame of it holds for every link.
+    """The raster of links against time, and the values of one frame for every link.
 
     ``index`` has an entry for each phase carried and one for all others, each of as many frames,
     and one more: rows ``index[p·F + f]`` up to the next are those of phase p in frame f. ``step``
@@ -111,8 +111,8 @@ def ranks_data(
 ) -> dict[str, Any]:
     """Ranks against measured time, in shares of a window of 0 to 255 for each kind of time.
 
-    ``expected_ps`` has, for each run of the report, the place in it of each edge of a window, null
-    where that is unknown.
+    ``expected_ps`` has, for each run of the report, the position of each edge of a window in it,
+    null if unknown.
     """
     jobs = evidence.run.tables["jobs"].filter(pl.col("observed")).select("job").head(1)
     placed = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")
@@ -145,7 +145,7 @@ def ranks_data(
 
 
 LINKS_OF_LINE = 256
-"""Links that a line of the program is carried with: those where it met most congestion."""
+"""Number of links stored with a line of the program: those where it met most congestion."""
 
 NO_LINE = 255
 

@@ -1,4 +1,4 @@
-"""What the samples say: estimates of traffic and congestion, with their confidence."""
+"""Estimates of traffic and congestion from samples, with confidence intervals."""
 
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.hashed import (

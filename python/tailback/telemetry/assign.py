@@ -1,12 +1,12 @@
-"""One link for each hash: drawn from those it allows, with the chance of each.
+"""Assigns each hash to one link, drawn from its candidates by their probabilities.
 
-A hash names no link but allows some. How likely each of them is depends on how much packets like
-this one use it, and that is estimated from all hashes together: beginning with unbiased counts, a
-few steps of expectation and maximisation, in which the packets between the same two switches count
-by themselves if they are many, and like all others if they are few.
+A hash matches several links. The probability of each depends on how much similar packets use it,
+which is estimated from all hashes together: starting with unbiased counts, by a few steps of
+expectation maximisation, in which packets between the same two switches form their own class if
+there are many, and share the overall one if there are few.
 
-Charging a packet to one link *drawn* with these chances, not in parts to all, keeps packets whole
-and lets them vary as samples of whole links do.
+Charging a packet to one link *drawn* with these probabilities, not in parts to all, keeps packets
+whole and gives counts the same variance as samples of whole links.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ PAIRS = 1 << 22
 """Pairs of packet and candidate link that are hashed at a time."""
 
 MAX_FITTED = 1 << 22
-"""Agreeing pairs from which the use of links is estimated: of more packets, every k-th."""
+"""Number of matching pairs from which the use of links is estimated; of more packets, every
+k-th."""
 
 STEPS = 8
-"""Steps of expectation and maximisation: they begin near the maximum, so few are needed."""
+"""Steps of expectation and maximisation: they start near the maximum, so few are needed."""
 
 UNUSED = 0.01
-"""Use that every candidate is given at least, as a share of the mean: none is impossible."""
+"""Least use of every candidate, as a share of the mean, so that none is impossible."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +49,7 @@ class AmbiguousPackets:
         hop: Which hop of its path a packet of the class would pass each candidate at, (E,); the
             candidates of a hop lie together.
         last: Ejection link of each packet, shape (P,).
-        ejected: Whether that may be it, too.
+        ejected: Whether the ejection link is a candidate too.
         bits: Bits of a hash.
         field_bits: n of the GF(2^n) hash.
     """
@@ -95,7 +96,7 @@ class _Agreeing:
 
 @dataclass(frozen=True)
 class _Chances:
-    """How likely links are before a hash is looked at.
+    """Probability of each link before the hash is used.
 
     Attributes:
         entry: Chance of each entry among the candidates of its class, (E,).
@@ -111,12 +112,12 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
 
     Args:
         core: The compiled core.
-        packets: What arrived.
-        usual: Estimated use of each link to begin with, shape (L,); what is negative counts as 0.
+        packets: The packets that arrived.
+        usual: Estimated use of each link to begin with, shape (L,); negative values count as 0.
         uniform: A number in [0, 1) for each packet, shape (P,).
 
     Returns:
-        The link of each packet, shape (P,); -1 where no candidate has the hash.
+        The link of each packet, shape (P,); -1 if no candidate has the hash.
     """
     chance = _chances(core, packets, usual)
     out = np.full(len(packets.ids), -1, np.int64)
@@ -137,7 +138,7 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
         inner = (count > 0) & (target < total)
         found = np.where((last > 0) & ~inner, part.last, -1)
         found[inner] = packets.links[pairs.entry[at[inner]]]
-        # A packet whose target rounding put past the end, without another link to go to.
+        # Rounding put the target past the end, and there is no other link.
         stray = (found < 0) & (count > 0)
         found[stray] = packets.links[pairs.entry[at[stray]]]
         out[rows] = found
@@ -221,7 +222,7 @@ class _Hops:
         each = use[self.links] + UNUSED * float(use.mean()) + 1e-12
         usual = each / np.bincount(self.of_entry, each)[self.of_entry]
         # One imagined packet a candidate, that goes where all others go; and one a class that is
-        # at each hop as often as those of all classes of as many hops.
+        # at each hop as often as in all classes with as many hops.
         at_hop = np.bincount(self.of_entry, own)
         size = self.size.astype(np.float64)
         inside = (own + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]

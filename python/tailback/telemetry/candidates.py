@@ -1,12 +1,12 @@
 """Candidate links per (source, destination) from the routing, on any fabric.
 
-Routing says by which links a switch may forward towards a destination. Followed from the source's
-switch hop by hop, that gives the links a packet may take as its first hop, as its second, and so
+Routing defines the links by which a switch may forward towards a destination. Followed hop by hop
+from the source's switch, it gives the links a packet may take as its first hop, its second, and so
 on, for a table, for minimal adaptive routing or for any other rule whose choices depend on switch
-and destination alone. Nodes that are reached by the same ways everywhere are one *goal*: those of a
-switch where any shortest way will do, each node alone where a forwarding table names a way to it.
-Paths of a pair must all be of one length, as minimal ones are: then the receiver knows from the
-ends how many hops a packet made.
+and destination alone. Nodes reached by the same links everywhere are one *goal*: all nodes of a
+switch if any shortest path is allowed, each node alone with forwarding tables. All paths of a pair
+must have the same length, as minimal ones do: the ends of a packet then determine its number of
+hops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ForwardingChoices:
 
     Attributes:
         switches: Number of switches S.
-        goal: Goal of each node, shape (N,); -1 where it was not asked for.
+        goal: Goal of each node, shape (N,); -1 if not requested.
         home: Switch of each goal, shape (G,).
         start: Towards ``goal`` switch ``at`` may use
             ``links[start[goal * S + at]:start[goal * S + at + 1]]``, shape (G S + 1,).
@@ -229,7 +229,8 @@ def pair_candidates(
         from_switch = fabric.link_src[links].astype(np.int64) - n
         for hop in range(most_hops + 1):
             done = reached[:, home]
-            # Left at this hop: there already and elsewhere too, or nowhere, or on the way for ever.
+            # Remaining pairs: some paths end here and others continue, there is no path, or paths
+            # never end.
             mixed = done & (reached.sum(axis=1) > 1)
             lost = ~reached.any(axis=1) & (length[mine] == 0)
             endless = ~done & reached.any(axis=1) & (hop == most_hops)
@@ -260,7 +261,7 @@ def _by_goal(goal: Ints) -> list[tuple[int, Ints]]:
 
 
 def all_links_candidates(fabric: Fabric) -> PairCandidates:
-    """Every link between switches at the first hop of every path: where packets may go round.
+    """Every link between switches at the first hop of every path, for routing with detours.
 
     For schemes that count hops themselves: the lengths of these pairs, 2 between switches and 1
     within one, are not those of their paths.

@@ -1,4 +1,4 @@
-"""The packets of a run as they would be on an InfiniBand cable."""
+"""The packets of a run in InfiniBand wire format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def packets_of(
 
     The local id of a node is its number + 1, queue pair and packet sequence number are those of the
     table, the six reserved bits are the header. Packets of queue pairs that serve all peers are
-    datagrams to queue pair 2. Payload is zeros: what messages say is not simulated.
+    datagrams to queue pair 2. The payload is zeros: message contents are not simulated.
 
     Args:
         run: A run that kept packets of a scheme with at most six header bits.

@@ -1,8 +1,8 @@
-"""Packets of captures: whose they are, which of them count, and where they were sent from.
+"""Packets of captures: their nodes, which of them count, and their calling contexts.
 
 A capture names the ends of a packet by address: a local id (InfiniBand) or an IP address (RoCEv2).
-Here addresses become nodes of a fabric, packets that tell nothing are counted, and every packet
-gets a label, the calling context it was sent from, where a folder of contexts says so.
+This module maps addresses to nodes of a fabric, counts unusable packets, and labels every packet
+with the calling context that sent it, if a folder of contexts has it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SKIPPED: Final = (
 """Why the reader leaves frames out, in the order of its counts."""
 
 ADDRESSES: Final = "addresses.csv"
-"""File of a folder of contexts that says which node has which address."""
+"""File in a folder of contexts that maps addresses to nodes."""
 _ADDRESS_COLUMNS: Final = {
     "address": ("address", "lid", "ip"),
     "node": ("node", "host", "name", "hostname"),
@@ -63,14 +63,14 @@ class CaptureError(TailbackError):
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """What became of the frames of a file.
+    """Frames of a file, used and left out.
 
     Attributes:
         path: The file.
         frames: Frames in it.
         packets: Packets with a transport header.
         skipped: Frames left out and offset of the first of them, in the order of :data:`SKIPPED`.
-        cut_at: Offset of the record in which the file ends; None where it is whole.
+        cut_at: Offset of the record in which the file ends; None if the file is complete.
         times_ns: Time of its first packet and of the last one; None without packets.
     """
 
@@ -114,12 +114,12 @@ class Captured:
 
 @dataclass(frozen=True)
 class Contexts:
-    """What a folder of contexts says.
+    """Content of a folder of contexts.
 
     Attributes:
         nodes: Node by address, as text.
-        rows: ``source, destination, queue_pair, first_psn, packets, label``, null where a row holds
-            for all; in the order of the files.
+        rows: ``source, destination, queue_pair, first_psn, packets, label``, null if a row applies
+            to all; in the order of the files.
         labels: ``phase, call, path`` by label.
     """
 
@@ -129,7 +129,7 @@ class Contexts:
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a file is a capture: by how it begins, or by its name."""
+    """Whether a file is a capture, by its first bytes or its name."""
     try:
         if not path.is_file():
             return False
@@ -139,7 +139,8 @@ def is_capture(path: Path) -> bool:
         return False
 
 
-# --- who is who ------------------------------------------------------------------------------
+# --- addresses and nodes
+# ------------------------------------------------------------------------------
 
 _ADAPTER: Final = re.compile(r'"H-[0-9a-fA-F]+"\[\d+\][^#\n]*#\s*"([^"\n]*)"\s+lid\s+(\d{1,5})\b')
 _ADAPTER_PORT: Final = re.compile(
@@ -187,8 +188,9 @@ def nodes_of_addresses(
     Args:
         addresses: Local ids and IP addresses.
         fabric: The fabric.
-        known: Node by address. Of local ids it says all, if it has any; without, the local id of a
-            node is its number + 1, as ``tailback export pcap`` writes it. An IP address may also be
+        known: Node by address. If it has any local ids, it must have all; without any, the local id
+            of a node is its number + 1, as ``tailback export pcap`` writes it. An IP address may
+            also be
             the name of a node.
     """
     names = _unique_names(fabric)
@@ -212,7 +214,8 @@ def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
     """Read a folder of contexts: ``addresses.csv`` and any other CSV files.
 
     Raises:
-        CaptureError: The folder or a file cannot be read, or a row names what the fabric has not.
+        CaptureError: The folder or a file cannot be read, or a row names a node that the fabric
+            does not have.
     """
     rows, labels = _ContextRows(fabric), [(UNKNOWN_PHASE, "", "")]
     if folder is None:
@@ -345,7 +348,7 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
 
     Args:
         packets: ``src_node, dst_node, queue_pair, sequence``, P rows.
-        contexts: What the folder says.
+        contexts: Content of the folder.
 
     Returns:
         Labels, shape (P,).
@@ -371,7 +374,7 @@ def _apply(
     stretches: bool,
     found: tuple[NDArray[np.uint32], NDArray[np.int64]],
 ) -> None:
-    """Give packets the label of a row of one kind where that comes before what they have."""
+    """Give packets the label of a row of one kind if that row precedes their current one."""
     label, best = found
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),

@@ -1,7 +1,7 @@
 """Samples that receivers counted, from CSV, as table ``samples``.
 
 Each packet carries one hop of its path, drawn uniformly, and whether that hop was congested. Hops
-count from 1 at the sender's own egress, so a path of l links gives each of them with chance 1/l.
+count from 1 at the sender's own egress, so on a path of l links each has probability 1/l.
 Two forms are read, plain or gzip:
 
 - *by flow*: ``src, dst, link, congested, hops, samples``: samples of one source, destination and
@@ -9,9 +9,9 @@ Two forms are read, plain or gzip:
 - *cumulative*: ``time, link, samples_uncongested, samples_congested, hops_uncongested,
   hops_congested``: sums over all packets so far, by link; ``hops`` adds up path lengths.
 
-One reservoir serves both questions here: the congested samples are some of the hop samples. Of
-scheme ``full`` they are drawn apart; the intervals of ``telemetry.estimate``, made for that, are
-too wide for these, never too narrow: the variance of a congested fraction f is
+One reservoir serves both questions here: the congested samples are some of the hop samples. Scheme
+``full`` draws them separately; the intervals of ``telemetry.estimate``, made for that scheme, are
+too wide here but never too narrow: the variance of a congested fraction f is
 f (1 − f) (l − 1) / N here and f (1 + f) (l − 1) / N there, where every hop may be congested.
 """
 
@@ -52,7 +52,7 @@ _KEYS: Final = ("window", "job", "label", "link")
 
 
 Form = Callable[[Delimited, pl.Series], "Sampled"]
-"""Reads a table whose links have been found."""
+"""Reads a table with resolved links."""
 
 FORMS: Registry[Form] = Registry("sample-source", "samples that receivers counted")
 
@@ -67,11 +67,11 @@ class Sampled:
 
     Attributes:
         samples: Rows of table ``samples``: all of job 0 and label 0; ``hop_bytes`` is null, since
-            no sample tells a size.
+            samples contain no sizes.
         windows: ``window, start_ns, end_ns`` of cumulative samples, UTC; empty for flows.
         flows: The same sums by ``source, destination, link`` as the file names the ends; empty for
             cumulative samples.
-        notes: What was odd and tolerated.
+        notes: Tolerated irregularities.
     """
 
     samples: pl.DataFrame
@@ -85,7 +85,7 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
 
     Args:
         path: The file, plain or gzip.
-        fabric: The fabric; its ``link_id`` says which link is meant, or links go by their index.
+        fabric: The fabric; links are named by its ``link_id``, else by their index.
 
     Raises:
         SampleError: The file is damaged or names a link that the fabric does not have, counts fall,
@@ -178,7 +178,8 @@ def _conform(frame: pl.DataFrame) -> pl.DataFrame:
 def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of sums since the start, by time and link.
 
-    The file tells sums of path lengths l, not of l (l − 1). Among lengths from the shortest to the
+    The file contains sums of path lengths l, not of l (l − 1). Among lengths from the shortest to
+    the
     longest there are, that sum is largest where only those two occur (Bhatia and Davis, 2000); the
     largest is taken, which is exact in a tree of two tiers.
     """
@@ -188,7 +189,7 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
         [table.rows["line"], table.instants("time"), links]
         + [table.number(name, whole=True).fill_null(0).cast(pl.Int64) for name in names]
     ).sort("link", "time", maintain_order=True)
-    # Counting began at 0: the first row of a link tells what came before it.
+    # Counting began at 0: the first row of a link contains all earlier samples.
     steps = rows.with_columns(
         *(pl.col(name) - pl.col(name).shift(1).over("link").fill_null(0) for name in names)
     )

@@ -1,30 +1,31 @@
-"""Estimates of links that share their neighbours' evidence: empirical Bayes within a bundle.
+"""Estimates of links that use the samples of their bundle: empirical Bayes.
 
-A network has thousands of links with a few dozen samples each. Drawn as they are, most of what
-differs between neighbouring links is chance, and the links with the highest estimates are the ones
-that chance favoured most. Routing spreads one and the same traffic over the links of a *bundle*
-(:mod:`tailback.diagnosis.topology`), so what they share is known far better than any one of them.
+A network has thousands of links with a few dozen samples each. Most of the raw differences between
+neighbouring links are chance, and the highest estimates are those with the largest positive errors.
+Routing spreads the same traffic over the links of a *bundle*
+(:mod:`tailback.diagnosis.topology`), so their common value is known far better than that of a
+single link.
 
 For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, xᵢ = Mᵢ/Wᵢ:
 
 - the bundle's fraction μ = ΣM/ΣW, and the variance of xᵢ if it were that of the bundle,
   sᵢ² = [μ (gᵢ−1) + μ² (lᵢ−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`. They are
-  the link's own: deterministic routing gives each link of a bundle other flows, and with them
-  other numbers of hops;
-- the variance τ² of what makes the links of a bundle differ, by moments (DerSimonian and Laird,
-  1986): τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/vᵢ, x̄ weighted by 1/vᵢ,
-  Sₙ = Σ vᵢ⁻ⁿ, vᵢ the variance of xᵢ if τ were 0. A
-  bundle of two or three links says little about τ², so it is not taken below that of all bundles
-  of its kind together;
-- what is estimated is the fraction of *this run*: of links that are all alike, those with few
-  packets differ by μ (1−μ) / Wᵢ. The variance of the link's true fraction is
+  the link's own: deterministic routing sends different flows, with different numbers of hops, over
+  each link of a bundle;
+- the variance τ² between the links of a bundle, by moments (DerSimonian and Laird, 1986):
+  τ² = max(0, (Q − (k−1)) / (S₁ − S₂/S₁)), Q = Σ(xᵢ − x̄)²/vᵢ, x̄ weighted by 1/vᵢ, Sₙ = Σ vᵢ⁻ⁿ,
+  vᵢ the variance of xᵢ if τ were 0. A bundle of two or three links hardly determines τ², so it is
+  not taken below that of all bundles of its kind together;
+- the estimate is for the fraction of *this run*: even identical links vary by μ (1−μ) / Wᵢ by
+  chance, most with few packets. The variance of the link's true fraction is
   τᵢ² = τ² + μ (1−μ) / Wᵢ, and vᵢ = sᵢ² + μ (1−μ) / Wᵢ;
 - the shrunk estimate μ + Bᵢ (xᵢ − μ), Bᵢ = τᵢ² / (τᵢ² + sᵢ²), and its variance
   B s² + (1−B)² Var μ + 2/(k−1) · (1−B)² (xᵢ − μ)², whose last term is for τ² not being known
-  (Morris, 1983). Var μ = Σ Wᵢ² (sᵢ² + τᵢ²) / (ΣW)²: of few links the mean is not that of their
-  kind.
+  (Morris, 1983). Var μ = Σ Wᵢ² (sᵢ² + τᵢ²) / (ΣW)²: the mean of few links differs from that of
+  their kind.
 
-A link that stands out stays out: it makes τ² of its bundle large. A link alone is left as it is.
+A link that differs clearly is not shrunk away: it makes τ² of its bundle large. A single link keeps
+its estimate.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MIN_SAMPLES = 10
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """Congested fractions of links, each with the evidence of its bundle; arrays of shape (L,).
+    """Shrunk congested fractions of links; arrays of shape (L,).
 
     Attributes:
         value: Congested fraction, 0–1; NaN without data and where :attr:`impossible`.
@@ -132,7 +133,7 @@ def shrink(
     unknown_tau = 2.0 / np.maximum(size - 1, 1) * (x - mu) ** 2
     error = np.sqrt(keep * own + (1 - keep) ** 2 * (of_mean + unknown_tau))
     low, high = fraction_interval(congested, packets, g, b)
-    # A bundle without a congested sample: what its packets together allow, for each link.
+    # A bundle without a congested sample: each link gets the bound from all packets of the bundle.
     together = _bundle_bound(through, ratio(total(packets * b, bundle, n), through))
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))

@@ -2,7 +2,7 @@
 
 A group of variables is not negative and sums to a known total: the packets of a class over its
 candidate links. What is minimised over such sets here is convex, so the Frank-Wolfe gap (Jaggi,
-ICML 2013) bounds from above how far a point is from the optimum, and says when to stop.
+ICML 2013) is an upper bound of the distance to the optimum and serves as stopping criterion.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def nearest(values: Floats, totals: Floats) -> Floats:
     """Project each row of ``values`` (G, K) onto the simplex of its total (G,)."""
     descending = -np.sort(-values, axis=1)
     shifts = (np.cumsum(descending, axis=1) - totals[:, None]) / np.arange(1, values.shape[1] + 1)
-    # As many entries stay positive as exceed the shift that they themselves imply.
+    # The entries that exceed the shift computed from them stay positive.
     kept = np.maximum(np.count_nonzero(descending > shifts, axis=1), 1)
     shift = np.take_along_axis(shifts, kept[:, None] - 1, axis=1)
     return np.asarray(np.maximum(values - shift, 0.0), np.float64)
@@ -108,7 +108,7 @@ def minimise(
         groups: The set.
         scale: Step length of each variable to begin with; equal within a group.
         tolerance: Stop at this gap.
-        most_steps: Stop after this many steps at any rate; the gap tells whether that was early.
+        most_steps: Stop after this many steps; the gap shows whether that was too early.
         start: Where to begin; the uniform point otherwise.
     """
     point = groups.uniform() if start is None else groups.project(start)

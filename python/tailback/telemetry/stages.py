@@ -1,7 +1,7 @@
 """Candidate links of packets in a fat tree, stage by stage.
 
-With up/down routing a packet climbs and descends, so its length says how high it went, and at each
-stage its candidates follow from one end alone: on the way up from a leaf the links of the source's
+With up/down routing the path length of a packet determines its highest tier, and at each stage its
+candidates follow from one end alone: on the way up from a leaf the links of the source's
 leaf, above that the links of the source's pod, and the mirror image on the way down.
 """
 
@@ -59,7 +59,8 @@ def fat_tree_stages(fabric: Fabric) -> list[Stage]:
     """The five stages of a three-level fat tree.
 
     Raises:
-        FabricError: The fabric has no three tiers, or a node hangs off something but a leaf.
+        FabricError: The fabric has no three tiers, or a node is connected to a switch that is not a
+            leaf.
     """
     n = fabric.n_nodes
     tier = fabric.vertex_tier

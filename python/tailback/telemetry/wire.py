@@ -3,11 +3,11 @@
 A packet is a local route header (LRH, 8 bytes), a base transport header (BTH, 12 bytes), payload,
 the invariant and the variant CRC. Byte 4 of the BTH is FECN, BECN and six reserved bits, which the
 invariant CRC leaves out (InfiniBand Architecture Specification, volume 1, sections 5.2.2, 7.8 and
-9.2): a switch may rewrite them, and only the variant CRC, which is made anew on every link anyway,
-changes. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones travel
-without a byte of overhead. Packet sequence number, local ids and queue pair make the packet id
+9.2): a switch may rewrite them, and only the variant CRC changes, which is recomputed on every link
+anyway. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones add no
+overhead. Packet sequence number, local ids and queue pair make the packet id
 (:mod:`tailback.telemetry.packet_ids`); a datagram names its sender's queue pair in a datagram
-extended transport header (DETH, 8 bytes) behind the BTH.
+extended transport header (DETH, 8 bytes) after the BTH.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def encode(packet: IbPacket) -> bytes:
 def invariant_crc(covered: bytes) -> bytes:
     """ICRC of a packet with LRH and BTH (no GRH), without its CRCs: 4 bytes as sent.
 
-    The CRC-32 of Ethernet over all bytes, with ones for what may change under way: the virtual lane
+    The CRC-32 of Ethernet over all bytes, with ones in place of fields that may change in transit:
+    the virtual lane
     and the byte of FECN, BECN and the reserved bits.
     """
     masked = bytearray(covered)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.api.candidates import DEFAULT_METHODS, candidate_variants, make_candidates
+from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.api.rankfiles import rank_files
 from tailback.cli import run as tailback
 from tailback.diagnosis.adapter_load import adapter_load
-from tailback.diagnosis.model import PlacementVariant
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import (
@@ -26,6 +25,7 @@ from tailback.placement import (
     problem_for,
     restrict_to_used,
 )
+from tailback.placement.variant import HostChoice
 from tailback.scenario import parse
 from tailback.simulation import (
     FluidOptions,
@@ -38,9 +38,7 @@ from tailback.simulation import (
 from tests.factories.placement_fabrics import fabric_of, pairs
 
 TREE = {"hosts_per_leaf": 8, "leaves": 16, "aggregation": 4}
-COMPACT = PlacementVariant.COMPACT
 EVERY = tuple(name for name in PLACEMENTS.names() if name != "file")
-VARIANTS = candidate_variants(EVERY)
 
 
 def prepared(allow_hosts: str | None = None, **job: Any) -> PreparedScenario:
@@ -106,7 +104,8 @@ def test_allowed_hosts_are_used_as_many_as_before() -> None:
     assert not errors
     where = {name: set(ranks_of_hosts(ready, node)) for name, node in made.items()}
     assert all(set(ranks_of_hosts(ready, node).values()) == {8} for node in made.values())
-    elsewhere = {name: hosts for name, hosts in where.items() if VARIANTS[name] is COMPACT}
+    elsewhere = {made: hosts for made, hosts in where.items()
+                 if made.hosts is HostChoice.FEWEST_SWITCHES}  # fmt: skip
     assert elsewhere and all(hosts == {40, 41, 42, 43} for hosts in elsewhere.values())
     assert all(where[name] == {0, 8, 16, 24} for name in set(where) - set(elsewhere))
     # Rank files name the hosts that are used.
@@ -117,7 +116,7 @@ def test_allowed_hosts_are_used_as_many_as_before() -> None:
     gone, _ = make_candidates(
         prepared("40-47", hosts="0,8,16,24"), DEFAULT_METHODS, None, lambda *_: None
     )
-    assert gone and all(VARIANTS[name] is COMPACT for name in gone)
+    assert gone and all(made.hosts is HostChoice.FEWEST_SWITCHES for made in gone)
 
 
 def test_allowed_hosts_are_refused_with_the_reason() -> None:

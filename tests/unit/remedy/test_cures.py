@@ -11,14 +11,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.candidates import candidate_name, make_candidates
+from tailback.api.candidates import make_candidates
 from tailback.cli import run as tailback
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.model import Candidate, PlacementVariant, Status
+from tailback.diagnosis.model import Candidate, Status
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.placement import place
+from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.search import combine_changes
@@ -332,6 +333,36 @@ def cure(name: str, kind: Any, time: int) -> Candidate:
                      high_ps=time)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("variant", "name", "explained"),
+    [
+        (PlacementVariant("tile"), "tile", ""),
+        (PlacementVariant("shift"), "shift", "the same nodes, ranks shifted"),
+        (PlacementVariant("tile", HostChoice.FEWEST_SWITCHES), "tile-compact", "on allowed hosts"),
+        (PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION), "shift-keep-off",
+         "not under congested leaves"),
+        (PlacementVariant("tile", recomputed=True), "tile-again", "recomputed with default"),
+    ],
+)  # fmt: skip
+def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
+    variant: PlacementVariant, name: str, explained: str
+) -> None:
+    assert variant.name == name
+    run, before = placement_run(), cure("block", "placement", 100)
+    for called in (name, "anything-compact"):
+        made = cure(called, "placement", 70).model_copy(update={"variant": variant})
+        found = recommend(run, diagnose_cause(run), [made, before])
+        assert found is not None
+        words = found.action.partition(f"{called} (")[2].partition(")")[0]
+        assert (explained in words) if explained else not words
+    unknown = recommend(run, diagnose_cause(run), [cure("x-compact", "placement", 70), before])
+    assert unknown is not None and "x-compact instead of block" in unknown.action
+    written = Candidate.model_validate_json(made.model_dump_json())
+    assert written.variant == variant
+    # A file of an older version has the name only.
+    assert Candidate.model_validate({"name": name, "elapsed_ps": 70}).variant is None
+
+
 def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     run = placement_run()
     now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
@@ -457,9 +488,10 @@ def test_the_placement_in_use_stays_and_is_made_anew(
            "hosts": "3-7,8-15,16-23,24-31,32-47"}  # fmt: skip
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
     made, _ = make_candidates(prepared, [placement], simulate(prepared), lambda *_: None)
-    assert np.array_equal(made[placement], prepared.observed.node)
-    anew = made.get(f"{placement}-again")
-    assert anew is not None and not np.array_equal(anew, made[placement])
+    used = PlacementVariant(placement)
+    assert np.array_equal(made[used], prepared.observed.node)
+    anew = made.get(PlacementVariant(placement, recomputed=True))
+    assert anew is not None and not np.array_equal(anew, made[used])
 
 
 def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
@@ -478,8 +510,8 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     assert kept and all(set(node.tolist()) == own for node in kept.values())
     prepared = prepare(parse(scenario), half(0))
     made, errors = make_candidates(prepared, ["shift"], run, lambda *_: None)
-    keep_off = candidate_name("shift", PlacementVariant.KEEP_OFF)
-    assert keep_off == "shift-keep-off" in made and keep_off not in kept and not errors
+    keep_off = PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION)
+    assert keep_off in made and keep_off not in kept and not errors
     fabric = prepared.fabric
     free = set(prepared.observed.problem.slot_node.tolist()) - set(made[keep_off].tolist())
     assert len(free) == 4
@@ -494,7 +526,7 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     assert max(into.get(int(e), 0.0) or 0.0 for e in dark) >= 0.3
     # Without a run nothing is known to be congested.
     plain, _ = make_candidates(prepared, ["shift"], None, lambda *_: None)
-    assert list(plain) == ["shift"]
+    assert list(plain) == [PlacementVariant("shift")]
 
 
 def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:

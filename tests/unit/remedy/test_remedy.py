@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.model import Candidate, PlacementVariant, Remedy
+from tailback.diagnosis.model import Candidate, Remedy
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
+from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, diagnose, recommend
 from tailback.remedy.proof import prove
 from tailback.run import Run
@@ -120,26 +121,31 @@ def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "said"),
+    ("variant", "expected"),
     [
-        (PlacementVariant.PLAIN, "placement mine-compact instead"),
-        (PlacementVariant.COMPACT, "placement mine-compact (on allowed hosts, under few switches)"),
-        (PlacementVariant.RECOMPUTED, "placement mine-compact (recomputed with default options"),
-        (PlacementVariant.KEEP_OFF, "placement mine-compact (ranks shifted, on allowed hosts"),
+        (None, "placement mine-compact instead"),
+        (PlacementVariant("tile"), "placement mine-compact instead"),
+        (PlacementVariant("tile", HostChoice.FEWEST_SWITCHES),
+         "placement mine-compact (on allowed hosts, under few switches)"),
+        (PlacementVariant("tile", recomputed=True),
+         "placement mine-compact (recomputed with default options"),
+        (PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION),
+         "placement mine-compact (ranks shifted, on allowed hosts"),
     ],
-)
+)  # fmt: skip
 def test_what_a_placement_is_follows_from_its_variant_not_from_its_name(
-    variant: PlacementVariant, said: str
+    variant: PlacementVariant | None, expected: str
 ) -> None:
     run, nodes = placement_run(), {"mine-compact": np.arange(4, dtype=np.uint32)}
-    means = RemedyContext(lambda change: run, placements=nodes, variants={"mine-compact": variant})
+    variants = {} if variant is None else {"mine-compact": variant}
+    means = RemedyContext(lambda change: run, placements=nodes, variants=variants)
     (idea,) = REMEDIES["placement"](run, diagnose_cause(run), means)
     assert idea.variant is variant
     now = Candidate(name="block", elapsed_ps=100, low_ps=100, high_ps=100)
     tried = now.model_copy(update={"name": idea.name, "variant": idea.variant, "elapsed_ps": 50,
                                    "low_ps": 50, "high_ps": 50})  # fmt: skip
     remedy = recommend(run, diagnose_cause(run), [now, tried])
-    assert remedy is not None and said in remedy.action
+    assert remedy is not None and expected in remedy.action
     assert Remedy.model_validate_json(remedy.model_dump_json()).candidates == remedy.candidates
 
 

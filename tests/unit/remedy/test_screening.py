@@ -11,6 +11,7 @@ from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.diagnosis.model import Status
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
+from tailback.placement.variant import nodes_by_name
 from tailback.remedy.screening import screen
 from tailback.run import Run
 from tailback.scenario import load, parse
@@ -70,7 +71,8 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
     """The fluid model leaves out the slow ones, and never the winner."""
     prepared = prepare(load(ROOT / "examples" / "demo" / "demo.toml"))
     run = simulate(prepared)
-    made, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    placed, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    made = nodes_by_name(placed)
     packets = make_evaluate(prepared)
     proved = {n: packets(Change(placement=node)).elapsed_ps for n, node in made.items()}
     found = screen(made, make_fluid_evaluate(prepared, FluidOptions(windows=0)))

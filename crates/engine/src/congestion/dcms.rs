@@ -6,7 +6,8 @@
 //! congestion event". The abstract of the scheme's own paper (Mizero et al., *Supercomputing
 //! Frontiers and Innovations* 3(2), 2016) adds that port counters suffice, without any knowledge of
 //! flows, and that without victims the flows that contribute to the congestion keep their rates.
-//! Neither says how victims are found or what sets which rate; the rest is this implementation's.
+//! Neither source specifies how victims are found or how rates are set; these parts are specific to
+//! this implementation.
 //!
 //! A packet is a *victim* where it had to wait for credit on its last link (what PortXmitWait
 //! counts) although the output it wants here is neither congested nor short of credit: other

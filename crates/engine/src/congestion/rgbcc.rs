@@ -40,7 +40,7 @@ pub(crate) struct LightTable {
 }
 
 impl LightTable {
-    /// For so many lanes.
+    /// For the given number of lanes.
     pub fn new(lanes: usize) -> Self {
         Self { outputs: vec![LightState::default(); lanes], carried: Vec::new() }
     }
@@ -89,7 +89,7 @@ impl LightTable {
     }
 }
 
-/// The lights that an adapter has learned of.
+/// The lights known to an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLights {
     /// By output: the last red phase that is over.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Spins, some 30 ns each, after which a waiting thread looks for shards to help with: by then all
+/// Spins, some 30 ns each, after which a waiting thread searches for shards to help with: by then
+/// all
 /// threads that are running have begun.
 const SPINS_BEFORE_HELP: u32 = 1 << 7;
 

@@ -67,7 +67,7 @@ impl Partition {
         Self::number(fabric, 1, vec![0; switches], vec![0; nodes], lookahead_ps, false)
     }
 
-    /// Numbers everything; `apart` says whether each switch is a group of its own.
+    /// Numbers everything; with `apart` each switch is a separate group.
     fn number(
         fabric: &Fabric,
         shards: usize,

@@ -86,7 +86,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// As the settings say.
+    /// With the given settings.
     pub fn new(settings: &Settings) -> Self {
         Self {
             stamping: settings.stamping.as_slice().into(),

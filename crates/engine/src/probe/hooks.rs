@@ -71,7 +71,7 @@ pub struct Hop {
     pub link: u32,
     /// Whether the link was congested for this packet.
     pub congested: bool,
-    /// Bytes queued for the link; 0 unless the probe wants it.
+    /// Bytes queued for the link; 0 unless the probe requests it.
     pub queue: u64,
     /// Number of the packet in the run.
     pub packet: u64,
@@ -100,7 +100,7 @@ pub struct SentPacket {
     /// Of an observed job.
     pub observed: bool,
     /// The reverse link of the port it came by, shard index. Beyond all links for packets from
-    /// an adapter, or unless the probe wants it.
+    /// an adapter, or unless the probe requests it.
     pub input: u32,
 }
 

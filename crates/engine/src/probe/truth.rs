@@ -54,7 +54,7 @@ struct LinkEntry<T> {
 }
 
 /// Either the bytes of a packet that is not full-sized, or 0 for a packet that met congestion. The
-/// highest bit says whether it is of an observed job.
+/// highest bit is set for an observed job.
 type PacketEntry = LinkEntry<u32>;
 
 /// Counter of full packets: small, because the counters of all links of a window should fit in the

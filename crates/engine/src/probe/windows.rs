@@ -18,7 +18,7 @@ struct Windows {
     shift: u32,
 }
 
-/// Samples packets of observed jobs, all or one in so many, and counts every link, per time window.
+/// Samples packets of observed jobs, all or one in n, and counts every link, per time window.
 #[derive(Debug)]
 pub struct WindowProbe {
     windows: Windows,

@@ -17,9 +17,9 @@ pub enum CongestionScheme {
         /// them.
         hold_ps: u64,
     },
-    /// RGBCC: senders stop at a notification and resume when the switch tells them to.
+    /// RGBCC: senders stop at a notification and resume at a second one from the switch.
     Rgbcc {
-        /// Queue at which the switch tells them to resume.
+        /// Queue length at which the switch lets them resume.
         green_bytes: u64,
     },
 }

@@ -11,11 +11,11 @@ pub(crate) struct AdaptiveChoices {
     /// By switch, message and chunk (0 unless chosen per chunk): the link, and when its last packet
     /// passed.
     of: HashMap<ChoiceKey, (u32, u64)>,
-    /// Expired entries are dropped once there are so many.
+    /// Number of entries above which expired ones are dropped.
     limit: usize,
 }
 
-/// Entries that are kept before expired ones are looked for.
+/// Number of entries kept before expired ones are dropped.
 const FEW_ENTRIES: usize = 1 << 10;
 
 impl AdaptiveChoices {

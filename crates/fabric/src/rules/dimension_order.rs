@@ -1,7 +1,7 @@
-//! Dimension order on tori and meshes: X first, then Y, then Z, each by its shorter way.
+//! Dimension order on tori and meshes: X first, then Y, then Z, each in its shorter direction.
 //!
-//! On a ring the shorter way is taken; when both are equally long (half an even ring) a fixed rule
-//! decides. The routers of Blue Waters do the same, and their tie rule is only said to be
+//! On a ring the shorter direction is used; if both are equally long (half an even ring) a fixed
+//! rule decides. The routers of Blue Waters do the same, and their tie rule is only said to be
 //! deterministic (characterisation of its network, §II), so it is a choice here. Within a ring a
 //! packet that has the wrap-around link still ahead of it uses lane 0, any other lane 1 (Dally and
 //! Seitz, 1987): no buffer of lane 1 waits for the wrap-around link, so no ring of buffers closes.
@@ -11,14 +11,14 @@
 use super::{LinkSets, RouteState, Step, coordinates, one_difference};
 use crate::{Fabric, FabricError};
 
-/// The way round a ring when both are equally long.
+/// Direction on a ring if both are equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
     /// Towards higher coordinates.
     Positive,
     /// Towards lower coordinates.
     Negative,
-    /// Positive from even coordinates, negative from odd ones: loads both ways alike.
+    /// Positive from even coordinates, negative from odd ones: loads both directions equally.
     Parity,
 }
 
@@ -31,7 +31,7 @@ pub struct DimensionOrder {
     tie: Tie,
     dateline: bool,
     detour: bool,
-    /// Links of (switch, dimension, way).
+    /// Links of (switch, dimension, direction).
     links: LinkSets,
 }
 
@@ -124,7 +124,7 @@ impl DimensionOrder {
         if self.detour { (self.at.len() / self.dims.len()) as u32 } else { 0 }
     }
 
-    /// Whether the way from `a` to `b`, which differ, is upwards.
+    /// Whether the path from `a` to `b`, which differ, is in the positive direction.
     #[inline]
     fn upwards(&self, d: usize, a: u16, b: u16) -> bool {
         if !self.wrap[d] {

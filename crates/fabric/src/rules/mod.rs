@@ -207,7 +207,7 @@ impl RoutePlan {
         }
     }
 
-    /// The step of a packet for `node`, on detour `via` if `state` says so, at `switch`, which is
+    /// The step of a packet for `node`, on detour `via` if `state` is set, at `switch`, which is
     /// not the node's own.
     #[inline]
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {

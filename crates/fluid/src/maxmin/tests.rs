@@ -10,7 +10,7 @@ use crate::waterfill::Filler;
 /// A flow: the links it uses, each with its share, and its weight.
 type NewFlow = (Vec<(u32, f64)>, f64);
 
-/// Flows that end, by place among those under way, and flows that start at the same time.
+/// Flows that end, by position among the active ones, and flows that start at the same time.
 type Step = (Vec<Index>, Vec<NewFlow>);
 
 /// Some links, each once, alike in half the cases so that levels coincide.
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// Flows over single links of 1 Gb/s, all under way.
+/// Flows over single links of 1 Gb/s, all active.
 fn one_a_link(n: u32) -> (ActiveFlows, MaxMin) {
     let mut links = ActiveFlows::new(vec![1.0; n as usize]).unwrap();
     let flows: Vec<u32> = (0..n).map(|link| links.add(&[(link, 1.0)], 1.0)).collect();

@@ -126,7 +126,7 @@ impl Communicators {
     }
 }
 
-/// The communicators that one rank knows, by its own numbers.
+/// The communicators of one rank, by its own numbers.
 ///
 /// The k-th communicator that the members of one make is the same for all of them, for making one is
 /// collective.
@@ -300,7 +300,7 @@ impl OfRank {
         Ok(())
     }
 
-    /// Adds a communicator, and says which, unless it is none on this rank.
+    /// Adds a communicator and returns it, unless it is null on this rank.
     fn make(
         &mut self,
         all: &mut Communicators,

@@ -8,7 +8,7 @@ use crate::numbering::Map;
 
 /// MPI_ANY_SOURCE and MPI_ANY_TAG.
 pub(super) const ANY: i64 = -1;
-/// A wait that the trace does not tell, and a post that is cancelled.
+/// A wait that the trace does not record, and a cancelled post.
 pub(super) const NO_WAIT: u32 = u32::MAX;
 pub(super) const CANCELLED: u32 = u32::MAX - 1;
 /// Calls of a rank: twice as many places must fit below these.
@@ -71,7 +71,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Those of the predefined types, for where a trace does not tell them.
+    /// Those of the predefined types, in case a trace does not record them.
     pub fn predefined() -> Self {
         const BYTES: [i64; 28] = [
             0, 0, 1, 1, 1, 1, 4, 2, 2, 4, 4, 8, 8, 4, 8, 16, 8, 8, 8, 1, 0, 0, 8, 16, 16, 8, 8, 32,
@@ -336,7 +336,7 @@ impl<'a> RankFile<'a> {
         post(size, position, peer, given.one(Field::Tag)?, comm, name, is_send)
     }
 
-    /// Adds a post, and says where; none for those of MPI_PROC_NULL.
+    /// Adds a post and returns its position; none for those of MPI_PROC_NULL.
     fn add(&mut self, post: Post) -> Option<u32> {
         if i64::from(post.peer) < ANY || (post.is_send && post.peer < 0) {
             self.shared.proc_null += 1;
@@ -497,7 +497,7 @@ fn post(
     Ok(Post { size, position, wait: NO_WAIT, peer, tag, comm, name, is_send })
 }
 
-/// Fills in who sent what was received from any source, where the trace says so.
+/// Fills in the senders of receives from any source, if the trace records them.
 fn fill(post: &mut Post, status: Option<(i64, i64)>) {
     let Some((source, tag)) = status.filter(|_| !post.is_send) else { return };
     let narrow = |value: i64| i32::try_from(value).ok().filter(|&value| value >= 0);

@@ -115,7 +115,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Takes off at most so many digits.
+/// Removes at most the given number of digits.
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
     let (found, rest) = run(text, |byte| byte.is_ascii_digit())?;
     Some((natural(found).filter(|_| found.len() <= most)?, rest))

@@ -16,7 +16,7 @@ pub(super) const TYPED: u64 = 1 << 63;
 /// The number of `sendrecv` among [`POSTS`].
 const EXCHANGE: u8 = 8;
 
-/// What a line says, as small as it can be: there are many.
+/// Content of a line, as small as possible because there are many.
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub row: u64,

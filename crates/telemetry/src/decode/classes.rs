@@ -22,7 +22,8 @@ pub struct Classes<'a> {
     pub links: &'a [u32],
 }
 
-/// Scores of all `links`, by the cheaper way or the one given, each over the packets of the classes it is a candidate of.
+/// Scores of all `links`, by the cheaper or the given method, each over the packets of the classes
+/// it is a candidate of.
 ///
 /// # Errors
 /// What [`check`] finds; a class or candidate that does not exist.

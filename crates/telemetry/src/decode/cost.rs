@@ -58,8 +58,8 @@ pub fn estimate(hash: Hash, packets: usize, links: usize, rank: usize) -> (f64, 
     (direct, once + transforms * (each + butterflies + TABLES + l * READ))
 }
 
-/// Estimated nanoseconds of sorting packets by class, then decoding each class the cheaper way;
-/// classes are taken to be alike.
+/// Estimated nanoseconds of sorting packets by class, then decoding each class by the cheaper
+/// method; classes are assumed to be alike.
 pub fn sorted(hash: Hash, packets: usize, classes: usize, links: usize, rank: usize) -> f64 {
     let classes = classes.max(1);
     let (direct, transform) = estimate(hash, packets.div_ceil(classes), links, rank);

@@ -1,10 +1,10 @@
-//! From hashes to counts of links, three ways that agree to the last integer.
+//! From hashes to counts of links, by three methods that give identical integers.
 //!
 //! The *score* of link d over packets p with hash h, weight w and b bits is
 //! `S(d) = Σ_p w (2^b [h = H(p, d)] − 1)`; `S / (2^b − 1)` is the unbiased count of §5.2 (for b = 1
 //! exactly the counts of algorithms 7 and 9). [`direct`](direct::scores) tests every packet against
 //! every link; [`transform`](transform::scores) gets all links at once from Walsh–Hadamard
-//! transforms, since the GF(2^n) hash is linear; [`cost`] says which is cheaper, and
+//! transforms, since the GF(2^n) hash is linear; [`cost`] estimates which is cheaper, and
 //! [`classes`](classes::scores) does so for each class of packets with the same candidates.
 
 pub mod classes;
@@ -119,9 +119,9 @@ fn check_fit(
     }
 }
 
-/// Scores by the cheaper way, or by the one given; the input must have passed [`check`].
+/// Scores by the cheaper method, or by the given one; the input must have passed [`check`].
 ///
-/// A transform that would not fit in memory is not made, even if asked for.
+/// A transform that does not fit in memory is not made, even on request.
 pub fn scores(
     hash: Hash,
     packets: &Packets<'_>,

@@ -91,7 +91,8 @@ pub(super) fn folds(hash: Hash, packets: usize) -> bool {
 
 /// Scores of `links` over their `basis`; the input must have passed [`check`](super::check).
 ///
-/// Takes 8 × 2^rank bytes: [`cost::choose`](super::cost::choose) says when that is no good idea.
+/// Takes 8 × 2^rank bytes: [`cost::choose`](super::cost::choose) avoids it if that is too
+/// expensive.
 pub fn scores(hash: Hash, packets: &Packets<'_>, links: &[u32], basis: &Basis) -> Vec<i64> {
     let folded = folds(hash, packets.ids.len()).then(|| fold(hash, packets));
     let mut scores = vec![0i64; links.len()];

@@ -1,6 +1,7 @@
 //! Coordinated: the reservoir decision is a hash of (packet id, hop index) that all share.
 //!
-//! Hop i (from 0) replaces what travels when the shared hash says so, with probability 1/(i + 1)
+//! Hop i (from 0) replaces the current sample when the shared hash selects it, with probability
+//! 1/(i + 1)
 //! over packet ids. The receiver evaluates the same hash, which yields the surviving hop: no hop
 //! counter travels, and only the links of that hop are candidates. The idea of shared decisions is
 //! PINT's (Ben Basat et al., SIGCOMM 2020); counting with it needs no fixed path, only a fixed path

@@ -31,7 +31,7 @@ use crate::packet_id::hop_hash;
 /// One switch forwards one packet through `link`.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit {
-    /// Value of the outgoing link, as the link hash wants it.
+    /// Value of the outgoing link, as input of the link hash.
     pub link: u32,
     /// Index of the hop on the path, from 0: the stage and direction of the switch, or a TTL.
     pub hop: u8,
@@ -54,7 +54,7 @@ pub enum LinkOrHash {
     Hash(u32),
 }
 
-/// What a receiver learns from a packet.
+/// Information in a packet for the receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeaderSample {
     /// Whether it counts congested packets of a link, or all packets.

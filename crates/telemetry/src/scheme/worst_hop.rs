@@ -1,7 +1,8 @@
 //! Worst hop in the manner of CSIG (Ravi et al., IETF draft), for comparison: the packet carries the
 //! highest congestion level met and where.
 //!
-//! It answers "what is this packet's bottleneck" exactly and says nothing of traffic; as a count of
+//! It answers "what is this packet's bottleneck" exactly but does not measure traffic; as a count
+//! of
 //! congested packets it is a lower bound, since a packet reports one hop.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};

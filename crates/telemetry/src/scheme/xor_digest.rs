@@ -1,7 +1,8 @@
 //! XOR digest in the manner of PINT (Ben Basat et al., SIGCOMM 2020), for comparison.
 //!
-//! Every switch XORs the hash of its link into a digest when a shared hash of (packet id, hop) says
-//! so, with probability p. The receiver knows which hops acted. To trace one fixed path, digests of
+//! Every switch XORs the hash of its link into a digest when a shared hash of (packet id, hop)
+//! selects it, with probability p. The receiver knows which hops acted. To trace one fixed path,
+//! digests of
 //! several hops are peeled; to count links without assuming a fixed path, only packets on which a
 //! single hop acted are of use, and that is the evidence here. Congestion: one bit, the OR over the
 //! hops that acted.

@@ -22,7 +22,7 @@ Rule = Callable[[RunAnalysis], Finding | None]
 RULES: Registry[Rule] = Registry("rule", "diagnosis rules, by stable code")
 
 MIN_SHARE = 0.05
-"""Share of all congested packets from which a rule about congestion trees speaks up."""
+"""A rule about congestion trees fires from this share of all congested packets."""
 
 for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
     if _module.startswith("tb"):

@@ -45,7 +45,7 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     top = roots.row(0, named=True)
     link = int(top["link"])
     phases = phases_of(roots, evidence)
-    # Who sends in the heaviest root's own phase: other phases' partners would blur the picture.
+    # Senders in the heaviest root's own phase only; partners in other phases are unrelated.
     if str(top["phase"]) in evidence.phase_weight:
         phases = [str(top["phase"])]
     who = fan_in(evidence.run, int(evidence.topology.dst[link]), phases)
@@ -63,7 +63,7 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
         return wording.spread_messages(where)
     call = who.call or "the sends"
     everywhere = roots > who.senders // 2
-    # Senders that send as widely as they come from are an all-to-all, met at the node of the day.
+    # Senders with as many receivers as there are senders form an all-to-all.
     widely = who.peers >= max(MIN_SENDERS, who.senders // 2)
     if who.senders >= MIN_SENDERS and (widely or (who.peers >= MIN_SENDERS and everywhere)):
         return wording.different_partners(call, where)

@@ -74,7 +74,7 @@ def _undecoded(evidence: RunAnalysis) -> Finding:
 
 
 def _bottlenecks(evidence: RunAnalysis) -> Finding:
-    """What worst-hop can say."""
+    """What scheme worst-hop shows."""
     names = [evidence.topology.name[link.link] for link in evidence.top_links(3)]
     return evidence.finding(
         "TB005", "undetermined", wording.BOTTLENECKS, wording.bottlenecks_only(names),

@@ -18,11 +18,11 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     ## What it does
     Fires when the root of a congestion tree carries measurably less of your traffic than it could
     (as in TB003), and there is proof that its cable is slower than equivalent ones. Inside the
-    network three things must hold: the equivalent links carry as much of your traffic and are
+    network three conditions must hold: the equivalent links carry as much of your traffic and are
     congested at most a quarter as often; chance would produce such a difference on any link of the
     run in at most one run of twenty; and one slow cable there explains at least 35 % of the squared
-    lateness of your messages, and as much as any other cable. Nobody else sends to one of your
-    nodes: there no large message of the node may reach 60 % of the rate of the median node's, and
+    lateness of your messages, and as much as any other cable. No other job sends to your nodes:
+    there no large message of the node may reach 60 % of the rate of the median node's, and
     the median must reach 80 % of the line rate. Without a message log no cable is called slow.
 
     The rule also fires, without any congestion, when all large messages of one node are slow, sent

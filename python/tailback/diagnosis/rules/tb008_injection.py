@@ -1,4 +1,4 @@
-"""TB008: the adapters send at line rate, and the network does not hold them up."""
+"""TB008: the adapters send at line rate, and the network does not slow them down."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
 
 LINE_BOUND = 0.5
-"""Share of the whole time that the busiest adapter needs at line rate, from which that is what the
-time goes into: no change of placement, routing or neighbours can save the larger part of it."""
+"""Injection limits the run from this share of the total time that the busiest adapter needs at line
+rate: no change of placement, routing or neighbours can save the larger part of it."""
 
 NEGLIGIBLE = 0.02
 """Congested packet-hops below this share of all packet-hops count as few."""
@@ -53,7 +53,7 @@ def injection(evidence: RunAnalysis) -> Finding | None:
 
 
 def is_quiet(evidence: RunAnalysis) -> bool:
-    """Whether no link is significantly congested, or so few that they hardly count."""
+    """Whether no link is significantly congested, or too few to matter."""
     hot = int(evidence.whole.congested.sum())
     few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
     return few or (not evidence.roots.height and not evidence.uncertainty_matters)
