@@ -4,10 +4,11 @@
     .venv/bin/python scripts/report-pictures.py --review FOLDER report.html compare.html …
 
 Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed,
-compared and photographed, and so is the evolution of examples/blue-waters; ``--kept FOLDER`` keeps
-their results there and uses them the next time. With ``--review`` each page is written whole, in
-pieces one can look at, 1280 and 500 pixels wide: light, dark and without colour, and on A4 paper as
-a PDF. Needs the Debian packages chromium and chromium-driver, as the browser tests do.
+compared and photographed, and so are two other examples, a torus and the evolution of
+examples/blue-waters; ``--kept FOLDER`` keeps their results there and uses them the next time. With
+``--review`` each page is written whole, in pieces one can look at, 1280 and 500 pixels wide: light,
+dark and without colour, and on A4 paper as a PDF. Needs the Debian packages chromium and
+chromium-driver, as the browser tests do.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT))
+from tailback.report import write_comparison  # noqa: E402
+from tailback.scenario import parse  # noqa: E402
+from tailback.simulation import simulate  # noqa: E402
 from tests.factories import webdriver  # noqa: E402
 
 WIDE, NARROW = 1280, 500
 PIECE = 1500
 """Height of the pieces of a reviewed page, CSS pixels."""
 
-MODES = {"light": "light", "dark": "dark", "grey": "light"}
+PAPER = 700
+"""Width of A4 between its margins, CSS pixels."""
+
+MODES = {"light": "light", "dark": "dark", "grey": "light", "print": "light"}
 
 CLICK = """
 const c = document.getElementById(arguments[0]), b = c.getBoundingClientRect();
@@ -86,16 +93,34 @@ def results(folder: Path) -> None:
         "compare": ["compare", folder / "demo" / "run", folder / "demo" / "after"],
         "blue-waters": ["simulate", examples / "blue-waters" / "blue-waters.toml", "--quiet"],
         "evolution.html": ["evolution", folder / "blue-waters"],
-    }
+        "stencil2d": ["diagnose", examples / "stencil2d" / "stencil2d.toml", "--quiet",
+                      "--seeds", "1"],
+        "background": ["diagnose", examples / "background" / "background.toml", "--quiet",
+                       "--seeds", "1"],
+    }  # fmt: skip
     for name, command in commands.items():
         if not (folder / name).exists():
             subprocess.run([tailback, *command, "--out", folder / name], check=True,
                            stdout=subprocess.DEVNULL)  # fmt: skip
 
 
+def torus(path: Path) -> None:
+    """A page on a torus with two placements; what is there stays."""
+    if path.exists():
+        return
+    runs = [simulate(parse({
+        "name": "torus", "seed": 1,
+        "fabric": {"topology": {"kind": "torus", "dims": [12, 8, 8], "nodes_per_switch": 1}},
+        "job": [{"placement": placement, "pattern": {
+            "kind": "stencil3d", "dims": [12, 8, 8], "size": "64 KiB", "rounds": 2}}],
+    })) for placement in ("random", "block")]  # fmt: skip
+    write_comparison(path, *runs, [])
+
+
 def document(folder: Path) -> None:
     """The pictures of the documentation."""
     results(folder)
+    torus(folder / "torus.html")
     with webdriver.Browser("--hide-scrollbars") as browser:
         look(browser, WIDE)
         browser.open(folder / "demo" / "report.html")
@@ -116,8 +141,43 @@ def document(folder: Path) -> None:
         top = top_of(browser, "#tools")
         below = top_of(browser, "#where h3:nth-of-type(2)")
         shoot(browser, "report-change.png", top, below - top)
+        browser.open(folder / "torus.html")
+        browser.run("document.querySelector('input[name=dataset]').click()")
+        top = top_of(browser, "#figure-grids")
+        below = top_of(browser, "#where h3:nth-of-type(2)")
+        shoot(browser, "report-torus.png", top, below - top - 50)
+        sheet(browser, folder)
+        look(browser, WIDE)
         browser.open(folder / "evolution.html")
         shoot(browser, "report-evolution.png", 46, top_of(browser, ".columns") - 56)
+
+
+SHEET = {
+    "demo": "demo/report.html", "stencil2d": "stencil2d/report.html",
+    "background": "background/report.html", "torus": "torus.html",
+    "change": "compare/compare.html",
+}  # fmt: skip
+"""Pages of the sheet of ways to look at a report."""
+WAYS = ((WIDE, "light"), (WIDE, "dark"), (WIDE, "grey"), (NARROW, "light"), (NARROW, "dark"),
+        (PAPER, "print"))  # fmt: skip
+THUMB = 160
+
+
+def sheet(browser: webdriver.Browser, folder: Path) -> None:
+    """One picture of the part *Where* of several reports, in every way a report is looked at."""
+    out = Image.new("RGB", (THUMB * len(WAYS), THUMB * len(SHEET)), "white")
+    for row, page in enumerate(SHEET.values()):
+        for column, (width, mode) in enumerate(WAYS):
+            look(browser, width, mode)
+            browser.open(folder / page)
+            if mode == "print":
+                browser.command("Emulation.setEmulatedMedia", media="print")
+                browser.run("dispatchEvent(new Event('beforeprint'))")
+            browser.settle()
+            image = photograph(browser, top_of(browser, "#where"), width - 2, width)
+            out.paste(image.resize((THUMB - 4, THUMB - 4), Image.Resampling.LANCZOS),
+                      (column * THUMB + 2, row * THUMB + 2))  # fmt: skip
+    out.quantize(48).save(IMAGES / "report-ways.png", optimize=True)
 
 
 def review(pages: list[Path], folder: Path) -> None:
@@ -127,7 +187,7 @@ def review(pages: list[Path], folder: Path) -> None:
         for page in pages:
             name = page.stem if page.stem != "report" else page.resolve().parent.name
             for width in (WIDE, NARROW):
-                for mode in MODES:
+                for mode in ("light", "dark", "grey"):
                     look(browser, width, mode)
                     browser.open(page)
                     tall = int(browser.run("return document.documentElement.scrollHeight"))

@@ -29,10 +29,12 @@ from tailback.report import (
     render,
     scales,
 )
+from tailback.report.figure_specs import grids
 from tailback.report.figures.congested_fraction import line_widths
 from tailback.report.figures.dragonfly_groups import between_groups
 from tailback.report.figures.fabric_raster import _rectangles, blocks
 from tailback.report.figures.torus_rings import dims_of, rings
+from tailback.report.packing import Packer
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
@@ -193,6 +195,15 @@ def test_raster_stands_at_the_port_it_leaves() -> None:
         link = links.row(int(block.cells[row, column]), named=True)
         assert link["src"] - n_nodes == block.switches[row]
         assert link["src_port"] == block.first_port + column
+
+
+def test_rings_of_the_viewer_lie_along_the_longer_side() -> None:
+    """4 × 3 × 2 switches: 6 rings of 4, 8 of 3 and 12 of 2."""
+    found = grids(Packer(), other_fabric("torus_rings").observed)
+    assert found is not None
+    shapes = [(grid["rows"], grid["columns"], grid["x"]) for grid in found["grids"] if grid["wide"]]
+    assert shapes[::2] == [(4, 6, "ring"), (3, 8, "ring"), (2, 12, "ring")]
+    assert shapes[1::2] == shapes[::2]
 
 
 def test_rings_show_every_link_of_a_torus_once() -> None:
