@@ -3,11 +3,11 @@
     python -m studies.taffet2019.one_reservoir --write
 
 The thesis proposes the variant of 5 to 6 bits (algorithms 8 and 9, our scheme ``compact``) and
-leaves its error open. For N packets through a link, M of them congested there, Q that might have used
-it, path length l and Σg congested hops of those Q: Var W = l²Q − N, Var Ŵ = Cov(W, Ŵ) = lΣg − M, and
-Var[Ŵ/W] ≈ N⁻² [(1 − 2f)(lΣg − M) + f²(l²Q − N)] with f = M/N. Both algorithms are run here as
-written in the thesis; the counts are made by the product's estimator and its stated variances are
-compared with the formulas and with what happened.
+leaves its error open. For N packets through a link, M of them congested there, Q that might have
+used it, path length l and Σg congested hops of those Q: Var W = l²Q − N,
+Var Ŵ = Cov(W, Ŵ) = lΣg − M, and Var[Ŵ/W] ≈ N⁻² [(1 − 2f)(lΣg − M) + f²(l²Q − N)] with f = M/N.
+Both algorithms are run here as written in the thesis; the counts are made by the product's
+estimator and its stated variances are compared with the formulas and with what happened.
 """
 
 from __future__ import annotations

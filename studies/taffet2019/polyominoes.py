@@ -3,11 +3,11 @@
     python -m studies.taffet2019.polyominoes --write
 
 A leaf switch serves the ranks of a shape of unit squares on the stencil's grid, and each unit of
-its perimeter inside the grid is a message that leaves the leaf. The thesis bounds the perimeter P of
-a shape of area A by a circle's and by a square's. Here every polyomino of a small area is enumerated
-(Redelmeier, 1981), and the least perimeter is compared with the closed form 2⌈2√A⌉ (Harary and
-Harborth, 1976). For 32 nodes a leaf the messages of the tiled mapping are also counted in a
-simulation.
+its perimeter inside the grid is a message that leaves the leaf. The thesis bounds the perimeter P
+of a shape of area A by a circle's and by a square's. Here every polyomino of a small area is
+enumerated (Redelmeier, 1981), and the least perimeter is compared with the closed form 2⌈2√A⌉
+(Harary and Harborth, 1976). For 32 nodes a leaf the messages of the tiled mapping are also counted
+in a simulation.
 """
 
 from __future__ import annotations
