@@ -9,7 +9,7 @@ from tailback.units import percent
 
 _EXPLAINED = {
     "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested leaves)",
+    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested switches)",
 }
 _RECOMPUTED = " (recomputed with default options and the measured congestion)"
 _COMPACT = " (on allowed hosts, under few switches)"
