@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.link_directions import link_directions
 from tailback.port_names import link_names, links_by_port
 from tailback.run import Run
 
@@ -38,6 +39,8 @@ class LinkTopology:
         node_switch: Switch vertex of each node, -1 if none, shape (N,).
         out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
         out_link: Links sorted by source vertex, shape (L,).
+        between: Of a network without tiers, what links between switches are called
+            (:func:`.link_directions`), length L; nothing for others.
     """
 
     src: Ints
@@ -53,6 +56,7 @@ class LinkTopology:
     node_switch: Ints
     out_start: Ints
     out_link: Ints
+    between: list[str] = field(default_factory=list)
 
     @property
     def n_links(self) -> int:
@@ -92,6 +96,7 @@ class LinkTopology:
             node_switch=np.where(switch < 0, -1, switch + nodes.height),
             out_start=np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
             out_link=np.argsort(src, kind="stable"),
+            between=link_directions(tables),
         )
 
 

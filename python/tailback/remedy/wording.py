@@ -13,7 +13,7 @@ _RECOMPUTED = " (recomputed with default options and the measured congestion)"
 _ON_OTHER_HOSTS = {
     HostChoice.FEWEST_SWITCHES: " (on allowed hosts, under few switches)",
     HostChoice.AWAY_FROM_CONGESTION:
-        " (ranks shifted, on allowed hosts that are not under congested leaves)",
+        " (ranks shifted, on allowed hosts that are not under congested switches)",
 }  # fmt: skip
 
 

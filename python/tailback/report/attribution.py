@@ -323,7 +323,9 @@ class _BundleGraph:
         """What a link joins: ``leaf → aggregation``."""
         t = self._trees.topology
         way = {1: "up", 0: "flat", -1: "down"}[int(t.direction[link])]
-        return tier_direction_name(int(t.tier[link]), way)
+        if t.between and t.between[link]:
+            return t.between[link]
+        return tier_direction_name(int(t.tier[link]), way, bool(t.between))
 
     def name(self, bundle: int) -> str:
         """The bundle as people say it."""

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.link_directions import is_flat
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.topology import LinkTopology
 from tailback.diagnosis.wording import run_label
@@ -205,6 +206,11 @@ class FigureData:
     def rate_gbps(self) -> Floats:
         """Data rate of each link, shape (L,)."""
         return self.links["rate_gbps"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether the network has no tiers of switches: a torus, a mesh, a dragonfly."""
+        return is_flat(self.run.tables)
 
     @cached_property
     def tier(self) -> NDArray[np.int64]:

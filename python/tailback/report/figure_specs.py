@@ -154,7 +154,7 @@ def _samples(evidence: FigureData) -> dict[str, Any] | None:
     series = []
     for tier in sorted(set(evidence.tier.tolist())):
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
-        name = tier_direction_name(tier, "up").replace("→", "–")
+        name = tier_direction_name(tier, "up", evidence.flat).replace("→", "–")
         series.append({"name": name, "colour": TIER_COLOURS[tier % len(TIER_COLOURS)],
                        "values": counts.tolist()})  # fmt: skip
     unseen = int((samples == 0).sum())
@@ -257,7 +257,8 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
             continue
         low, high = sums.interval(hashed=evidence.hashed)
         tiers.append({
-            "name": tier_direction_name(tier, direction), "tier": tier, "direction": direction,
+            "name": tier_direction_name(tier, direction, evidence.flat),
+            "tier": tier, "direction": direction,
             "samples": packer.count(sums.samples),
             "value": packer.add(sums.fraction, "f4"),
             "low": packer.add(low, "f4"), "high": packer.add(high, "f4"),

@@ -158,9 +158,21 @@ def _parallel(
     return out
 
 
-def tier_direction_name(tier: int, direction: str) -> str:
-    """A tier and direction for readers: ``leaf → aggregation``."""
-    names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
+def tier_direction_name(tier: int, direction: str, flat: bool = False) -> str:
+    """A tier and direction for readers: ``leaf → aggregation``.
+
+    Args:
+        tier: Tier of the links.
+        direction: up, down or flat.
+        flat: Whether the network has no tiers of switches, like a torus or a dragonfly.
+    """
+    if flat and tier > 0:
+        return "switch ↔ switch"
+    names = (
+        {0: ("host", "switch")}
+        if flat
+        else {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
+    )
     low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))
     if direction == "flat":
         return f"{low} ↔ {low}"

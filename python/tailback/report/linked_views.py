@@ -57,7 +57,7 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
     for band in course.bands:
         row[band.links] = first + band.row
         bands.append({
-            "name": tier_direction_name(band.tier, band.direction),
+            "name": tier_direction_name(band.tier, band.direction, course.evidence.flat),
             "rows": len(band.cells),
             "links": len(band.links),
             "cells": packer.add(shares(band.cells), "u2"),

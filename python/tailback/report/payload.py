@@ -81,7 +81,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
             "rate_gbps": packer.add(evidence.rate_gbps, "f4"),
             "bundle": packer.add(bundles(evidence.run), "u4"),
         },
-        "groups": [tier_direction_name(tier, direction) for tier, direction in groups],
+        "groups": [tier_direction_name(*group, evidence.flat) for group in groups],
         "ways": [[tier, direction] for tier, direction in groups],
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
@@ -176,7 +176,7 @@ def _frame(frame: Frame, phases: list[str]) -> list[Any]:
 
 def _layout(evidence: FigureData, packer: Packer) -> dict[str, Any]:
     layout, links = evidence.layout, evidence.links
-    names = ["leaf", "aggregation", "core"]
+    names = ["switch"] if evidence.flat else ["leaf", "aggregation", "core"]
     ejection = np.full(len(layout.node_x), -1, np.int64)
     into = np.flatnonzero(links["to_node"].to_numpy())
     ejection[links["dst"].to_numpy()[into]] = into

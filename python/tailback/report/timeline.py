@@ -42,6 +42,7 @@ class TimelineBand:
         links: The links of it, shape (n,).
         row: Row of each of them, shape (n,).
         used: Whether any packet was sampled on a row in a frame, shape (rows, F).
+        flat: Whether the network has no tiers of switches.
     """
 
     tier: int
@@ -50,6 +51,7 @@ class TimelineBand:
     links: NDArray[np.int64]
     row: NDArray[np.int64]
     used: NDArray[np.bool_]
+    flat: bool = False
 
 
 class Timeline:
@@ -178,7 +180,7 @@ class Timeline:
         np.fmax.at(cells, place, np.clip(met / through, 0, 1))
         used = np.zeros(cells.shape, np.bool_)
         used[chosen["row"].to_numpy(), chosen["frame"].to_numpy()] = True
-        return TimelineBand(tier, direction, cells, links, row, used)
+        return TimelineBand(tier, direction, cells, links, row, used, evidence.flat)
 
 
 def timeline_within_budget(evidence: FigureData, frames: int | None = None) -> Timeline:

@@ -53,10 +53,14 @@ def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, st
     """Heaviest link of the tier and direction that hold most, and what these are called."""
     links = roots["link"].to_numpy()
     kinds = roots.with_columns(
-        tier=pl.Series(topology.tier[links]), direction=pl.Series(topology.direction[links])
-    )
-    totals = kinds.group_by("tier", "direction").agg(
+        tier=pl.Series(topology.tier[links]),
+        direction=pl.Series(topology.direction[links]),
+        between=pl.Series([topology.between[link] if topology.between else "" for link in links],
+                          dtype=pl.String),
+    )  # fmt: skip
+    totals = kinds.group_by("tier", "direction", "between").agg(
         pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
     )
-    tier, way, _, first = totals.sort("weight", "tier", "direction").row(-1)
-    return int(first), wording.links_of_tier(tier, way)
+    order = ("weight", "tier", "direction", "between")
+    tier, way, between, _, first = totals.sort(order).row(-1)
+    return int(first), between or wording.links_of_tier(tier, way)

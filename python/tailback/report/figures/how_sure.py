@@ -55,7 +55,8 @@ def _histogram(axes: Axes, evidence: FigureData) -> None:
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
         axes.bar(np.arange(top) + 0.5, counts, 0.94, bottom=bottom, linewidth=0,
                  color=TIER_COLOURS[tier % len(TIER_COLOURS)],
-                 label=tier_direction_name(tier, "up").replace("→", "–"))  # fmt: skip
+                 label=tier_direction_name(tier, "up", evidence.flat)
+                 .replace("→", "–"))  # fmt: skip
         bottom += counts
     axes.axvline(np.log2(MIN_SAMPLES), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.text(np.log2(MIN_SAMPLES) + 0.08, 1.0, f"{MIN_SAMPLES} samples", fontsize=8,

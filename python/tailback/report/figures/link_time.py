@@ -58,7 +58,7 @@ def raster_axes(bands: list[TimelineBand], phases: int) -> tuple[Figure, list[Ax
         height_ratios=strip + [1.0] * len(bands),
     )[:, 0]  # fmt: skip
     for at, band in zip(axes[len(strip) :], bands, strict=True):
-        name = tier_direction_name(band.tier, band.direction).replace(" → ", "\n→ ")
+        name = tier_direction_name(band.tier, band.direction, band.flat).replace(" → ", "\n→ ")
         at.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5)
         at.text(1.005, 0.5, f"{len(band.links)} links", transform=at.transAxes, va="center",
                 fontsize=7.5, color=MUTED, rotation=270)  # fmt: skip

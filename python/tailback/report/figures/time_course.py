@@ -54,7 +54,7 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
             np.where(enough, load.fraction, np.nan), edges, baseline=None, linewidth=1.5,
             color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
             linestyle=_DIRECTION_LINES.get(direction, "-"),
-            label=tier_direction_name(tier, direction),
+            label=tier_direction_name(tier, direction, evidence.flat),
         )  # fmt: skip
     axes[2].set_ylabel("congested\nfraction (0–1)")
     axes[2].set_ylim(0, 1)

@@ -1,0 +1,77 @@
+"""Words for the links between switches of a network without tiers: a torus, a mesh, a dragonfly.
+
+Up and down mean nothing there. On a torus a link has a dimension and a sense, X+ or Z-; on a
+dragonfly it joins routers of one group or of two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+AXES = "XYZUVWST"
+LOCAL, GLOBAL = "local links (within a group)", "global links (between groups)"
+_ROUTER = re.compile(r"r(\d+(?:-\d+)*)")
+
+
+def is_flat(tables: Mapping[str, pl.DataFrame]) -> bool:
+    """Whether all switches of a run are of one tier, and some are joined to one another."""
+    links, switches = tables["links"], tables["switches"]
+    return switches["tier"].n_unique() == 1 and bool((links["direction"] == "flat").any())
+
+
+def link_directions(tables: Mapping[str, pl.DataFrame]) -> list[str]:
+    """What each link between switches is called, "" for others; nothing for a network with tiers.
+
+    Args:
+        tables: ``links``, ``nodes`` and ``switches`` of a run.
+    """
+    if not is_flat(tables):
+        return []
+    links, nodes = tables["links"].sort("link"), tables["nodes"].height
+    switches = tables["switches"].sort("switch")
+    places = [_place(name) for name in switches["name"].to_list()]
+    pods = switches["pod"].to_list()
+    extents = _extents(places)
+    out = []
+    for src, dst in links.select("src", "dst").rows():
+        a, b = src - nodes, dst - nodes
+        if a < 0 or b < 0:
+            out.append("")
+        elif extents:
+            out.append(_along(places[a], places[b], extents))
+        elif pods[a] is not None and min(pods[a], pods[b]) >= 0:
+            out.append(LOCAL if pods[a] == pods[b] else GLOBAL)
+        else:
+            out.append("links between switches")
+    return out
+
+
+def _place(name: str) -> tuple[int, ...]:
+    """Coordinates of a router of a torus or mesh, from its name; none for other switches."""
+    found = _ROUTER.fullmatch(name)
+    return tuple(map(int, found[1].split("-"))) if found else ()
+
+
+def _extents(places: list[tuple[int, ...]]) -> list[int]:
+    """Length of each dimension; nothing unless all switches have as many coordinates."""
+    if len({len(place) for place in places}) != 1 or len(places[0]) > len(AXES):
+        return []
+    return [max(column) + 1 for column in zip(*places, strict=True)]
+
+
+def _along(a: tuple[int, ...], b: tuple[int, ...], extents: list[int]) -> str:
+    """``links in direction X+`` from one router to its neighbour."""
+    changed = [axis for axis in range(len(a)) if a[axis] != b[axis]]
+    if len(changed) != 1:
+        return "links between switches"
+    (axis,) = changed
+    step = b[axis] - a[axis]
+    # Round the ring: from the last position to the first is one step on.
+    forward = step == 1 or (step == 1 - extents[axis] and extents[axis] > 2)
+    backward = step == -1 or (step == extents[axis] - 1 and extents[axis] > 2)
+    if not (forward or backward):
+        return f"links along {AXES[axis]}"
+    return f"links in direction {AXES[axis]}{'+' if forward else '-'}"
