@@ -10,7 +10,7 @@ unit is congested packets, and no ranks are known.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -86,26 +86,25 @@ class Attribution:
 
 
 @stage("stall by call site")
-def attribute(run: Run) -> Attribution:
+def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
     """Charge the stall time of our messages to saturated links, lines and ranks.
 
     Args:
-        run: The run; its congestion trees are grown anew.
+        run: The run.
+        analyse: Grows its congestion trees; one that keeps them saves growing them twice.
     """
-    trees = Trees(run)
+    trees = analyse(run)
     waits = _Waits(trees)
     flame = Frame("all", "all")
     stall, losers = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
     for view in trees.views:
         graph = _BundleGraph(trees, view)
-        own = waits.at(view, trees)
-        for (bundle, label), part in _groups(own):
-            chains = list(graph.chains(bundle))
-            for chain, factor in chains:
-                _insert(flame, waits, graph, chain, label, part, factor)
-                key = (chain[0], label)
-                stall[key] = stall.get(key, 0.0) + factor * float(part["value"].sum())
-                losers.setdefault(key, set()).update(part["rank"].to_list())
+        for part in _parts(waits.at(view, trees)):
+            for chain, factor in graph.chains(part.bundle):
+                _insert(flame, waits, graph, chain, part, factor)
+                key = (chain[0], part.label)
+                stall[key] = stall.get(key, 0.0) + factor * part.total
+                losers.setdefault(key, set()).update(part.ranks)
     sort_frames(flame)
     table = _table(trees, waits, stall, losers)
     return Attribution(waits.unit, flame, table, max(waits.total - flame.value, 0.0))
@@ -278,6 +277,7 @@ class _BundleGraph:
         size = int(t.bundle.max(initial=-1)) + 1
         self._total = np.bincount(bundle, weights=weight, minlength=size)
         self._root = np.bincount(bundle, weights=weight * forest.root, minlength=size)
+        self._names: dict[int, str] = {}
         self._heaviest: dict[int, int] = {}
         self._roots: dict[int, int] = {}
         for at in np.argsort(weight, kind="stable").tolist():
@@ -327,7 +327,9 @@ class _BundleGraph:
 
     def name(self, bundle: int) -> str:
         """The bundle as people say it."""
-        return bundle_name(self._trees, bundle)
+        if bundle not in self._names:
+            self._names[bundle] = bundle_name(self._trees, bundle)
+        return self._names[bundle]
 
 
 def bundles(run: Run) -> NDArray[np.int64]:
@@ -350,10 +352,45 @@ def bundle_name(trees: Trees, bundle: int) -> str:
     return f"{name}: {len(members)} {'up' if way > 0 else 'down'}-links"
 
 
-def _groups(own: pl.DataFrame) -> Iterator[tuple[tuple[int, int], pl.DataFrame]]:
-    """Rows of each bundle and label."""
-    for key, part in own.group_by("bundle", "label", maintain_order=True):
-        yield (int(key[0]), int(key[1])), part.sort(["value", "rank"], descending=[True, False])
+@dataclass(frozen=True)
+class _Part:
+    """What messages of one label waited at one bundle, ranks that lost most first.
+
+    Attributes:
+        bundle: The bundle.
+        label: The label.
+        total: Their stall, all ranks together.
+        ranks: The ranks.
+        named: Stall of the first :data:`NAMED_RANKS` of them.
+        rest: Stall of the others together.
+    """
+
+    bundle: int
+    label: int
+    total: float
+    ranks: list[int]
+    named: list[float]
+    rest: float
+
+
+def _parts(own: pl.DataFrame) -> Iterator[_Part]:
+    """The rows of each bundle and label."""
+    own = own.sort(
+        ["bundle", "label", "value", "rank"], descending=[False, False, True, False]
+    )  # fmt: skip
+    if own.height == 0:
+        return
+    bundle, label = own["bundle"].to_numpy(), own["label"].to_numpy()
+    starts = np.flatnonzero((np.diff(bundle) != 0) | (np.diff(label.astype(np.int64)) != 0)) + 1
+    ends = [*starts.tolist(), own.height]
+    values, ranks = own["value"], own["rank"].to_list()
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        part = values[start:end]
+        each = part.to_list()
+        yield _Part(
+            int(bundle[start]), int(label[start]), float(part.sum()), ranks[start:end],
+            each[:NAMED_RANKS], sum(each[NAMED_RANKS:]),
+        )  # fmt: skip
 
 
 def _insert(
@@ -361,31 +398,30 @@ def _insert(
     waits: _Waits,
     graph: _BundleGraph,
     chain: tuple[int, ...],
-    label: int,
-    part: pl.DataFrame,
+    part: _Part,
     factor: float,
 ) -> None:
     """Add the stall of one bundle and label, along one chain, to the flame graph."""
-    total = factor * float(part["value"].sum())
+    total = factor * part.total
     flame.value += total
     frame = flame
     for bundle in chain:
         link = graph.heaviest(bundle)
         frame = frame.add(graph.name(bundle), "link", link, graph.tiers(link))
         frame.value += total
-    frame = frame.add(waits.line(label), "line")
+    frame = frame.add(waits.line(part.label), "line")
     frame.value += total
-    frame.phase = str(waits.labels[label]["phase"])
+    frame.phase = str(waits.labels[part.label]["phase"])
     if waits.unit == "packets":
         return
-    values, ranks = part["value"].to_list(), part["rank"].to_list()
-    for rank, value in zip(ranks[:NAMED_RANKS], values[:NAMED_RANKS], strict=True):
+    for rank, value in zip(part.ranks[:NAMED_RANKS], part.named, strict=True):
         box = frame.add(f"rank {waits.ranks[rank]}", "rank")
         box.value += factor * value
         box.node = waits.nodes[rank]
-    if len(ranks) > NAMED_RANKS:
-        rest = frame.add(f"{len(ranks) - NAMED_RANKS} more ranks", "rank")
-        rest.value += factor * sum(values[NAMED_RANKS:])
+    more = len(part.ranks) - NAMED_RANKS
+    if more > 0:
+        rest = frame.add(f"{more} more ranks", "rank")
+        rest.value += factor * part.rest
 
 
 def _table(
