@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -30,6 +30,7 @@ from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
+from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
@@ -206,6 +207,8 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _silent
+    # The diagnosis and the stalls by call site look at the same trees.
+    analyse = analyse_once()
     named = _files(source)
     if any(is_capture(file) for file in named):
         given = {
@@ -218,7 +221,9 @@ def diagnose(
             [option for option, value in given.items() if value],
         )  # fmt: skip
         step("charging congested packets", 1.0)
-        return DiagnosisResult(diagnose_cause(run), Run.of(run), None, None, [], attribute(run))
+        diagnosis = diagnose_cause(run, analyse=analyse)
+        attributed = attribute(run, analyse)
+        return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attributed)
     found = Source.of(_one_source(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         expected = _Given(counters, jobs, samples).expected_run(
@@ -226,14 +231,16 @@ def diagnose(
         )
     prepared, run = expected.prepared, expected.run
     evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
-    workflow = _Workflow(prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step)
+    workflow = _Workflow(
+        prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step, analyse
+    )
     diagnosis, after, files, placements = workflow.diagnose()
     measured = expected.measured_with_ideal(evaluate)
     diagnosis = expected.explained(diagnosis, measured, evaluate, placements, seeds)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
-        attribute(run),
+        attribute(run, analyse),
     )  # fmt: skip
 
 
@@ -393,6 +400,7 @@ class _Workflow:
     remedies: tuple[str, ...]
     seeds: int
     progress: Progress
+    analyse: Callable[[base.Run], RunAnalysis]
 
     def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile], Placements]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
@@ -414,8 +422,9 @@ class _Workflow:
             made = screened.kept
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
-            run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress
-        )
+            run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
+            analyse=self.analyse,
+        )  # fmt: skip
         means = RemedyContext(
             evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
             frozenset(self.remedies) or None, variants,

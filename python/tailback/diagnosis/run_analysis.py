@@ -7,6 +7,7 @@ our packets in the same time windows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -560,3 +561,15 @@ def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
     if "" in names or OTHER_PHASES in names:
         return list(evidence.phase_weight)
     return [str(name) for name in names]
+
+
+def analyse_once() -> Callable[[Run], RunAnalysis]:
+    """A function that analyses a run, and keeps the last analysis for the next call with it."""
+    kept: list[RunAnalysis] = []
+
+    def analyse(run: Run) -> RunAnalysis:
+        if not kept or kept[0].run is not run:
+            kept[:] = [RunAnalysis(run)]
+        return kept[0]
+
+    return analyse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tailback.diagnosis.cause_finding import ensure_cause_finding
@@ -76,6 +76,7 @@ def diagnose_cause(
     rules: Sequence[str] = (),
     seeds: int = 3,
     progress: Progress | None = None,
+    analyse: Callable[[Run], RunAnalysis] = RunAnalysis,
 ) -> Diagnosis:
     """Diagnose a run, without a search for remedies.
 
@@ -87,6 +88,7 @@ def diagnose_cause(
         rules: Routing rules of the topology that even spreading may use, besides the one in use.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Called with the current step and its progress, 0–1.
+        analyse: Analyses a run; a caller that needs the analysis again gives one that keeps it.
 
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
@@ -94,7 +96,7 @@ def diagnose_cause(
     _require_diagnosable(run, seeds)
     if progress is not None:
         progress("building congestion trees", 0.0)
-    evidence = RunAnalysis(run)
+    evidence = analyse(run)
     findings = _findings(evidence)
     bars, shares = list[WaterfallBar](), list[CauseShare]()
     if evaluate is not None:

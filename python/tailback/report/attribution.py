@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -87,13 +87,14 @@ class Attribution:
 
 
 @stage("stall by call site")
-def attribute(run: Run) -> Attribution:
+def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
     """Charge the stall time of our messages to saturated links, lines and ranks.
 
     Args:
-        run: The run; its congestion trees are grown anew.
+        run: The run.
+        analyse: Grows its congestion trees; one that keeps them saves growing them twice.
     """
-    trees = Trees(run)
+    trees = analyse(run)
     waits = _Waits(trees)
     flame = Frame("all", "all")
     stall, losers = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
@@ -278,6 +279,7 @@ class _BundleGraph:
         size = int(t.bundle.max(initial=-1)) + 1
         self._total = np.bincount(bundle, weights=weight, minlength=size)
         self._root = np.bincount(bundle, weights=weight * forest.root, minlength=size)
+        self._names: dict[int, str] = {}
         self._heaviest: dict[int, int] = {}
         self._roots: dict[int, int] = {}
         for at in np.argsort(weight, kind="stable").tolist():
@@ -329,7 +331,9 @@ class _BundleGraph:
 
     def name(self, bundle: int) -> str:
         """The bundle as people say it."""
-        return bundle_name(self._trees, bundle)
+        if bundle not in self._names:
+            self._names[bundle] = bundle_name(self._trees, bundle)
+        return self._names[bundle]
 
 
 def bundles(run: Run) -> NDArray[np.int64]:
@@ -383,16 +387,16 @@ def _insert(
     factor: float,
 ) -> None:
     """Add the stall of one bundle and label, along one chain, to the flame graph."""
-    total, label = factor * part.total, part.label
+    total = factor * part.total
     flame.value += total
     frame = flame
     for bundle in chain:
         link = graph.heaviest(bundle)
         frame = frame.add(graph.name(bundle), "link", link, graph.tiers(link))
         frame.value += total
-    frame = frame.add(waits.line(label), "line")
+    frame = frame.add(waits.line(part.label), "line")
     frame.value += total
-    frame.phase = str(waits.labels[label]["phase"])
+    frame.phase = str(waits.labels[part.label]["phase"])
     if waits.unit == "packets":
         return
     values, ranks = part.values, part.ranks

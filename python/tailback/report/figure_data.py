@@ -275,6 +275,18 @@ class FigureData:
             self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
         )
 
+    @cached_property
+    def phase_numbers(self) -> tuple[pl.Series, Ints]:
+        """Phases in the order of their names, and of each row at the link the number of its own."""
+        phases = self.samples_by_link_time["phase"].unique().sort()
+        number = pl.DataFrame({"phase": phases, "number": np.arange(len(phases), dtype=np.int64)})
+        labels = (
+            self.samples_by_link_time.select("label", "phase").unique("label")
+            .join(number, on="phase", nulls_equal=True).sort("label")
+        )  # fmt: skip
+        row = np.searchsorted(labels["label"].to_numpy(), self.samples_by_link_time["label"])
+        return phases, labels["number"].to_numpy()[row]
+
     @property
     def dated(self) -> bool:
         """Whether it is known when packets were at a link."""

@@ -25,7 +25,7 @@ from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
 from tailback.report.layout import tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
-from tailback.report.timeline import Timeline, timeline_within_budget
+from tailback.report.timeline import Timeline, timelines_alike
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -58,12 +58,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
     group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
                                           strict=True)]  # fmt: skip
     datasets = _datasets(case)
-    within = [timeline_within_budget(entry.evidence) for entry in datasets]
-    frames = min(course.frames for course in within)
-    courses = [
-        course if course.frames == frames else Timeline(course.evidence, frames)
-        for course in within
-    ]
+    courses = timelines_alike([entry.evidence for entry in datasets])
     both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")

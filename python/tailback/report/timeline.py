@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.report.figure_data import SUMS, FigureData, LinkLoad, load_of
+from tailback.report.time_at_link import places_of
 from tailback.telemetry.shrinkage import MIN_SAMPLES, shrink
 
 FRAMES = 200
@@ -75,19 +76,51 @@ class Timeline:
             # By time, not by number: two runs in as many frames then agree on shares of their time.
             self.edges_ps = np.linspace(start[0], end[-1], self.frames + 1)
             frame = np.searchsorted(self.edges_ps, (start + end) / 2, side="right") - 1
-        self._frame = pl.DataFrame({
-            "window": evidence.windows["window"],
-            "frame": np.clip(frame, 0, self.frames - 1).astype(np.int32),
-        })  # fmt: skip
+        self._frame = np.clip(frame, 0, self.frames - 1).astype(np.int64)
+
+    def _frame_of(self, samples: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Frame of each sample by its window, and whether the run has that window."""
+        place, known = places_of(samples["window"], self.evidence.windows["window"])
+        return self._frame[place], known
+
+    @cached_property
+    def _key(self) -> pl.Series:
+        """Frame, phase and link of each sample at the link as one number, in their order."""
+        evidence = self.evidence
+        frame, known = self._frame_of(evidence.samples_by_link_time)
+        phases, phase = evidence.phase_numbers
+        link = evidence.samples_by_link_time["link"].to_numpy().astype(np.int64)
+        key = (frame * len(phases) + phase) * evidence.n_links + link
+        # Below all others: a sample of no window of the run, which is in no frame.
+        return pl.Series("key", np.where(known, key, -1))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of :attr:`samples`, counted without adding them up."""
+        if "samples" in vars(self):
+            return self.samples.height
+        return self._key.n_unique() - int(self._key.min() == -1)
 
     @cached_property
     def samples(self) -> pl.DataFrame:
         """Samples of the observed jobs by ``frame`` (at the link), ``phase`` and ``link``."""
-        return (
-            self.evidence.samples_by_link_time.join(self._frame, on="window")
-            .group_by("frame", "phase", "link")
+        evidence = self.evidence
+        phases, _ = evidence.phase_numbers
+        sums = (
+            evidence.samples_by_link_time.select(SUMS)
+            .with_columns(self._key)
+            .group_by("key")
             .agg(pl.col(name).sum() for name in SUMS)
-            .sort("frame", "phase", "link")
+            .filter(pl.col("key") >= 0)
+            .sort("key")
+        )
+        row, link = np.divmod(sums["key"].to_numpy(), evidence.n_links)
+        frame, phase = np.divmod(row, max(len(phases), 1))
+        return sums.select(
+            pl.Series("frame", frame.astype(np.int32)),
+            phases.gather(phase).alias("phase"),
+            pl.Series("link", link.astype(np.uint32)),
+            *SUMS,
         )
 
     @cached_property
@@ -123,15 +156,10 @@ class Timeline:
     def delivered_bytes(self) -> NDArray[np.float64]:
         """Bytes that arrived at hosts in each frame, shape (F,)."""
         into = pl.Series(np.flatnonzero(self.evidence.links["to_node"].to_numpy()))
-        arrived = (
-            self.evidence.samples.filter(pl.col("link").is_in(into.implode()))
-            .join(self._frame, on="window")
-            .group_by("frame")
-            .agg(pl.col("hop_bytes").sum())
-        )
-        out = np.zeros(self.frames)
-        out[arrived["frame"].to_numpy()] = arrived["hop_bytes"].to_numpy()
-        return out
+        arrived = self.evidence.samples.filter(pl.col("link").is_in(into.implode()))
+        frame, known = self._frame_of(arrived)
+        size = arrived["hop_bytes"].to_numpy()[known]
+        return np.bincount(frame[known], size, self.frames).astype(np.float64)
 
     def phase_shares(self) -> tuple[list[str], NDArray[np.float64]]:
         """Share of each frame's samples that each of the heaviest phases has, shape (P, F)."""
@@ -186,9 +214,19 @@ class Timeline:
 def timeline_within_budget(evidence: FigureData, frames: int | None = None) -> Timeline:
     """A course with few enough rows for a report to carry: fewer frames where there are more."""
     course = Timeline(evidence, frames)
-    while course.samples.height > ROWS and course.frames > MIN_FRAMES:
+    while course.n_rows > ROWS and course.frames > MIN_FRAMES:
         course = Timeline(evidence, max(course.frames // 2, MIN_FRAMES))
     return course
+
+
+def timelines_alike(runs: list[FigureData]) -> list[Timeline]:
+    """The courses of runs in the same number of frames, few enough for each of them."""
+    courses = [timeline_within_budget(evidence) for evidence in runs]
+    frames = min(course.frames for course in courses)
+    return [
+        course if course.frames == frames else Timeline(course.evidence, frames)
+        for course in courses
+    ]
 
 
 def embedded_samples(course: Timeline) -> tuple[pl.DataFrame, int]:
