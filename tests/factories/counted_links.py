@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tailback.evidence.link_counters import LinkCounters, Sent, join_counters, sent_bytes
+from tailback.evidence.counter_alignment import Sent, sent_bytes
+from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.fabric.model import Fabric
 from tailback.port_counters.schema import INTERVALS, conform
 from tailback.scenario import parse

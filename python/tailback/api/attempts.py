@@ -10,6 +10,7 @@ import polars as pl
 
 from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.comparisons import (
     MAX_SCALE,
     CallTimes,
@@ -151,9 +152,7 @@ class Case:
         """
         if self.evidence.counters is not None or self.evidence.congested is not None:
             return True
-        hosts = self.measured.measured.hosts
-        used = prepared.fabric.node_host[prepared.observed.node]
-        return hosts is not None and hosts.hosts == len(np.unique(used))
+        return not unknown_hosts(prepared, self.measured)
 
     def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Attempt:
         """What explains the run: the simplest first, and adapters as they usually are first."""
@@ -401,9 +400,11 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether the network drops packets: its counters say so, or its ports are interfaces."""
-    counted = evidence.counters is not None and evidence.counters.lossy
-    return counted or fabric.link_interface is not None
+    """Whether the network drops packets: by its counters, else if its ports are interfaces."""
+    counters = evidence.counters
+    if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
+        return counters.lossy
+    return fabric.link_interface is not None
 
 
 def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
@@ -489,7 +490,7 @@ def _search(
             return CableSearch()
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
-        measured_ps=inside, healthy=run, budget=budget, measure=True,
+        measured_ps=inside, healthy=run, measure=True,
         progress=progress,
     )  # fmt: skip
 

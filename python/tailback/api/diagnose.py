@@ -34,7 +34,7 @@ from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
-from tailback.evidence.link_counters import JoinError
+from tailback.evidence.counter_alignment import JoinError
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
@@ -237,6 +237,8 @@ def diagnose(
     diagnosis, after, files, placements = workflow.diagnose()
     measured = expected.measured_with_ideal(evaluate)
     diagnosis = expected.explained(diagnosis, measured, evaluate, placements, seeds)
+    if diagnosis.remedy is None or not diagnosis.remedy.name:
+        after, files = None, []
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,

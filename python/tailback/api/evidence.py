@@ -11,8 +11,9 @@ import polars as pl
 
 from tailback.api.captures import with_six_bits
 from tailback.evidence import MeasuredRun, port_verdict
+from tailback.evidence.counter_alignment import Floats, Sent
 from tailback.evidence.jobs import JobList, read_jobs
-from tailback.evidence.link_counters import Floats, LinkCounters, Sent, join_counters
+from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
 from tailback.port_counters.analysis import port_inventory
@@ -96,6 +97,7 @@ def read_network_evidence(
         intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
         origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
     )  # fmt: skip
+    joined = replace(joined, notes=[*joined.notes, *_foreign_ports(intervals)])
     of_host, names = _jobs_of_hosts(listed, prepared, joined)
     others = find_other_traffic(
         joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
@@ -117,6 +119,19 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     return rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
     )
+
+
+def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
+    """A remark on ports with counters that the fabric does not have."""
+    ports = intervals.group_by("node_name", "port").agg(pl.col("link").is_null().all())
+    foreign = ports.filter("link").sort("node_name", "port")
+    if foreign.is_empty():
+        return []
+    name, port = foreign.select("node_name", "port").row(0)
+    return [
+        f"{foreign.height} of {ports.height} ports with counters are not in the fabric, like "
+        f"port {port} of {name}: not used"
+    ]
 
 
 def _files(path: Path) -> list[Path]:

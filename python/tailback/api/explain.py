@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tailback.api import explain_wording as wording
 from tailback.api.attempts import Attempt, Case, Others, Slow, comparisons, is_lossy
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.shared_links import shared_links
+from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.traffic_bursts import BurstFit
 from tailback.diagnosis.waterfall import Progress
@@ -66,12 +67,13 @@ def add_evidence(
         threads: Threads of the engine.
     """
     words = _Statements()
-    _name_sources(words, measured, evidence)
+    _name_sources(words, measured, evidence, prepared.fabric)
     others = Others.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
     case = Case(others, profile, compared, measured, evidence, progress, threads)
-    if not case.recorded_on(prepared):
+    assumed = unknown_hosts(prepared, measured)
+    if assumed:
         words.missing.append(wording.HOSTS)
     attempt = case.best(prepared, fifo)
     if attempt.prepared is fifo:
@@ -80,7 +82,7 @@ def add_evidence(
     prepared = others.add_to(attempt.prepared, bursts)
     no_tables = prepared.scenario.fabric.forwarding is None
     _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
-    found = _summary(case, attempt, prepared.fabric, words)
+    found = replace(_summary(case, attempt, prepared.fabric, words), assumed_hosts=assumed)
     return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)
 
 
@@ -131,15 +133,17 @@ def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:
     return wording.slow_cable(fabric.link_name(link), rate, float(nominal[link]))
 
 
-def _name_sources(words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence) -> None:
+def _name_sources(
+    words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, fabric: Fabric
+) -> None:
     words.sources.append(wording.traced_calls(measured.tables["calls"].height))
     counters = evidence.counters
     if counters is not None:
         counted = int((~np.isnan(counters.sent_bytes)).sum())
         words.sources.append(wording.counted_links(counted, lossy=counters.lossy))
         words.sources += counters.notes
-        if counters.lossy:
-            words.sources.append(wording.DROPS)
+    if is_lossy(evidence, fabric):
+        words.sources.append(wording.DROPS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
         words.sources.append(wording.sampled_links(sampled))

@@ -15,6 +15,12 @@ from tailback.units import format_bytes, percent
 MOST_HOSTS: Final = 4
 """Hosts of a job that are named."""
 
+HOSTS_NOT_RECORDED: Final = (
+    "This assumes that the ranks ran on the hosts of the fabric in order: no evidence says where "
+    "they ran"
+)
+"""Where the hosts of the ranks are not known."""
+
 HOSTS: Final = (
     "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded times say "
     "nothing about the links of this fabric"
@@ -43,6 +49,26 @@ QUEUED_BELOW_RATE: Final = "its port sent less than its rate while packets were 
 """What shows a slow link by counters of queues."""
 
 
+def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:
+    """Hosts that the trace names, but the fabric does not have."""
+    return (
+        f"This assumes that the ranks ran on the hosts of the fabric ({_few(known)}) in order: the "
+        f"trace names others ({_few(foreign)})"
+    )
+
+
+def other_number_of_hosts(recorded: int, used: int) -> str:
+    """The trace has its ranks on another number of hosts than the scenario."""
+    return (
+        f"This assumes that the ranks ran on {used} hosts as stated: the trace has them on "
+        f"{recorded}"
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
+
+
 def traced_calls(calls: int) -> str:
     """The source: a trace."""
     return f"trace: times of {calls:,} MPI calls"
@@ -61,7 +87,7 @@ def sampled_links(links: int) -> str:
 
 def listed_jobs(jobs: int) -> str:
     """The source: a job list."""
-    return f"job list: {jobs} other jobs at that time"
+    return f"job list: {jobs} other job{'s' * (jobs != 1)} at that time"
 
 
 def slow_cable(name: str, gbps: float, nominal_gbps: float) -> str:

@@ -41,12 +41,18 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
         jobs = ", ".join(f"{_job_name(job)} {percent(part)}" for job, part in link.jobs.items())
         lines += wrap(
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
-            f"bytes (± {200 * link.error:.0f} points)"
+            f"bytes (± {_points(200 * link.error)})"
         )
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
     for text in explanation.missing[:2]:
         lines += wrap(f"still missing: {text}")
     return lines
+
+
+def _points(value: float) -> str:
+    """Percentage points."""
+    shown = f"{value:.0f}"
+    return f"{shown} point{'s' * (shown != '1')}"
 
 
 def _range(cost: Cost) -> str:

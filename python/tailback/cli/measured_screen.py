@@ -8,6 +8,9 @@ from tailback.evidence.model import ClockReport, Efficiency, Measured
 from tailback.evidence.split import PART_NAMES
 from tailback.units import format_time, percent
 
+COARSE_CLOCKS = 0.05
+"""Uncertainty of the clocks, as a share of the measured time, that the screen points out."""
+
 _SMALL = 0.005
 """Share below which parts are summed up."""
 
@@ -26,7 +29,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
     ]
     lines += wrap(_efficiencies(measured.efficiency))
     lines += wrap(_expected(diagnosis))
-    lines += wrap(_clocks(measured.clocks))
+    lines += wrap(_clocks(measured.clocks, measured.elapsed_ps))
     lines += wrap(_hosts(measured))
     for note in measured.notes[:1]:
         lines += wrap(f"note: {shorten_middle(note, 200)}")
@@ -90,7 +93,7 @@ def _expected(diagnosis: Diagnosis) -> str:
     return f"{text}; unexplained: {format_time(rest)} ({percent(rest / whole)}{between})"
 
 
-def _clocks(clocks: ClockReport) -> str:
+def _clocks(clocks: ClockReport, elapsed_ps: int) -> str:
     text = {
         "none": "clocks: as recorded",
         "host": f"clocks: hosts up to {format_time(clocks.largest_offset_ps)} apart, corrected",
@@ -109,7 +112,10 @@ def _clocks(clocks: ClockReport) -> str:
         return f"{text}; most pairs of ranks exchange no messages in both directions to compare by"
     if clocks.error_ps == 0 and clocks.unit == "none":
         return text
-    return f"{text}; remaining uncertainty {format_time(clocks.error_ps)} (median over pairs)"
+    text = f"{text}; remaining uncertainty {format_time(clocks.error_ps)} (median over pairs)"
+    if clocks.error_ps > COARSE_CLOCKS * elapsed_ps:
+        text += ": too coarse to tell waits from transfers"
+    return text
 
 
 def _hosts(measured: Measured) -> str:

@@ -17,10 +17,14 @@ from tailback.cli.text import (
     truncate,
     wrap,
 )
+from tailback.diagnosis.cause_finding import CODE
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.units import format_time, percent
+
+CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffic", "injection")
+"""Causes of a measured run for which the screen lists links and the call sites that load them."""
 
 CAUSE_TITLE = {
     "pattern": "COMMUNICATION PATTERN",
@@ -57,24 +61,11 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     if diagnosis.waterfall:
         of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""
         lines += ["", f"WHERE THE TIME GOES{of_model}", *_waterfall(diagnosis)]
-    if diagnosis.findings:
-        phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
-        room = WIDTH - 18 - max(map(len, (*phases, "phase")))
-        sampled = diagnosis.sampling.packets > 0
-        rows = [
-            (f.code, percent(f.share) if sampled else "—", truncate(f.title, room), phase)
-            for f, phase in zip(diagnosis.findings, phases, strict=False)
-        ]
-        lines += ["", "SHARE OF CONGESTION BY CAUSE"]
-        lines += align_columns(("rule", "share", "what", "phase"), rows, " r")
-    if diagnosis.top_links:
-        lines += [
-            "",
-            "MOST CONGESTED LINKS (95 % intervals)",
-            *_links(diagnosis.top_links[: 3 if hot else 5]),
-        ]
-    if hot:
-        lines += ["", *hot]
+    measured = diagnosis.explanation is not None
+    if measured and diagnosis.cause not in CAUSES_ON_LINKS:
+        lines += ["", *wrap(_not_of_links(diagnosis), first="")]
+    else:
+        lines += _links_in_question(diagnosis, hot)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
@@ -82,6 +73,43 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
     return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
+
+
+def _links_in_question(diagnosis: Diagnosis, hot: Sequence[str]) -> list[str]:
+    """What the rules found, the most congested links, and the call sites that congest them."""
+    of_model = ", in the model" if diagnosis.explanation is not None else ""
+    lines = list[str]()
+    # A finding that no rule made repeats the verdict.
+    findings = [finding for finding in diagnosis.findings if finding.code != CODE]
+    if findings:
+        phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in findings[:3]]
+        room = WIDTH - 18 - max(map(len, (*phases, "phase")))
+        sampled = diagnosis.sampling.packets > 0
+        rows = [
+            (f.code, percent(f.share) if sampled else "—", truncate(f.title, room), phase)
+            for f, phase in zip(findings, phases, strict=False)
+        ]
+        lines += ["", f"SHARE OF CONGESTION BY CAUSE{of_model}"]
+        lines += align_columns(("rule", "share", "what", "phase"), rows, " r")
+    if diagnosis.top_links:
+        lines += [
+            "",
+            f"MOST CONGESTED LINKS{of_model} (95 % intervals)",
+            *_links(diagnosis.top_links[: 3 if hot else 5]),
+        ]
+    return [*lines, "", *hot] if hot else lines
+
+
+def _not_of_links(diagnosis: Diagnosis) -> str:
+    """One sentence in place of the tables of links, where no link is to blame."""
+    if not diagnosis.top_links:
+        return "No link is congested in the model."
+    most = max(diagnosis.top_links, key=lambda link: link.congested_fraction.low)
+    return (
+        f"Links are not listed here, as none is to blame. In the model, {most.name} is the most "
+        f"congested one ({percent(most.congested_fraction.value)} of its packets met a queue); the "
+        "report has them all."
+    )
 
 
 def _how_sure(diagnosis: Diagnosis) -> str:

@@ -18,7 +18,8 @@ SENTENCES: dict[Cause, str] = {
     "not-network": "The network is not the bottleneck",
     "imbalance": "Some ranks compute longer than others, which wait for them",
     "late-partner": "Ranks wait for partners that compute before they send",
-    "noise": "The same computation sometimes takes longer, and other ranks wait for it",
+    "noise": "Some repetitions of the same computation take longer than others (system noise, or "
+    "work that moves between ranks), and ranks wait for them",
     "undetermined": "There are too few samples for a verdict",
 }
 """What a cause does, as the first half of a headline."""
@@ -44,7 +45,7 @@ TITLES: dict[Cause, str] = {
     "injection": "Injection limit: the adapters' line rate limits the run",
     "not-network": "Not the network: contention costs too little to be worth fixing",
     "imbalance": "Imbalance: some ranks compute longer than others",
-    "noise": "Noise: the same computation sometimes takes longer",
+    "noise": "Noise: some repetitions of the same computation take longer than others",
     "late-partner": "Late partner: ranks wait for others that compute before they send",
     "healthy": "No fault: no cause costs enough to be one",
     "undetermined": "Nothing in the data shows where the time goes",
@@ -61,7 +62,8 @@ ADVICE: dict[Cause, str] = {
     "injection": "Send less, or use more adapters.",
     "not-network": "Look at computation, load balance and latency.",
     "imbalance": "Give every rank the same amount of computation.",
-    "noise": "Find out what else runs on the hosts: daemons, other ranks on the same core.",
+    "noise": "Find out what else runs on the hosts (daemons, other ranks on the same core), and "
+    "whether the program gives single steps more work.",
     "late-partner": "Send before computing, or overlap: the program makes ranks take turns.",
     "healthy": "Nothing needs to be fixed; only a faster network or less traffic would help.",
     "undetermined": "Run longer, or with a message log.",

@@ -123,7 +123,6 @@ class _HiddenCableSearch:
     measured_ps: int
     healthy: Run
     nominal: Floats
-    budget: int
     base: list[float] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     measure: bool = True
@@ -216,7 +215,7 @@ class _HiddenCableSearch:
                 break
             change = trial.elapsed_ps / self.measured_ps
             share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
-            if not 0.02 < share < MAX_SHARE or self.tried >= self.budget:
+            if not 0.02 < share < MAX_SHARE:
                 break
             trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
         return best
@@ -226,23 +225,29 @@ class _HiddenCableSearch:
     ) -> tuple[list[Trial], list[Trial]]:
         """Trials of each suspect alone: at the rate that fits, and at the first rate only.
 
-        Both by their misfit. The second are suspects that explain too little to go on with.
+        Both by their misfit. Every suspect is tried at one rate before the rates of several are
+        looked for: cables that all ranks wait for fit well, but the right one fits far better.
         """
         screened, singles = list[Trial](), list[Trial]()
-        most = self.budget
+        best = REFINE_MISFIT / DISTINCT_MISFIT_RATIO
         for number, link in enumerate(suspects):
             if progress is not None:
                 progress("looking for slow cables", number / len(suspects))
             trial = self.first((), link)
-            if trial is not None and trial.misfit < REFINE_MISFIT:
-                refined = self.best_rate(trial)
-                singles += [refined] if refined is not None else []
-            elif trial is not None:
+            if trial is None:
+                continue
+            # Far better than any before: perhaps so good that no further one need be tried.
+            promising = trial.misfit < DISTINCT_MISFIT_RATIO * best
+            best = min(best, trial.misfit)
+            refined = self.best_rate(trial) if promising else None
+            if refined is None:
                 screened.append(trial)
-            if self.tried >= most or self.is_conclusive(singles):
+                continue
+            singles.append(refined)
+            best = min(best, refined.misfit)
+            if self.is_conclusive(singles):
                 break
         screened.sort(key=lambda trial: trial.misfit)
-        self.budget += MAX_REFINED * MAX_RATES
         if not self.is_conclusive(singles):
             refined_too = map(self.best_rate, screened[:MAX_REFINED])
             singles += [trial for trial in refined_too if trial is not None]
@@ -253,7 +258,7 @@ class _HiddenCableSearch:
         """The rates that fit best, near those tried."""
         for step in (0.85, 1.18, 0.93, 1.08):
             *others, (link, rate) = trial.cables
-            if self.tried >= self.budget or rate * step >= float(self.nominal[link]):
+            if rate * step >= float(self.nominal[link]):
                 continue
             tried = self.attempt((*others, (link, rate * step)))
             fits = tried.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
@@ -270,7 +275,6 @@ def search_cables(
     *,
     measured_ps: int,
     healthy: Run,
-    budget: int,
     measure: bool,
     progress: Callable[[str, float], None] | None = None,
 ) -> CableSearch:
@@ -283,19 +287,17 @@ def search_cables(
         nominal_gbps: Rate of each link, shape (L,).
         measured_ps: Time measured in and between calls.
         healthy: The expected run without slow cables, with what the comparisons look at.
-        budget: Simulations at most.
         measure: Whether a comparison looks at what links did.
         progress: Called with the current step.
     """
     search = _HiddenCableSearch(
-        evaluate, comparisons, measured_ps, healthy, nominal_gbps, budget, measure=measure
+        evaluate, comparisons, measured_ps, healthy, nominal_gbps, measure=measure
     )
     if not suspects or not search.start():
         return CableSearch()
     singles, screened = search.single_cables(suspects, progress)
     if not singles:
         return CableSearch(tried=search.tried)
-    search.budget += 16
     first = singles[0]
     order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]
     order.sort(key=lambda trial: trial.misfit)
@@ -315,7 +317,6 @@ def _several(search: _HiddenCableSearch, best: Trial, others: Sequence[int]) -> 
     """Two or three cables together, where they explain what one does not."""
     now = best
     while len(now.cables) < MAX_CABLES:
-        search.budget += 16
         firsts = [search.first(now.cables, link) for link in others
                   if link not in {cable for cable, _ in now.cables}]  # fmt: skip
         tried = [search.best_rate(trial) for trial in firsts if trial is not None]

@@ -14,11 +14,14 @@ from tailback.evidence.link_counters import LinkCounters
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 
+MIN_BYTES_SHARE = 0.02
+"""Share of the bytes of the busiest cable up to which one carries too little to slow the run."""
+
 
 def cable_suspects(
     measured: MeasuredRun, run: Run, counters: LinkCounters | None, fabric: Fabric, most: int
 ) -> list[int]:
-    """Cables to try, by one link of each: all that carry our traffic, if there are few.
+    """Cables to try, by one link of each, the likeliest first.
 
     Args:
         measured: The measured run.
@@ -31,20 +34,20 @@ def cable_suspects(
     carried = link_totals(run, "bytes")
     carried = carried + carried[reverse]
     cable = np.minimum(np.arange(fabric.n_links), reverse)
-    used = np.flatnonzero((carried > 0.02 * carried.max(initial=0.0)) & (
+    used = np.flatnonzero((carried > MIN_BYTES_SHARE * carried.max(initial=0.0)) & (
         cable == np.arange(fabric.n_links)))  # fmt: skip
-    if len(used) <= most:
-        return [int(link) for link in used[np.argsort(-carried[used], kind="stable")]]
+    used = used[np.argsort(-carried[used], kind="stable")]
     ranked = []
     if counters is not None and not counters.lossy:
         ranked.append(_ahead_of_stalls(counters, run, fabric))
     paths = _late_paths(measured, run, reverse, carried)
     ranked.append([link for link, _ in paths.suspects(most)])
-    # All cables of hosts are tried: no path avoids them.
+    # No path avoids the cables of hosts.
     ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
                    or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
-    return list(dict.fromkeys(int(cable[link]) for link in turns if carried[link] > 0))[:most]
+    likely = [int(cable[link]) for link in (*turns, *used) if carried[link] > 0]
+    return list(dict.fromkeys(likely))[:most]
 
 
 def _ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
+from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.explanation import Cost, Explanation, Origin, SharedLink
 from tailback.diagnosis.measured_confidence import (
     AMBIGUOUS,
@@ -24,6 +25,10 @@ from tailback.diagnosis.measured_confidence import (
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
+from tailback.units import percent
+
+NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
+"""Causes that are the same wherever the ranks ran."""
 
 MIN_FAULT_SHARE = 0.06
 """Share of the measured time from which a cause is one: repetitions of a run differ by less."""
@@ -52,6 +57,10 @@ what a model with back-pressure expects), and at least."""
 MAX_UNEXPLAINED_SHARE = 0.5
 """Share of the measured time in calls that may stay unexplained before no verdict is given."""
 
+MIN_INSIDE_SHARE = 0.02
+"""Share of the measured time that must be between the first and the last call of a rank, computing
+or in calls with data, for the trace to say anything."""
+
 LARGE_UNEXPLAINED_SHARE = 0.15
 """Share that is much, where no cause costs as much."""
 
@@ -77,6 +86,8 @@ class EvidenceSummary:
         others_range: How much less and more time the run may take by how that traffic came, ps.
         rests_on: Kinds of evidence behind each of the two causes.
         candidates: Links of which one is slow, where the evidence does not tell which.
+        assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty where
+            they are known.
         sources: What evidence there was, a line each.
         missing: What would settle what is open.
     """
@@ -92,6 +103,7 @@ class EvidenceSummary:
     lossy: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
+    assumed_hosts: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -186,6 +198,11 @@ def explain(
     if _is_open(unknown - _maybe_explained(main, measured), main) or (main is None and doubtful):
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found)
+    nothing = _nothing_to_diagnose(measured, inside)
+    if nothing:
+        cause, sure, headline = "undetermined", 0.0, f"{nothing}."
+    if found.assumed_hosts:
+        headline = f"{headline} {found.assumed_hosts}."
     # A finding that no rule made is of the expected run's verdict, which is another one.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
@@ -206,6 +223,15 @@ def explain(
     )
 
 
+def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
+    """Why the trace says nothing about communication; empty where it does."""
+    if measured.n_ranks == 1:
+        return wording.ONE_RANK
+    if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
+        return ""
+    return wording.NO_CALLS.format(percent(1.0 - inside_ps / max(measured.elapsed_ps, 1)))
+
+
 def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
     """What the expected run takes too long because of the traffic of others, at most all of it.
 
@@ -217,16 +243,34 @@ def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
 
 
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
-    """The remedy of the expected run; where that has none, what evidence to get first."""
+    """The remedy of the expected run, or what to do where the model has none.
+
+    A healthy run has none. Where the cause is open, that is to get the evidence that settles it.
+    """
     remedy = diagnosis.remedy
     unknown = cause == "undetermined" or (
         cause == "other-traffic" and found.unknown_job is not None
     )
-    if not unknown or not found.missing or (remedy is not None and remedy.name):
+    if cause == "healthy":
+        return None
+    if cause in NOT_OF_THE_NETWORK:
+        action = ADVICE[cause]
+    elif cause == "slow-link" and found.candidates:
+        action = wording.check_each_of(found.candidates)
+    elif unknown and not (remedy is not None and remedy.name):
+        action = wording.find_first(cause, found.missing)
+    else:
         return remedy
-    action = wording.find_first(cause, found.missing[0])
+    if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
+        return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
     if remedy is not None:
-        return remedy.model_copy(update={"action": action})
+        # A placement that goes round one of several cables is proved for that one only.
+        return remedy.model_copy(
+            update={
+                "action": action, "avoid": [], "name": "", "parts": (), "placement": "",
+                "after_ps": remedy.before_ps, "gain": 0.0, "files": {}, "commands": [],
+            }
+        )  # fmt: skip
     elapsed = diagnosis.modelled_ps
     return Remedy(
         action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
@@ -292,6 +336,8 @@ def _confidence(
 def _identified(cause: Cause, found: EvidenceSummary) -> float:
     """Chance that the evidence for a cause was read correctly."""
     if cause == "slow-link" and found.candidates:
+        return AMBIGUOUS
+    if found.assumed_hosts and cause not in NOT_OF_THE_NETWORK:
         return AMBIGUOUS
     if cause == "other-traffic" and found.unknown_job is not None:
         return UNKNOWN_JOB
@@ -424,8 +470,7 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
 
 def _computation(cause: str, measured: Measured) -> tuple[str, str]:
     """Which ranks, and what shows it."""
-    late = wording.late_ranks([one.rank for one in measured.latecomers[:3]])
-    return late, wording.waits_for_computation(cause)
+    return wording.late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
 
 
 def _parts(

@@ -11,6 +11,7 @@ from typing import Final
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Cause
+from tailback.evidence.model import LateRank
 from tailback.units import format_time, percent
 
 OUTSIDE_MODEL: Final = "set-up, end and calls without data"
@@ -29,9 +30,16 @@ SHOWN_BY_MODEL: dict[Cause, str] = {
 TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
 """What shows late partners."""
 
+SMALL_SHARE_OF_LARGEST: Final = 0.2
+"""Ranks that others waited for less than this share of the time they waited for the first rank are
+not named."""
+
+MOST_HOSTS: Final = 3
+"""Hosts whose late ranks are named."""
+
 _COMPUTATION = {
     "imbalance": "some ranks compute longer between calls than others",
-    "noise": "the same computation sometimes takes longer",
+    "noise": "some repetitions of the same computation take longer than others",
 }
 
 
@@ -53,9 +61,36 @@ def waits_for_computation(cause: str) -> str:
     return f"{_COMPUTATION[cause]}, and the others wait"
 
 
-def late_ranks(ranks: Sequence[int]) -> str:
-    """The ranks that others wait for."""
-    return ", ".join(f"rank {rank}" for rank in ranks)
+def late_ranks(late: Sequence[LateRank], cause: str) -> str:
+    """The ranks that others wait for, by host, without those that cost far less than the first.
+
+    Args:
+        late: The ranks, in the order of the time that others waited for them.
+        cause: ``imbalance`` or ``noise``.
+    """
+    waited = {
+        one: one.noise_ps if cause == "noise" else one.waited_ps - one.noise_ps for one in late
+    }
+    least = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
+    ranks = sorted((one for one in late if waited[one] > least), key=lambda one: -waited[one])
+    by_host: dict[str, list[int]] = {}
+    for one in ranks:
+        # Where no host is known each rank stands alone.
+        by_host.setdefault(one.host or f"\0{one.rank}", []).append(one.rank)
+    shown = [_ranks_of(sorted(these), host) for host, these in list(by_host.items())[:MOST_HOSTS]]
+    more = sum(len(these) for these in list(by_host.values())[MOST_HOSTS:])
+    return ", ".join(shown) + (f" and {more} or more others" if more else "")
+
+
+def _ranks_of(ranks: Sequence[int], host: str) -> str:
+    """Ranks of one host."""
+    first, last = ranks[0], ranks[-1]
+    which = f"rank {first}"
+    if len(ranks) > 1 and last - first == len(ranks) - 1:
+        which = f"ranks {first}–{last}"
+    elif len(ranks) > 1:
+        which = f"ranks {', '.join(map(str, ranks))}"
+    return which if host.startswith("\0") else f"{which} on {host}"
 
 
 def nothing_costs(elapsed_ps: int) -> str:
@@ -70,6 +105,14 @@ def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
         f"{NAMES[nearest.cause]}, at {percent(nearest.share, 1)} of the time; {percent(least)} "
         "would be a fault."
     )
+
+
+ONE_RANK: Final = "The trace is of one rank, which communicates with nobody"
+NO_CALLS: Final = (
+    "The trace records next to no MPI calls with data: {} of its time is set-up, end or not "
+    "recorded. Check what the tracer intercepts"
+)
+"""Why there is nothing to diagnose."""
 
 
 def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
@@ -107,10 +150,24 @@ def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> 
     )
 
 
-def find_first(cause: Cause, missing: str) -> str:
+def find_first(cause: Cause, missing: Sequence[str]) -> str:
     """What to do where the cause, or whose traffic it is, is open: get the evidence first."""
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
-    return f"First find {what}: {missing}."
+    if missing:
+        return f"First get the evidence that shows {what}: {missing[0]}."
+    return (
+        f"First find {what}: test the links of the job's hosts one by one while it does not run "
+        "(ib_write_bw, iperf3), and record it again with counters at shorter intervals (tailback "
+        "collect --interval)."
+    )
+
+
+def check_each_of(candidates: Sequence[str]) -> str:
+    """What to do where one of several cables is slow, and the evidence fits each."""
+    return (
+        "Ask the operators to check these cables (speed, width, error counters), of which one is "
+        f"slow: {'; '.join(candidates)}."
+    )
 
 
 def as_sentence(text: str) -> str:

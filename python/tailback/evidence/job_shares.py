@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.link_counters import Floats, Ints
+from tailback.evidence.counter_alignment import Floats, Ints
 from tailback.fabric.model import Fabric
 
 OURS = "ours"

@@ -30,7 +30,7 @@ from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import otf2
 
 _PHASES = 20
-_LATECOMERS = 5
+_LATECOMERS = 16
 
 SLOW_RANK_RATIO = 1.2
 """A rank computes far longer from this ratio to the median rank's computation."""
@@ -111,7 +111,7 @@ def measure(
         parts=_parts(parts, whole, recorded.n_ranks),
         phases=_phases(parts, recorded.n_ranks),
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
-        latecomers=_latecomers(tables["waits"]),
+        latecomers=_latecomers(tables["waits"], where),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
         ended_early_ps=_ended_early(recorded, whole),
         efficiency=_efficiency(parts, whole, recorded.n_ranks),
@@ -176,14 +176,20 @@ def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
     return {kind: sums[kind] // n_ranks for kind in KINDS if sums.get(kind)}
 
 
-def _latecomers(waits: pl.DataFrame) -> list[LateRank]:
+def _latecomers(waits: pl.DataFrame, where: Hosts | None) -> list[LateRank]:
     late = (
         waits.filter(pl.col("computing_rank").is_not_null())
         .group_by("computing_rank")
-        .agg((pl.col("imbalance_ps") + pl.col("noise_ps")).sum().alias("waited"))
+        .agg(
+            (pl.col("imbalance_ps") + pl.col("noise_ps")).sum().alias("waited"),
+            pl.col("noise_ps").sum(),
+        )
         .sort("waited", "computing_rank", descending=[True, False])
     )
-    return [LateRank(rank=rank, waited_ps=ps) for rank, ps in late.head(_LATECOMERS).iter_rows()]
+    return [
+        LateRank(rank=rank, waited_ps=ps, noise_ps=noise, host=where.of_rank[rank] if where else "")
+        for rank, ps, noise in late.head(_LATECOMERS).iter_rows()
+    ]
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:

@@ -124,10 +124,15 @@ class LateRank(FrozenModel):
     Attributes:
         rank: World rank.
         waited_ps: Time that other ranks waited for it, summed over them.
+        noise_ps: Part of it that they waited because a computation took longer than it usually
+            does; the rest is imbalance.
+        host: Host it ran on, empty where unknown.
     """
 
     rank: int
     waited_ps: int
+    noise_ps: int = 0
+    host: str = ""
 
 
 class Measured(FrozenModel):

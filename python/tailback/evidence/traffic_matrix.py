@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.evidence.link_counters import Floats, Ints
+from tailback.evidence.counter_alignment import Floats, Ints
 
 Routes = Callable[[Ints, Ints], tuple[Ints, Ints]]
 """Of pairs of nodes, number of the pair and link for every link that its packets take."""

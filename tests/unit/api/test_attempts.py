@@ -151,19 +151,24 @@ def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_w
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
-    def recorded_on(hosts: int | None, **evidence: Any) -> bool:
-        report = None if hosts is None else SimpleNamespace(hosts=hosts)
-        measured = SimpleNamespace(measured=SimpleNamespace(hosts=report))
+    def recorded_on(names: list[str | None], stated: str = "all", **evidence: Any) -> bool:
+        measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
         case = Case(Others(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1)  # type: ignore[arg-type]
-        fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]))
-        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]))
+        fabric = SimpleNamespace(
+            node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c")
+        )  # fmt: skip
+        section = SimpleNamespace(hosts=stated, placement_file=None)
+        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]), section=section)
         return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
 
-    assert recorded_on(2)
-    # All ranks of the recording ran on one host; nobody says where they ran.
-    assert not recorded_on(1) and not recorded_on(None)
+    unknown: list[str | None] = [None] * 4
+    assert recorded_on(["a", "a", "b", "b"]) and recorded_on(["a", "a", "b", "b"], "a,b")
+    assert recorded_on(unknown, "a,b")
+    # All ranks of the recording ran on one host; nobody says where they ran; on another machine.
+    assert not recorded_on(["a"] * 4) and not recorded_on(["a"] * 4, "a,b")
+    assert not recorded_on(unknown) and not recorded_on(["x", "x", "y", "y"])
     # Counters are of the fabric.
-    assert recorded_on(None, congested=np.zeros(1))
+    assert recorded_on(unknown, congested=np.zeros(1))
 
 
 def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_tried() -> None:

@@ -8,12 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.evidence.link_counters import (
-    CLOCK_ERROR_NS,
-    JoinError,
-    join_counters,
-    sent_bytes,
-)
+from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
+from tailback.evidence.link_counters import join_counters
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
 FABRIC = small_tree()
@@ -103,6 +99,23 @@ def test_a_short_job_and_its_counters_may_miss_each_other_by_their_clocks() -> N
     assert abs(found.alignment.zero_ns - UTC - 12 * 10**6) <= found.alignment.error_ns
     with pytest.raises(JoinError, match="but the counters are from"):
         join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC - 10**9, lossy=False)
+
+
+def test_a_clock_that_is_a_second_off_is_put_right_by_the_bytes_and_said() -> None:
+    short = OWN.of(OWN.start_ps < 1e12)
+    rows = counted(FABRIC, short, zero_ns=UTC + 2 * 10**9, start_s=-5.0, end_s=5.0, every_s=0.05)
+    found = join_counters(
+        rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False
+    )  # fmt: skip
+    assert abs(found.alignment.zero_ns - UTC - 2 * 10**9) <= found.alignment.error_ns
+    assert "a clock is wrong" in found.notes[0] and "+2 s" in found.notes[0]
+
+
+def test_counters_that_were_idle_while_the_job_sent_are_refused() -> None:
+    idle = counted(FABRIC, OWN, start_s=0.0).with_columns(data_bytes=pl.lit(64, pl.UInt64))
+    with pytest.raises(JoinError, match=r"sent .* by its trace, but their ports counted") as error:
+        joined(FABRIC, idle, OWN)
+    assert error.value.remedy
 
 
 def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:

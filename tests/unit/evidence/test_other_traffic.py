@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.evidence.link_counters import Sent
+from tailback.evidence.counter_alignment import Sent
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic, find_other_traffic
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 

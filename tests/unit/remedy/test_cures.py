@@ -340,7 +340,7 @@ def cure(name: str, kind: Any, time: int) -> Candidate:
         (PlacementVariant("shift"), "shift", "the same nodes, ranks shifted"),
         (PlacementVariant("tile", HostChoice.FEWEST_SWITCHES), "tile-compact", "on allowed hosts"),
         (PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION), "shift-keep-off",
-         "not under congested leaves"),
+         "not under congested switches"),
         (PlacementVariant("tile", recomputed=True), "tile-again", "recomputed with default"),
     ],
 )  # fmt: skip
