@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.traffic.program import Program
 
@@ -36,8 +37,7 @@ class Change:
         rule: Another routing rule of the topology, None keeps the scenario's.
         program: Another program of the observed job, None keeps its own.
         rates: Every message of every job at an explicit rate, computed so; None: at no rate.
-        slow: Links that serve less: number of a link, which stands for its cable, and the rate in
-            gigabits per second that both directions have.
+        slow: Links that serve less than they should.
         limits: Links whose traffic is limited to less than they serve, without being slow: number
             of the link, of this direction alone, and the rate in gigabits per second.
         fair_adapters: Adapters share their link among messages, whatever the scenario says.
@@ -54,7 +54,7 @@ class Change:
     rule: str | None = None
     program: Program | None = None
     rates: Rates | None = None
-    slow: tuple[tuple[int, float], ...] = ()
+    slow: tuple[SlowLink, ...] = ()
     limits: tuple[tuple[int, float], ...] = ()
     fair_adapters: bool = False
     background: bool = True

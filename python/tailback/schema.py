@@ -145,7 +145,7 @@ TABLES = {
             ("busy_ps", pl.UInt64, "time the link was sending: of a packet all of it where it "
              "began"),
             ("stall_ps", pl.UInt64, "time it had data but no credit, all in the window in which "
-             "that ended; not known of adapters, 0"),
+             "that ended"),
         ),
         Table.of(
             "messages", "one message",

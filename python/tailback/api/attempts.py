@@ -20,7 +20,7 @@ from tailback.diagnosis.comparisons import (
     stall_error_ps,
 )
 from tailback.diagnosis.hidden_cables import MAX_TIME_RATIO, CableSearch, Misfit, search_cables
-from tailback.diagnosis.measured_suspects import cable_suspects
+from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
 from tailback.diagnosis.unknown_job import Draw, UnknownJob, fit_unknown_job
@@ -31,6 +31,7 @@ from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
+from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
@@ -72,7 +73,7 @@ where that explains the time without one. Up to this ratio the job is taken: it 
 MIN_OTHER_SHARE = 0.02
 """Ratio of other jobs' bytes to our own from which their traffic is part of the expected run."""
 
-Slow = tuple[tuple[int, float], ...]
+Slow = tuple[SlowLink, ...]
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Case:
             return usual
         if usual.explains and usual.search.found is not None and usual.unknown_job is None:
             # With other adapters the same cables may explain it as well, and cost less.
-            cables = tuple(link for link, _ in usual.slow)
+            cables = tuple(cable.link for cable in usual.slow)
             other = self.attempt(fifo, search=True, among=cables)
             clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
             return other if clearly and other.slow else usual
@@ -395,7 +396,7 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
     cables: dict[int, list[float]] = {}
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
-    slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
+    slow = tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
     return slow, wording.QUEUED_BELOW_RATE
 
 
@@ -453,9 +454,7 @@ def comparisons(
             link_totals(run, "bytes"), prepared.fabric.link_gbps,
             prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
         )  # fmt: skip
-        out.append(
-            PortStalls(counters.stall_ps, counters.latched, topology.from_node, elapsed, error)
-        )
+        out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
     if evidence.congested is not None and evidence.sampled is not None:
         out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     return out
@@ -488,10 +487,11 @@ def _search(
         suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
             return CableSearch()
+    counters = evidence.counters
+    ahead = ahead_of_stalls(counters, run, fabric) if counters is not None and not among else ()
     return search_cables(
-        evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
-        measured_ps=inside, healthy=run, measure=True,
-        progress=progress,
+        evaluate, comparisons, suspects, fabric, measured_ps=inside, healthy=run, measure=True,
+        ahead=ahead, progress=progress,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tailback.diagnosis.traffic_bursts import BurstFit
 from tailback.diagnosis.waterfall import Progress
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
+from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
@@ -28,7 +29,7 @@ class ScenarioWithEvidence:
     Attributes:
         prepared: The scenario with slow cables and other traffic.
         found: What was found, in words.
-        slow: One link of each slow cable, and its rate in Gb/s.
+        slow: The slow links.
     """
 
     prepared: PreparedScenario
@@ -83,7 +84,7 @@ def add_evidence(
     no_tables = prepared.scenario.fabric.forwarding is None
     _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
     found = replace(_summary(case, attempt, prepared.fabric, words), assumed_hosts=assumed)
-    return ScenarioWithEvidence(prepared.with_slow_cables(attempt.slow), found, attempt.slow)
+    return ScenarioWithEvidence(prepared.with_slow_links(attempt.slow), found, attempt.slow)
 
 
 def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -> EvidenceSummary:
@@ -93,7 +94,7 @@ def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(attempt.unknown_job)
     evidence = case.evidence
     return EvidenceSummary(
-        slow=tuple(_slow_cable_text(link, rate, fabric) for link, rate in attempt.slow),
+        slow=tuple(_slow_link_text(slow, fabric) for slow in attempt.slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
@@ -107,8 +108,10 @@ def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -
             "other-traffic": ("counters" if evidence.counters else "trace", "model"),
         },
         candidates=tuple(
-            wording.candidate(fabric.link_name(link), rate, float(fabric.link_gbps[link]))
-            for trial in _candidates(attempt) for link, rate in trial
+            wording.candidate(
+                fabric.link_name(slow.link), slow.gbps, float(fabric.link_gbps[slow.link])
+            )
+            for trial in _candidates(attempt) for slow in trial
         ),
         sources=tuple(words.sources),
         missing=tuple(words.missing),
@@ -128,9 +131,10 @@ def _candidates(attempt: Attempt) -> list[Slow]:
     return [search.best.cables, *(trial.cables for trial in search.rivals)]
 
 
-def _slow_cable_text(link: int, rate: float, fabric: Fabric) -> str:
+def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
-    return wording.slow_cable(fabric.link_name(link), rate, float(nominal[link]))
+    name, rate = fabric.link_name(slow.link), float(nominal[slow.link])
+    return wording.slow_link(name, slow.gbps, rate, one_way=not slow.both)
 
 
 def _name_sources(

@@ -90,9 +90,10 @@ def listed_jobs(jobs: int) -> str:
     return f"job list: {jobs} other job{'s' * (jobs != 1)} at that time"
 
 
-def slow_cable(name: str, gbps: float, nominal_gbps: float) -> str:
-    """A slow link and its rates."""
-    return f"{name} serves {rate_of_rate(gbps, nominal_gbps)}"
+def slow_link(name: str, gbps: float, nominal_gbps: float, *, one_way: bool) -> str:
+    """A slow link and its rates; ``one_way``: the other direction of its cable is not slow."""
+    only = " in this direction only" if one_way else ""
+    return f"{name} serves {rate_of_rate(gbps, nominal_gbps)}{only}"
 
 
 def candidate(name: str, gbps: float, nominal_gbps: float) -> str:

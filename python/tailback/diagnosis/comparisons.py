@@ -113,20 +113,20 @@ class PortStalls:
     Attributes:
         stall_ps: What was counted, NaN unknown, shape (L,).
         at_least: Links whose counter was full, so that more may be true, shape (L,).
-        from_node: Links that leave nodes: the simulation has no stalls of them, shape (L,).
         elapsed_ps: Measured time.
         error_ps: How far simulated stalls may be off for the unknown size of buffers, shape (L,).
     """
 
     stall_ps: Floats
     at_least: NDArray[np.bool_]
-    from_node: NDArray[np.bool_]
     elapsed_ps: int
     error_ps: Floats
+    of_links: bool = True
+    """It says which links: a cable that fits everything else but not this is not the slow one."""
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None where nothing stalled."""
-        known = ~np.isnan(self.stall_ps) & ~self.from_node
+        known = ~np.isnan(self.stall_ps)
         truth = run.tables["truth"]
         if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
             return None

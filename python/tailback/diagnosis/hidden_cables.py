@@ -19,9 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evaluate import Change, Evaluate
+from tailback.fabric.degraded import SlowLink
+from tailback.fabric.model import Fabric
 from tailback.run import Run
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MAX_RATES = 4
 """Rates of one cable that are tried at most."""
@@ -62,6 +65,20 @@ DISTINCT_MISFIT_RATIO = 0.5
 """Misfit of the best cable over that of another one up to which only the best can be meant: which
 paths messages took is not known where routing was adaptive or hashed."""
 
+MAX_LOCAL_MISFIT = 0.5
+"""Misfit to evidence that is of single links, over that without slow cables, from which a cable is
+not the right one: any slow cable makes all ranks wait, but only its own ports stall."""
+
+MAX_ONE_WAY = 8
+"""Cables of each list of suspects of which each direction is tried alone."""
+
+ONE_WAY_MISFIT_RATIO = 0.8
+"""Misfit of one slow direction of a cable over that of both up to which the other direction is
+innocent: cables mostly fail both ways, so one direction is the exception that needs evidence."""
+
+SEVERAL_MISFIT = 0.1
+"""Misfit of the best single cable from which two or three together are tried."""
+
 MAX_REFINED = 6
 """Cables whose rate is looked for, after all were tried at one rate."""
 
@@ -89,14 +106,21 @@ class Trial:
     """Slow cables that were simulated.
 
     Attributes:
-        cables: One link of each and its rate, Gb/s.
+        cables: The links.
         misfit: Distance from the evidence, as a share of that of the run without them.
         elapsed_ps: Time the run takes with them.
+        local: The same as ``misfit``, of evidence of single links; None without.
     """
 
-    cables: tuple[tuple[int, float], ...]
+    cables: tuple[SlowLink, ...]
     misfit: float
     elapsed_ps: int
+    local: float | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether other links than these did what the evidence shows."""
+        return self.local is not None and self.local > MAX_LOCAL_MISFIT
 
 
 @dataclass(frozen=True)
@@ -148,7 +172,7 @@ class _HiddenCableSearch:
         self.base = known
         return max(known, default=0.0) >= MIN_MISFIT
 
-    def attempt(self, cables: tuple[tuple[int, float], ...]) -> Trial:
+    def attempt(self, cables: tuple[SlowLink, ...]) -> Trial:
         """Simulate slow cables."""
         self.tried += 1
         run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
@@ -158,7 +182,13 @@ class _HiddenCableSearch:
             0.0 if now is None else weight * math.log((now + MIN_MISFIT) / (base + MIN_MISFIT))
             for now, base, weight in zip(found, self.base, self.weights, strict=True)
         ]
-        return Trial(cables, math.exp(sum(logs) / sum(self.weights)), run.elapsed_ps)
+        each = zip(self.comparisons, found, self.base, strict=True)
+        local = [
+            now / base for compare, now, base in each
+            if getattr(compare, "of_links", False) and now is not None and base >= AGREEING_MISFIT
+        ]  # fmt: skip
+        misfit = math.exp(sum(logs) / sum(self.weights))
+        return Trial(cables, misfit, run.elapsed_ps, max(local, default=None))
 
     def fits_time(self, trial: Trial) -> bool:
         """Whether the run takes longer by enough, and not by too much."""
@@ -182,19 +212,19 @@ class _HiddenCableSearch:
         several = len(self.comparisons) > 1
         return several and any(single.misfit < STOP_MISFIT for single in singles)
 
-    def first(self, before: tuple[tuple[int, float], ...], link: int) -> Trial | None:
+    def first(self, before: tuple[SlowLink, ...], link: int, both: bool = True) -> Trial | None:
         """A cable at the rate that is tried first; None if it carries too little to matter."""
         missing = max(self.measured_ps - self.expected_ps, 1)
         least, most = FIRST_SHARES
         share = max(most - (most - least) * 1.5 * missing / self.measured_ps, least)
         nominal = float(self.nominal[link])
-        trial = self.attempt((*before, (link, share * nominal)))
+        trial = self.attempt((*before, SlowLink(link, share * nominal, both)))
         if trial.elapsed_ps - self.expected_ps < 0.02 * missing:
             return None
         too_slow = trial.elapsed_ps / self.measured_ps
         if too_slow > MAX_TIME_RATIO and share * too_slow < MAX_SHARE:
             # All ranks wait longer than they did, which hides which cable it is.
-            trial = self.attempt((*before, (link, share * too_slow * nominal)))
+            trial = self.attempt((*before, SlowLink(link, share * too_slow * nominal, both)))
         return trial
 
     def best_rate(self, first: Trial) -> Trial | None:
@@ -203,7 +233,7 @@ class _HiddenCableSearch:
         The time grows as the rate falls: as its inverse, once the cable is what the run waits for.
         None where the run takes too long at every rate that was tried.
         """
-        *before, (link, rate) = first.cables
+        *before, (link, rate, both) = first.cables
         share, trial = rate / float(self.nominal[link]), first
         best: Trial | None = None
         missing = max(self.measured_ps - self.expected_ps, 1)
@@ -217,16 +247,17 @@ class _HiddenCableSearch:
             share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
             if not 0.02 < share < MAX_SHARE:
                 break
-            trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
+            rate = share * float(self.nominal[link])
+            trial = self.attempt((*before, SlowLink(link, rate, both)))
         return best
 
-    def single_cables(
+    def screen(
         self, suspects: Sequence[int], progress: Callable[[str, float], None] | None
     ) -> tuple[list[Trial], list[Trial]]:
         """Trials of each suspect alone: at the rate that fits, and at the first rate only.
 
-        Both by their misfit. Every suspect is tried at one rate before the rates of several are
-        looked for: cables that all ranks wait for fit well, but the right one fits far better.
+        Every suspect is tried at one rate before the rates of several are looked for: cables that
+        all ranks wait for fit well, but the right one fits far better.
         """
         screened, singles = list[Trial](), list[Trial]()
         best = REFINE_MISFIT / DISTINCT_MISFIT_RATIO
@@ -247,20 +278,56 @@ class _HiddenCableSearch:
             best = min(best, refined.misfit)
             if self.is_conclusive(singles):
                 break
-        screened.sort(key=lambda trial: trial.misfit)
+        screened.sort(key=_misfit)
+        return singles, screened
+
+    def one_way(
+        self, both_ways: Sequence[Trial], ahead: Sequence[int], reverse: Ints, most: int
+    ) -> list[Trial]:
+        """Trials of single directions of the cables that fit best, and of links ahead of stalls.
+
+        Only those that agree clearly better than the whole cable.
+        """
+        known = {trial.cables[0].link: trial.misfit for trial in reversed(both_ways)}
+        best = [trial.cables[0].link for trial in both_ways[: most // 2]]
+        tried = [*ahead[:most], *(way for link in best for way in (link, int(reverse[link])))]
+        out = []
+        for link in dict.fromkeys(tried):
+            trial = self.first((), link, both=False)
+            whole = known.get(min(link, int(reverse[link])), math.inf)
+            if trial is not None and trial.misfit < ONE_WAY_MISFIT_RATIO * whole:
+                out.append(trial)
+        return sorted(out, key=_misfit)
+
+    def single_cables(
+        self,
+        suspects: Sequence[int],
+        ahead: Sequence[int],
+        reverse: Ints,
+        progress: Callable[[str, float], None] | None,
+    ) -> tuple[list[Trial], list[Trial]]:
+        """Trials of one slow cable: at the rate that fits, and at the first rate only.
+
+        Both by their misfit. The second explain too little to go on with.
+        """
+        singles, screened = self.screen(suspects, progress)
         if not self.is_conclusive(singles):
+            both_ways = sorted([*singles, *screened], key=_misfit)
+            most = min(MAX_ONE_WAY, max(len(suspects) // 4, 2))
+            screened += self.one_way(both_ways, ahead, reverse, most)
+            screened.sort(key=_misfit)
             refined_too = map(self.best_rate, screened[:MAX_REFINED])
             singles += [trial for trial in refined_too if trial is not None]
-        singles.sort(key=lambda trial: trial.misfit)
+        singles.sort(key=_misfit)
         return singles, screened
 
     def tuned(self, trial: Trial) -> Trial:
         """The rates that fit best, near those tried."""
         for step in (0.85, 1.18, 0.93, 1.08):
-            *others, (link, rate) = trial.cables
+            *others, (link, rate, both) = trial.cables
             if rate * step >= float(self.nominal[link]):
                 continue
-            tried = self.attempt((*others, (link, rate * step)))
+            tried = self.attempt((*others, SlowLink(link, rate * step, both)))
             fits = tried.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
             if fits and self.distance(tried) < self.distance(trial):
                 trial = tried
@@ -271,11 +338,12 @@ def search_cables(
     evaluate: Evaluate,
     comparisons: Sequence[Misfit],
     suspects: Sequence[int],
-    nominal_gbps: Floats,
+    fabric: Fabric,
     *,
     measured_ps: int,
     healthy: Run,
     measure: bool,
+    ahead: Sequence[int] = (),
     progress: Callable[[str, float], None] | None = None,
 ) -> CableSearch:
     """Look for slow cables that explain the evidence.
@@ -284,48 +352,91 @@ def search_cables(
         evaluate: Simulates a change of the expected run.
         comparisons: Kinds of evidence.
         suspects: One link of each cable to try, the likeliest first.
-        nominal_gbps: Rate of each link, shape (L,).
+        fabric: The fabric.
         measured_ps: Time measured in and between calls.
         healthy: The expected run without slow cables, with what the comparisons look at.
         measure: Whether a comparison looks at what links did.
+        ahead: Links on which others wait by the counters: their direction alone may be slow.
         progress: Called with the current step.
     """
+    nominal = np.asarray(fabric.link_gbps, np.float64)
+    reverse = np.asarray(fabric.link_reverse, np.int64)
     search = _HiddenCableSearch(
-        evaluate, comparisons, measured_ps, healthy, nominal_gbps, measure=measure
+        evaluate, comparisons, measured_ps, healthy, nominal, measure=measure
     )
     if not suspects or not search.start():
         return CableSearch()
-    singles, screened = search.single_cables(suspects, progress)
+    singles, screened = search.single_cables(suspects, ahead, reverse, progress)
     if not singles:
         return CableSearch(tried=search.tried)
     first = singles[0]
     order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]
-    order.sort(key=lambda trial: trial.misfit)
+    order.sort(key=_misfit)
     best = order[0]
-    rivals = [trial for trial in order[1:] if _as_good(trial, best) and search.fits_time(trial)]
+    rivals = [
+        trial for trial in order[1:]
+        if _as_good(trial, best) and search.fits_time(trial)
+        and not trial.contradicted and not _same_cable(trial, best)
+    ]  # fmt: skip
     convincing = best.misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(best)
+    convincing = convincing and not best.contradicted
     found = best if convincing else None
-    if found is None and best.misfit < 0.8:
-        near = [t.cables[0][0] for t in (*order[1:], *screened)]
-        found = _several(search, best, list(dict.fromkeys(near))[:6])
-        if found is not None:
-            rivals = []
+    if SEVERAL_MISFIT < best.misfit < 0.8:
+        together = _several(search, best, sorted([*order[1:], *screened], key=_misfit), ahead)
+        if together is not None:
+            found, rivals = together, []
+    if found is None and best.contradicted:
+        return CableSearch(tried=search.tried)
     return CableSearch(found, tuple(rivals[:4]), best, search.tried)
 
 
-def _several(search: _HiddenCableSearch, best: Trial, others: Sequence[int]) -> Trial | None:
-    """Two or three cables together, where they explain what one does not."""
-    now = best
+def _several(
+    search: _HiddenCableSearch, best: Trial, others: Sequence[Trial], ahead: Sequence[int]
+) -> Trial | None:
+    """Two or three cables together, where they explain far better what one explains in part.
+
+    Beginning with the best single cable, and with the best one ahead of stalls.
+    """
+    most = min(MAX_ONE_WAY, max(len(others) // 4, 2))
+    starts = [best, *(trial for trial in others if trial.cables[0].link in ahead[:most])][:2]
+    more = [trial.cables[0] for trial in others[:most]]
+    more += [cable for cable in (trial.cables[0] for trial in others) if cable.link in ahead[:most]]
+    found = None
+    for start in starts:
+        trial = _added(search, start, more)
+        if found is None or trial.misfit < found.misfit:
+            found = trial
+    assert found is not None
+    better = found.misfit <= 0.5 * min(best.misfit, 1.0 - MIN_MISFIT_REDUCTION)
+    better = better and search.fits_time(found) and not found.contradicted
+    return found if len(found.cables) > 1 and better else None
+
+
+def _added(search: _HiddenCableSearch, start: Trial, others: Sequence[SlowLink]) -> Trial:
+    """A trial with further cables, each of which halves the misfit."""
+    now = start
+    ways = list(dict.fromkeys((cable.link, cable.both) for cable in others))
     while len(now.cables) < MAX_CABLES:
-        firsts = [search.first(now.cables, link) for link in others
-                  if link not in {cable for cable, _ in now.cables}]  # fmt: skip
-        tried = [search.best_rate(trial) for trial in firsts if trial is not None]
-        more = min((t for t in tried if t is not None), key=lambda t: t.misfit, default=None)
+        used = {cable.link for cable in now.cables}
+        firsts = [
+            search.first(now.cables, link, both=both) for link, both in ways if link not in used
+        ]
+        likely = sorted((trial for trial in firsts if trial is not None), key=_misfit)[:2]
+        tried = [trial for trial in map(search.best_rate, likely) if trial is not None]
+        more = min(tried, key=_misfit, default=None)
         if more is None or more.misfit > 0.5 * now.misfit:
             break
         now = search.tuned(more)
-    convincing = now.misfit <= 0.5 * (1.0 - MIN_MISFIT_REDUCTION) and search.fits_time(now)
-    return now if len(now.cables) > 1 and convincing else None
+    return now
+
+
+def _misfit(trial: Trial) -> float:
+    return trial.misfit
+
+
+def _same_cable(one: Trial, other: Trial) -> bool:
+    """Whether two trials are of the same link, in one direction or both."""
+    return one.cables[0].link == other.cables[0].link
 
 
 def _as_good(trial: Trial, best: Trial) -> bool:

@@ -38,8 +38,8 @@ def cable_suspects(
         cable == np.arange(fabric.n_links)))  # fmt: skip
     used = used[np.argsort(-carried[used], kind="stable")]
     ranked = []
-    if counters is not None and not counters.lossy:
-        ranked.append(_ahead_of_stalls(counters, run, fabric))
+    if counters is not None:
+        ranked.append(ahead_of_stalls(counters, run, fabric))
     paths = _late_paths(measured, run, reverse, carried)
     ranked.append([link for link, _ in paths.suspects(most)])
     # No path avoids the cables of hosts.
@@ -50,16 +50,24 @@ def cable_suspects(
     return list(dict.fromkeys(likely))[:most]
 
 
-def _ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
-    """Links on which upstream ports stall more than expected, but that do not stall themselves."""
+def ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
+    """Links on which upstream ports stall more than expected, but that do not stall themselves.
+
+    Empty where the network drops packets: its ports do not stall.
+    """
+    if counters.lossy:
+        return []
     expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
     excess = np.nan_to_num(counters.stall - expected)
     into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
     np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
     busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
     share = np.minimum(busy / fabric.link_gbps, 1.0)
+    busiest = np.full(len(into), 1e-9)
+    np.maximum.at(busiest, fabric.link_src, share)
     # Of the links that leave a switch on which others wait: busy ones that do not wait.
-    score = into[fabric.link_src] * share * (1.0 - np.clip(excess, 0.0, 1.0))
+    score = into[fabric.link_src] * share / busiest[fabric.link_src]
+    score *= 1.0 - np.clip(excess, 0.0, 1.0)
     order = np.argsort(-score, kind="stable")
     return [int(link) for link in order[:24] if score[link] > 0]
 

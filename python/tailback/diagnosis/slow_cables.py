@@ -19,6 +19,7 @@ from tailback.diagnosis.cable_suspects import CandidatePaths
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import Floats, Ints
 from tailback.evaluate import Change, Evaluate
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
 
@@ -120,7 +121,7 @@ class _SlowCableSearch:
 
     def attempt(self, cables: Cables) -> SlowCableFit:
         """Simulate slow cables."""
-        run = self._evaluate(Change(network="healthy", slow=cables))
+        run = self._evaluate(Change(network="healthy", slow=_both_ways(cables)))
         fit = _fit(self._seen, self._healthy, _durations(run))
         return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
 
@@ -130,7 +131,7 @@ class _SlowCableSearch:
 
     def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
         """Cables on the paths of messages that are late even with the slow cables found."""
-        run = self._evaluate(Change(network="healthy", slow=found.cables))
+        run = self._evaluate(Change(network="healthy", slow=_both_ways(found.cables)))
         known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
         left = self._ways(_durations(run)).suspects(2 * CANDIDATES_TRIED)
         return [(link, rate) for link, rate in left if link not in known]
@@ -265,3 +266,8 @@ def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)
     used = [n for n in stated if carried[n] or carried[evidence.reverse(n)]]
     return [topology.name[link] for link in used or stated]
+
+
+def _both_ways(cables: Cables) -> tuple[SlowLink, ...]:
+    """Cables as links of which both directions are slow."""
+    return tuple(SlowLink(link, gbps) for link, gbps in cables)

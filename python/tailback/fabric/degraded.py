@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,20 @@ MAX_GBPS = 250_000.0
 """Rate at which the smallest packet, 32 bytes, takes a picosecond."""
 
 _PLACE = "[[fabric.degraded]]"
+
+
+class SlowLink(NamedTuple):
+    """A link that serves less than it should.
+
+    Attributes:
+        link: Number of the link.
+        gbps: Rate that it serves.
+        both: Whether the other direction of its cable serves no more, either.
+    """
+
+    link: int
+    gbps: float
+    both: bool = True
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
@@ -82,11 +97,13 @@ def instant(fabric: Fabric) -> Fabric:
     )  # fmt: skip
 
 
-def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabric:
-    """The fabric with given rates, Gb/s, of both directions of some cables, named by one link."""
+def with_slow_links(fabric: Fabric, slow: Sequence[SlowLink]) -> Fabric:
+    """The fabric with links, or both directions of their cables, that serve less."""
     rate = fabric.link_gbps.copy()
-    for link, gbps in slow:
-        rate[[link, int(fabric.link_reverse[link])]] = gbps
+    for link, gbps, both in slow:
+        rate[link] = gbps
+        if both:
+            rate[int(fabric.link_reverse[link])] = gbps
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import instant, nominal, with_cable_rates, with_limits
+from tailback.fabric.degraded import instant, nominal, with_limits, with_slow_links
 from tailback.fabric.model import Fabric
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.routes import Routes, routes_for
@@ -59,7 +59,7 @@ class NetworkCache:
         if change.network == "instant":
             fabric = instant(fabric)
         elif change.slow or change.limits:
-            fabric = with_limits(with_cable_rates(fabric, change.slow), change.limits)
+            fabric = with_limits(with_slow_links(fabric, change.slow), change.limits)
         else:
             return fabric, routes
         routes = self._routes(fabric, change.rule, spread)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.degraded import degrade, with_cable_rates
+from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
@@ -164,18 +164,20 @@ class PreparedScenario:
             self, scenario=scenario, jobs=jobs, program=merged, job_of_label=job_of_label
         )
 
-    def with_slow_cables(self, slow: Sequence[tuple[int, float]]) -> PreparedScenario:
-        """The same with cables that serve less: a link of each, and the rate in Gb/s."""
+    def with_slow_links(self, slow: Sequence[SlowLink]) -> PreparedScenario:
+        """The same with links that serve less."""
         if not slow:
             return self
         degraded = [
-            Degraded(cable=self.fabric.port_name(link), rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
-            for link, gbps in slow
+            Degraded.model_validate(
+                {"cable" if both else "link": self.fabric.port_name(link), "rate": f"{gbps} Gb/s"}
+            )
+            for link, gbps, both in slow
         ]
         known = self.scenario.fabric.degraded
         section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
         scenario = self.scenario.model_copy(update={"fabric": section})
-        return replace(self, scenario=scenario, fabric=with_cable_rates(self.fabric, slow))
+        return replace(self, scenario=scenario, fabric=with_slow_links(self.fabric, slow))
 
     def with_rule(self, rule: str) -> PreparedScenario:
         """The same with another routing rule of its topology."""

@@ -15,6 +15,7 @@ from tailback.api.evidence import NetworkEvidence
 from tailback.api.source import Source
 from tailback.diagnosis.hidden_cables import CableSearch, Trial
 from tailback.diagnosis.unknown_job import UnknownJob
+from tailback.fabric.degraded import SlowLink
 from tailback.simulation import prepare
 
 EXCHANGE = {
@@ -46,7 +47,7 @@ def chosen(
         asked.append(name)
         gap, misfit = gaps[name]
         missing = search and gaps["turn"][0] > 0.1
-        slow = ((3, 20.0),) if missing else ()
+        slow = (SlowLink(3, 20.0),) if missing else ()
         found = CableSearch(Trial(slow, misfit, 1)) if missing else CableSearch()
         assert among in ((), (3,))
         other = job(unknown_job) if unknown_job is not None and name == "turn_searched" else None
@@ -145,7 +146,7 @@ def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_w
     monkeypatch.setattr(Case, "_spread", lambda _case, run, _scale=1.0: run.spread)
     monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: 1000)
     case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
-    slow = () if cable is None else ((3, 20.0),)
+    slow = () if cable is None else (SlowLink(3, 20.0),)
     other = None if adapters is None else QUEUE
     assert case._explained_otherwise(job(0.02), slow, TURN, other) is not left
 

@@ -77,12 +77,12 @@ def test_a_stall_that_larger_buffers_take_up_is_no_difference() -> None:
     # Ten buffers of 64 KiB at 100 Gb/s take 5.24 us each.
     assert error == pytest.approx(10 * size * 8 / 100e9 * 1e12)
     stalled = np.full(links.height, 0.9 * error[0]) + sums_of(run, "stall_ps")
-    exact = PortStalls(stalled, from_node & False, from_node, 10**8, np.zeros(links.height))(run)
+    exact = PortStalls(stalled, from_node & False, 10**8, np.zeros(links.height))(run)
     assert exact is not None and exact > 0.1
-    loose = PortStalls(stalled, from_node & False, from_node, 10**8, error)(run)
+    loose = PortStalls(stalled, from_node & False, 10**8, error)(run)
     assert loose is not None and loose < 0.1 * exact
     # But not what is far more than that.
-    far = PortStalls(stalled + 20 * error, from_node & False, from_node, 10**8, error)(run)
+    far = PortStalls(stalled + 20 * error, from_node & False, 10**8, error)(run)
     assert far is not None and far > 0.5
 
 

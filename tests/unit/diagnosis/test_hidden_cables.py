@@ -11,7 +11,6 @@ import pytest
 
 from tailback.diagnosis.comparisons import CallTimes, PortStalls
 from tailback.diagnosis.hidden_cables import CableSearch, search_cables
-from tailback.diagnosis.topology import LinkTopology
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
@@ -85,13 +84,10 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[CableSe
         sums = np.zeros(fabric.n_links)
         rows = seen.run.tables["truth"]
         np.add.at(sums, rows["link"].to_numpy(), rows["stall_ps"].to_numpy())
-        from_node = LinkTopology.of(expected.tables).from_node
         full = np.zeros(fabric.n_links, np.bool_)
-        comparisons.append(
-            PortStalls(sums, full, from_node, seen.run.elapsed_ps, np.zeros(fabric.n_links))
-        )
+        comparisons.append(PortStalls(sums, full, seen.run.elapsed_ps, np.zeros(fabric.n_links)))
     found = search_cables(
-        evaluate, comparisons, cables.tolist(), np.asarray(fabric.link_gbps, np.float64),
+        evaluate, comparisons, cables.tolist(), fabric,
         measured_ps=seen.run.elapsed_ps, healthy=expected,
         measure=stalls,
     )  # fmt: skip
@@ -105,7 +101,7 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[CableSe
 def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bool) -> None:
     found, fabric = searched(truth(cable, f"{gbps} Gb/s"), stalls=stalls)
     assert found.found is not None and len(found.found.cables) == 1
-    ((link, rate),) = found.found.cables
+    ((link, rate, _),) = found.found.cables
     ends = {fabric.link_name(link), fabric.link_name(int(fabric.link_reverse[link]))}
     assert any(name.startswith(f"{cable} ") for name in ends), ends
     assert rate == pytest.approx(gbps, rel=0.2)
@@ -133,15 +129,13 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
     cables = np.flatnonzero(np.arange(fabric.n_links) < fabric.link_reverse)
     found = search_cables(
         evaluate, [CallTimes(profile, seen.program)], cables.tolist(),
-        np.asarray(fabric.link_gbps, np.float64), measured_ps=round(1.4 * expected.elapsed_ps),
-        healthy=expected, measure=False,
+        fabric, measured_ps=round(1.4 * expected.elapsed_ps), healthy=expected, measure=False,
     )  # fmt: skip
     assert found.found is None
 
 
 def test_nothing_to_compare_is_no_finding() -> None:
     prepared = prepare(parse({**KNOWN, "seed": 1}))
-    rates = np.asarray(prepared.fabric.link_gbps, np.float64)
     evaluate = make_evaluate(prepared)
     healthy = evaluate(Change(computations=True))
     times: dict[str, Any] = {
@@ -149,8 +143,18 @@ def test_nothing_to_compare_is_no_finding() -> None:
         "healthy": healthy,
         "measure": False,
     }
-    assert search_cables(evaluate, [], [0, 2], rates, **times) == CableSearch()
-    assert search_cables(evaluate, [lambda run: None], [0, 2], rates, **times) == CableSearch()
+    assert search_cables(evaluate, [], [0, 2], prepared.fabric, **times) == CableSearch()
+    assert (
+        search_cables(evaluate, [lambda run: None], [0, 2], prepared.fabric, **times)
+        == CableSearch()
+    )
+
+
+def cables_of(links: int) -> Any:
+    """A fabric of cables of 100 Gb/s: links 0 and 1, 2 and 3 …"""
+    return SimpleNamespace(
+        link_gbps=np.full(links, 100.0), link_reverse=np.arange(links) ^ 1
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,12 +170,12 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return FakeRun(1_250_000, 1.0)
-        share = change.slow[0][1] / 100.0
+        share = change.slow[0].gbps / 100.0
         elapsed = round(800_000 / share) if share < 0.64 else 1_250_000
         return FakeRun(elapsed, 0.3 - 0.15 * min(max(share - 0.5, 0.0) / 0.08, 1.0))
 
     found = search_cables(
-        evaluate, [lambda run: run.off], [0], np.array([100.0]),  # type: ignore[attr-defined]
+        evaluate, [lambda run: run.off], [0], cables_of(2),  # type: ignore[attr-defined]
         measured_ps=measured, healthy=evaluate(Change()), measure=False,
     )  # fmt: skip
     assert found.found is not None
@@ -184,11 +188,11 @@ def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return FakeRun(1_000_000, 0.002)
-        link, rate = change.slow[0]
+        link, rate, _ = change.slow[0]
         return FakeRun(round(50_000_000 / rate), 0.0002 if link == 2 else 0.0019)
 
     found = search_cables(
-        evaluate, [lambda run: run.off], [0, 2], np.full(4, 100.0),  # type: ignore[attr-defined]
+        evaluate, [lambda run: run.off], [0, 2], cables_of(4),  # type: ignore[attr-defined]
         measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
     )  # fmt: skip
     assert found.found is not None and found.found.cables[0][0] == 2 and not found.rivals
@@ -200,7 +204,7 @@ def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> No
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return SimpleNamespace(elapsed_ps=1_000_000, calls=1e-5, sends=0.0125)
-        link, rate = change.slow[0]
+        link, rate, _ = change.slow[0]
         right = link == 2
         return SimpleNamespace(
             elapsed_ps=round(50_000_000 / rate), calls=0.002, sends=0.0025 if right else 0.012
@@ -208,7 +212,7 @@ def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> No
 
     found = search_cables(
         evaluate, [lambda run: run.calls, lambda run: run.sends], [0, 2],  # type: ignore[attr-defined]
-        np.full(4, 100.0), measured_ps=1_500_000, healthy=evaluate(Change()),
+        cables_of(4), measured_ps=1_500_000, healthy=evaluate(Change()),
         measure=False,
     )  # fmt: skip
     assert found.found is not None and found.found.cables[0][0] == 2 and not found.rivals
@@ -221,15 +225,80 @@ def test_a_cable_that_comes_last_is_tried_though_many_before_it_fit_well() -> No
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
-        link, rate = change.slow[0]
+        link, rate, _ = change.slow[0]
         off = 0.002 if link == right else 0.04
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=off, stalls=3 * off)
 
     found = search_cables(
         evaluate, [lambda run: run.calls, lambda run: run.stalls],  # type: ignore[attr-defined]
-        [*range(0, right, 2), right], np.full(right + 2, 100.0), measured_ps=1_500_000,
+        [*range(0, right, 2), right], cables_of(right + 2), measured_ps=1_500_000,
         healthy=evaluate(Change()), measure=False,
     )  # fmt: skip
     assert found.found is not None and found.found.cables[0][0] == right and not found.rivals
     # Each once, and the rates of a few.
     assert found.tried < 90
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Evidence of single links."""
+
+    of_links: bool = True
+
+    def __call__(self, run: Any) -> float:
+        return float(run.stalls)
+
+
+def of_calls(run: Any) -> float:
+    return float(run.calls)
+
+
+def test_one_direction_of_a_cable_is_found_where_the_other_did_not_stall() -> None:
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
+        ((link, rate, both),) = change.slow
+        stalls = {(21, False): 0.01, (20, True): 0.4}.get((link, both), 0.7)
+        return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=0.002, stalls=stalls)
+
+    times: dict[str, Any] = {
+        "measured_ps": 1_500_000, "healthy": evaluate(Change()), "measure": False,
+    }  # fmt: skip
+    suspects, kinds = list(range(0, 40, 2)), [of_calls, Stalls()]
+    for ahead in ((), (5, 21)):
+        found = search_cables(evaluate, kinds, suspects, cables_of(40), ahead=ahead, **times)
+        assert found.found is not None and not found.rivals
+        ((link, _, both),) = found.found.cables
+        assert (link, both) == (21, False)
+
+
+def test_a_cable_whose_ports_did_not_stall_is_not_blamed_for_waits_of_all_ranks() -> None:
+    """Every cable makes all ranks wait as long as they did; none makes the right ports stall."""
+
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
+        elapsed = round(50_000_000 / change.slow[0].gbps)
+        return SimpleNamespace(elapsed_ps=elapsed, calls=0.0001, stalls=0.6)
+
+    found = search_cables(
+        evaluate, [of_calls, Stalls()], [0, 2, 4], cables_of(6), measured_ps=1_500_000,
+        healthy=evaluate(Change()), measure=False,
+    )  # fmt: skip
+    assert found.found is None and found.best is None and not found.rivals
+
+
+def test_two_cables_are_found_though_one_alone_explains_much() -> None:
+    def evaluate(change: Change) -> Any:
+        slow = {one.link for one in change.slow}
+        off = 0.3 if not slow else {0: 0.09, 1: 0.06, 2: 0.001}[len(slow & {4, 8})]
+        rates = [one.gbps for one in change.slow]
+        return SimpleNamespace(
+            elapsed_ps=round(50_000_000 / min(rates, default=50.0)), calls=off, stalls=3 * off
+        )
+
+    found = search_cables(
+        evaluate, [of_calls, lambda run: run.stalls], list(range(0, 24, 2)),  # type: ignore[attr-defined]
+        cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
+    )  # fmt: skip
+    assert found.found is not None and {one.link for one in found.found.cables} == {4, 8}

@@ -15,6 +15,7 @@ from tailback.evaluate import Change
 from tailback.evidence import measure
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import call_profile
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
@@ -73,7 +74,7 @@ def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
     prepared = world({"pattern": PATTERN})
     fabric = prepared.fabric
     link = int(np.flatnonzero(fabric.link_src == prepared.observed.node[5])[0])
-    slow = ((link, 0.4 * float(fabric.link_gbps[link])),)
+    slow = (SlowLink(link, 0.4 * float(fabric.link_gbps[link])),)
     happened = make_evaluate(prepared)(Change(slow=slow, computations=True, measure=True))
     job = found(tmp_path, happened, prepared)
     # At best it explains a part of the difference, which the right cable explains wholly.

@@ -14,6 +14,7 @@ from tailback.diagnosis.comparisons import SendTimes
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun, measure
 from tailback.evidence.send_times import send_profile
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
@@ -35,7 +36,7 @@ def slow_host(prepared: PreparedScenario, node: int) -> tuple[int, float]:
     """The cable of a host, at a quarter of its rate."""
     fabric = prepared.fabric
     link = int(np.flatnonzero(fabric.link_src == node)[0])
-    return link, 0.25 * float(fabric.link_gbps[link])
+    return SlowLink(link, 0.25 * float(fabric.link_gbps[link]))
 
 
 @pytest.fixture(scope="module")

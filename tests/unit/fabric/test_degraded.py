@@ -10,7 +10,7 @@ import pytest
 from tailback.diagnosis import diagnose_cause
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
-from tailback.fabric.degraded import LEAST_GBPS
+from tailback.fabric.degraded import LEAST_GBPS, SlowLink
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
 from tailback.simulation import make_evaluate, prepare, simulate
@@ -63,7 +63,7 @@ def test_healthy_and_slow_are_changes_one_undoes_the_other() -> None:
     link = int(np.flatnonzero(given.fabric.link_gbps < 100)[0])
     healthy = make_evaluate(given)(Change(network="healthy")).elapsed_ps
     assert healthy == make_evaluate(well)(Change()).elapsed_ps
-    slow = make_evaluate(well)(Change(slow=((link, 10.0),))).elapsed_ps
+    slow = make_evaluate(well)(Change(slow=(SlowLink(link, 10.0),))).elapsed_ps
     assert slow == make_evaluate(given)(Change()).elapsed_ps > healthy
     star = make_evaluate(given)(Change(network="star")).elapsed_ps
     assert star == make_evaluate(well)(Change(network="star")).elapsed_ps

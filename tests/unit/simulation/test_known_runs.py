@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tailback.evaluate import Change
+from tailback.fabric.degraded import SlowLink
 from tailback.scenario import parse
 from tailback.simulation import evaluate as module
 from tailback.simulation import make_evaluate, prepare, simulate
@@ -78,7 +79,7 @@ def test_slow_cables_are_tried_once_each_and_not_kept(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(prepared)
-    slow = Change(slow=((20, 5.0),))
+    slow = Change(slow=(SlowLink(20, 5.0),))
     assert evaluate(slow).elapsed_ps == evaluate(slow).elapsed_ps
     assert len(simulated) == 2
 

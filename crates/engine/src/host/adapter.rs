@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::host::flows::Flows;
-use crate::network::link::NIL;
+use crate::network::link::{NEVER, NIL};
 use crate::network::packet::{Light, PacketKind};
 
 /// Send queues of an adapter; what every packet touches is on one cache line.
@@ -21,6 +21,8 @@ pub(crate) struct Adapter {
     /// An event is pending for when it may send again.
     pub(super) pending: bool,
     others: VecDeque<Outgoing>,
+    /// Since when it has had data but no credit for any of it, with a probe; [`NEVER`] while not.
+    stalled_since: u64,
 }
 
 /// A message and the index of its send state in the shard.
@@ -38,7 +40,18 @@ impl Adapter {
     /// The adapter of a node with this injection link.
     pub fn new(link: u32) -> Self {
         let (control, others) = (VecDeque::new(), VecDeque::new());
-        Self { control, flows: None, first: Outgoing::NONE, link, pending: false, others }
+        let (first, stalled_since) = (Outgoing::NONE, NEVER);
+        Self { control, flows: None, first, link, pending: false, others, stalled_since }
+    }
+
+    /// At `now` it has data, a free link, and no credit.
+    pub(super) fn stall(&mut self, now: u64) {
+        self.stalled_since = self.stalled_since.min(now);
+    }
+
+    /// It sends at `now`; returns how long it had stalled.
+    pub(super) fn end_stall(&mut self, now: u64) -> u64 {
+        now.saturating_sub(std::mem::replace(&mut self.stalled_since, NEVER))
     }
 
     /// Messages by destination.

@@ -95,7 +95,9 @@ impl<P: Probe> Shard<'_, P> {
         if self.links.free_at(link) > self.now {
             return self.schedule_retry(node, link);
         }
-        let Some((slot, last)) = self.make_packet(message, content, link) else { return };
+        let Some((slot, last)) = self.make_packet(message, content, link) else {
+            return self.stall(node);
+        };
         let adapter = &mut self.adapters[local];
         if content != PacketKind::Data {
             adapter.control.pop_front();
@@ -105,7 +107,7 @@ impl<P: Probe> Shard<'_, P> {
             adapter.rotate();
         }
         let needs_event = adapter.needs_event();
-        let free = self.inject(link, slot, light, last);
+        let free = self.inject((node, link), slot, light, last);
         if needs_event {
             self.queue.push(Event::new(free, EventKind::Adapter, node, 0));
         }
@@ -148,14 +150,26 @@ impl<P: Probe> Shard<'_, P> {
                 let interval = interval(wire, pace);
                 rested.max(flow.timetable.sent(settings.pacing, now, interval, wire))
             });
-            self.inject(link, slot, Light::default(), last);
+            self.inject((node, link), slot, Light::default(), last);
             return self.schedule_retry(node, link);
+        }
+        if place > 0 {
+            self.stall(node);
         }
         let flows = self.adapter(node).flows();
         let next = flows.next_at(now);
         if next != NEVER && (flows.wake_at <= now || next < flows.wake_at) {
             flows.wake_at = next;
             self.queue.push(Event::new(next, EventKind::Adapter, node, 0));
+        }
+    }
+
+    /// `node` has data, a free link, and no credit.
+    #[inline(always)]
+    fn stall(&mut self, node: u32) {
+        if P::ON {
+            let now = self.now;
+            self.adapter(node).stall(now);
         }
     }
 
@@ -228,12 +242,13 @@ impl<P: Probe> Shard<'_, P> {
         Some((slot, state.packets_unsent == 0))
     }
 
-    /// Puts the packet in `slot` on the wire now, with `light` if it notifies of one; `last`
+    /// Puts the packet in `slot` on the link of the node now, with `light` if it notifies of one; `last`
     /// says whether it completes its message. Returns when the link is free again.
     #[inline(always)]
-    fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
-        let model = self.model;
+    fn inject(&mut self, (node, link): (u32, u32), slot: u32, light: Light, last: bool) -> u64 {
+        let (model, now) = (self.model, self.now);
         self.transmissions += 1;
+        let stall_ps = if P::ON { self.adapter(node).end_stall(now) } else { 0 };
         let packet = &mut self.packets[slot];
         let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
         let cable = self.links.cable_of(link);
@@ -245,7 +260,7 @@ impl<P: Probe> Shard<'_, P> {
         };
         self.links.book(link, self.now, paced);
         if P::ON {
-            let sending = Transmission { start: self.now, busy_ps: busy, stall_ps: 0 };
+            let sending = Transmission { start: now, busy_ps: busy, stall_ps };
             self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });
             if model.settings.count_injection {
                 let bits = model.reservoir.draw(packet.id, 0xff);
