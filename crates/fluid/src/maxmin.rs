@@ -17,6 +17,11 @@
 //! there, and the link it leaves is served again, at its own level. Levels below the one that is
 //! being served are final, whatever happens above, so that the order ensures an end.
 //!
+//! Two things may still chase each other: where many flows share many links in parts, a link that
+//! lets its flows rise may overload links below it, which then take flows of one another in turn.
+//! After a number of steps ([`STEPS_PER_LINK`]) all rates are therefore set anew from nothing: then
+//! no link has flows that rise, and each is served once at its level.
+//!
 //! Each change of a flow's level changes the sums of the other links on its path. Most of these are
 //! not full before or after. They carry no level, so the change ends there: one addition and one
 //! comparison, in an array of 16 bytes a link ([`Load`]) that stays in the cache.
@@ -44,6 +49,10 @@ const STALE: u32 = 1 << 30;
 const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
+
+/// Links served in one settlement, as a multiple of all links, from which on rates are set anew from
+/// nothing, which takes about one a link.
+const STEPS_PER_LINK: usize = 4;
 
 /// What a link carries of flows that are stopped elsewhere.
 #[derive(Debug, Clone, Copy)]
@@ -206,10 +215,9 @@ impl MaxMin {
             self.put_on(links, flow);
         }
         self.requeue(links);
-        while let Some((due, link)) = self.queue.first() {
-            self.queue.remove(link);
-            self.serve(links, link, due, changed);
-            self.requeue(links);
+        if !self.serve_all(links, changed) {
+            self.start_anew(links);
+            self.serve_all(links, changed);
         }
         for (flow, rate) in &mut changed[first..] {
             let FlowLevel { weight, level, .. } = self.flow[*flow as usize];
@@ -217,22 +225,61 @@ impl MaxMin {
         }
     }
 
+    /// Serves links until no rate changes, or [`STEPS_PER_LINK`] are exceeded; whether all was set.
+    fn serve_all(&mut self, links: &mut ActiveFlows, changed: &mut Vec<(u32, f64)>) -> bool {
+        let mut steps = STEPS_PER_LINK * self.filling.len() + 64;
+        while let Some((due, link)) = self.queue.first() {
+            if steps == 0 {
+                return false;
+            }
+            steps -= 1;
+            self.queue.remove(link);
+            self.serve(links, link, due, changed);
+            self.requeue(links);
+        }
+        true
+    }
+
+    /// Forgets all rates: every active flow rises again.
+    fn start_anew(&mut self, links: &ActiveFlows) {
+        self.queue = IndexedHeap::default();
+        self.listed.clear();
+        self.filling.clear();
+        self.load.clear();
+        self.fill(links);
+        self.risen = 0;
+        for link in 0..links.users.len() {
+            for user in &links.users[link] {
+                let state = &mut self.flow[user.flow as usize];
+                (state.level, state.stopped_at) = (f64::INFINITY, NONE);
+                self.filling[link].release(state.weight * links.share(user.entry));
+            }
+            self.freed(link as u32);
+        }
+        self.requeue(links);
+    }
+
+    /// Links without flows.
+    fn fill(&mut self, links: &ActiveFlows) {
+        self.filling.extend(links.capacity.iter().map(|&capacity| LinkFill {
+            capacity,
+            free: 0.0,
+            level: f64::INFINITY,
+            top: f64::INFINITY,
+            summed: 0.0,
+            n_free: 0,
+            n_own: 0,
+        }));
+        self.load.extend(self.filling.iter().map(|filling| Load {
+            fixed: 0.0,
+            limit: filling.limit(),
+            changes: STALE - CHANGES,
+        }));
+    }
+
     fn begin(&mut self, links: &ActiveFlows) {
         if self.filling.is_empty() {
-            self.filling.extend(links.capacity.iter().map(|&capacity| LinkFill {
-                capacity,
-                free: 0.0,
-                level: f64::INFINITY,
-                top: f64::INFINITY,
-                summed: 0.0,
-                n_free: 0,
-                n_own: 0,
-            }));
-            self.load.extend(self.filling.iter().map(|filling| Load {
-                fixed: 0.0,
-                limit: filling.limit(),
-                changes: STALE - CHANGES,
-            }));
+            self.fill(links);
         }
         self.flow.resize(links.weight.len(), FlowLevel::UNKNOWN);
         self.round += 1;

@@ -117,3 +117,49 @@ fn what_is_kept_follows_the_flows_under_way() {
     }
     assert_eq!((links.weight.len(), kept.flow.len()), (3, 3));
 }
+
+/// Flows from nodes over eight detours each, as by Valiant's rule on a torus, that end and start by
+/// dozens at once. Without a limit to the steps of a settlement, some of these never end.
+#[test]
+fn flows_in_many_parts_that_come_and_go_together_are_settled() {
+    const NODES: u64 = 60;
+    const INNER: u64 = 200;
+    let mut state = 1u64;
+    let mut draw = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..20 {
+        let mut links = ActiveFlows::new(vec![100.0; (NODES + INNER) as usize]).unwrap();
+        let mut kept = MaxMin::default();
+        let (mut active, mut rate): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+        for _ in 0..60 {
+            let ends = draw(60).min(active.len() as u64);
+            let ended: Vec<u32> =
+                (0..ends).map(|_| active.swap_remove(draw(active.len() as u64) as usize)).collect();
+            let started: Vec<u32> = (0..draw(60))
+                .map(|_| {
+                    let mut path = std::collections::BTreeMap::from([(draw(NODES) as u32, 1.0)]);
+                    for _ in 0..8 * 4 {
+                        let link = (NODES + draw(INNER)) as u32;
+                        *path.entry(link).or_insert(0.0) += 0.125;
+                    }
+                    links.add(&path.into_iter().collect::<Vec<_>>(), 1.0)
+                })
+                .collect();
+            started.iter().for_each(|&flow| links.enter(flow));
+            active.extend(&started);
+            let mut changed = Vec::new();
+            kept.settle(&mut links, &started, &ended, &mut changed);
+            ended.iter().for_each(|&flow| links.forget(flow));
+            rate.resize(links.weight.len(), 0.0);
+            changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
+            let exact = Filler::solve(&links);
+            for &flow in &active {
+                let (got, want) = (rate[flow as usize], exact[flow as usize]);
+                assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
+            }
+        }
+    }
+}
