@@ -199,6 +199,10 @@ def explain(
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found)
     nothing = _nothing_to_diagnose(measured, inside)
+    others = _cost_of_others(diagnosis)
+    if main is None and surplus >= others / 2 and others >= MIN_FAULT_SHARE * inside:
+        cause, sure = "undetermined", 0.0
+        headline = wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
     if nothing:
         cause, sure, headline = "undetermined", 0.0, f"{nothing}."
     if found.assumed_hosts:
@@ -238,8 +242,13 @@ def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
     Counters say how much they sent in a window, not when within it: of all that is in the model
     that is known worst, and the measured time bounds what it can have cost.
     """
+    return max(min(overshoot_ps, _cost_of_others(diagnosis)), 0)
+
+
+def _cost_of_others(diagnosis: Diagnosis) -> int:
+    """What the expected run saves without the traffic of others."""
     taken = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
-    return max(min(overshoot_ps, round(sum(taken) * diagnosis.modelled_ps)), 0)
+    return round(sum(taken) * diagnosis.modelled_ps)
 
 
 def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:

@@ -126,6 +126,16 @@ def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> s
     return f"{text}."
 
 
+def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
+    """The headline where the model cannot tell what other traffic costs."""
+    least = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"
+    return (
+        f"Other jobs use links of yours, which costs between {least} and "
+        f"{percent(high_ps / elapsed_ps)} of the measured {format_time(elapsed_ps)}: with all of "
+        "their traffic the model expects more time than was measured."
+    )
+
+
 def adapters_or_job(job_ps: int, elapsed_ps: int) -> str:
     """The headline of a run that adapters explain as well as traffic of other jobs does."""
     return (

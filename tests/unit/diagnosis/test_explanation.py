@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.measured_confidence import IDENTIFIED, UNKNOWN_JOB
 from tailback.diagnosis.measured_verdict import (
@@ -17,11 +18,13 @@ from tailback.diagnosis.measured_verdict import (
     FurtherCosts,
     explain,
 )
+from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
     ClockReport,
     Efficiency,
+    LateRank,
     Measured,
     Part,
 )
@@ -386,3 +389,57 @@ def test_time_that_a_cause_may_explain_as_well_leaves_nothing_open() -> None:
         others_shown_by="steps", unknown_job=some, rests_on={"other-traffic": ("trace", "model")}),
     )  # fmt: skip
     assert found.cause == "other-traffic"
+
+
+def test_what_other_traffic_costs_is_open_where_the_model_overshoots() -> None:
+    """Without it the model expects what was measured, with it a fifth more."""
+    found = EvidenceSummary(
+        others="unknown senders", rests_on={"other-traffic": ("counters", "model")}
+    )  # fmt: skip
+    beside = expected(125, share("other-traffic", 0.2))
+    said = explained(beside, measured(100), found=found)
+    assert said.cause == "undetermined" and said.confidence == 0.0
+    assert "between nothing and 25 % of the measured 100 ms" in said.headline
+    # Where it costs little either way, the run is healthy.
+    little = expected(103, share("other-traffic", 0.03))
+    assert explained(little, measured(100), found=found).cause == "healthy"
+
+
+def test_hosts_that_are_assumed_are_said_and_lower_the_confidence_of_the_network() -> None:
+    why = "This assumes that the ranks ran on the hosts of the fabric in order"
+    known = explained(expected(100, share("placement", 0.4)), measured(100))
+    found = EvidenceSummary(assumed_hosts=why)
+    assumed = explained(expected(100, share("placement", 0.4)), measured(100), found=found)
+    assert known.cause == assumed.cause == "placement"
+    assert assumed.headline.endswith(f"{why}.") and why not in known.headline
+    assert assumed.confidence < 0.7 < known.confidence
+
+
+def test_a_trace_without_calls_or_of_one_rank_says_nothing() -> None:
+    idle = explained(expected(1), measured(100, computing_ms=0, outside_ms=99))
+    assert idle.cause == "undetermined" and "99 % of its time" in idle.headline
+    alone = explained(expected(100), measured(100).model_copy(update={"n_ranks": 1}))
+    assert alone.cause == "undetermined" and "one rank" in alone.headline
+
+
+def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
+    assert explained(expected(100), measured(100)).remedy is None
+    waits = FurtherCosts((40 * MS,), (0,))
+    late = explained(expected(100), measured(100), cost=waits)
+    assert late.cause == "imbalance" and late.remedy is not None
+    assert late.remedy.action.startswith(ADVICE["imbalance"])
+    unknown = explained(expected(50), measured(150))
+    assert unknown.cause == "undetermined" and unknown.remedy is not None
+    assert "one by one" in unknown.remedy.action
+
+
+def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
+    late = [
+        LateRank(rank=39, waited_ps=100, host="n010"), LateRank(rank=38, waited_ps=90, host="n010"),
+        LateRank(rank=7, waited_ps=95, noise_ps=90, host="n002"), LateRank(rank=3, waited_ps=4),
+    ]  # fmt: skip
+    assert late_ranks(late, "imbalance") == "ranks 38–39 on n010"
+    assert late_ranks(late, "noise") == "rank 7 on n002"
+    many = [LateRank(rank=rank, waited_ps=50) for rank in range(8)]
+    assert late_ranks(many, "imbalance") == "rank 0, rank 1, rank 2 and 5 or more others"
+    assert late_ranks([], "noise") == ""
