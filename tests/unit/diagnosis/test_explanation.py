@@ -428,7 +428,7 @@ def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
     late = explained(expected(100), measured(100), cost=waits)
     assert late.cause == "imbalance" and late.remedy is not None
     assert late.remedy.action.startswith(ADVICE["imbalance"])
-    unknown = explained(expected(50), measured(150))
+    unknown = explained(expected(50).model_copy(update={"remedy": None}), measured(150))
     assert unknown.cause == "undetermined" and unknown.remedy is not None
     assert "one by one" in unknown.remedy.action
 
