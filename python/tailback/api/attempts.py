@@ -46,6 +46,9 @@ time, so that a diagnosis is the same on every machine."""
 FEWEST_TRIALS, MOST_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
 
+TRIALS_PER_SUSPECT = 3
+"""Simulations of that search for each suspect that it may try: rates and directions included."""
+
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone:
 with fewer, some cable nearly always fits."""
@@ -491,7 +494,7 @@ def _search(
     ahead = ahead_of_stalls(counters, run, fabric) if counters is not None and not among else ()
     return search_cables(
         evaluate, comparisons, suspects, fabric, measured_ps=inside, healthy=run, measure=True,
-        ahead=ahead, progress=progress,
+        ahead=ahead, most_trials=TRIALS_PER_SUSPECT * budget, progress=progress,
     )  # fmt: skip
 
 

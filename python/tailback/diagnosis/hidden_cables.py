@@ -150,7 +150,13 @@ class _HiddenCableSearch:
     base: list[float] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     measure: bool = True
+    most_trials: int = 1000
     tried: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further simulation may be made."""
+        return self.tried >= self.most_trials
 
     @property
     def expected_ps(self) -> int:
@@ -245,7 +251,7 @@ class _HiddenCableSearch:
                 break
             change = trial.elapsed_ps / self.measured_ps
             share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
-            if not 0.02 < share < MAX_SHARE:
+            if not 0.02 < share < MAX_SHARE or self.exhausted:
                 break
             rate = share * float(self.nominal[link])
             trial = self.attempt((*before, SlowLink(link, rate, both)))
@@ -293,6 +299,8 @@ class _HiddenCableSearch:
         tried = [*ahead[:most], *(way for link in best for way in (link, int(reverse[link])))]
         out = []
         for link in dict.fromkeys(tried):
+            if self.exhausted:
+                break
             trial = self.first((), link, both=False)
             whole = known.get(min(link, int(reverse[link])), math.inf)
             if trial is not None and trial.misfit < ONE_WAY_MISFIT_RATIO * whole:
@@ -316,16 +324,16 @@ class _HiddenCableSearch:
             most = min(MAX_ONE_WAY, max(len(suspects) // 4, 2))
             screened += self.one_way(both_ways, ahead, reverse, most)
             screened.sort(key=_misfit)
-            refined_too = map(self.best_rate, screened[:MAX_REFINED])
+            refined_too = map(self.best_rate, sorted(screened, key=_rank)[:MAX_REFINED])
             singles += [trial for trial in refined_too if trial is not None]
-        singles.sort(key=_misfit)
+        singles.sort(key=_rank)
         return singles, screened
 
     def tuned(self, trial: Trial) -> Trial:
         """The rates that fit best, near those tried."""
         for step in (0.85, 1.18, 0.93, 1.08):
             *others, (link, rate, both) = trial.cables
-            if rate * step >= float(self.nominal[link]):
+            if rate * step >= float(self.nominal[link]) or self.exhausted:
                 continue
             tried = self.attempt((*others, SlowLink(link, rate * step, both)))
             fits = tried.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
@@ -344,6 +352,7 @@ def search_cables(
     healthy: Run,
     measure: bool,
     ahead: Sequence[int] = (),
+    most_trials: int = 1000,
     progress: Callable[[str, float], None] | None = None,
 ) -> CableSearch:
     """Look for slow cables that explain the evidence.
@@ -357,13 +366,15 @@ def search_cables(
         healthy: The expected run without slow cables, with what the comparisons look at.
         measure: Whether a comparison looks at what links did.
         ahead: Links on which others wait by the counters: their direction alone may be slow.
+        most_trials: Simulations after which rates and further cables are no longer looked for.
         progress: Called with the current step.
     """
     nominal = np.asarray(fabric.link_gbps, np.float64)
     reverse = np.asarray(fabric.link_reverse, np.int64)
     search = _HiddenCableSearch(
-        evaluate, comparisons, measured_ps, healthy, nominal, measure=measure
-    )
+        evaluate, comparisons, measured_ps, healthy, nominal, measure=measure,
+        most_trials=most_trials,
+    )  # fmt: skip
     if not suspects or not search.start():
         return CableSearch()
     singles, screened = search.single_cables(suspects, ahead, reverse, progress)
@@ -371,7 +382,7 @@ def search_cables(
         return CableSearch(tried=search.tried)
     first = singles[0]
     order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]
-    order.sort(key=_misfit)
+    order.sort(key=_rank)
     best = order[0]
     rivals = [
         trial for trial in order[1:]
@@ -416,7 +427,7 @@ def _added(search: _HiddenCableSearch, start: Trial, others: Sequence[SlowLink])
     """A trial with further cables, each of which halves the misfit."""
     now = start
     ways = list(dict.fromkeys((cable.link, cable.both) for cable in others))
-    while len(now.cables) < MAX_CABLES:
+    while len(now.cables) < MAX_CABLES and not search.exhausted:
         used = {cable.link for cable in now.cables}
         firsts = [
             search.first(now.cables, link, both=both) for link, both in ways if link not in used
@@ -432,6 +443,11 @@ def _added(search: _HiddenCableSearch, start: Trial, others: Sequence[SlowLink])
 
 def _misfit(trial: Trial) -> float:
     return trial.misfit
+
+
+def _rank(trial: Trial) -> tuple[bool, float]:
+    """By misfit, those last that other evidence contradicts."""
+    return trial.contradicted, trial.misfit
 
 
 def _same_cable(one: Trial, other: Trial) -> bool:

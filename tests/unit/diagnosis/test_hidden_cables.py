@@ -302,3 +302,38 @@ def test_two_cables_are_found_though_one_alone_explains_much() -> None:
         cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
     )  # fmt: skip
     assert found.found is not None and {one.link for one in found.found.cables} == {4, 8}
+
+
+def test_a_search_ends_after_the_trials_it_may_make() -> None:
+    def evaluate(change: Change) -> Any:
+        off = 0.3 if not change.slow else 0.1 + 0.001 * change.slow[0].link
+        rates = [one.gbps for one in change.slow]
+        return SimpleNamespace(
+            elapsed_ps=round(50_000_000 / min(rates, default=50.0)), calls=off, stalls=3 * off
+        )
+
+    found = search_cables(
+        evaluate, [of_calls, lambda run: run.stalls], list(range(0, 24, 2)),  # type: ignore[attr-defined]
+        cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
+        most_trials=20,
+    )  # fmt: skip
+    assert 12 <= found.tried <= 24 and found.best is not None
+
+
+def test_a_whole_cable_that_its_ports_confirm_comes_before_a_direction_that_they_do_not() -> None:
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
+        ((link, rate, both),) = change.slow
+        right = link in (4, 5)
+        calls = (0.02 if both else 0.005) if right else 0.2
+        stalls = 0.1 if right and both else 0.85
+        return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=calls, stalls=stalls)
+
+    found = search_cables(
+        evaluate, [of_calls, Stalls()], list(range(0, 24, 2)), cables_of(24), ahead=(4,),
+        measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
+    )  # fmt: skip
+    assert found.found is not None and [tuple(one)[::2] for one in found.found.cables] == [
+        (4, True)
+    ]
