@@ -280,7 +280,12 @@ class Reference:
             return
         message = adapter.next(link.credit, self.wire)
         if message is None:
+            if adapter.stalled_since < 0 and (adapter.control or adapter.queues):
+                adapter.stalled_since = now
             return
+        if adapter.stalled_since >= 0:
+            link.stall += now - adapter.stalled_since
+            adapter.stalled_since = -1
         wire = self.wire(message)
         message.unsent -= 1
         if message.then is None and self.starts[message.number] < 0:

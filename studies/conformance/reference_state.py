@@ -133,6 +133,7 @@ class Adapter:
         self.control: deque[Message] = deque()
         self.next_start = 0
         self.scheduled = False
+        self.stalled_since = -1
 
     def add(self, message: Message) -> None:
         """Append a message to its queue; packets of handshakes have one that goes first."""

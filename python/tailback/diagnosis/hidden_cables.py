@@ -387,7 +387,7 @@ def search_cables(
     rivals = [
         trial for trial in order[1:]
         if _as_good(trial, best) and search.fits_time(trial)
-        and not trial.contradicted and not _same_cable(trial, best)
+        and not trial.contradicted and not _same_cable(trial, best, reverse)
     ]  # fmt: skip
     convincing = best.misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(best)
     convincing = convincing and not best.contradicted
@@ -396,7 +396,8 @@ def search_cables(
         together = _several(search, best, sorted([*order[1:], *screened], key=_misfit), ahead)
         if together is not None:
             found, rivals = together, []
-    if found is None and best.contradicted:
+    confirmed = best.local is not None and not best.contradicted and search.fits_time(best)
+    if found is None and not rivals and not confirmed:
         return CableSearch(tried=search.tried)
     return CableSearch(found, tuple(rivals[:4]), best, search.tried)
 
@@ -450,9 +451,10 @@ def _rank(trial: Trial) -> tuple[bool, float]:
     return trial.contradicted, trial.misfit
 
 
-def _same_cable(one: Trial, other: Trial) -> bool:
-    """Whether two trials are of the same link, in one direction or both."""
-    return one.cables[0].link == other.cables[0].link
+def _same_cable(one: Trial, other: Trial, reverse: Ints) -> bool:
+    """Whether two trials are of the same cable, in one direction or both."""
+    link = other.cables[0].link
+    return one.cables[0].link in (link, int(reverse[link]))
 
 
 def _as_good(trial: Trial, best: Trial) -> bool:

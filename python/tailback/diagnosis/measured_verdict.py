@@ -198,13 +198,11 @@ def explain(
     if _is_open(unknown - _maybe_explained(main, measured), main) or (main is None and doubtful):
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found)
-    nothing = _nothing_to_diagnose(measured, inside)
-    others = _cost_of_others(diagnosis)
-    if main is None and surplus >= others / 2 and others >= MIN_FAULT_SHARE * inside:
-        cause, sure = "undetermined", 0.0
-        headline = wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
-    if nothing:
-        cause, sure, headline = "undetermined", 0.0, f"{nothing}."
+    open_question = _nothing_to_diagnose(measured, inside)
+    if main is None and not open_question:
+        open_question = _open_cost_of_others(diagnosis, surplus, measured)
+    if open_question:
+        cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
         headline = f"{headline} {found.assumed_hosts}."
     # A finding that no rule made is of the expected run's verdict, which is another one.
@@ -230,10 +228,19 @@ def explain(
 def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
     """Why the trace says nothing about communication; empty where it does."""
     if measured.n_ranks == 1:
-        return wording.ONE_RANK
+        return f"{wording.ONE_RANK}."
     if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
         return ""
-    return wording.NO_CALLS.format(percent(1.0 - inside_ps / max(measured.elapsed_ps, 1)))
+    share = percent(1.0 - inside_ps / max(measured.elapsed_ps, 1))
+    return f"{wording.NO_CALLS.format(share)}."
+
+
+def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:
+    """The headline where other traffic may be a fault, and the model cannot tell; else empty."""
+    others = _cost_of_others(diagnosis)
+    if others < MIN_FAULT_SHARE * measured.elapsed_ps or surplus < others / 2:
+        return ""
+    return wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
 
 
 def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:

@@ -122,7 +122,8 @@ def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> s
         "evidence"
     )
     if candidates:
-        text += f"; one of these links may be slow: {'; '.join(candidates)}"
+        which = "one of these links" if len(candidates) > 1 else "this link"
+        text += f"; {which} may be slow: {'; '.join(candidates)}"
     return f"{text}."
 
 
