@@ -17,6 +17,7 @@ case ${1:-} in
       tshark                                # captures, dissected by somebody else
       iproute2                              # a network of namespaces: the lab
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
+      iverilog                              # the switch port in hardware, simulated
     )
     ;;
   *) echo "usage: scripts/debian-packages.sh python|test" >&2; exit 2 ;;

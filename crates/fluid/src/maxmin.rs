@@ -17,10 +17,10 @@
 //! there, and the link it leaves is served again, at its own level. Levels below the one that is
 //! being served are final, whatever happens above, so that the order ensures an end.
 //!
-//! Two things may still chase each other: where many flows share many links in parts, a link that
-//! lets its flows rise may overload links below it, which then take flows of one another in turn.
-//! After a number of steps ([`STEPS_PER_LINK`]) all rates are therefore set anew from nothing: then
-//! no link has flows that rise, and each is served once at its level.
+//! One case breaks that order. A link whose own flows rise may overload links of a lower level, and
+//! where flows use parts of many links, these may then take flows from one another for ever. After
+//! [`STEPS_PER_LINK`] all rates are therefore computed from nothing: then no link has flows of its
+//! own that rise, and each is served about once.
 //!
 //! Each change of a flow's level changes the sums of the other links on its path. Most of these are
 //! not full before or after. They carry no level, so the change ends there: one addition and one
@@ -50,8 +50,8 @@ const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
 
-/// Links served in one settlement, as a multiple of all links, from which on rates are set anew from
-/// nothing, which takes about one a link.
+/// Steps of a settlement per link after which all rates are computed from nothing. That takes about
+/// one step a link, so a settlement costs at most five times as much.
 const STEPS_PER_LINK: usize = 4;
 
 /// What a link carries of flows that are stopped elsewhere.
@@ -216,7 +216,7 @@ impl MaxMin {
         }
         self.requeue(links);
         if !self.serve_all(links, changed) {
-            self.start_anew(links);
+            self.restart(links);
             self.serve_all(links, changed);
         }
         for (flow, rate) in &mut changed[first..] {
@@ -240,8 +240,8 @@ impl MaxMin {
         true
     }
 
-    /// Forgets all rates: every active flow rises again.
-    fn start_anew(&mut self, links: &ActiveFlows) {
+    /// Forgets all rates, as if every active flow had just started.
+    fn restart(&mut self, links: &ActiveFlows) {
         self.queue = IndexedHeap::default();
         self.listed.clear();
         self.filling.clear();

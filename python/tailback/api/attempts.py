@@ -47,7 +47,8 @@ FEWEST_TRIALS, MOST_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
 
 TRIALS_PER_SUSPECT = 3
-"""Simulations of that search for each suspect that it may try: rates and directions included."""
+"""Simulations of that search per suspect, rates and directions included: one to screen it, and on
+average two for the few that are looked at more closely."""
 
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone:
@@ -484,14 +485,13 @@ def _search(
     each = max(int(run.summary["events"]), 1)
     budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
     fabric = prepared.fabric
-    suspects = list(among) or cable_suspects(measured, run, evidence.counters, fabric, budget)
+    ahead = [] if among else ahead_of_stalls(evidence.counters, run, fabric)
+    suspects = list(among) or cable_suspects(measured, run, ahead, fabric, budget)
     if not among and _all_queues_counted(evidence, fabric):
         queued = _queued_more_than_busy(evidence, fabric)
         suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
             return CableSearch()
-    counters = evidence.counters
-    ahead = ahead_of_stalls(counters, run, fabric) if counters is not None and not among else ()
     return search_cables(
         evaluate, comparisons, suspects, fabric, measured_ps=inside, healthy=run, measure=True,
         ahead=ahead, most_trials=TRIALS_PER_SUSPECT * budget, progress=progress,

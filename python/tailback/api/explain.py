@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class _Statements:
 
     sources: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    assumed_hosts: str = ""
 
 
 def add_evidence(
@@ -73,8 +74,8 @@ def add_evidence(
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
     case = Case(others, profile, compared, measured, evidence, progress, threads)
-    assumed = unknown_hosts(prepared, measured)
-    if assumed:
+    words.assumed_hosts = unknown_hosts(prepared, measured)
+    if words.assumed_hosts:
         words.missing.append(wording.HOSTS)
     attempt = case.best(prepared, fifo)
     if attempt.prepared is fifo:
@@ -83,7 +84,7 @@ def add_evidence(
     prepared = others.add_to(attempt.prepared, bursts)
     no_tables = prepared.scenario.fabric.forwarding is None
     _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
-    found = replace(_summary(case, attempt, prepared.fabric, words), assumed_hosts=assumed)
+    found = _summary(case, attempt, prepared.fabric, words)
     return ScenarioWithEvidence(prepared.with_slow_links(attempt.slow), found, attempt.slow)
 
 
@@ -115,6 +116,7 @@ def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -
         ),
         sources=tuple(words.sources),
         missing=tuple(words.missing),
+        assumed_hosts=words.assumed_hosts,
     )  # fmt: skip
 
 

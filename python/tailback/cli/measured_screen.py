@@ -9,7 +9,8 @@ from tailback.evidence.split import PART_NAMES
 from tailback.units import format_time, percent
 
 COARSE_CLOCKS = 0.05
-"""Uncertainty of the clocks, as a share of the measured time, that the screen points out."""
+"""Uncertainty of the clocks, as a share of the measured time, that the screen points out: just
+below the smallest share that counts as a fault."""
 
 _SMALL = 0.005
 """Share below which parts are summed up."""

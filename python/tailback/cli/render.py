@@ -105,10 +105,13 @@ def _not_of_links(diagnosis: Diagnosis) -> str:
     if not diagnosis.top_links:
         return "No link is congested in the model."
     most = max(diagnosis.top_links, key=lambda link: link.congested_fraction.low)
+    why = "none is to blame"
+    if diagnosis.cause == "undetermined":
+        why = "it is open whether one is to blame"
     return (
-        f"Links are not listed here, as none is to blame. In the model, {most.name} is the most "
-        f"congested one ({percent(most.congested_fraction.value)} of its packets met a queue); the "
-        "report has them all."
+        f"Links are not listed here, as {why}. In the model, {most.name} is the most congested one "
+        f"({percent(most.congested_fraction.value)} of its packets met a queue); the report has "
+        "them all."
     )
 
 

@@ -121,8 +121,8 @@ class PortStalls:
     at_least: NDArray[np.bool_]
     elapsed_ps: int
     error_ps: Floats
-    of_links: bool = True
-    """It says which links: a cable that fits everything else but not this is not the slow one."""
+    per_link: bool = True
+    """Which links stalled is known: a cable that does not fit that is not the slow one."""
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None where nothing stalled."""

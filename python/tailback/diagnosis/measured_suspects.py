@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 
 import numpy as np
@@ -15,18 +16,19 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 
 MIN_BYTES_SHARE = 0.02
-"""Share of the bytes of the busiest cable up to which one carries too little to slow the run."""
+"""Share of the bytes of the busiest cable up to which one carries too little to slow the run: it
+would have to serve a fiftieth of its rate."""
 
 
 def cable_suspects(
-    measured: MeasuredRun, run: Run, counters: LinkCounters | None, fabric: Fabric, most: int
+    measured: MeasuredRun, run: Run, ahead: Sequence[int], fabric: Fabric, most: int
 ) -> list[int]:
     """Cables to try, by one link of each, the likeliest first.
 
     Args:
         measured: The measured run.
         run: The expected run, with what links carried.
-        counters: What ports counted, None without counters.
+        ahead: Links ahead of ports that stalled (:func:`ahead_of_stalls`).
         fabric: The fabric.
         most: Cables at most.
     """
@@ -37,9 +39,7 @@ def cable_suspects(
     used = np.flatnonzero((carried > MIN_BYTES_SHARE * carried.max(initial=0.0)) & (
         cable == np.arange(fabric.n_links)))  # fmt: skip
     used = used[np.argsort(-carried[used], kind="stable")]
-    ranked = []
-    if counters is not None:
-        ranked.append(ahead_of_stalls(counters, run, fabric))
+    ranked = [list(ahead)]
     paths = _late_paths(measured, run, reverse, carried)
     ranked.append([link for link, _ in paths.suspects(most)])
     # No path avoids the cables of hosts.
@@ -50,12 +50,12 @@ def cable_suspects(
     return list(dict.fromkeys(likely))[:most]
 
 
-def ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
+def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:
     """Links on which upstream ports stall more than expected, but that do not stall themselves.
 
-    Empty where the network drops packets: its ports do not stall.
+    Empty without counters, and where the network drops packets: its ports do not stall.
     """
-    if counters.lossy:
+    if counters is None or counters.lossy:
         return []
     expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
     excess = np.nan_to_num(counters.stall - expected)

@@ -25,7 +25,6 @@ from tailback.diagnosis.measured_confidence import (
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
-from tailback.units import percent
 
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 """Causes that are the same wherever the ranks ran."""
@@ -231,8 +230,8 @@ def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
         return f"{wording.ONE_RANK}."
     if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
         return ""
-    share = percent(1.0 - inside_ps / max(measured.elapsed_ps, 1))
-    return f"{wording.NO_CALLS.format(share)}."
+    outside = 1.0 - inside_ps / max(measured.elapsed_ps, 1)
+    return f"{wording.almost_no_calls(outside)}."
 
 
 def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:

@@ -32,7 +32,7 @@ TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another
 
 SMALL_SHARE_OF_LARGEST: Final = 0.2
 """Ranks that others waited for less than this share of the time they waited for the first rank are
-not named."""
+not named: five such ranks cost less than the first, so finding them would not change what to do."""
 
 MOST_HOSTS: Final = 3
 """Hosts whose late ranks are named."""
@@ -73,24 +73,25 @@ def late_ranks(late: Sequence[LateRank], cause: str) -> str:
     }
     least = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
     ranks = sorted((one for one in late if waited[one] > least), key=lambda one: -waited[one])
-    by_host: dict[str, list[int]] = {}
+    by_host: dict[tuple[str, int], list[int]] = {}
     for one in ranks:
         # Where no host is known each rank stands alone.
-        by_host.setdefault(one.host or f"\0{one.rank}", []).append(one.rank)
-    shown = [_ranks_of(sorted(these), host) for host, these in list(by_host.items())[:MOST_HOSTS]]
-    more = sum(len(these) for these in list(by_host.values())[MOST_HOSTS:])
-    return ", ".join(shown) + (f" and {more} or more others" if more else "")
+        by_host.setdefault((one.host, -1 if one.host else one.rank), []).append(one.rank)
+    groups = [(host, sorted(these)) for (host, _), these in by_host.items()]
+    shown = [_ranks_of(these, host) for host, these in groups[:MOST_HOSTS]]
+    more = sum(len(these) for _, these in groups[MOST_HOSTS:])
+    return ", ".join(shown) + (f" and at least {more} other{'s' * (more > 1)}" if more else "")
 
 
 def _ranks_of(ranks: Sequence[int], host: str) -> str:
-    """Ranks of one host."""
+    """Ranks of one host; an empty ``host`` is unknown."""
     first, last = ranks[0], ranks[-1]
     which = f"rank {first}"
     if len(ranks) > 1 and last - first == len(ranks) - 1:
         which = f"ranks {first}–{last}"
     elif len(ranks) > 1:
         which = f"ranks {', '.join(map(str, ranks))}"
-    return which if host.startswith("\0") else f"{which} on {host}"
+    return f"{which} on {host}" if host else which
 
 
 def nothing_costs(elapsed_ps: int) -> str:
@@ -107,12 +108,16 @@ def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
     )
 
 
-ONE_RANK: Final = "The trace is of one rank, which communicates with nobody"
-NO_CALLS: Final = (
-    "The trace records next to no MPI calls with data: {} of its time is set-up, end or not "
-    "recorded. Check what the tracer intercepts"
-)
-"""Why there is nothing to diagnose."""
+ONE_RANK: Final = "The trace has a single rank, so there is no communication to diagnose"
+"""Why there is nothing to diagnose in a trace of one rank."""
+
+
+def almost_no_calls(share: float) -> str:
+    """Why there is nothing to diagnose in a trace of which ``share`` is outside MPI calls."""
+    return (
+        f"The trace contains almost no MPI communication: {percent(share)} of its time is set-up, "
+        "shutdown or not recorded. Check what the tracer intercepts"
+    )
 
 
 def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
@@ -131,8 +136,8 @@ def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
     """The headline where the model cannot tell what other traffic costs."""
     least = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"
     return (
-        f"Other jobs use links of yours, which costs between {least} and "
-        f"{percent(high_ps / elapsed_ps)} of the measured {format_time(elapsed_ps)}: with all of "
+        f"Other jobs send over links that your job uses. This costs between {least} and "
+        f"{percent(high_ps / elapsed_ps)} of the measured {format_time(elapsed_ps)}; with all of "
         "their traffic the model expects more time than was measured."
     )
 

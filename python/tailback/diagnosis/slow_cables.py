@@ -54,21 +54,19 @@ sometimes fit a slow cable, but then the time does not."""
 
 _KEY = ["src_rank", "dst_rank", "label", "number"]
 
-Cables = tuple[tuple[int, float], ...]
-
 
 @dataclass(frozen=True)
 class SlowCableFit:
     """The slow cables that explain the observed times best.
 
     Attributes:
-        cables: One link of each and the rate that fits best, Gb/s; the first explains most.
+        cables: The cables with the rates that fit best; the first explains most.
         fit: Share of the squared excess of message times over a healthy network that a simulation
             with them reproduces; 1 is all, 0 or less is nothing.
         elapsed: Time the job takes in that simulation, as a share of the observed time.
     """
 
-    cables: Cables
+    cables: tuple[SlowLink, ...]
     fit: float
     elapsed: float = 1.0
 
@@ -119,9 +117,9 @@ class _SlowCableSearch:
         self._network = evaluate(Change(network="healthy", measure=True))
         self._healthy = _durations(self._network)
 
-    def attempt(self, cables: Cables) -> SlowCableFit:
+    def attempt(self, cables: tuple[SlowLink, ...]) -> SlowCableFit:
         """Simulate slow cables."""
-        run = self._evaluate(Change(network="healthy", slow=_both_ways(cables)))
+        run = self._evaluate(Change(network="healthy", slow=cables))
         fit = _fit(self._seen, self._healthy, _durations(run))
         return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
 
@@ -131,8 +129,8 @@ class _SlowCableSearch:
 
     def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
         """Cables on the paths of messages that are late even with the slow cables found."""
-        run = self._evaluate(Change(network="healthy", slow=_both_ways(found.cables)))
-        known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
+        run = self._evaluate(Change(network="healthy", slow=found.cables))
+        known = {min(link, self._evidence.reverse(link)) for link, *_ in found.cables}
         left = self._ways(_durations(run)).suspects(2 * CANDIDATES_TRIED)
         return [(link, rate) for link, rate in left if link not in known]
 
@@ -150,7 +148,7 @@ class _SlowCableSearch:
         for link, gbps in suspects:
             nominal = float(self._evidence.topology.rate_gbps[link])
             for rate in (gbps, *(share * nominal for share in TRIED_RATES)):
-                tried = self.attempt((*before.cables, (link, rate)))
+                tried = self.attempt((*before.cables, SlowLink(link, rate)))
                 if best is None or tried.fit > best.fit:
                     best = tried
             if best is not None and best.fit > CONCLUSIVE_FIT:
@@ -165,11 +163,11 @@ class _SlowCableSearch:
             for step in steps:
                 if best.fit < MIN_FIT:
                     return best
-                link, rate = best.cables[number]
+                link, rate, _ = best.cables[number]
                 if rate * step >= float(self._evidence.topology.rate_gbps[link]):
                     continue
                 others = best.cables[:number], best.cables[number + 1 :]
-                tried = self.attempt((*others[0], (link, rate * step), *others[1]))
+                tried = self.attempt((*others[0], SlowLink(link, rate * step), *others[1]))
                 if tried.fit > best.fit:
                     best = tried
         return best
@@ -257,7 +255,7 @@ def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     """
     topology = evidence.topology
     if slow is not None and slow.explains:
-        return [topology.name[link] for link, _ in slow.cables]
+        return [topology.name[link] for link, *_ in slow.cables]
     given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
     stated = [topology.leaving[name] for name in given if name in topology.leaving]
     # Injection is not sampled: so our own nodes count.
@@ -266,8 +264,3 @@ def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)
     used = [n for n in stated if carried[n] or carried[evidence.reverse(n)]]
     return [topology.name[link] for link in used or stated]
-
-
-def _both_ways(cables: Cables) -> tuple[SlowLink, ...]:
-    """Cables as links of which both directions are slow."""
-    return tuple(SlowLink(link, gbps) for link, gbps in cables)

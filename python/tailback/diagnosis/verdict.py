@@ -158,7 +158,7 @@ def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> li
     if slow is None or not slow.explains:
         return []
     rate, name = evidence.topology.rate_gbps, evidence.topology.name
-    cables = [(name[link], gbps, float(rate[link])) for link, gbps in slow.cables]
+    cables = [(name[link], gbps, float(rate[link])) for link, gbps, _ in slow.cables]
     return [slow_cables_explain(cables, slow.fit)]
 
 
@@ -296,7 +296,7 @@ def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowL
     if slow is not None and slow.explains:
         name = evidence.topology.name
         return SlowLinks(
-            [f"{link_rate(name[link], gbps)} Gb/s" for link, gbps in slow.cables], stated=False
+            [f"{link_rate(name[link], gbps)} Gb/s" for link, gbps, _ in slow.cables], stated=False
         )
     stated = slow_links(slow, evidence)
     return SlowLinks(stated, stated=True) if stated else None

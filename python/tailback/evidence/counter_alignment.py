@@ -37,7 +37,8 @@ MAX_CLOCK_SHIFT_NS = 4 * CLOCK_ERROR_NS
 """Largest shift of the trace against the counters that is tried where they agree."""
 
 MAX_WRONG_CLOCK_NS = 5 * 10**9
-"""The same where ports of the job's hosts counted next to nothing at the recorded time."""
+"""The same where ports of the job's hosts counted almost nothing at the recorded time. A host
+without NTP drifts by about a second a day; further off, a repeated pattern matches by accident."""
 
 MIN_COUNTED_SHARE = 0.3
 """Share of the job's bytes that its hosts' ports must have counted: hosts with two adapters may
@@ -145,7 +146,7 @@ def _despite_wrong_clock(
         return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
     return Alignment(
         found.zero_ns, found.error_ns,
-        f"{found.source} (a clock is wrong: the trace's UTC time is {off / 1e9:+.3g} s off)",
+        f"{found.source} (the trace's UTC time is off by {off / 1e9:+.3g} s)",
     )  # fmt: skip
 
 
@@ -154,8 +155,8 @@ def _require_counted(ports: Ports, zero_ns: int) -> None:
     counted, mine = _counted(ports, zero_ns)
     if counted < MIN_COUNTED_SHARE * mine:
         raise JoinError(
-            f"the job's hosts sent {format_bytes(mine)} by its trace, but their ports counted "
-            f"{format_bytes(counted)} at that time ({_utc(zero_ns)})",
+            f"according to the trace, the job's hosts sent {format_bytes(mine)}, but their ports "
+            f"counted {format_bytes(counted)} at that time ({_utc(zero_ns)})",
             remedy="give counters of its hosts from the time of the job, and compare the clocks of "
             "hosts and collector",
         )

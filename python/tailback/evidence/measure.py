@@ -31,6 +31,8 @@ from tailback.traffic.readers import otf2
 
 _PHASES = 20
 _LATECOMERS = 16
+"""Late ranks that are reported: two hosts of eight ranks each."""
+
 
 SLOW_RANK_RATIO = 1.2
 """A rank computes far longer from this ratio to the median rank's computation."""

@@ -65,6 +65,11 @@ class RecordedCalls(_Table):
     received_bytes: Ints
     paused: Bools
 
+    @property
+    def first_of_rank(self) -> Bools:
+        """Whether each call is the first of its rank, shape (C,)."""
+        return np.append(True, self.rank[1:] != self.rank[:-1])[: len(self)]
+
 
 @dataclass(frozen=True)
 class RecordedTransfers(_Table):

@@ -54,9 +54,8 @@ def compute_gaps(recorded: RecordedRun) -> tuple[Ints, Ints]:
     Time without recording does not count.
     """
     calls = recorded.calls
-    first = np.append(True, calls.rank[1:] != calls.rank[:-1])[: len(calls)]
     before = np.append(0, calls.leave_ps[:-1])[: len(calls)]
-    begin = np.where(first, recorded.start_ps[calls.rank], before)
+    begin = np.where(calls.first_of_rank, recorded.start_ps[calls.rank], before)
     return begin, np.where(calls.paused, 0, np.maximum(calls.enter_ps - begin, 0))
 
 
@@ -69,8 +68,7 @@ def irregular_gaps(recorded: RecordedRun) -> Ints:
     """
     calls = recorded.calls
     _, length = compute_gaps(recorded)
-    first = np.append(True, calls.rank[1:] != calls.rank[:-1])[: len(calls)]
-    previous = np.where(first, -1, np.append(-1, calls.name[:-1])[: len(calls)])
+    previous = np.where(calls.first_of_rank, -1, np.append(-1, calls.name[:-1])[: len(calls)])
     frame = pl.DataFrame(
         {"rank": calls.rank, "before": previous, "after": calls.name, "path": calls.path,
          "length": length}

@@ -25,7 +25,7 @@ from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
 from tailback.report.layout import tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
-from tailback.report.timeline import Timeline, timelines_alike
+from tailback.report.timeline import Timeline, timelines_with_equal_frames
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -58,7 +58,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
     group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
                                           strict=True)]  # fmt: skip
     datasets = _datasets(case)
-    courses = timelines_alike([entry.evidence for entry in datasets])
+    courses = timelines_with_equal_frames([entry.evidence for entry in datasets])
     both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")

@@ -219,7 +219,7 @@ def timeline_within_budget(evidence: FigureData, frames: int | None = None) -> T
     return course
 
 
-def timelines_alike(runs: list[FigureData]) -> list[Timeline]:
+def timelines_with_equal_frames(runs: list[FigureData]) -> list[Timeline]:
     """The courses of runs in the same number of frames, few enough for each of them."""
     courses = [timeline_within_budget(evidence) for evidence in runs]
     frames = min(course.frames for course in courses)

@@ -12,8 +12,9 @@ from tailback.api.attempts import Attempt
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.hidden_cables import CableSearch, Trial
 from tailback.diagnosis.unknown_job import UnknownJob
+from tailback.fabric.degraded import SlowLink
 
-BEST, RIVAL = Trial(((3, 20.0),), 0.1, 1), Trial(((5, 30.0),), 0.12, 1)
+BEST, RIVAL = Trial((SlowLink(3, 20.0),), 0.1, 1), Trial((SlowLink(5, 30.0),), 0.12, 1)
 
 
 def attempt(search: CableSearch, job: UnknownJob | None = None) -> Attempt:

@@ -36,7 +36,7 @@ def test_one_slow_cable_is_one() -> None:
     run, known = seen_by_user(with_slow(("leaf2[7]", "10 Gb/s"), engine={"routing": "random"}))
     found = find_slow_cables(RunAnalysis(run), make_evaluate(prepare(known)))
     assert found is not None and found.explains and len(found.cables) == 1
-    link, gbps = found.cables[0]
+    link, gbps, _ = found.cables[0]
     assert RunAnalysis(run).topology.name[link].startswith("leaf2[7]")
     assert gbps == pytest.approx(10.0, rel=0.2) and found.elapsed == pytest.approx(1.0, abs=0.05)
 

@@ -419,7 +419,7 @@ def test_a_trace_without_calls_or_of_one_rank_says_nothing() -> None:
     idle = explained(expected(1), measured(100, computing_ms=0, outside_ms=99))
     assert idle.cause == "undetermined" and "99 % of its time" in idle.headline
     alone = explained(expected(100), measured(100).model_copy(update={"n_ranks": 1}))
-    assert alone.cause == "undetermined" and "one rank" in alone.headline
+    assert alone.cause == "undetermined" and "single rank" in alone.headline
 
 
 def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
@@ -441,5 +441,5 @@ def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
     assert late_ranks(late, "imbalance") == "ranks 38–39 on n010"
     assert late_ranks(late, "noise") == "rank 7 on n002"
     many = [LateRank(rank=rank, waited_ps=50) for rank in range(8)]
-    assert late_ranks(many, "imbalance") == "rank 0, rank 1, rank 2 and 5 or more others"
+    assert late_ranks(many, "imbalance") == "rank 0, rank 1, rank 2 and at least 5 others"
     assert late_ranks([], "noise") == ""

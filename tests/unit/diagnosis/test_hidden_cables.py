@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from tailback.diagnosis.hidden_cables import CableSearch, search_cables
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare
@@ -243,7 +245,7 @@ def test_a_cable_that_comes_last_is_tried_though_many_before_it_fit_well() -> No
 class Stalls:
     """Evidence of single links."""
 
-    of_links: bool = True
+    per_link: bool = True
 
     def __call__(self, run: Any) -> float:
         return float(run.stalls)
@@ -288,35 +290,34 @@ def test_a_cable_whose_ports_did_not_stall_is_not_blamed_for_waits_of_all_ranks(
     assert found.found is None and found.best is None and not found.rivals
 
 
-def test_two_cables_are_found_though_one_alone_explains_much() -> None:
+def search_by_misfit(misfit: Callable[[tuple[SlowLink, ...]], float], **limits: int) -> CableSearch:
+    """Search 12 cables whose calls do not fit by ``misfit``, and whose stalls by three times it."""
+
     def evaluate(change: Change) -> Any:
-        slow = {one.link for one in change.slow}
-        off = 0.3 if not slow else {0: 0.09, 1: 0.06, 2: 0.001}[len(slow & {4, 8})]
+        off = misfit(change.slow)
         rates = [one.gbps for one in change.slow]
         return SimpleNamespace(
             elapsed_ps=round(50_000_000 / min(rates, default=50.0)), calls=off, stalls=3 * off
         )
 
-    found = search_cables(
+    return search_cables(
         evaluate, [of_calls, lambda run: run.stalls], list(range(0, 24, 2)),  # type: ignore[attr-defined]
-        cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
+        cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False, **limits,
     )  # fmt: skip
+
+
+def test_two_cables_are_found_though_one_alone_explains_much() -> None:
+    def misfit(slow: tuple[SlowLink, ...]) -> float:
+        return {0: 0.09, 1: 0.06, 2: 0.001}[len({one.link for one in slow} & {4, 8})]
+
+    found = search_by_misfit(lambda slow: misfit(slow) if slow else 0.3)
     assert found.found is not None and {one.link for one in found.found.cables} == {4, 8}
 
 
 def test_a_search_ends_after_the_trials_it_may_make() -> None:
-    def evaluate(change: Change) -> Any:
-        off = 0.3 if not change.slow else 0.1 + 0.001 * change.slow[0].link
-        rates = [one.gbps for one in change.slow]
-        return SimpleNamespace(
-            elapsed_ps=round(50_000_000 / min(rates, default=50.0)), calls=off, stalls=3 * off
-        )
-
-    found = search_cables(
-        evaluate, [of_calls, lambda run: run.stalls], list(range(0, 24, 2)),  # type: ignore[attr-defined]
-        cables_of(24), measured_ps=1_500_000, healthy=evaluate(Change()), measure=False,
-        most_trials=20,
-    )  # fmt: skip
+    found = search_by_misfit(
+        lambda slow: 0.1 + 0.001 * slow[0].link if slow else 0.3, most_trials=20
+    )
     assert 12 <= found.tried <= 24 and found.best is not None
 
 

@@ -36,35 +36,55 @@ fn network() -> impl Strategy<Value = (Vec<f64>, Vec<Step>)> {
     })
 }
 
+/// Active flows with the rates that are kept.
+struct CheckedRates {
+    links: ActiveFlows,
+    kept: MaxMin,
+    active: Vec<u32>,
+    rate: Vec<f64>,
+}
+
+impl CheckedRates {
+    fn new(capacity: Vec<f64>) -> Self {
+        let links = ActiveFlows::new(capacity).unwrap();
+        Self { links, kept: MaxMin::default(), active: Vec::new(), rate: Vec::new() }
+    }
+
+    /// Settles flows that end, which are no longer in `active`, and flows that start, and compares
+    /// all rates with those computed from nothing.
+    fn step(&mut self, ended: &[u32], starts: &[NewFlow]) {
+        let Self { links, kept, active, rate } = self;
+        let started: Vec<u32> =
+            starts.iter().map(|(path, weight)| links.add(path, *weight)).collect();
+        started.iter().for_each(|&flow| links.enter(flow));
+        active.extend(&started);
+        let mut changed = Vec::new();
+        kept.settle(links, &started, ended, &mut changed);
+        ended.iter().for_each(|&flow| links.forget(flow));
+        rate.resize(links.weight.len(), 0.0);
+        changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
+        let exact = Filler::solve(links);
+        for &flow in &*active {
+            let (got, want) = (rate[flow as usize], exact[flow as usize]);
+            assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn rates_kept_equal_rates_from_nothing((capacity, steps) in network()) {
-        let mut links = ActiveFlows::new(capacity).unwrap();
-        let mut kept = MaxMin::default();
-        let (mut active, mut rate): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+        let mut network = CheckedRates::new(capacity);
         for (ends, starts) in steps {
             let mut ended = Vec::new();
             for end in ends {
-                if !active.is_empty() {
-                    ended.push(active.swap_remove(end.index(active.len())));
+                if !network.active.is_empty() {
+                    ended.push(network.active.swap_remove(end.index(network.active.len())));
                 }
             }
-            let started: Vec<u32> =
-                starts.iter().map(|(path, weight)| links.add(path, *weight)).collect();
-            started.iter().for_each(|&flow| links.enter(flow));
-            active.extend(&started);
-            let mut changed = Vec::new();
-            kept.settle(&mut links, &started, &ended, &mut changed);
-            ended.iter().for_each(|&flow| links.forget(flow));
-            rate.resize(links.weight.len(), 0.0);
-            changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
-            let exact = Filler::solve(&links);
-            for &flow in &active {
-                let (got, want) = (rate[flow as usize], exact[flow as usize]);
-                prop_assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
-            }
+            network.step(&ended, &starts);
         }
     }
 }
@@ -131,35 +151,26 @@ fn flows_in_many_parts_that_come_and_go_together_are_settled() {
         (state >> 33) % below
     };
     for _ in 0..20 {
-        let mut links = ActiveFlows::new(vec![100.0; (NODES + INNER) as usize]).unwrap();
-        let mut kept = MaxMin::default();
-        let (mut active, mut rate): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+        let mut network = CheckedRates::new(vec![100.0; (NODES + INNER) as usize]);
         for _ in 0..60 {
-            let ends = draw(60).min(active.len() as u64);
-            let ended: Vec<u32> =
-                (0..ends).map(|_| active.swap_remove(draw(active.len() as u64) as usize)).collect();
-            let started: Vec<u32> = (0..draw(60))
+            let ends = draw(60).min(network.active.len() as u64);
+            let ended: Vec<u32> = (0..ends)
+                .map(|_| {
+                    let at = draw(network.active.len() as u64) as usize;
+                    network.active.swap_remove(at)
+                })
+                .collect();
+            let starts: Vec<NewFlow> = (0..draw(60))
                 .map(|_| {
                     let mut path = std::collections::BTreeMap::from([(draw(NODES) as u32, 1.0)]);
                     for _ in 0..8 * 4 {
                         let link = (NODES + draw(INNER)) as u32;
                         *path.entry(link).or_insert(0.0) += 0.125;
                     }
-                    links.add(&path.into_iter().collect::<Vec<_>>(), 1.0)
+                    (path.into_iter().collect(), 1.0)
                 })
                 .collect();
-            started.iter().for_each(|&flow| links.enter(flow));
-            active.extend(&started);
-            let mut changed = Vec::new();
-            kept.settle(&mut links, &started, &ended, &mut changed);
-            ended.iter().for_each(|&flow| links.forget(flow));
-            rate.resize(links.weight.len(), 0.0);
-            changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
-            let exact = Filler::solve(&links);
-            for &flow in &active {
-                let (got, want) = (rate[flow as usize], exact[flow as usize]);
-                assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
-            }
+            network.step(&ended, &starts);
         }
     }
 }
