@@ -339,11 +339,14 @@ def _confidence(
 ) -> float:
     """Chance that the cause is right, from an ensemble of runs that the evidence allows."""
     names = {cost.cause for cost in costs} | {"slow-link"}
+    fault = {name: _fault_share(name, found) for name in names}
+    if cause == "other-traffic":
+        # An unknown job is named from a larger cost on, but a smaller one is a fault as well.
+        fault[cause] = MIN_FAULT_SHARE
     return confidence(
         Judged(
-            cause, costs, {name: _fault_share(name, found) for name in names},
-            {name: _usual_share(name) for name in names}, abs(unknown), found.lossy,
-            _identified(cause, found),
+            cause, costs, fault, {name: _usual_share(name) for name in names}, abs(unknown),
+            found.lossy, _identified(cause, found),
         )
     )  # fmt: skip
 
