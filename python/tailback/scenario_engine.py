@@ -10,6 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model
 from tailback.errors import InvalidValueError
 from tailback.units import RateGbps, SizeBytes, TimePs
 
+Routing = Literal["adaptive", "random", "deterministic", "vc"]
+"""Choice among the candidates of a route."""
+
 Location = Annotated[Path, Strict(False)]
 """A path: text in a file."""
 
@@ -190,7 +193,7 @@ class EngineSection(Section):
     buffering: Literal["input", "output"] = "input"
     switching: Literal["cut-through", "store-and-forward"] = "cut-through"
     switch_delay: TimePs = 60_000
-    routing: Literal["adaptive", "random", "deterministic", "vc"] = "adaptive"
+    routing: Routing = "adaptive"
     adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
     vc_entries: int = Field(
         default=64,

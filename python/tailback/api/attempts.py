@@ -34,6 +34,7 @@ from tailback.evidence.send_times import send_profile
 from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
+from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario, make_evaluate
 
 MIN_MISSING_SHARE = 0.08
@@ -45,6 +46,13 @@ time, so that a diagnosis is the same on every machine."""
 
 FEWEST_TRIALS, MOST_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
+
+OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
+"""Routing that is tried where nothing explains the time with adaptive routing, and nobody said how
+switches route: slow links cost little where traffic avoids them."""
+
+SUSPECTS_OF_ROUTING = 12
+"""Cables that are tried with each of them."""
 
 TRIALS_PER_SUSPECT = 3
 """Simulations of that search per suspect, rates and directions included: one to screen it, and on
@@ -148,6 +156,8 @@ class Case:
     """Outcomes of simulations by adapters, slow cables and bursts: explanations share many."""
     unknown_jobs: dict[int, UnknownJob | None] = field(default_factory=dict)
     """Unknown jobs by adapters."""
+    routed: dict[Routing, PreparedScenario] = field(default_factory=dict)
+    """The scenario with other routing, kept as outcomes are known by it."""
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
         """Whether the run was recorded on this fabric, so that its times speak about the links.
@@ -160,6 +170,37 @@ class Case:
         return not unknown_hosts(prepared, self.measured)
 
     def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Attempt:
+        """What explains the run: the simplest first, and routing and adapters as they usually are.
+
+        Routing is tried otherwise only with slow cables: routes that cost time by themselves show
+        in the bytes of links.
+        """
+        usual = self._with_either_adapter(round_robin, fifo)
+        if usual.gap < MIN_MISSING_SHARE or not self._routing_is_open(round_robin):
+            return usual
+        for routing in OTHER_ROUTING:
+            self.routed[routing] = _routed(round_robin, routing)
+            other = self.attempt(
+                self.routed[routing], search=True, most_suspects=SUSPECTS_OF_ROUTING
+            )
+            if other.slow and other.explains:
+                return other
+        return usual
+
+    def _routing_is_open(self, prepared: PreparedScenario) -> bool:
+        """Whether switches may route otherwise than simulated, and counters can show it."""
+        section = prepared.scenario
+        stated = (
+            section.fabric.forwarding is not None or "routing" in section.engine.model_fields_set
+        )
+        counted = self.evidence.counters is not None and not is_lossy(
+            self.evidence, prepared.fabric
+        )
+        return counted and not stated and section.engine.routing == "adaptive"
+
+    def _with_either_adapter(
+        self, round_robin: PreparedScenario, fifo: PreparedScenario | None
+    ) -> Attempt:
         """What explains the run: the simplest first, and adapters as they usually are first."""
         usual = self.attempt(round_robin, search=False)
         if is_lossy(self.evidence, round_robin.fabric):
@@ -192,6 +233,7 @@ class Case:
         *,
         search: bool,
         among: tuple[int, ...] = (),
+        most_suspects: int = MOST_TRIALS,
         other: PreparedScenario | None = None,
     ) -> Attempt:
         """What is found with one adapter model.
@@ -200,6 +242,7 @@ class Case:
             prepared: The scenario with the job alone.
             search: Also look for slow cables and unknown jobs.
             among: The only cables to try, all where empty.
+            most_suspects: Cables to try at most.
             other: The same with the other adapter model, if that is possible.
         """
         evidence, measured = self.evidence, self.measured
@@ -210,8 +253,9 @@ class Case:
         if search and not slow and not _fits(fit, measured):
             beside = self.others.add_to(prepared, None)
             found = _search(
-                beside, measured, evidence, self.comparisons, self.progress, self.threads, among
-            )
+                beside, measured, evidence, self.comparisons, self.progress, self.threads, among,
+                most_suspects,
+            )  # fmt: skip
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
         unknown_job = self._unknown_job(prepared) if search and not among else None
@@ -339,6 +383,12 @@ class Others:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"
         return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+
+
+def _routed(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
+    """The scenario with another choice among the paths of a route."""
+    engine = prepared.scenario.engine.model_copy(update={"routing": routing})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
 def _clearly_better(job: UnknownJob, spread: float | None, at_most: float) -> bool:
@@ -472,6 +522,7 @@ def _search(
     progress: Progress,
     threads: int | None,
     among: tuple[int, ...] = (),
+    most_suspects: int = MOST_TRIALS,
 ) -> CableSearch:
     """Look for slow cables by simulation, where time is missing; only ``among`` some, if given."""
     evaluate = make_evaluate(prepared, threads=threads)
@@ -483,7 +534,7 @@ def _search(
     if evidence.counters is None and calls.profile.count.sum() < MIN_STRETCHES:
         return CableSearch()
     each = max(int(run.summary["events"]), 1)
-    budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
+    budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), most_suspects)
     fabric = prepared.fabric
     ahead = [] if among else ahead_of_stalls(evidence.counters, run, fabric)
     suspects = list(among) or cable_suspects(measured, run, ahead, fabric, budget)

@@ -80,6 +80,9 @@ def add_evidence(
     attempt = case.best(prepared, fifo)
     if attempt.prepared is fifo:
         words.sources.append(wording.MESSAGES_IN_ORDER)
+    routing = attempt.prepared.scenario.engine.routing
+    if routing != prepared.scenario.engine.routing:
+        words.sources.append(wording.ROUTED[routing])
     bursts = attempt.fit.bursts if attempt.fit is not None else None
     prepared = others.add_to(attempt.prepared, bursts)
     no_tables = prepared.scenario.fabric.forwarding is None

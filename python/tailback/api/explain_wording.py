@@ -43,6 +43,18 @@ MESSAGES_IN_ORDER: Final = (
     "adapters send messages one after another: with this setting the model agrees with the "
     "measurement"
 )
+ROUTED: Final = {
+    "random": (
+        "assumed: switches spread packets over all shortest paths whatever their load; with this "
+        "routing the model agrees with the measurement"
+    ),
+    "deterministic": (
+        "assumed: switches use one path for each destination; with this routing the model agrees "
+        "with the measurement"
+    ),
+}
+"""Routing other than adaptive, where nobody said how switches route."""
+
 DROPS: Final = "the network drops packets when queues are full; the model holds them back"
 
 QUEUED_BELOW_RATE: Final = "its port sent less than its rate while packets were queued"

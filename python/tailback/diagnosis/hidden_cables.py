@@ -332,6 +332,16 @@ class _HiddenCableSearch:
         singles.sort(key=_rank)
         return singles, screened
 
+    def parallel(self, best: Trial, fabric: Fabric) -> list[Trial]:
+        """The same rate on each link that routing may use in place of the best trial's.
+
+        However many simulations were made: only these show that the link is one of several.
+        """
+        ((link, rate, both),) = best.cables
+        return [
+            self.attempt((SlowLink(other, rate, both),)) for other in _parallel_links(link, fabric)
+        ]
+
     def tuned(self, trial: Trial) -> Trial:
         """The rates that fit best, near those tried."""
         for step in (0.85, 1.18, 0.93, 1.08):
@@ -386,6 +396,8 @@ def search_cables(
     first = singles[0]
     order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]
     order.sort(key=_rank)
+    if order[0].misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(order[0]):
+        order = sorted([*order, *search.parallel(order[0], fabric)], key=_rank)
     best = order[0]
     rivals = [
         trial for trial in order[1:]
@@ -443,6 +455,18 @@ def _added(search: _HiddenCableSearch, start: Trial, others: Sequence[SlowLink])
             break
         now = search.tuned(more)
     return now
+
+
+def _parallel_links(link: int, fabric: Fabric) -> list[int]:
+    """Links between switches of the same direction that leave, or enter, the same lower switch.
+
+    Without tables, messages may take any of them, so that the evidence may fit each.
+    """
+    up = np.sign(fabric.link_up)
+    end = fabric.link_src if up[link] > 0 else fabric.link_dst
+    between = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    alike = between & (end == end[link]) & (up == up[link]) & (up != 0)
+    return [int(other) for other in np.flatnonzero(alike) if other != link]
 
 
 def _likeliest(suspects: int) -> int:

@@ -107,6 +107,40 @@ def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
     assert chosen(monkeypatch, False, **gaps | {"queue_searched": (0.01, 0.01)}) == "queue_searched"
 
 
+COUNTED: Any = NetworkEvidence(counters=SimpleNamespace())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("engine", "evidence", "explains", "taken"),
+    [
+        ({}, COUNTED, ("random", "deterministic"), "random"),
+        ({}, COUNTED, ("deterministic",), "deterministic"),
+        ({}, COUNTED, (), "adaptive"),
+        ({}, COUNTED, ("adaptive", "random"), "adaptive"),
+        # What the scenario says of routing is believed; without counters too many cables fit.
+        ({"routing": "adaptive"}, COUNTED, ("random",), "adaptive"),
+        ({}, NetworkEvidence(), ("random",), "adaptive"),
+    ],
+)
+def test_other_routing_is_tried_where_nothing_explains_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+    engine: dict[str, str],
+    evidence: NetworkEvidence,
+    explains: tuple[str, ...],
+    taken: str,
+) -> None:
+    def attempt(_case: Case, prepared: Any, **_: Any) -> Attempt:
+        fits = prepared.scenario.engine.routing in explains
+        slow = (SlowLink(3, 20.0),) if fits else ()
+        return Attempt(prepared, None, slow, "", CableSearch(), 0.01 if fits else 0.3, ())
+
+    monkeypatch.setattr(Case, "attempt", attempt)
+    monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
+    case = Case(Others(), None, (), None, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
+    prepared = prepare(Source.of(EXCHANGE | {"engine": engine}).scenario)
+    assert case.best(prepared, None).prepared.scenario.engine.routing == taken
+
+
 def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> None:
     def attempt(*misfits: float | None) -> Attempt:
         return Attempt(TURN, None, (), "", CableSearch(), 0.0, misfits)  # type: ignore[arg-type]

@@ -155,7 +155,8 @@ def test_nothing_to_compare_is_no_finding() -> None:
 def cables_of(links: int) -> Any:
     """A fabric of cables of 100 Gb/s: links 0 and 1, 2 and 3 …"""
     return SimpleNamespace(
-        link_gbps=np.full(links, 100.0), link_reverse=np.arange(links) ^ 1
+        link_gbps=np.full(links, 100.0), link_reverse=np.arange(links) ^ 1, n_nodes=0,
+        link_src=np.arange(links), link_dst=np.arange(links) ^ 1, link_up=np.zeros(links),
     )  # fmt: skip
 
 
@@ -338,3 +339,26 @@ def test_a_whole_cable_that_its_ports_confirm_comes_before_a_direction_that_they
     assert found.found is not None and [tuple(one)[::2] for one in found.found.cables] == [
         (4, True)
     ]
+
+
+@pytest.mark.parametrize(("up", "end"), [(1, "link_src"), (-1, "link_dst")])
+def test_links_that_messages_may_take_instead_are_named_beside_the_best(up: int, end: str) -> None:
+    """Four up-links of a switch, or down-links to one: whichever is slow, all wait as long."""
+
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
+        ((link, rate, _),) = change.slow
+        off = 0.002 if link in (4, 8, 12, 16) else 0.2
+        return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=off, stalls=3 * off)
+
+    fabric = cables_of(24)
+    fabric.link_up[[4, 8, 12, 16, 20]] = up
+    getattr(fabric, end)[[4, 8, 12, 16]] = 99
+    found = search_cables(
+        evaluate, [of_calls, lambda run: run.stalls], [0, 4, 2, 6],  # type: ignore[attr-defined]
+        fabric, measured_ps=1_500_000, healthy=evaluate(Change()), measure=False, most_trials=5,
+    )  # fmt: skip
+    assert found.best is not None
+    named = [trial.cables[0].link for trial in (found.best, *found.rivals)]
+    assert sorted(named) == [4, 8, 12, 16]
