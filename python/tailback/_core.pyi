@@ -295,7 +295,7 @@ class UnconnectedError(ValueError):
     """Their kind, ``switch`` or ``node``, and their numbers."""
 
 class DeadlockError(ValueError):
-    """Buffers wait, or could wait, on one another in a circle."""
+    """Buffers wait, or could wait, for each other in a cycle."""
 
 class BadProgramError(ValueError):
     """An operation that cannot be, sends without receives, or ranks that wait for ever."""

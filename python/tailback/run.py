@@ -51,7 +51,7 @@ class Run:
     """Tables, scenario and summary of one run.
 
     Attributes:
-        scenario: The scenario as it was understood.
+        scenario: The scenario, with all defaults.
         tables: Frame of every table in ``schema.TABLES``.
         summary: ``elapsed_ps`` (from the first start of an observed job to the finish of the last
             of their ranks), ``job_elapsed_ps`` (the same of each job), ``packets``,

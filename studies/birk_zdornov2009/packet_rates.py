@@ -72,7 +72,7 @@ PERCENT = (5, 10, 25, 35, 50, 65, 80, 100)
 SAMPLE_PS = 1_000_000
 BIG = 8
 """Arity of the tree of the VC sweep: 512 nodes."""
-LOOKS: dict[str, dict[str, Any]] = {
+LINE_STYLES: dict[str, dict[str, Any]] = {
     "none": {"color": "#7f8893", "marker": "s", "linestyle": "-"},
     "leaky bucket, 16 packets": {"color": "#7f8893", "marker": "x", "linestyle": ":"},
     "leaky bucket, 1 packet": {"color": "#c4862a", "marker": "v", "linestyle": (0, (5, 2))},
@@ -287,7 +287,9 @@ def draw(rows: list[dict[str, Any]], path: Path, copies: int) -> None:
     for ax, (key, title, label) in zip(axes, panels, strict=True):
         for name in PACING:
             mine = [r for r in rows if r["pacing"] == name and r["copies"] == copies]
-            ax.plot([r["buffer"] for r in mine], [r[key] for r in mine], label=name, **LOOKS[name])
+            ax.plot(
+                [r["buffer"] for r in mine], [r[key] for r in mine], label=name, **LINE_STYLES[name]
+            )
         ax.set_xscale("log", base=2)
         ax.set_xticks(BUFFERS, [str(b) for b in BUFFERS])
         ax.set(title=title, xlabel="buffer (packets)", ylabel=label, ylim=(0, None))

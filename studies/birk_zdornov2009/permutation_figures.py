@@ -67,7 +67,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 """Runs of the packet engine: what they are called, the tree, the engine's settings."""
 INK, MUTED = "#1b2430", "#7f8893"
-LOOKS: dict[str, dict[str, Any]] = {
+LINE_STYLES: dict[str, dict[str, Any]] = {
     "oblivious, plain tree": {"color": MUTED, "marker": "s", "linestyle": "-"},
     "adaptive, width 2": {"color": "#b96cc4", "marker": "o", "linestyle": (0, (5, 2))},
     "adaptive, width 2, margin 2": {
@@ -192,7 +192,7 @@ def draw_widths(found: dict[str, Any], path: Path) -> None:
         for margin, like in ((1, "adaptive, width 2"), (2, "adaptive, width 2, margin 2")):
             mine = [row for row in rows if row["margin"] == margin]
             ax.plot([r["width"] for r in mine], [r[key] for r in mine],
-                    label=f"adaptive, margin {margin}", **LOOKS[like])  # fmt: skip
+                    label=f"adaptive, margin {margin}", **LINE_STYLES[like])  # fmt: skip
         ax.set(title=title, xlabel="width of the horizontal links", ylabel=label, ylim=(0, None))
     axes[0].legend(frameon=False, fontsize=8, loc="lower left")
     figure.savefig(path, dpi=110)
@@ -209,12 +209,14 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
     for ax, (key, title) in zip(axes, panels, strict=True):
         for name in ROUTINGS:
             mine = [row for row in found["rows"] if row["routing"] == name]
-            ax.plot([r["copies"] for r in mine], [r[key] for r in mine], label=name, **LOOKS[name])
+            ax.plot(
+                [r["copies"] for r in mine], [r[key] for r in mine], label=name, **LINE_STYLES[name]
+            )
         mine = [row for row in found["rows"] if "engine" in row]
         for column, (name, *_) in ENGINES.items():
             if key == ("assigned" if column == "engine assigned" else "no control"):
                 ax.plot([r["copies"] for r in mine], [r[column] for r in mine],
-                        label=name, **LOOKS[name])  # fmt: skip
+                        label=name, **LINE_STYLES[name])  # fmt: skip
         ax.set(title=title, xlabel="permutations superposed", ylim=(0, 1.05 * top))
     axes[0].set_ylabel("time to the last (flows at line rate)")
     # All is drawn in the middle, there is room on the right.

@@ -55,7 +55,7 @@ def minighost() -> Found:
     said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)
     said2, tiled, _ = diagnose("minighost/tiled.toml", "pattern", *few)
     said3, _, _ = diagnose("minighost/step.toml", "placement", *few)
-    found.said = [said, said2, said3]
+    found.answers = [said, said2, said3]
     t = minighost_variants()
 
     def ms(name: str) -> str:

@@ -30,7 +30,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Said:
+class DiagnoseAnswer:
     """What ``tailback diagnose`` said of one scenario."""
 
     command: str
@@ -49,12 +49,12 @@ class Found:
 
     name: str
     rows: list[Row] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
+    answers: list[DiagnoseAnswer] = field(default_factory=list)
     drawings: list[Drawing] = field(default_factory=list)
     seconds: float = 0.0
 
 
-def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagnosis]:
+def diagnose(path: str, expected: str, *options: str) -> tuple[DiagnoseAnswer, Run, Diagnosis]:
     """Run the command on an example and return what it says and the run it made."""
     tailback = Path(sys.executable).with_name("tailback")
     began = cpu_seconds()
@@ -68,7 +68,7 @@ def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagno
         run = Run.read(out / "run")
     answer = Diagnosis.model_validate_json(done.stdout)
     remedy = answer.remedy
-    said = Said(
+    said = DiagnoseAnswer(
         command=" ".join(["tailback diagnose", f"examples/{path}", *options]),
         seconds=seconds,
         expected=expected,

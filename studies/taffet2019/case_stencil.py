@@ -26,7 +26,7 @@ FIGURES = {"random": "4.10", "rcm": "4.5", "metis": "4.6", "incremental": "4.7",
 def stencil2d() -> Found:
     """§4.2: four neighbours on a 64 × 72 grid, seven mappings."""
     said, run, _ = diagnose(SCENARIO, "placement", "--seeds", "1", "--method", "tile")
-    found = Found("stencil2d", said=[said])
+    found = Found("stencil2d", answers=[said])
     prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
     evaluate = make_evaluate(prepared)
     found.drawings = [

@@ -53,7 +53,7 @@ def reduction() -> Found:
     root = estimates(run).filter(pl.col("to_node")).sort("packets").row(-1, named=True)
     load_gbps = root["bytes"] * 8000 / naive
     moved.telemetry.scheme = "full"
-    found = Found("reduction", said=[said])
+    found = Found("reduction", answers=[said])
     found.rows = [
         Row("naive, to rank 0", "18 ms", format_time(naive)),
         Row(
@@ -95,7 +95,7 @@ def background() -> Found:
     def slower(key: str, alone: str) -> str:
         return percent(np.mean(times[key]) / np.mean(times[alone]) - 1, sign="+")
 
-    found = Found("background", said=[said])
+    found = Found("background", answers=[said])
     found.rows = [
         Row("ring alone", "33.6 µs", several("ring")),
         Row("ring with background", "51.4 µs", several("both")),
@@ -163,7 +163,7 @@ def pf3d() -> Found:
     )
     packet = run.scenario.engine.packet
     gbps = float(between["observed_packets"].mean()) * packet * 8000 / before
-    found = Found("pf3d", said=[said])
+    found = Found("pf3d", answers=[said])
     found.rows = [
         Row("alone", "24.6 s", format_time(alone)),
         Row("with background", "30.4 s", format_time(before)),
@@ -201,7 +201,7 @@ def section(found: Found) -> str:
     """One case in Markdown: its table and what the diagnosis says."""
     lines = ["| quantity | theirs | ours |", "|---|---|---|"]
     lines += [f"| {row.quantity} | {row.theirs} | {row.ours} |" for row in found.rows]
-    for said in found.said:
+    for said in found.answers:
         right = "right" if said.cause == said.expected else f"expected {said.expected}"
         lines += [
             "", f"`{said.command}` ({said.seconds:.0f} s) says **{said.cause}** ({right}):", "",
@@ -224,7 +224,7 @@ def main() -> None:
         section=section,
         draw=lambda found: write_figures(found.drawings, PAGE.with_suffix("")),
         facts=lambda found: {"rows": [asdict(row) for row in found.rows],
-                             "said": [asdict(said) for said in found.said]},
+                             "answers": [asdict(said) for said in found.answers]},
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import { linkFacts } from "./detail";
 import type { Renderer } from "./renderer";
 import { INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend } from "./scale";
-import { BOTH_WAYS, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES } from "./scale";
+import { BOTH_WAYS, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -89,7 +89,7 @@ export class FabricPlot implements Drawing {
         ? "change of the congested fraction (−1 to 1); dashed: less than before"
         : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
       noData: "no packet sampled, or too few: no data, not zero (cables: not drawn)",
-      doubt: DOUBT_WORDS,
+      uncertain: UNCERTAIN_WORDS,
       note: "Upper half of an edge: up link. Lower half: down link. Width: packets (square " +
         "root). Box: the host's ejection link.",
     };
@@ -172,14 +172,14 @@ export class FabricPlot implements Drawing {
   private drawCables(renderer: Renderer): void {
     const value = this.shown.values("congestion");
     const weight = this.shown.weights();
-    const doubt = this.shown.doubts();
+    const halfInterval = this.shown.halfIntervals();
     const bins = new Map<number, number[]>();
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
       const at = value(link);
       if (Number.isNaN(at)) continue;
       const wide = Math.sqrt(Math.min(weight(link) / this.most, 1));
-      const pale = doubt(link) > DOUBTFUL ? 50 : 0;
+      const pale = halfInterval(link) > WIDE_INTERVAL ? 50 : 0;
       const key = this.shown.shade(at) * 100 + pale + Math.max(1, Math.round(wide * WIDTHS));
       let bin = bins.get(key);
       if (!bin) bins.set(key, (bin = []));
@@ -214,7 +214,7 @@ export class FabricPlot implements Drawing {
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const unsure: number[] = [];
-    const doubt = this.shown.doubts();
+    const halfInterval = this.shown.halfIntervals();
     for (let node = 0; node < this.nodeX.length; node++) {
       if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
       const link = this.ejection[node] ?? -1;
@@ -222,11 +222,11 @@ export class FabricPlot implements Drawing {
       const target = Number.isNaN(at) ? blank : (bins[this.shown.shade(at)] ?? blank);
       const box = this.hostBox(node);
       target.push(...box);
-      if (link >= 0 && target !== blank && doubt(link) > DOUBTFUL) unsure.push(...box);
+      if (link >= 0 && target !== blank && halfInterval(link) > WIDE_INTERVAL) unsure.push(...box);
     }
     renderer.rects(blank, "hatch");
     bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
-    renderer.rects(unsure, "doubt");
+    renderer.rects(unsure, "uncertain");
   }
 
   overlay(renderer: Renderer): void {

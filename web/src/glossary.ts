@@ -11,9 +11,9 @@ const TERMS: readonly [RegExp, string][] = [
   [/^above the ideal/i, "1 − ideal ÷ expected time. All percentages of time on this page are shares of the time of the run as it is."],
   [/^blocked in communication/i, "Share of the ranks' time spent inside MPI calls."],
   [/^saturated links/i, "Congested links whose own downstream is free: where back-pressure begins."],
-  [/^filled by/i, "Whose traffic fills the place: the observed job's, or other jobs'."],
+  [/^filled by/i, "Whose traffic saturates the link: the observed job's, or other jobs'."],
   [/^kind of/i, "What the change alters: placement, routing, order of messages …"],
-  [/^range over seeds/i, "Lowest and highest over repetitions with other choices of chance."],
+  [/^range over seeds/i, "Lowest and highest over repetitions with other random seeds."],
   [/^switches a packet visits/i, "Path length: mean number of switches between two ranks."],
   [/^telemetry scheme/i, "What the header bits of a packet mean and how switches update them."],
 ];

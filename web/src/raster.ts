@@ -6,7 +6,7 @@ import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, SELECTED } from "./renderer";
 import type { Legend, Rect } from "./scale";
 import {
-  BOTH_WAYS, CHANGES, dot, DOUBT_WORDS, DOUBTFUL, legend, legendHeight, SHADES, TITLES,
+  BOTH_WAYS, CHANGES, dot, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES, TITLES,
 } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
@@ -114,11 +114,11 @@ export class Raster implements Drawing {
     const { quantity } = this.store.now;
     const colours = this.shown.colours(quantity);
     const value = this.shown.values(quantity);
-    const doubt = quantity === "congestion" ? this.shown.doubts() : () => 0;
+    const halfInterval = quantity === "congestion" ? this.shown.halfIntervals() : () => 0;
     let band = "";
     for (const [y, text] of this.folded) renderer.text(fitted(text, 11, width - LEFT), LEFT, y, { size: 11, colour: MUTED });
     for (const place of this.places) {
-      this.drawBlock(renderer, place, colours, value, doubt);
+      this.drawBlock(renderer, place, colours, value, halfInterval);
       if (place.block.band !== band) {
         band = place.block.band;
         const at = place.y + (place.block.switches.length * place.ch) / 2;
@@ -135,7 +135,7 @@ export class Raster implements Drawing {
     return {
       title: this.shown.change ? CHANGES[quantity] : TITLES[quantity],
       noData: quantity === "stall" ? "no data" : "no packet sampled, or too few: no data, not zero",
-      ...(quantity === "congestion" ? { doubt: DOUBT_WORDS } : {}),
+      ...(quantity === "congestion" ? { uncertain: UNCERTAIN_WORDS } : {}),
     };
   }
 
@@ -144,11 +144,11 @@ export class Raster implements Drawing {
     place: Place,
     colours: string[],
     value: (link: number) => number,
-    doubt: (link: number) => number,
+    halfInterval: (link: number) => number,
   ): void {
     const { block, x, y, cw, ch } = place;
-    if (cw < 5 || ch < 5) this.drawDense(renderer, place, colours, value, doubt);
-    else this.drawCells(renderer, place, colours, value, doubt);
+    if (cw < 5 || ch < 5) this.drawDense(renderer, place, colours, value, halfInterval);
+    else this.drawCells(renderer, place, colours, value, halfInterval);
     const w = block.ports * cw;
     const h = block.switches.length * ch;
     renderer.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
@@ -163,7 +163,7 @@ export class Raster implements Drawing {
   /** Small cells without gaps: one picture for the shades, runs of cells for what is not sure. */
   private drawDense(
     renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
-    value: (link: number) => number, doubt: (link: number) => number,
+    value: (link: number) => number, halfInterval: (link: number) => number,
   ): void {
     const { ports } = block;
     const shades = new Int16Array(cells.length).fill(-1);
@@ -177,7 +177,7 @@ export class Raster implements Drawing {
       if (Number.isNaN(at)) marks[i] = 1;
       else {
         shades[i] = this.shown.shade(at);
-        if (doubt(link) > DOUBTFUL) marks[i] = 2;
+        if (halfInterval(link) > WIDE_INTERVAL) marks[i] = 2;
         if (this.shown.change) {
           less.push(...dot([x + (i % ports) * cw, y + Math.floor(i / ports) * ch, cw, ch], at));
         }
@@ -190,13 +190,13 @@ export class Raster implements Drawing {
     }
     renderer.rects(runs[0], "hatch");
     renderer.cells([x, y, ports * cw, (cells.length / ports) * ch], ports, shades, colours);
-    renderer.rects(runs[1], "doubt");
+    renderer.rects(runs[1], "uncertain");
     renderer.rects(less, "#fff");
   }
 
   private drawCells(
     renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
-    value: (link: number) => number, doubt: (link: number) => number,
+    value: (link: number) => number, halfInterval: (link: number) => number,
   ): void {
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
@@ -215,11 +215,11 @@ export class Raster implements Drawing {
       const at = value(link);
       (Number.isNaN(at) ? blank : (bins[this.shown.shade(at)] ?? blank)).push(...box);
       if (this.shown.change) less.push(...dot(box, at));
-      if (doubt(link) > DOUBTFUL && !Number.isNaN(at)) unsure.push(...box);
+      if (halfInterval(link) > WIDE_INTERVAL && !Number.isNaN(at)) unsure.push(...box);
     });
     renderer.rects(blank, "hatch");
     bins.forEach((bin, i) => renderer.rects(bin, colours[i] ?? INK));
-    renderer.rects(unsure, "doubt");
+    renderer.rects(unsure, "uncertain");
     renderer.rects(less, "#fff");
   }
 

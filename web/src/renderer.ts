@@ -1,7 +1,7 @@
 // One drawing, two papers: the screen's canvas and an SVG file to keep.
 
 /** A colour; hatched for no data; stripes over what is uncertain. */
-export type Fill = string | "hatch" | "doubt";
+export type Fill = string | "hatch" | "uncertain";
 
 /** Left, top, width and height. */
 export type Box = readonly [number, number, number, number];
@@ -32,7 +32,7 @@ export const MUTED = "#5d6875";
 export const SELECTED = "#0b57d0";
 const NO_DATA = "#eef0f2";
 const HATCH = "#b4bcc5";
-const DOUBT = "rgba(255,255,255,0.85)";
+const UNCERTAIN_STRIPES = "rgba(255,255,255,0.85)";
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 let measure: CanvasRenderingContext2D | null = null;
@@ -91,7 +91,7 @@ function stripes(
 
 interface Patterns {
   hatch: CanvasPattern | string;
-  doubt: CanvasPattern | string;
+  uncertain: CanvasPattern | string;
 }
 
 /** Patterns of each canvas: making them costs more than most of what a frame draws. */
@@ -105,12 +105,12 @@ function pixel(colour: string): number {
 
 export class CanvasRenderer implements Renderer {
   private readonly hatch: CanvasPattern | string;
-  private readonly doubt: CanvasPattern | string;
+  private readonly uncertain: CanvasPattern | string;
 
   constructor(private readonly ctx: CanvasRenderingContext2D) {
     let known = patterns.get(ctx);
-    if (!known) patterns.set(ctx, (known = { hatch: stripes(ctx, HATCH, NO_DATA), doubt: stripes(ctx, DOUBT, null) }));
-    ({ hatch: this.hatch, doubt: this.doubt } = known);
+    if (!known) patterns.set(ctx, (known = { hatch: stripes(ctx, HATCH, NO_DATA), uncertain: stripes(ctx, UNCERTAIN_STRIPES, null) }));
+    ({ hatch: this.hatch, uncertain: this.uncertain } = known);
   }
 
   cells([x, y, w, h]: Box, columns: number, shades: Int16Array, colours: string[]): void {
@@ -149,7 +149,7 @@ export class CanvasRenderer implements Renderer {
 
   rects(coordinates: number[], fill: Fill): void {
     const { ctx } = this;
-    ctx.fillStyle = fill === "hatch" ? this.hatch : fill === "doubt" ? this.doubt : fill;
+    ctx.fillStyle = fill === "hatch" ? this.hatch : fill === "uncertain" ? this.uncertain : fill;
     for (let i = 0; i + 3 < coordinates.length; i += 4) {
       ctx.fillRect(
         coordinates[i]!,
@@ -229,7 +229,7 @@ export class SvgRenderer implements Renderer {
       const [x, y, w, h] = coordinates.slice(i, i + 4).map(round);
       d.push(`M${x} ${y}h${w}v${h}h-${w}z`);
     }
-    const paint = fill === "hatch" ? "url(#no-data)" : fill === "doubt" ? "url(#doubt)" : fill;
+    const paint = fill === "hatch" ? "url(#no-data)" : fill === "uncertain" ? "url(#uncertain)" : fill;
     if (d.length) this.parts.push(`<path d="${d.join("")}" fill="${paint}"/>`);
   }
 
@@ -285,7 +285,7 @@ export class SvgRenderer implements Renderer {
       '<defs><pattern id="no-data" width="6" height="6" patternUnits="userSpaceOnUse">' +
       `<rect width="6" height="6" fill="${NO_DATA}"/>` +
       `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="${HATCH}"/></pattern>` +
-      '<pattern id="doubt" width="6" height="6" patternUnits="userSpaceOnUse">' +
+      '<pattern id="uncertain" width="6" height="6" patternUnits="userSpaceOnUse">' +
       `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="#fff" stroke-opacity="0.85"/></pattern></defs>`;
     return (
       `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} font-family="${FONT}">` +

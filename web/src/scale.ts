@@ -50,16 +50,16 @@ export interface Legend {
   title: string;
   noData?: string;
   /** What stripes over a colour mean. */
-  doubt?: string;
+  uncertain?: string;
   note?: string;
 }
 
 /** Lines of a legend in a width: the words stand beside the scale where there is room for them. */
-function arranged({ title, noData = "", doubt = "", note = "" }: Legend, room: number): {
+function arranged({ title, noData = "", uncertain = "", note = "" }: Legend, room: number): {
   beside: boolean;
   titles: string[];
   blanks: string[];
-  doubts: string[];
+  uncertainties: string[];
   notes: string[];
 } {
   const widest = Math.max(textWidth(title, 12), noData ? MARK + textWidth(noData, 11) : 0);
@@ -68,15 +68,15 @@ function arranged({ title, noData = "", doubt = "", note = "" }: Legend, room: n
     beside,
     titles: beside ? [title] : wrapped(title, 12, room),
     blanks: noData ? (beside ? [noData] : wrapped(noData, 11, room - MARK)) : [],
-    doubts: doubt ? wrapped(doubt, 11, room - MARK) : [],
+    uncertainties: uncertain ? wrapped(uncertain, 11, room - MARK) : [],
     notes: note ? wrapped(note, 12, room) : [],
   };
 }
 
 /** Height of a legend in a width, both in CSS pixels. */
 export function legendHeight(words: Legend, room: number): number {
-  const { beside, titles, blanks, doubts, notes } = arranged(words, room);
-  return 36 + LINE * (notes.length + doubts.length + (beside ? 0 : titles.length + blanks.length));
+  const { beside, titles, blanks, uncertainties, notes } = arranged(words, room);
+  return 36 + LINE * (notes.length + uncertainties.length + (beside ? 0 : titles.length + blanks.length));
 }
 
 /** Draw a legend in a width: the scale with its unit, and what the plot's marks mean. */
@@ -89,7 +89,7 @@ export function legend(
   words: Legend,
   ticks: readonly (number | string)[] = [0, 0.5, 1],
 ): void {
-  const { beside, titles, blanks, doubts, notes } = arranged(words, room);
+  const { beside, titles, blanks, uncertainties, notes } = arranged(words, room);
   const width = Math.min(BAR, room);
   const step = width / colours.length;
   colours.forEach((colour, i) => renderer.rects([x + i * step, y, step + 0.5, 10], colour));
@@ -111,11 +111,11 @@ export function legend(
     at += LINE;
   }
   if (beside) at = y + 42;
-  if (doubts.length) {
+  if (uncertainties.length) {
     renderer.rects([x, at - 5, 18, 10], colours[Math.floor(0.6 * colours.length)] ?? "#888");
-    renderer.rects([x, at - 5, 18, 10], "doubt");
+    renderer.rects([x, at - 5, 18, 10], "uncertain");
   }
-  for (const line of doubts) {
+  for (const line of uncertainties) {
     renderer.text(line, x + MARK, at, { size: 11, colour: MUTED });
     at += LINE;
   }
@@ -126,8 +126,8 @@ export function legend(
 }
 
 /** Half of a 95 % interval above which a value is drawn as uncertain. */
-export const DOUBTFUL = 0.2;
-export const DOUBT_WORDS = "striped or pale: 95 % interval wider than ±20 points";
+export const WIDE_INTERVAL = 0.2;
+export const UNCERTAIN_WORDS = "striped or pale: 95 % interval wider than ±20 points";
 
 /** Ends of the scale of differences. */
 export const BOTH_WAYS = [-1, 0, 1] as const;

@@ -133,7 +133,7 @@ export function connectSearch(model: Model, store: Store): void {
       });
       return row;
     }));
-    if (box.value.trim() && shown.length === 0) list.textContent = "nothing of that name";
+    if (box.value.trim() && shown.length === 0) list.textContent = "no match";
     list.hidden = box.value.trim() === "";
     box.setAttribute("aria-expanded", String(!list.hidden));
     mark();

@@ -47,7 +47,7 @@ export class LinkValues {
   }
 
   /** Half the length of a link's 95 % interval, 0–1; 0 where there is no estimate. */
-  doubts(): (link: number) => number {
+  halfIntervals(): (link: number) => number {
     const views = this.views();
     return (link) => {
       let most = 0;

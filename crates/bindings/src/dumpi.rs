@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
-use tailback_readers::dumpi::{Fault, Kind, Place, Reader};
+use tailback_readers::dumpi::{Fault, FaultKind, FilePosition, Reader};
 
 use crate::table::columns;
 
@@ -72,18 +72,18 @@ impl DumpiReader {
 
 fn raised(fault: Fault) -> PyErr {
     let kind = match fault.kind {
-        Kind::Cut => "cut",
-        Kind::Damaged => "damaged",
-        Kind::Line => "line",
-        Kind::Old => "old",
-        Kind::Unknown => "unknown",
-        Kind::World => "world",
-        Kind::Large => "large",
+        FaultKind::Cut => "cut",
+        FaultKind::Damaged => "damaged",
+        FaultKind::Line => "line",
+        FaultKind::Old => "old",
+        FaultKind::Unknown => "unknown",
+        FaultKind::World => "world",
+        FaultKind::Large => "large",
     };
     let place = match fault.place {
-        Place::None => None,
-        Place::Byte(at) => Some(format!("byte {at}")),
-        Place::Line(number) => Some(format!("line {number}")),
+        FilePosition::None => None,
+        FilePosition::Byte(at) => Some(format!("byte {at}")),
+        FilePosition::Line(number) => Some(format!("line {number}")),
     };
     PyValueError::new_err((fault.file, kind, place, fault.text))
 }

@@ -21,7 +21,7 @@ create_exception!(
     tailback._core,
     DeadlockError,
     PyValueError,
-    "Buffers wait, or could wait, on one another in a circle."
+    "Buffers wait, or could wait, for each other in a cycle."
 );
 create_exception!(
     tailback._core,

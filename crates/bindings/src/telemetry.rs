@@ -21,7 +21,7 @@ type Array<'py, T> = Bound<'py, PyArray1<T>>;
 
 fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
     let field = GaloisField::new(field_bits)
-        .map_err(|_| PyValueError::new_err(format!("no field GF(2^{field_bits})")))?;
+        .map_err(|_| PyValueError::new_err(format!("unsupported field GF(2^{field_bits})")))?;
     Ok(Hash { field, bits })
 }
 

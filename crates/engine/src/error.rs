@@ -51,7 +51,7 @@ pub enum EngineError {
     },
     /// Buffers wait for one another in a cycle.
     #[error(
-        "the network is deadlocked at {time_ps} ps: links (lane) {} wait on one another in a circle",
+        "the network is deadlocked at {time_ps} ps: links (lane) {} wait for each other in a cycle",
         named(cycle)
     )]
     Deadlock {

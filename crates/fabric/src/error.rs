@@ -70,9 +70,7 @@ pub enum FabricError {
         why: String,
     },
     /// Forwarding tables that form a loop.
-    #[error(
-        "the forwarding tables send packets for node {node} in a circle through switch {switch}"
-    )]
+    #[error("the forwarding tables loop: packets for node {node} return to switch {switch}")]
     Circle {
         /// A switch on the loop.
         switch: u32,

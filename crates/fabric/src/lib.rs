@@ -27,7 +27,7 @@ pub use build::CableList;
 pub use error::FabricError;
 pub use global::Arrangement;
 pub use routes::Routes;
-pub use rules::{Detour, RoutePlan, RouteState, RoutingRule, Step};
+pub use rules::{Detour, RoutePlan, RouteState, RouteStep, RoutingRule};
 
 /// Nodes, switches and directed links.
 #[derive(Debug, Clone, Default)]

@@ -23,7 +23,7 @@ const LATE: i64 = 1 << 40;
 
 /// Where in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePosition {
     /// Nowhere in particular.
     None,
     /// Bytes before it.
@@ -34,7 +34,7 @@ pub enum Place {
 
 /// What is to be done about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     /// The file ends too early.
     Cut,
     /// The file is not as it was written.
@@ -57,9 +57,9 @@ pub struct Fault {
     /// Number of the rank.
     pub file: u32,
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// What can be done.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// What is wrong.
     pub text: String,
 }
@@ -363,7 +363,7 @@ impl Labels {
 }
 
 impl Labels {
-    /// Kind of the labels of a communicator and call.
+    /// FaultKind of the labels of a communicator and call.
     fn kind(&mut self, shared: &Shared, comm: u32, name: u32) -> u32 {
         let next = self.names.len() as u32;
         let names = &mut self.names;

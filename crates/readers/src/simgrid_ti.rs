@@ -86,13 +86,13 @@ pub struct ReplayCalls {
     /// Whether communicators are made.
     pub splits: bool,
     /// Calls that wait for all.
-    pub waitalls: Places,
+    pub waitalls: EventRows,
     /// Computations and pauses.
-    pub computes: Places,
+    pub computes: EventRows,
     /// Picoseconds of each.
     pub computes_ps: Vec<u64>,
     /// Collective calls.
-    pub collectives: Places,
+    pub collectives: EventRows,
     /// Index into `kinds` of each.
     pub collective_kind: Vec<u32>,
     /// The different collective calls.
@@ -101,14 +101,14 @@ pub struct ReplayCalls {
 
 /// Where events of ranks stand.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct EventRows {
     /// Whose.
     pub rank: Vec<i64>,
     /// On which row.
     pub row: Vec<i64>,
 }
 
-impl Places {
+impl EventRows {
     fn push(&mut self, rank: u32, row: u64) {
         self.rank.push(i64::from(rank));
         self.row.push(row as i64);

@@ -131,8 +131,8 @@ def _range(fit: BurstFit | None) -> tuple[int, int]:
 def _candidates(attempt: Attempt) -> list[Slow]:
     """Cables of which one may be slow, where the search could not tell."""
     search = attempt.search
-    told = search.found is not None and not search.rivals
-    if search.best is None or told or attempt.unknown_job is not None:
+    one_named = search.found is not None and not search.rivals
+    if search.best is None or one_named or attempt.unknown_job is not None:
         return []
     return [search.best.cables, *(trial.cables for trial in search.rivals)]
 

@@ -84,7 +84,7 @@ def _c_wrapper(call: MpiCall, region: int) -> str:
     if call.kind in _WAITS:
         size, of = ("count", "requests") if call.has("requests") else ("1", "request")
         lines += [
-            f"  MPI_Request few[TB_FEW], *saved = tb_room(few, {size}, sizeof *few);",
+            f"  MPI_Request few[TB_FEW], *saved = tb_array(few, {size}, sizeof *few);",
             f"  if ({size} > 0) memcpy(saved, {of}, sizeof *few * (size_t){size});",
         ]
         after.append("  if (saved != few) free(saved);")
@@ -96,7 +96,7 @@ def _c_wrapper(call: MpiCall, region: int) -> str:
         lines += [
             "  MPI_Status some[TB_FEW], *own = NULL;",
             "  if (statuses == MPI_STATUSES_IGNORE)",
-            "    statuses = own = tb_room(some, count, sizeof *some);",
+            "    statuses = own = tb_array(some, count, sizeof *some);",
         ]
         after.append("  if (own && own != some) free(own);")
     if call.kind in _BEFORE:
@@ -209,7 +209,7 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
         n = "*f_count" if name == "requests" else "1"
         return (
             [
-                f"  MPI_Request few[TB_FEW], *saved = tb_room(few, {n}, sizeof *few);",
+                f"  MPI_Request few[TB_FEW], *saved = tb_array(few, {n}, sizeof *few);",
                 f"  for (int i = 0; i < {n}; i++) saved[i] = PMPI_Request_f2c(f_{name}[i]);",
             ],
             [],
@@ -219,7 +219,7 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
         return (
             [],
             [
-                "  MPI_Request few[TB_FEW], *requests = tb_room(few, *f_count, sizeof *few);",
+                "  MPI_Request few[TB_FEW], *requests = tb_array(few, *f_count, sizeof *few);",
                 "  for (int i = 0; i < *f_count; i++)",
                 "    requests[i] = PMPI_Request_f2c(f_requests[i]);",
             ],
@@ -231,7 +231,7 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
         return (
             [],
             [
-                "  int found[TB_FEW], *indices = tb_room(found, *f_count, sizeof *found);",
+                "  int found[TB_FEW], *indices = tb_array(found, *f_count, sizeof *found);",
                 "  for (int i = 0; i < *f_outcount; i++) indices[i] = f_indices[i] - 1;",
             ],
             ["  if (indices != found) free(indices);"],
@@ -256,10 +256,10 @@ def _statuses(n: str) -> _Lines:
         "  const size_t words = sizeof(MPI_Status) / sizeof(MPI_Fint);",
         "  MPI_Fint *own = NULL;",
         "  if (f_statuses == MPI_F_STATUSES_IGNORE)",
-        "    f_statuses = own = tb_room(NULL, *f_count, sizeof(MPI_Status));",
+        "    f_statuses = own = tb_array(NULL, *f_count, sizeof(MPI_Status));",
     ]
     after = [
-        "  MPI_Status some[TB_FEW], *statuses = tb_room(some, *f_count, sizeof *some);",
+        "  MPI_Status some[TB_FEW], *statuses = tb_array(some, *f_count, sizeof *some);",
         f"  for (int i = 0; result == MPI_SUCCESS && i < *f_{n}; i++)",
         "    PMPI_Status_f2c(f_statuses + (size_t)i * words, &statuses[i]);",
     ]
@@ -287,7 +287,7 @@ def _uses(text: str, name: str) -> bool:
 
 
 _SPECIAL = """
-static void *tb_room(void *few, int n, size_t bytes) {
+static void *tb_array(void *few, int n, size_t bytes) {
   if (few && n <= TB_FEW) return few;
   void *room = malloc(bytes * (size_t)(n > 0 ? n : 1));
   if (!room) abort();
@@ -299,7 +299,7 @@ static MPI_Datatype *tb_types(const MPI_Fint *types, MPI_Comm comm) {
   PMPI_Comm_test_inter(comm, &inter);
   if (inter) PMPI_Comm_remote_size(comm, &size);
   else PMPI_Comm_size(comm, &size);
-  MPI_Datatype *out = tb_room(NULL, size, sizeof *out);
+  MPI_Datatype *out = tb_array(NULL, size, sizeof *out);
   for (int i = 0; i < size; i++) out[i] = PMPI_Type_f2c(types[i]);
   return out;
 }

@@ -54,7 +54,7 @@ def routes_for(
         spread: Take every up/down path in place of those of forwarding tables.
 
     Raises:
-        FabricError: There is no such rule, or buffers could wait on one another in a circle.
+        FabricError: There is no such rule, or buffers could wait for each other in a cycle.
         ScenarioError: The engine's routing takes no detours, and the rule makes some.
     """
     section = scenario.fabric

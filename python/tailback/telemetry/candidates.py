@@ -33,7 +33,7 @@ class ForwardingChoices:
     Attributes:
         switches: Number of switches S.
         goal: Goal of each node, shape (N,); -1 if not requested.
-        home: Switch of each goal, shape (G,).
+        goal_switch: Switch of each goal, shape (G,).
         start: Towards ``goal`` switch ``at`` may use
             ``links[start[goal * S + at]:start[goal * S + at + 1]]``, shape (G S + 1,).
         links: Those links.
@@ -41,7 +41,7 @@ class ForwardingChoices:
 
     switches: int
     goal: Ints
-    home: Ints
+    goal_switch: Ints
     start: Ints
     links: Ints
 
@@ -85,16 +85,18 @@ def routed_choices(
         next_links: Links that lead from a switch towards a *node* elsewhere.
     """
     s = fabric.n_switches
-    home, node_of, goal = np.unique(fabric.node_switch, return_index=True, return_inverse=True)
-    counts, links = np.zeros((len(home), s), np.int64), []
+    goal_switch, node_of, goal = np.unique(
+        fabric.node_switch, return_index=True, return_inverse=True
+    )
+    counts, links = np.zeros((len(goal_switch), s), np.int64), []
     for number, node in enumerate(node_of.tolist()):
         for at in range(s):
-            found = [] if at == home[number] else list(next_links(at, node))
+            found = [] if at == goal_switch[number] else list(next_links(at, node))
             counts[number, at] = len(found)
             links.extend(found)
     start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
     return ForwardingChoices(
-        s, goal.reshape(-1).astype(np.int64), home.astype(np.int64), start,
+        s, goal.reshape(-1).astype(np.int64), goal_switch.astype(np.int64), start,
         np.array(links, np.int64),
     )  # fmt: skip
 
@@ -120,8 +122,8 @@ def fixed_choices(
     every = np.concatenate([np.zeros(0, np.int64), *table])
     known = every != np.iinfo(np.uint32).max
     start = np.concatenate([[0], np.cumsum(known)]).astype(np.int64)
-    home = fabric.node_switch.astype(np.int64)[nodes]
-    return ForwardingChoices(fabric.n_switches, goal, home, start, every[known])
+    goal_switch = fabric.node_switch.astype(np.int64)[nodes]
+    return ForwardingChoices(fabric.n_switches, goal, goal_switch, start, every[known])
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ def pair_candidates(
     Raises:
         FabricError: A pair has no path, paths of different lengths, or longer ones.
     """
-    n, s, g = fabric.n_nodes, fabric.n_switches, len(choices.home)
+    n, s, g = fabric.n_nodes, fabric.n_switches, len(choices.goal_switch)
     at_node = fabric.node_switch.astype(np.int64)
     pairs = np.unique(at_node[source] * g + choices.goal[destination])
     index = np.full((s, g), -1, np.int64)
@@ -222,13 +224,13 @@ def pair_candidates(
     found: list[list[tuple[Ints, Ints]]] = [[] for _ in range(most_hops)]
     into = fabric.link_dst.astype(np.int64) - n
     for goal, mine in _by_goal(pairs % g):
-        home = int(choices.home[goal])
+        goal_switch = int(choices.goal_switch[goal])
         reached = np.zeros((len(mine), s), bool)
         reached[np.arange(len(mine)), pairs[mine] // g] = True
         links = choices.links[choices.start[goal * s] : choices.start[goal * s + s]]
         from_switch = fabric.link_src[links].astype(np.int64) - n
         for hop in range(most_hops + 1):
-            done = reached[:, home]
+            done = reached[:, goal_switch]
             # Remaining pairs: some paths end here and others continue, there is no path, or paths
             # never end.
             mixed = done & (reached.sum(axis=1) > 1)
@@ -236,7 +238,7 @@ def pair_candidates(
             endless = ~done & reached.any(axis=1) & (hop == most_hops)
             bad = np.flatnonzero(mixed | lost | endless)
             if len(bad):
-                raise _no_single_length(fabric, int(pairs[mine[bad[0]]]) // g, home)
+                raise _no_single_length(fabric, int(pairs[mine[bad[0]]]) // g, goal_switch)
             length[mine[done]] = hop + 1
             reached[done] = False
             if not reached.any():
@@ -281,10 +283,10 @@ def all_links_candidates(fabric: Fabric) -> PairCandidates:
     )  # fmt: skip
 
 
-def _no_single_length(fabric: Fabric, source: int, home: int) -> FabricError:
+def _no_single_length(fabric: Fabric, source: int, goal_switch: int) -> FabricError:
+    near, far = fabric.switch_name[source], fabric.switch_name[goal_switch]
     return FabricError(
-        f"paths from {fabric.switch_name[source]!r} to {fabric.switch_name[home]!r} are missing, "
-        "too long or of different lengths",
+        f"paths from {near!r} to {far!r} are missing, too long or of different lengths",
         remedy="use telemetry scheme compact or full, which count hops themselves, or routing "
         "whose paths are of one length",
     )

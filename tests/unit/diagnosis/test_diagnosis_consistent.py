@@ -191,12 +191,12 @@ def test_a_cause_that_only_the_time_tells_is_listed() -> None:
 
 
 def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
-    def cure(name: str, kind: Any, time: int) -> Candidate:
+    def candidate(name: str, kind: Any, time: int) -> Candidate:
         return Candidate(name=name, kind=kind, elapsed_ps=time, low_ps=time, high_ps=time)
 
     run = placement_run()
     big = TOTAL
-    tried = [cure("block", "placement", big), cure("tile", "placement", round(0.7 * big)),
-             cure("adaptive-routing", "routing", 3 * big)]  # fmt: skip
+    tried = [candidate("block", "placement", big), candidate("tile", "placement", round(0.7 * big)),
+             candidate("adaptive-routing", "routing", 3 * big)]  # fmt: skip
     remedy = recommend(run, diagnose_cause(run), tried)
     assert remedy is not None and remedy.name == "tile" and "worse" not in remedy.action

@@ -256,7 +256,7 @@ def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:
 
 
 def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
-    said = case_model.Said(
+    said = case_model.DiagnoseAnswer(
         "tailback diagnose x", 1.0, "pattern", "placement", "H", ["F"], "R", ["W"]
     )
     found = case_model.Found("x", [case_model.Row("q", "1", "2")], [said], seconds=2.0)

@@ -61,7 +61,7 @@ export class Heat implements Drawing {
     private readonly graph: Graph,
     canvas: HTMLCanvasElement,
     private readonly choose: (choice: Choice) => void,
-    private readonly told: (place: number) => void,
+    private readonly onHover: (place: number) => void,
   ) {
     this.shades = graph.shades();
     this.starts = graph.payload.times;
@@ -237,7 +237,7 @@ export class Heat implements Drawing {
     this.cursor = cell;
     const place = this.worst(cell);
     this.choose({ feature: this.graph.featureOf(cell.step, place), step: cell.step });
-    this.told(place);
+    this.onHover(place);
     this.surface.refresh();
   }
 
@@ -249,7 +249,7 @@ export class Heat implements Drawing {
     if (event.key === "Escape") {
       this.cursor = null;
       this.choose({ feature: -1, step: this.choice.step });
-      this.told(-1);
+      this.onHover(-1);
     }
     if (!move || this.rows.length === 0) return;
     event.preventDefault();

@@ -81,7 +81,7 @@ async function start(): Promise<void> {
   const slider = byId<HTMLInputElement>("step");
   slider.max = String(Math.max(payload.times.length - 1, 0));
   let choice: Choice = { feature: -1, step: 0 };
-  const told = (feature: number): void => {
+  const onHover = (feature: number): void => {
     detail.dataset["feature"] = String(feature);
     fill(detail, feature < 0 ? ["No feature chosen"] : describe(graph, feature));
   };
@@ -89,7 +89,7 @@ async function start(): Promise<void> {
     choice = next;
     slider.value = String(choice.step);
     now.textContent = graph.time(choice.step);
-    told(choice.feature);
+    onHover(choice.feature);
     plot.show(choice);
     panels.show(choice);
     heat?.show(choice);
@@ -103,7 +103,7 @@ async function start(): Promise<void> {
     byId("place").textContent = place < 0 ? "" : `${payload.places[place] ?? "?"}: ${amount}`;
   };
   const plot = new GraphPlot(graph, byId<HTMLCanvasElement>("graph"), choose, (feature) => {
-    told(feature < 0 ? choice.feature : feature);
+    onHover(feature < 0 ? choice.feature : feature);
   });
   const panels = new Panels(graph, byId<HTMLCanvasElement>("network"), tellPlace);
   const heat = payload.values

@@ -36,13 +36,13 @@ export class Panels implements Drawing {
   constructor(
     private readonly graph: Graph,
     canvas: HTMLCanvasElement,
-    private readonly told: (place: number) => void,
+    private readonly onHover: (place: number) => void,
   ) {
     this.shades = graph.shades();
     this.surface = new Surface(canvas, this);
     canvas.addEventListener("pointermove", (event) => {
       const under = this.hit(...pointer(event, canvas));
-      this.told(under ? placeAt(graph, under) : -1);
+      this.onHover(under ? placeAt(graph, under) : -1);
     });
     canvas.addEventListener("pointerleave", () => this.tell());
     canvas.addEventListener("click", (event) => this.move(this.hit(...pointer(event, canvas))));
@@ -61,7 +61,7 @@ export class Panels implements Drawing {
   }
 
   private tell(): void {
-    this.told(this.spot ? placeAt(this.graph, this.spot) : -1);
+    this.onHover(this.spot ? placeAt(this.graph, this.spot) : -1);
   }
 
   show(choice: Choice): void {

@@ -1,6 +1,6 @@
 //! Adaptive routing by a rule other than the default, whose fast path is in `network/load.rs`.
 
-use tailback_fabric::Step;
+use tailback_fabric::RouteStep;
 
 use crate::network::link::NIL;
 use crate::network::packet::PacketKind;
@@ -15,7 +15,7 @@ impl<P: Probe> Shard<'_, P> {
         &mut self,
         switch: u32,
         slot: u32,
-        step: &Step<'_>,
+        step: &RouteStep<'_>,
         lane: u8,
         shift: u32,
         draw: usize,
@@ -55,7 +55,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// The candidate with the smallest load. As by the default rule, one that does not lead closer
     /// must save a full buffer.
-    fn least_by_rule(&self, step: &Step<'_>, lane: u8, shift: u32, draw: usize) -> u32 {
+    fn least_by_rule(&self, step: &RouteStep<'_>, lane: u8, shift: u32, draw: usize) -> u32 {
         let settings = &self.model.settings;
         let least = |links: &mut dyn Iterator<Item = &u32>| {
             let links = links.map(|link| link.wrapping_sub(shift));

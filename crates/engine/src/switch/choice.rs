@@ -2,7 +2,7 @@
 
 use std::hint::select_unpredictable;
 
-use tailback_fabric::{Detour, RouteState, Step};
+use tailback_fabric::{Detour, RouteState, RouteStep};
 
 use crate::network::link::{NEVER, NIL};
 use crate::network::packet::{Packet, PacketKind};
@@ -175,7 +175,7 @@ impl<P: Probe> Shard<'_, P> {
     /// cyclically. A candidate that does not lead closer wins only if its backlog is smaller by
     /// a full buffer.
     #[inline]
-    fn least_loaded(&self, step: &Step<'_>, lane: u8, shift: u32, start: usize) -> u32 {
+    fn least_loaded(&self, step: &RouteStep<'_>, lane: u8, shift: u32, start: usize) -> u32 {
         let shortest = step.shortest();
         let non_minimal = &step.links[shortest.len()..];
         let (before, after) = shortest.split_at(start);

@@ -4,7 +4,7 @@
 //! (Valiant, 1982) goes minimally to a switch drawn at random on lane 0, then on to the node on
 //! lane 1.
 
-use super::{LinkSets, RouteState, Step, coordinates, one_difference};
+use super::{LinkSets, RouteState, RouteStep, coordinates, one_difference};
 use crate::{Fabric, FabricError};
 
 /// Routes of a HyperX.
@@ -79,7 +79,13 @@ impl AllToAll {
 
     /// The step from `switch` towards `goal`, or `via` on a detour.
     #[inline]
-    pub(super) fn next(&self, switch: u32, goal: u32, via: u32, state: RouteState) -> Step<'_> {
+    pub(super) fn next(
+        &self,
+        switch: u32,
+        goal: u32,
+        via: u32,
+        state: RouteState,
+    ) -> RouteStep<'_> {
         let n = self.n;
         let target = if state.detouring() { via } else { goal } as usize * n;
         let here = switch as usize * n;
@@ -88,9 +94,9 @@ impl AllToAll {
             if self.at[here + d] != to {
                 let key = switch as usize * self.width + self.offset[d] + to as usize;
                 let links = self.links.get(key);
-                return Step { links, next: state, lane: state.class(), non_minimal: 0 };
+                return RouteStep { links, next: state, lane: state.class(), non_minimal: 0 };
             }
         }
-        Step { links: &[], next: state, lane: 0, non_minimal: 0 }
+        RouteStep { links: &[], next: state, lane: 0, non_minimal: 0 }
     }
 }

@@ -8,7 +8,7 @@
 //! A detour (Valiant, 1982) goes in dimension order to a switch drawn at random, then on to the
 //! node on lanes of its own.
 
-use super::{LinkSets, RouteState, Step, coordinates, one_difference};
+use super::{LinkSets, RouteState, RouteStep, coordinates, one_difference};
 use crate::{Fabric, FabricError};
 
 /// Direction on a ring if both are equally long.
@@ -146,7 +146,13 @@ impl DimensionOrder {
 
     /// The step from `switch` towards `goal`, or `via` on a detour.
     #[inline]
-    pub(super) fn next(&self, switch: u32, goal: u32, via: u32, state: RouteState) -> Step<'_> {
+    pub(super) fn next(
+        &self,
+        switch: u32,
+        goal: u32,
+        via: u32,
+        state: RouteState,
+    ) -> RouteStep<'_> {
         let n = self.dims.len();
         let target = if state.detouring() { via } else { goal } as usize * n;
         let here = switch as usize * n;
@@ -161,8 +167,8 @@ impl DimensionOrder {
             let lane = if lanes == 2 && self.wrap[d] && !crosses { 1 } else { 0 };
             let links = self.links.get(2 * (here + d) + usize::from(!upwards));
             let lane = lane + lanes * state.class();
-            return Step { links, next: state, lane, non_minimal: 0 };
+            return RouteStep { links, next: state, lane, non_minimal: 0 };
         }
-        Step { links: &[], next: state, lane: 0, non_minimal: 0 }
+        RouteStep { links: &[], next: state, lane: 0, non_minimal: 0 }
     }
 }

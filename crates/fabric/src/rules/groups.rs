@@ -5,7 +5,7 @@
 //! to a group drawn at random first. The class of a packet is the number of global links it has
 //! taken, and its lane is its class, so lanes only rise: two lanes, three with detours.
 
-use super::{LinkSets, RouteState, Step};
+use super::{LinkSets, RouteState, RouteStep};
 use crate::memory::filled;
 use crate::{Fabric, FabricError};
 
@@ -238,12 +238,18 @@ impl Groups {
 
     /// The step from `switch` towards `goal`, or group `via` on a detour.
     #[inline]
-    pub(super) fn next(&self, switch: u32, goal: u32, via: u32, state: RouteState) -> Step<'_> {
+    pub(super) fn next(
+        &self,
+        switch: u32,
+        goal: u32,
+        via: u32,
+        state: RouteState,
+    ) -> RouteStep<'_> {
         let own = self.group[switch as usize];
         let group = if state.detouring() { via } else { self.group[goal as usize] };
         let lane = if self.lanes { state.class() } else { 0 };
         if group == own {
-            return Step {
+            return RouteStep {
                 links: self.inward.get(self.inward_key(switch, goal)),
                 next: state,
                 lane,
@@ -254,6 +260,6 @@ impl Groups {
         let links = self.outward.get(key);
         // All candidates are global or none is: a global link is always nearer than a local one.
         let next = if self.across[key] { state.with_class(state.class() + 1) } else { state };
-        Step { links, next, lane, non_minimal: 0 }
+        RouteStep { links, next, lane, non_minimal: 0 }
     }
 }

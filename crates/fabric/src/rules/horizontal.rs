@@ -11,7 +11,7 @@
 //! wait for one another cannot form a cycle (Dally and Seitz, 1987), on one lane.
 //! [`crate::RoutePlan::check`] proves it from the links.
 
-use super::{LinkSets, RouteState, Step};
+use super::{LinkSets, RouteState, RouteStep};
 use crate::modified_tree::line;
 use crate::{Fabric, FabricError};
 
@@ -126,16 +126,16 @@ impl Horizontal {
 
     /// The step from `switch` towards switch `goal`, a leaf.
     #[inline]
-    pub(super) fn next(&self, switch: u32, goal: u32, state: RouteState) -> Step<'_> {
+    pub(super) fn next(&self, switch: u32, goal: u32, state: RouteState) -> RouteStep<'_> {
         let (level, number) = self.place(switch);
         let unit = line(self.arity, level);
         if level == 0 || number / unit != goal / unit {
             let links = self.up.get(switch as usize);
-            return Step { links, next: state, lane: 0, non_minimal: 0 };
+            return RouteStep { links, next: state, lane: 0, non_minimal: 0 };
         }
         let digit = goal / (unit / self.arity) % self.arity;
         let links = self.down.get(self.key(switch, digit) as usize);
-        Step { links, next: state, lane: 0, non_minimal: self.non_minimal(level, number) }
+        RouteStep { links, next: state, lane: 0, non_minimal: self.non_minimal(level, number) }
     }
 }
 

@@ -64,7 +64,7 @@ impl RouteState {
 
 /// One step of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step<'a> {
+pub struct RouteStep<'a> {
     /// Candidate links; empty if there is no route.
     pub links: &'a [u32],
     /// State at the far end of any of them.
@@ -76,7 +76,7 @@ pub struct Step<'a> {
     pub non_minimal: u8,
 }
 
-impl<'a> Step<'a> {
+impl<'a> RouteStep<'a> {
     /// The candidates that lead closer: all that a choice without load may use.
     #[inline]
     pub fn shortest(&self) -> &'a [u32] {
@@ -210,19 +210,19 @@ impl RoutePlan {
     /// The step of a packet for `node`, on detour `via` if `state` is set, at `switch`, which is
     /// not the node's own.
     #[inline]
-    pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
+    pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> RouteStep<'_> {
         if let RoutingRule::Table(routes) = &self.rule {
             let links = routes.candidates(switch, node);
-            return Step { links, next: state, lane: 0, non_minimal: 0 };
+            return RouteStep { links, next: state, lane: 0, non_minimal: 0 };
         }
         self.next_by_rule(switch, node, via, state)
     }
 
-    fn next_by_rule(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
+    fn next_by_rule(&self, switch: u32, node: u32, via: u32, state: RouteState) -> RouteStep<'_> {
         let state = self.settle(switch, via, state);
         let goal = self.node_switch[node as usize];
         match &self.rule {
-            RoutingRule::Table(routes) => Step {
+            RoutingRule::Table(routes) => RouteStep {
                 links: routes.candidates(switch, node),
                 next: state,
                 lane: 0,
@@ -245,7 +245,7 @@ impl RoutePlan {
         node: u32,
         via: u32,
         state: RouteState,
-        step: &Step<'_>,
+        step: &RouteStep<'_>,
     ) -> u32 {
         let divisor = match &self.rule {
             RoutingRule::Table(routes) => return routes.fixed(switch, node),

@@ -11,7 +11,7 @@ use crate::waterfill::Filler;
 type NewFlow = (Vec<(u32, f64)>, f64);
 
 /// Flows that end, by position among the active ones, and flows that start at the same time.
-type Step = (Vec<Index>, Vec<NewFlow>);
+type FlowChanges = (Vec<Index>, Vec<NewFlow>);
 
 /// Some links, each once, alike in half the cases so that levels coincide.
 fn new_flow(links: u32) -> impl Strategy<Value = NewFlow> {
@@ -25,11 +25,11 @@ fn new_flow(links: u32) -> impl Strategy<Value = NewFlow> {
     })
 }
 
-fn steps(links: u32) -> impl Strategy<Value = Vec<Step>> {
+fn steps(links: u32) -> impl Strategy<Value = Vec<FlowChanges>> {
     vec((vec(any::<Index>(), 0..3), vec(new_flow(links), 0..4)), 1..60)
 }
 
-fn network() -> impl Strategy<Value = (Vec<f64>, Vec<Step>)> {
+fn network() -> impl Strategy<Value = (Vec<f64>, Vec<FlowChanges>)> {
     (2u32..40).prop_flat_map(|links| {
         let gbps = prop_oneof![Just(100.0), Just(25.0), 1e-3..1e4];
         (vec(gbps, links as usize), steps(links))

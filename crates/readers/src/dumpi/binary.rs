@@ -7,7 +7,7 @@
 use super::arguments::{Arguments, Field};
 use super::rank::{DumpiCall, RankFile};
 use super::signatures::{END, INIT, INIT_THREAD};
-use super::{Fault, Kind, MAGIC, Place};
+use super::{Fault, FaultKind, FilePosition, MAGIC};
 
 /// The first version that stores all arguments right.
 const OLDEST: [u8; 3] = [0, 6, 9];
@@ -28,7 +28,7 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     let at = data.len().saturating_sub(INDEX_BYTES);
     if at < MAGIC.len() || !data[at..].starts_with(MAGIC) {
         let text = "does not end with an index of its parts";
-        return Err(rank.fault(Kind::Cut, Place::Byte(data.len() as u64), text));
+        return Err(rank.fault(FaultKind::Cut, FilePosition::Byte(data.len() as u64), text));
     }
     let part = |number: usize| {
         let first = at + MAGIC.len() + 8 * number;
@@ -37,13 +37,13 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     let (sizes, header, body) = (part(0), part(3), part(4));
     if sizes.max(header).max(body) >= at as u64 || body == 0 {
         let text = "the index names parts beyond the file";
-        return Err(rank.fault(Kind::Damaged, Place::Byte(at as u64), text));
+        return Err(rank.fault(FaultKind::Damaged, FilePosition::Byte(at as u64), text));
     }
     let version = &data[header as usize..(header as usize + 3).min(data.len())];
     if version < &OLDEST[..] {
         let words: Vec<String> = version.iter().map(u8::to_string).collect();
         let text = format!("is of version {}, older than 0.6.9", words.join("."));
-        return Err(rank.fault(Kind::Old, Place::Byte(header), &text));
+        return Err(rank.fault(FaultKind::Old, FilePosition::Byte(header), &text));
     }
     let mut cursor = Cursor { data: &data[..at], at: sizes as usize };
     let mut arguments = Arguments::default();
@@ -54,7 +54,9 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     });
     read.map_err(|fault| {
         let text = "a call is cut short, or its arguments cannot be";
-        fault.unwrap_or_else(|| rank.fault(Kind::Damaged, Place::Byte(cursor.at as u64), text))
+        fault.unwrap_or_else(|| {
+            rank.fault(FaultKind::Damaged, FilePosition::Byte(cursor.at as u64), text)
+        })
     })
 }
 
@@ -85,7 +87,7 @@ fn stream(
         let (enter_ns, leave_ns, mask) = times(cursor, base).map_err(short)?;
         let Some(name) = rank.shared.numbered(number) else {
             let text = format!("call number {number} has arguments that Tailback does not know");
-            return Err(Some(rank.fault(Kind::Unknown, Place::Byte(place), &text)));
+            return Err(Some(rank.fault(FaultKind::Unknown, FilePosition::Byte(place), &text)));
         };
         arguments.clear();
         if number == INIT || number == INIT_THREAD {
@@ -100,7 +102,10 @@ fn stream(
             let wanted = signature.map_or(&[][..], |one| &one.arguments);
             cursor.call(wanted, mask & STATUS != 0, arguments).map_err(short)?;
         }
-        rank.call(DumpiCall { name, enter_ns, leave_ns, place: Place::Byte(place) }, arguments)?;
+        rank.call(
+            DumpiCall { name, enter_ns, leave_ns, place: FilePosition::Byte(place) },
+            arguments,
+        )?;
     }
 }
 

@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, Field, Trouble};
 use super::communicators::{Comm, OfRank};
 use super::signatures::Act;
-use super::{Fault, Kind, Place, Shared};
+use super::{Fault, FaultKind, FilePosition, Shared};
 use crate::numbering::Map;
 
 /// MPI_ANY_SOURCE and MPI_ANY_TAG.
@@ -21,7 +21,7 @@ pub(super) struct DumpiCall {
     pub name: u32,
     pub enter_ns: i64,
     pub leave_ns: i64,
-    pub place: Place,
+    pub place: FilePosition,
 }
 
 /// A send or receive; as small as it can be: there are many.
@@ -133,7 +133,7 @@ impl<'a> RankFile<'a> {
     }
 
     /// What is wrong in the file of this rank.
-    pub fn fault(&self, kind: Kind, place: Place, text: &str) -> Fault {
+    pub fn fault(&self, kind: FaultKind, place: FilePosition, text: &str) -> Fault {
         Fault { file: self.number, place, kind, text: text.to_owned() }
     }
 
@@ -141,8 +141,8 @@ impl<'a> RankFile<'a> {
     pub fn finish(self) -> Result<(), Fault> {
         let finalize = self.last.filter(|last| self.shared.names[last.name as usize].finalize);
         if finalize.is_none() {
-            let place = self.last.map_or(Place::None, |last| last.place);
-            return Err(self.fault(Kind::Cut, place, "does not end with MPI_Finalize"));
+            let place = self.last.map_or(FilePosition::None, |last| last.place);
+            return Err(self.fault(FaultKind::Cut, place, "does not end with MPI_Finalize"));
         }
         self.disorder.map_or(Ok(()), Err)
     }
@@ -154,7 +154,7 @@ impl<'a> RankFile<'a> {
         let at = self.at;
         if at >= MOST_CALLS || self.shared.posts.len() >= (1 << 31) - 2 {
             let text = "holds more calls than Tailback can number";
-            return Err(self.fault(Kind::Large, call.place, text));
+            return Err(self.fault(FaultKind::Large, call.place, text));
         }
         self.at += 1;
         self.last = Some(call);
@@ -167,7 +167,7 @@ impl<'a> RankFile<'a> {
                 Trouble::Lacks(what) => format!("{name} lacks an argument ('{what}')"),
                 Trouble::Wrong(message) => format!("{name}: {message}"),
             };
-            self.shared.wrong = Some(self.fault(Kind::Damaged, call.place, &text));
+            self.shared.wrong = Some(self.fault(FaultKind::Damaged, call.place, &text));
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl<'a> RankFile<'a> {
             if self.disorder.is_none() {
                 let name = &self.shared.names[call.name as usize].text;
                 let text = format!("{name} begins or ends before the previous record");
-                self.disorder = Some(self.fault(Kind::Damaged, call.place, &text));
+                self.disorder = Some(self.fault(FaultKind::Damaged, call.place, &text));
             }
             return;
         }
@@ -190,7 +190,7 @@ impl<'a> RankFile<'a> {
             let gap = (call.enter_ns - self.free_since_ns) as u64;
             if gap > self.shared.longest_ps / 1000 {
                 let text = format!("{} begins {gap} ns later", name.text);
-                let fault = self.fault(Kind::Damaged, call.place, &text);
+                let fault = self.fault(FaultKind::Damaged, call.place, &text);
                 self.shared.late.get_or_insert(fault);
             } else {
                 self.shared.computes.push((self.number, 2 * self.at, 1000 * gap));
@@ -280,7 +280,11 @@ impl<'a> RankFile<'a> {
                         let (n, place) = (self.shared.n_ranks, self.last.map(|last| last.place));
                         let text =
                             format!("is of a run of {size} ranks, and there are files of {n}");
-                        let fault = self.fault(Kind::World, place.unwrap_or(Place::None), &text);
+                        let fault = self.fault(
+                            FaultKind::World,
+                            place.unwrap_or(FilePosition::None),
+                            &text,
+                        );
                         self.shared.world = Some(fault);
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::arguments::{Arguments, Field};
 use super::rank::{DumpiCall, RankFile};
-use super::{Fault, Kind, Place};
+use super::{Fault, FaultKind, FilePosition};
 use crate::text::{lines, natural};
 
 const NS: i64 = 1_000_000_000;
@@ -11,17 +11,17 @@ const NS: i64 = 1_000_000_000;
 struct Begun<'a> {
     name: &'a [u8],
     enter_ns: i64,
-    place: Place,
+    place: FilePosition,
 }
 
 pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     if let Err(error) = std::str::from_utf8(data) {
-        let place = Place::Byte(error.valid_up_to() as u64);
-        return Err(rank.fault(Kind::Damaged, place, "is not text"));
+        let place = FilePosition::Byte(error.valid_up_to() as u64);
+        return Err(rank.fault(FaultKind::Damaged, place, "is not text"));
     }
     if data.last().is_some_and(|&last| last != b'\n') {
-        let place = Place::Line(lines(data).count() as u64);
-        return Err(rank.fault(Kind::Cut, place, "the line has no end"));
+        let place = FilePosition::Line(lines(data).count() as u64);
+        return Err(rank.fault(FaultKind::Cut, place, "the line has no end"));
     }
     // The sizes of types come last and are needed first.
     for (kind, size) in lines(data).filter_map(type_size) {
@@ -32,12 +32,12 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     let mut last = 0;
     for (number, line) in (1..).zip(lines(data)) {
         last = number;
-        let place = Place::Line(number);
+        let place = FilePosition::Line(number);
         if let Some((name, enters, seconds, ns)) = call(line) {
             if seconds > u64::from(u32::MAX) {
                 let text =
                     format!("{} at {seconds} s is later than any plausible time", ascii(name));
-                return Err(rank.fault(Kind::Damaged, place, &text));
+                return Err(rank.fault(FaultKind::Damaged, place, &text));
             }
             let now = seconds as i64 * NS + ns as i64;
             begun = if enters {
@@ -52,13 +52,13 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
                     take(&mut arguments, field, value);
                 }
             } else if line.starts_with(b"MPI_") {
-                return Err(rank.fault(Kind::Line, place, &String::from_utf8_lossy(line)));
+                return Err(rank.fault(FaultKind::Line, place, &String::from_utf8_lossy(line)));
             }
         }
     }
     if let Some(begun) = begun {
         let text = format!("{} does not return", ascii(begun.name));
-        return Err(rank.fault(Kind::Cut, Place::Line(last), &text));
+        return Err(rank.fault(FaultKind::Cut, FilePosition::Line(last), &text));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ fn enter<'a>(
         None => Ok(Some(now)),
         Some(other) => {
             let text = format!("{} begins within {}", ascii(now.name), ascii(other.name));
-            Err(rank.fault(Kind::Damaged, now.place, &text))
+            Err(rank.fault(FaultKind::Damaged, now.place, &text))
         }
     }
 }
@@ -82,12 +82,12 @@ fn leave<'a>(
     begun: Option<Begun<'a>>,
     name: &[u8],
     leave_ns: i64,
-    place: Place,
+    place: FilePosition,
     arguments: &Arguments,
 ) -> Result<Option<Begun<'a>>, Fault> {
     let Some(begun) = begun.filter(|begun| begun.name == name) else {
         let text = format!("{} returns and has not begun", ascii(name));
-        return Err(rank.fault(Kind::Damaged, place, &text));
+        return Err(rank.fault(FaultKind::Damaged, place, &text));
     };
     let name = if name == b"MPI_Init_thread" { b"MPI_Init" } else { name };
     let name = rank.shared.named(&ascii(name));

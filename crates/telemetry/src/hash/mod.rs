@@ -75,10 +75,10 @@ pub const NAMES: [&str; 6] = ["mult", "double_mult", "crc", "md5", "gf", "parity
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownHash {
     /// The name.
-    #[error("no link hash {0:?}; there are: mult, double_mult, crc, md5, gf, parity")]
+    #[error("unknown link hash {0:?}; valid: mult, double_mult, crc, md5, gf, parity")]
     Name(String),
     /// The field.
-    #[error("no field GF(2^{0}); there are n = 8, 16, 24 and 32")]
+    #[error("unsupported field GF(2^{0}); valid: n = 8, 16, 24 and 32")]
     GaloisField(u32),
 }
 

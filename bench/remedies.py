@@ -1,7 +1,7 @@
-"""What cures are proved on generated scenarios, and what screening by the fluid model misses.
+"""What remedies are proved on generated scenarios, and what screening by the fluid model misses.
 
-    python bench/cures.py --count 210 --json      by cause and by kind of cure
-    python bench/cures.py --count 210 --write     tables in docs/explanation/diagnosis.md
+    python bench/remedies.py --count 210 --json      by cause and by kind of remedy
+    python bench/remedies.py --count 210 --write     tables in docs/explanation/diagnosis.md
 
 The scenarios are those to build on (bench/diagnosis_suite.py), with everything in them known: other
 jobs and slow cables, too. Every candidate is proved twice over: after screening, as ``tailback
@@ -49,8 +49,8 @@ class Found:
         number: Number of the scenario.
         label: Cause that was built in.
         cause: The verdict.
-        kind: Kind of the recommended cure, empty without one.
-        cure: Its name.
+        kind: Kind of the recommended remedy, empty without one.
+        remedy: Its name.
         gain: Its proven gain, 0–1.
         gains: Largest proven gain of each kind that helps.
         proved: Candidates that were proved after screening.
@@ -63,7 +63,7 @@ class Found:
     label: str
     cause: str
     kind: str = ""
-    cure: str = ""
+    remedy: str = ""
     gain: float = 0.0
     gains: dict[str, float] | None = None
     proved: int = 0
@@ -73,7 +73,7 @@ class Found:
 
 
 def look(case: Case) -> Found:
-    """Diagnose one scenario, and look for cures with screening and without."""
+    """Diagnose one scenario, and look for remedies with screening and without."""
     prepared = prepare(case.scenario)
     run = simulate(prepared)
     evaluate = make_evaluate(prepared)
@@ -123,18 +123,18 @@ def tables(found: list[Found]) -> str:
     ]  # fmt: skip
     for label in LABELS:
         some = [each for each in found if each.label == label]
-        cured = [each for each in some if each.kind]
+        with_remedy = [each for each in some if each.kind]
         if not some:
             continue
-        kinds = sorted({each.kind for each in cured})
-        told = ", ".join(f"{kind} {sum(e.kind == kind for e in cured)}" for kind in kinds)
+        kinds = sorted({each.kind for each in with_remedy})
+        told = ", ".join(f"{kind} {sum(e.kind == kind for e in with_remedy)}" for kind in kinds)
         gains = []
         for kind in KINDS[:4]:
             of = [e.gains[kind] for e in some if e.gains and kind in e.gains]
             gains.append(f"{percent(median(of))} ({len(of)})" if of else "–")
-        gain = percent(median(e.gain for e in cured)) if cured else "–"
+        gain = percent(median(e.gain for e in with_remedy)) if with_remedy else "–"
         lines.append(
-            f"| {label} | {len(some)} | {len(cured)} | {told or '–'} | {gain} | "
+            f"| {label} | {len(some)} | {len(with_remedy)} | {told or '–'} | {gain} | "
             + " | ".join(gains) + " |"
         )  # fmt: skip
     return "\n".join([*lines, "", _missed([each for each in found if each.all])])
@@ -172,7 +172,7 @@ def main() -> int:
     else:
         print(tables(found))
     if asked.write:
-        put(PAGE, {"cures": tables(found)})
+        put(PAGE, {"remedies": tables(found)})
     return 0
 
 

@@ -328,7 +328,7 @@ def test_two_kinds_that_help_are_proved_together() -> None:
     assert "Meanwhile use placement tile" in alone.action
 
 
-def cure(name: str, kind: Any, time: int) -> Candidate:
+def candidate(name: str, kind: Any, time: int) -> Candidate:
     return Candidate(name=name, kind=kind, action=f"Do {name}.", elapsed_ps=time, low_ps=time,
                      high_ps=time)  # fmt: skip
 
@@ -348,14 +348,14 @@ def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
     variant: PlacementVariant, name: str, explained: str
 ) -> None:
     assert variant.name == name
-    run, before = placement_run(), cure("block", "placement", 100)
+    run, before = placement_run(), candidate("block", "placement", 100)
     for called in (name, "anything-compact"):
-        made = cure(called, "placement", 70).model_copy(update={"variant": variant})
+        made = candidate(called, "placement", 70).model_copy(update={"variant": variant})
         found = recommend(run, diagnose_cause(run), [made, before])
         assert found is not None
         words = found.action.partition(f"{called} (")[2].partition(")")[0]
         assert (explained in words) if explained else not words
-    unknown = recommend(run, diagnose_cause(run), [cure("x-compact", "placement", 70), before])
+    unknown = recommend(run, diagnose_cause(run), [candidate("x-compact", "placement", 70), before])
     assert unknown is not None and "x-compact instead of block" in unknown.action
     written = Candidate.model_validate_json(made.model_dump_json())
     assert written.variant == variant
@@ -365,8 +365,8 @@ def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
 
 def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     run = placement_run()
-    now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
-    rates = cure("max-min-rates", "rate-control", 50)
+    now, tile = candidate("block", "placement", 100), candidate("tile", "placement", 70)
+    rates = candidate("max-min-rates", "rate-control", 50)
     found = recommend(run, diagnose_cause(run), [rates, tile, now])
     assert found is not None and found.name == found.placement == "tile"
     assert "operators could use max-min-rates" in found.action
@@ -379,7 +379,7 @@ def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
     others, ours = other_run(), placement_run()
     found = recommend(others, diagnose_cause(others), [])
     assert found is not None and found.avoid
-    mine = recommend(ours, diagnose_cause(ours), [cure("block", "placement", 100)])
+    mine = recommend(ours, diagnose_cause(ours), [candidate("block", "placement", 100)])
     assert mine is not None and mine.avoid == []
 
 
@@ -545,5 +545,5 @@ def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:
     busy = [RunAnalysis(run).communication_fraction for run in (at_once, later)]
     assert busy[0] == pytest.approx(busy[1]) and busy[0] > 0.9
     tile = place("tile", prepared.observed.problem)
-    cured = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))
-    assert 1 - cured.elapsed_ps / later.elapsed_ps > 0.2
+    with_remedy = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))
+    assert 1 - with_remedy.elapsed_ps / later.elapsed_ps > 0.2
