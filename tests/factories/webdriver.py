@@ -1,26 +1,25 @@
-"""A thin client of chromedriver: the W3C WebDriver protocol is JSON over HTTP."""
+"""A headless Chromium that opens reports: Selenium, with what the tests of this viewer need."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import socket
-import subprocess
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2</script>"
 """A name that would run if it were taken for markup."""
 
-RIGHT, DOWN, ESCAPE, ENTER = "\ue014", "\ue015", "\ue00c", "\ue007"
-LEFT, UP = "\ue012", "\ue013"
+RIGHT, DOWN, LEFT, UP = Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_LEFT, Keys.ARROW_UP
+ESCAPE, ENTER = Keys.ESCAPE, Keys.ENTER
 
 OUTSIDE = """
 const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
@@ -65,106 +64,69 @@ class Browser:
 
     def __enter__(self) -> Browser:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self._driver = subprocess.Popen(
-            ["chromedriver", f"--port={port}"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self._base = f"http://127.0.0.1:{port}"
-        options = {
-            "args": [*self._switches, f"--user-data-dir={self._folder.name}"],
-            "binary": shutil.which("chromium"),
-        }
-        logging = {"browser": "ALL", "performance": "ALL"}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": logging}
-        try:
-            self._wait_until_up()
-            reply = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
-            self._base += f"/session/{reply['sessionId']}"
-        except BaseException:
-            self._driver.kill()
-            raise
+        options = webdriver.ChromeOptions()
+        # Debian's own; Selenium would look for others, and fetch them.
+        options.binary_location = str(shutil.which("chromium"))
+        for switch in (*self._switches, f"--user-data-dir={self._folder.name}"):
+            options.add_argument(switch)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+        self._driver = webdriver.Chrome(options, service)
+        self._driver.set_script_timeout(60)
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._call("DELETE", "")
-        finally:
-            self._driver.terminate()
-            self._driver.wait(10)
-            self._folder.cleanup()
-
-    def _wait_until_up(self) -> None:
-        for _ in range(200):
-            try:
-                if self._call("GET", "/status")["ready"]:
-                    return
-            except OSError:
-                time.sleep(0.05)
-        raise TimeoutError("chromedriver does not answer")
-
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._base + path, data, method=method)
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.loads(reply.read())["value"]
+        self._driver.quit()
+        self._folder.cleanup()
 
     def open(self, path: Path, *, script: bool = True) -> None:
         """Open a file and wait until its viewer is ready."""
-        self._call("POST", "/url", {"url": path.resolve().as_uri()})
+        self._driver.get(path.resolve().as_uri())
         if script:
             self.wait("return document.documentElement.dataset.ready === 'true'")
             self.settle()
 
     def reload(self) -> None:
         """Load the page again, as at the address it has now, and wait until its viewer is ready."""
-        self._call("POST", "/refresh", {})
+        self._driver.refresh()
         self.wait("return document.documentElement.dataset.ready === 'true'")
         self.settle()
 
     def run(self, script: str, *arguments: object) -> Any:
         """Run JavaScript in the page and return what it returns."""
-        return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+        return self._driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
 
     def run_async(self, script: str, *arguments: object) -> Any:
         """Run JavaScript whose last argument is a function to call with the result."""
-        return self._call("POST", "/execute/async", {"script": script, "args": list(arguments)})
+        return self._driver.execute_async_script(script, *arguments)  # type: ignore[no-untyped-call]
 
     def wait(self, script: str) -> None:
         """Wait until the script returns something true."""
-        for _ in range(200):
-            if self.run(script):
-                return
-            time.sleep(0.05)
-        raise TimeoutError(script)
+        WebDriverWait(self._driver, 10, poll_frequency=0.05).until(
+            lambda _: self.run(script), message=script
+        )
 
     def settle(self) -> None:
         """Wait for two frames, after which everything asked for is drawn."""
-        self._call("POST", "/execute/async", {"script": (
+        self.run_async(
             "const done = arguments[0];"
             "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))"
-        ), "args": []})  # fmt: skip
+        )
 
     def press(self, selector: str, key: str) -> None:
         """Focus an element and press a key, as a keyboard would."""
         self.run("document.querySelector(arguments[0]).focus()", selector)
-        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
-        self._call("POST", "/actions", {"actions": [
-            {"type": "key", "id": "keyboard", "actions": keys}]})  # fmt: skip
+        ActionChains(self._driver, duration=0).key_down(key).key_up(key).perform()
         self.settle()
 
     def log(self, kind: str) -> list[dict[str, Any]]:
         """Entries of the log ``browser`` or ``performance`` since the last call."""
-        found: list[dict[str, Any]] = self._call("POST", "/se/log", {"type": kind})
+        found: list[dict[str, Any]] = self._driver.get_log(kind)
         return found
 
     def command(self, name: str, **parameters: object) -> Any:
         """Send a DevTools command."""
-        body = {"cmd": name, "params": parameters}
-        return self._call("POST", "/goog/cdp/execute", body)
+        return self._driver.execute_cdp_cmd(name, parameters)
 
     @contextmanager
     def wide(self, width: int) -> Iterator[None]:
