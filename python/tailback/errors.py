@@ -89,7 +89,8 @@ def complaint(error: Mapping[str, Any]) -> tuple[str, str | None]:
     cause = (error.get("ctx") or {}).get("error")
     if isinstance(cause, InvalidValueError):
         return cause.message, cause.remedy
-    return str(error["msg"]).removeprefix("Value error, "), None
+    # Pydantic puts the kind of an error that a validator raised before its text.
+    return str(error["msg"] if cause is None else cause), None
 
 
 SHOWN = 40
