@@ -42,13 +42,15 @@ CAUSE_TITLE = {
 }
 
 
-def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ()) -> list[str]:
+def diagnosis_lines(
+    diagnosis: Diagnosis, folder: Path, call_sites: Sequence[str] = ()
+) -> list[str]:
     """The one-screen summary of a diagnosis.
 
     Args:
         diagnosis: What was found.
         folder: Where its report and rank files are.
-        hot: Lines to show after the links.
+        call_sites: Lines to show after the links.
     """
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
@@ -65,7 +67,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     if measured and diagnosis.cause not in CAUSES_ON_LINKS:
         lines += ["", *wrap(_not_of_links(diagnosis), first="")]
     else:
-        lines += _links_in_question(diagnosis, hot)
+        lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
@@ -75,7 +77,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
 
 
-def _links_in_question(diagnosis: Diagnosis, hot: Sequence[str]) -> list[str]:
+def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[str]:
     """What the rules found, the most congested links, and the call sites that congest them."""
     of_model = ", in the model" if diagnosis.explanation is not None else ""
     lines = list[str]()
@@ -95,9 +97,9 @@ def _links_in_question(diagnosis: Diagnosis, hot: Sequence[str]) -> list[str]:
         lines += [
             "",
             f"MOST CONGESTED LINKS{of_model} (95 % intervals)",
-            *_links(diagnosis.top_links[: 3 if hot else 5]),
+            *_links(diagnosis.top_links[: 3 if call_sites else 5]),
         ]
-    return [*lines, "", *hot] if hot else lines
+    return [*lines, "", *call_sites] if call_sites else lines
 
 
 def _not_of_links(diagnosis: Diagnosis) -> str:
@@ -145,9 +147,12 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
 
 
 def _links(links: Sequence[LinkEvidence]) -> list[str]:
+    # Networks without tiers have directions, which the names of links do not say.
+    named = any(link.between for link in links)
     rows = [
         (
             shorten_middle(link.name, 33),
+            *((link.between or "host",) if named else ()),
             f"{100 * link.congested_fraction.value:.0f} "
             f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
             f"{100 * link.utilization.value:.0f} "
@@ -157,7 +162,8 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
         # By what the rows show: the lower end of the interval.
         for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
-    return align_columns(("link", "congested %", "your load %", "mostly in"), rows, " rr")
+    head = ("link", *(("direction",) if named else ()), "congested %", "your load %", "mostly in")
+    return align_columns(head, rows, "  rr" if named else " rr")
 
 
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:

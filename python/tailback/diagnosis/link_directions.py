@@ -12,7 +12,12 @@ from collections.abc import Mapping
 import polars as pl
 
 AXES = "XYZUVWST"
-LOCAL, GLOBAL = "local links (within a group)", "global links (between groups)"
+LOCAL, GLOBAL, ELSEWHERE = "local", "global", "between switches"
+_WORDS = {
+    LOCAL: "local links (within a group)",
+    GLOBAL: "global links (between groups)",
+    ELSEWHERE: "links between switches",
+}
 _ROUTER = re.compile(r"r(\d+(?:-\d+)*)")
 
 
@@ -23,7 +28,10 @@ def is_flat(tables: Mapping[str, pl.DataFrame]) -> bool:
 
 
 def link_directions(tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """What each link between switches is called, "" for others; nothing for a network with tiers.
+    """Direction of each link between switches, "" for others; nothing for a network with tiers.
+
+    ``X+`` on a torus or mesh (``X`` where the sense is not known), ``local`` or ``global`` on a
+    dragonfly.
 
     Args:
         tables: ``links``, ``nodes`` and ``switches`` of a run.
@@ -45,8 +53,13 @@ def link_directions(tables: Mapping[str, pl.DataFrame]) -> list[str]:
         elif pods[a] is not None and min(pods[a], pods[b]) >= 0:
             out.append(LOCAL if pods[a] == pods[b] else GLOBAL)
         else:
-            out.append("links between switches")
+            out.append(ELSEWHERE)
     return out
+
+
+def links_in_words(direction: str) -> str:
+    """What the links of a direction of :func:`link_directions` are called."""
+    return _WORDS.get(direction, f"links in direction {direction}")
 
 
 def _place(name: str) -> tuple[int, ...]:
@@ -63,15 +76,15 @@ def _extents(places: list[tuple[int, ...]]) -> list[int]:
 
 
 def _along(a: tuple[int, ...], b: tuple[int, ...], extents: list[int]) -> str:
-    """``links in direction X+`` from one router to its neighbour."""
+    """``X+`` from one router to its neighbour."""
     changed = [axis for axis in range(len(a)) if a[axis] != b[axis]]
     if len(changed) != 1:
-        return "links between switches"
+        return ELSEWHERE
     (axis,) = changed
     step = b[axis] - a[axis]
     # Round the ring: from the last position to the first is one step on.
     forward = step == 1 or (step == 1 - extents[axis] and extents[axis] > 2)
     backward = step == -1 or (step == extents[axis] - 1 and extents[axis] > 2)
     if not (forward or backward):
-        return f"links along {AXES[axis]}"
-    return f"links in direction {AXES[axis]}{'+' if forward else '-'}"
+        return AXES[axis]
+    return f"{AXES[axis]}{'+' if forward else '-'}"

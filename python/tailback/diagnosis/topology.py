@@ -39,7 +39,7 @@ class LinkTopology:
         node_switch: Switch vertex of each node, -1 if none, shape (N,).
         out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
         out_link: Links sorted by source vertex, shape (L,).
-        between: Of a network without tiers, what links between switches are called
+        between: Of a network without tiers, the direction of links between switches
             (:func:`.link_directions`), length L; nothing for others.
     """
 

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.link_directions import links_in_words
 from tailback.diagnosis.run_analysis import OTHER_PHASES, PhaseAnalysis
 from tailback.diagnosis.run_analysis import RunAnalysis as Trees
 from tailback.diagnosis.topology import LinkTopology
@@ -326,7 +327,7 @@ class _BundleGraph:
         t = self._trees.topology
         way = {1: "up", 0: "flat", -1: "down"}[int(t.direction[link])]
         if t.between and t.between[link]:
-            return t.between[link]
+            return links_in_words(t.between[link])
         return tier_direction_name(int(t.tier[link]), way, bool(t.between))
 
     def name(self, bundle: int) -> str:
@@ -457,7 +458,7 @@ def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
 
 
 def by_call_site(attribution: Attribution) -> list[CallSite]:
-    """The table with places that one line makes hot alike joined: one row a line.
+    """The table with one row a line: the links that a line congests alike are joined.
 
     ``place`` then names the heaviest place and how many more there are.
     """

@@ -57,6 +57,8 @@ def test_a_diagnosis_names_links_as_the_network_does(
     terminal = capsys.readouterr().out
     found = (out / "diagnosis.json").read_text(encoding="utf-8")
     assert "VERDICT" in terminal
+    congested = terminal.split("MOST CONGESTED LINKS")[1].split("\n\n")[0]
+    assert "direction" in congested and re.search(r" ([XYZ][+-]|local|global) ", congested)
     assert re.search(own, json.loads(found) and found)
     assert not [match[0] for text in (terminal, found) for match in TREE.finditer(text)]
     attribution = (out / "attribution.json").read_text(encoding="utf-8")
@@ -67,10 +69,10 @@ def test_directions_of_a_torus(tmp_path: Path) -> None:
     run = simulate(load_scenario(written(tmp_path, TORUS)))
     words = dict(zip(run.tables["links"].sort("link").select("src_name", "dst_name").rows(),
                      link_directions(run.tables), strict=True))  # fmt: skip
-    assert words["r0-0-0", "r1-0-0"] == "links in direction X+"
-    assert words["r0-0-0", "r3-0-0"] == "links in direction X-"
-    assert words["r1-3-2", "r1-0-2"] == "links in direction Y+"
-    assert words["r1-3-2", "r1-3-1"] == "links in direction Z-"
+    assert words["r0-0-0", "r1-0-0"] == "X+"
+    assert words["r0-0-0", "r3-0-0"] == "X-"
+    assert words["r1-3-2", "r1-0-2"] == "Y+"
+    assert words["r1-3-2", "r1-3-1"] == "Z-"
     assert not TREE.search(" ".join(_names(FigureData(run))))
 
 

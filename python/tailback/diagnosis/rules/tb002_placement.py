@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tailback.diagnosis import rule_wording as wording
+from tailback.diagnosis.link_directions import links_in_words
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
@@ -63,4 +64,4 @@ def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, st
     )
     order = ("weight", "tier", "direction", "between")
     tier, way, between, _, first = totals.sort(order).row(-1)
-    return int(first), between or wording.links_of_tier(tier, way)
+    return int(first), links_in_words(between) if between else wording.links_of_tier(tier, way)

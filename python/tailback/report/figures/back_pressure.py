@@ -46,9 +46,9 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=FAINT)
-    panels[0].set_title("places that join the same tiers together")
+    panels[0].set_title("saturated links joined by tier")
     share, count = percent(places.value / found.flame.value), len(places.children)
-    panels[1].set_title(f"the {count} places that hold up most ({share} of it), one by one")
+    panels[1].set_title(f"the {count} saturated links with most of it ({share}), one by one")
     what = (
         f"stall, {unit}: time beyond free flow, summed over messages" if found.unit == "ps"
         else "congested packets (no message log: no times and no ranks)"
