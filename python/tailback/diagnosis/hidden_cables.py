@@ -42,6 +42,10 @@ MIN_MISFIT_REDUCTION = 0.6
 away by making ranks wait: in the healthy run of the real-packet lab the best takes 0.48, in the run
 with a slow cable the right one takes 0.80."""
 
+MAX_NAMED_MISFIT = 0.8
+"""Misfit up to which a cable is named as one that may be slow: any cable of a run whose evidence
+says little leaves 0.9 to 1."""
+
 MIN_TIME_EXPLAINED = 0.4
 """Share of the missing time that it must explain."""
 
@@ -402,7 +406,7 @@ def search_cables(
     best = order[0]
     rivals = [
         trial for trial in order[1:]
-        if _as_good(trial, best) and search.fits_time(trial)
+        if _as_good(trial, best) and search.fits_time(trial) and trial.misfit <= MAX_NAMED_MISFIT
         and not trial.contradicted and not _same_cable(trial, best, reverse)
     ]  # fmt: skip
     convincing = best.misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(best)
@@ -413,7 +417,8 @@ def search_cables(
         if together is not None:
             found, rivals = together, []
     confirmed = best.link_misfit is not None and not best.contradicted and search.fits_time(best)
-    if found is None and not rivals and not confirmed:
+    named = best.misfit <= MAX_NAMED_MISFIT and (rivals or confirmed)
+    if found is None and not named:
         return CableSearch(tried=search.tried)
     return CableSearch(found, tuple(rivals[:4]), best, search.tried)
 

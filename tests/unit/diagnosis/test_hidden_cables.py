@@ -362,3 +362,12 @@ def test_links_that_messages_may_take_instead_are_named_beside_the_best(up: int,
     assert found.best is not None
     named = [trial.cables[0].link for trial in (found.best, *found.rivals)]
     assert sorted(named) == [4, 8, 12, 16]
+
+
+@pytest.mark.parametrize(("left", "named"), [(0.95, False), (0.7, True)])
+def test_cables_are_named_as_possible_only_where_they_explain_something(
+    left: float, named: bool
+) -> None:
+    found = search_by_misfit(lambda slow: 0.3 * left if slow else 0.3)
+    assert found.found is None
+    assert (found.best is not None) == named == bool(found.rivals)
