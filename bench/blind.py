@@ -3,8 +3,8 @@ r"""How often a diagnosis of a measured run is right, where reality is not the m
     python bench/blind.py --make DIR --cases 60 --split build     cases to look at
     python bench/blind.py --split judge --json                    the figures, made where missing
 
-A case is a run on a simulated machine with causes the diagnosis is not told of, and what ordinary
-tools leave of it: a trace, a discovery, forwarding tables, port counters and a job list
+A case is a run on a simulated machine with causes that the diagnosis does not know, and what
+ordinary tools leave of it: a trace, a discovery, forwarding tables, port counters and a job list
 (``blind_case``). ``tailback diagnose`` gets these files twice, once with all of them and once with
 trace, discovery and forwarding tables alone, and is held against the truth: what the run would have
 taken without each cause.

@@ -197,9 +197,9 @@ def fabric_file(truth: Truth, folder: Path) -> Path:
 
 def hits(found: Calibration, truth: Truth) -> dict[str, bool | None]:
     """Whether each truth is in its interval; None where it was not identified."""
-    told = {one.name: one for one in found.engine}
+    identified = {one.name: one for one in found.engine}
     return {
-        name: told[name].low <= value <= told[name].high if name in told else None
+        name: identified[name].low <= value <= identified[name].high if name in identified else None
         for name, value in truth.settings.items()
     }
 
@@ -208,11 +208,11 @@ def summary(rows: list[dict[str, bool | None]], widths: list[dict[str, float]]) 
     """Share of truths in the intervals, of those that were identified, for each setting."""
     out = {}
     for name in rows[0]:
-        told = [row[name] for row in rows if row[name] is not None]
+        covered = [row[name] for row in rows if row[name] is not None]
         wide = [row[name] for row in widths if name in row]
         out[name] = {
-            "identified": len(told), "draws": len(rows),
-            "coverage": sum(map(bool, told)) / len(told) if told else None,
+            "identified": len(covered), "draws": len(rows),
+            "coverage": sum(map(bool, covered)) / len(covered) if covered else None,
             "median_half_width": float(np.median(wide)) if wide else None,
         }  # fmt: skip
     return out
@@ -254,10 +254,10 @@ def main() -> None:
         print(json.dumps(out, indent=2))
         return
     for name, settings in out.items():
-        for setting, told in settings.items():
-            share = "—" if told["coverage"] is None else f"{told['coverage']:.1%}"
-            wide = "—" if told["median_half_width"] is None else f"{told['median_half_width']:.2%}"
-            print(f"{name:6} {setting:14} {told['identified']:4} of {told['draws']}  "
+        for setting, row in settings.items():
+            share = "—" if row["coverage"] is None else f"{row['coverage']:.1%}"
+            wide = "—" if row["median_half_width"] is None else f"{row['median_half_width']:.2%}"
+            print(f"{name:6} {setting:14} {row['identified']:4} of {row['draws']}  "
                   f"in the interval {share:>6}  half width {wide}")  # fmt: skip
 
 

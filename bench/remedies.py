@@ -127,14 +127,14 @@ def tables(found: list[Found]) -> str:
         if not some:
             continue
         kinds = sorted({each.kind for each in with_remedy})
-        told = ", ".join(f"{kind} {sum(e.kind == kind for e in with_remedy)}" for kind in kinds)
+        counts = ", ".join(f"{kind} {sum(e.kind == kind for e in with_remedy)}" for kind in kinds)
         gains = []
         for kind in KINDS[:4]:
             of = [e.gains[kind] for e in some if e.gains and kind in e.gains]
             gains.append(f"{percent(median(of))} ({len(of)})" if of else "–")
         gain = percent(median(e.gain for e in with_remedy)) if with_remedy else "–"
         lines.append(
-            f"| {label} | {len(some)} | {len(with_remedy)} | {told or '–'} | {gain} | "
+            f"| {label} | {len(some)} | {len(with_remedy)} | {counts or '–'} | {gain} | "
             + " | ".join(gains) + " |"
         )  # fmt: skip
     return "\n".join([*lines, "", _missed([each for each in found if each.all])])

@@ -164,11 +164,11 @@ def tree_plan(
 ) -> Callable[[NDArray[np.uint32], NDArray[np.uint8] | None], Plan]:
     """Candidates stage by stage of a fat tree."""
 
-    def plan(packet: NDArray[np.uint32], told: NDArray[np.uint8] | None) -> Plan:
+    def plan(packet: NDArray[np.uint32], known_hop: NDArray[np.uint8] | None) -> Plan:
         out = []
         for stage in stages:
             at = stage.hop_of(hops[packet])
-            rows = np.flatnonzero(at >= 0 if told is None else at == told)
+            rows = np.flatnonzero(at >= 0 if known_hop is None else at == known_hop)
             chosen = packet[rows]
             out.append((rows, stage.candidates(ends[0, chosen], ends[1, chosen])))
         return out
@@ -181,15 +181,15 @@ def pair_plan(
 ) -> Callable[[NDArray[np.uint32], NDArray[np.uint8] | None], Plan]:
     """Candidates hop by hop of pairs of switches, and the ejection links."""
 
-    def plan(packet: NDArray[np.uint32], told: NDArray[np.uint8] | None) -> Plan:
+    def plan(packet: NDArray[np.uint32], known_hop: NDArray[np.uint8] | None) -> Plan:
         source, destination = ends[0, packet], ends[1, packet]
         out = []
         for hop in range(len(pairs.hops)):
-            rows = np.arange(len(packet)) if told is None else np.flatnonzero(told == hop)
+            rows = np.arange(len(packet)) if known_hop is None else np.flatnonzero(known_hop == hop)
             inner, part = pairs.stage(hop, source[rows], destination[rows])
             out.append((rows[inner], part))
         last = hops[packet] - 1
-        rows = np.arange(len(packet)) if told is None else np.flatnonzero(told == last)
+        rows = np.arange(len(packet)) if known_hop is None else np.flatnonzero(known_hop == last)
         out.append((rows, pairs.last(destination[rows])))
         return out
 

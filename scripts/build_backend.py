@@ -59,8 +59,8 @@ def source_folders() -> list[str]:
     Cargo names them after the host of the package index.
     """
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    manifests = (Path(package["manifest_path"]) for package in json.loads(told)["packages"])
+    metadata = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    manifests = (Path(package["manifest_path"]) for package in json.loads(metadata)["packages"])
     folders = {str(manifest.parent.parent) for manifest in manifests}
     return sorted(folder for folder in folders if not folder.startswith(f"{ROOT}/"))
 

@@ -14,6 +14,16 @@ INDEX = re.compile(rb"[a-z0-9-]+(?:\.[a-z0-9-]+)+-[0-9a-f]{16}/")
 """The folder in which cargo keeps the sources of one package index: its host and a hash."""
 GLIBC = 28
 """The wheel runs on systems with glibc 2.28 or newer."""
+MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Numbers of the architectures in the header of an ELF file (e_machine)."""
+
+
+def architecture(library: bytes) -> str:
+    """What machine a shared library is for."""
+    if library[:4] != b"\x7fELF" or len(library) < 20:
+        return "no machine (it is no ELF file)"
+    number = int.from_bytes(library[18:20], "little")
+    return MACHINES.get(number, f"machine {number}")
 
 
 def build_places(data: bytes) -> list[str]:
@@ -38,6 +48,8 @@ def faults(wheel: Path) -> list[str]:
             found += [f"{name} names {path}" for path in build_places(data)]
         if not name.endswith(".so"):
             continue
+        if not wheel.stem.endswith(architecture(data)):
+            found.append(f"{name} is for {architecture(data)}")
         newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
         if newest > GLIBC:
             found.append(f"{name} needs glibc 2.{newest}")

@@ -166,7 +166,11 @@ fn fluid_paths<'py>(
     let choice = choice_of(choice)?;
     let (src, dst) = (src.as_slice()?, dst.as_slice()?);
     if src.len() != dst.len() {
-        return Err(raise(format!("{} sources, {} destinations", src.len(), dst.len())));
+        return Err(raise(format!(
+            "{} sources, {} destinations: the numbers must be equal",
+            src.len(),
+            dst.len()
+        )));
     }
     let fabric = &network.fabric;
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);

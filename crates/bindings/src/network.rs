@@ -66,7 +66,7 @@ impl Network {
             None => (0..n_nodes).collect(),
         };
         if let Some(node) = among.iter().find(|&&node| node >= n_nodes) {
-            return Err(raise(format!("node {node} does not exist among {n_nodes}")));
+            return Err(raise(format!("node is {node}; valid: below {n_nodes}")));
         }
         let made = py.detach(|| -> Result<Self, FabricError> {
             let fabric = fabric.index()?;

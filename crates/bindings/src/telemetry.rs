@@ -43,11 +43,11 @@ fn dispatch<U: SchemeVisitor>(
         if (low..=high).contains(&value) {
             return Ok(value);
         }
-        Err(PyValueError::new_err(format!("{what} of {value}; {low} to {high} is possible")))
+        Err(PyValueError::new_err(format!("{what} of {value}; valid: {low} to {high}")))
     };
     if !(probability > 0.0 && probability <= 1.0) {
         return Err(PyValueError::new_err(format!(
-            "probability of {probability}; above 0, up to 1"
+            "probability of {probability}; valid: above 0, up to 1"
         )));
     }
     let bits = in_range(1, bits, 8, "hash bits")?;
@@ -75,7 +75,12 @@ fn dispatch<U: SchemeVisitor>(
             action.with(FullInt { max_hops, link_bits: 24 })
         }
         "worst_hop" => action.with(WorstHop { link_bits: 24, level_bits: 4 }),
-        other => return Err(PyValueError::new_err(format!("no scheme {other:?}"))),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "no scheme {other:?}; valid: full, single_bit, compact, coordinated, node_marking, \
+                 edge_marking, xor_digest, full_int, worst_hop"
+            )));
+        }
     })
 }
 
@@ -163,7 +168,7 @@ fn link_hash<'py>(
 ) -> PyResult<Array<'py, u8>> {
     let hash = LinkHash::parse(name, field_bits).map_err(raise)?;
     if !(1..=8).contains(&bits) {
-        return Err(PyValueError::new_err(format!("hash bits of {bits}; 1 to 8 is possible")));
+        return Err(PyValueError::new_err(format!("hash bits of {bits}; valid: 1 to 8")));
     }
     let pairs = ids.as_slice()?.iter().zip(links.as_slice()?);
     let values: Vec<u8> = pairs.map(|(&id, &d)| hash.value(id, d, bits) as u8).collect();
@@ -175,7 +180,7 @@ fn decoder_choice(name: &str) -> Result<Option<Choice>, String> {
         "auto" => Ok(None),
         "direct" => Ok(Some(Choice::Direct)),
         "transform" => Ok(Some(Choice::Transform)),
-        other => Err(format!("no decoder {other:?}; there are: direct, transform, auto")),
+        other => Err(format!("no decoder {other:?}; valid: direct, transform, auto")),
     }
 }
 

@@ -25,7 +25,7 @@ fn arrangement(name: &str) -> PyResult<Arrangement> {
     match name {
         "consecutive" => Ok(Arrangement::Consecutive),
         "palmtree" => Ok(Arrangement::Palmtree),
-        _ => Err(raise(format!("arrangement = {name:?}: consecutive or palmtree"))),
+        _ => Err(raise(format!("arrangement = {name:?}; valid: consecutive, palmtree"))),
     }
 }
 
@@ -230,7 +230,7 @@ impl NetworkRouting {
             "positive" => Tie::Positive,
             "negative" => Tie::Negative,
             "parity" => Tie::Parity,
-            _ => return Err(raise(format!("tie = {tie:?}: positive, negative or parity"))),
+            _ => return Err(raise(format!("tie = {tie:?}; valid: positive, negative, parity"))),
         };
         Self::make(py, network, move |fabric| {
             DimensionOrder::new(fabric, &dims, tie, dateline, detour)

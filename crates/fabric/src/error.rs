@@ -36,7 +36,7 @@ pub enum FabricError {
         link: usize,
     },
     /// A link's rate is not a positive number.
-    #[error("link {link} has a rate of {gbps} Gb/s")]
+    #[error("link {link} has a rate of {gbps} Gb/s; valid: a number above 0")]
     Rate {
         /// Link.
         link: usize,

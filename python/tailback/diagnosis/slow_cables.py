@@ -199,9 +199,9 @@ def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float
     both = seen.join(healthy.select(*_KEY, healthy="took"), on=_KEY).join(
         slow.select(*_KEY, slow="took"), on=_KEY
     )
-    took, well, ill = (both[name].to_numpy() for name in ("took", "healthy", "slow"))
-    excess = float(((took - well) ** 2).sum())
-    return 1.0 - float(((took - ill) ** 2).sum()) / excess if excess > 0 else 0.0
+    observed, healthy_ps, slow_ps = (both[name].to_numpy() for name in ("took", "healthy", "slow"))
+    excess = float(((observed - healthy_ps) ** 2).sum())
+    return 1.0 - float(((observed - slow_ps) ** 2).sum()) / excess if excess > 0 else 0.0
 
 
 def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list[tuple[int, float]]:

@@ -28,7 +28,7 @@ class SlowLink(NamedTuple):
     Attributes:
         link: Number of the link.
         gbps: Rate that it serves.
-        both: Whether the other direction of its cable serves no more, either.
+        both: Whether the reverse link of its cable is as slow.
     """
 
     link: int

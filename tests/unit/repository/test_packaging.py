@@ -191,12 +191,17 @@ def test_a_library_without_its_licence_is_not_taken(tmp_path: Path) -> None:
         script("build_backend").place_library([tmp_path])
 
 
+def shared_library(content: bytes, machine: int = 62) -> bytes:
+    """The header of a shared library for x86-64 (62) or another machine, and some content."""
+    return b"\x7fELF".ljust(18, b"\0") + machine.to_bytes(2, "little") + content
+
+
 def wheel(folder: Path, core: bytes, description: str, tag: str) -> Path:
     """A file like a wheel."""
     path = folder / f"tailback-1.0.0-cp311-abi3-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tailback/_core.abi3.so", core)
-        archive.writestr("tailback/_otf2/libotf2.so", b"GLIBC_2.14")
+        archive.writestr("tailback/_core.abi3.so", shared_library(core))
+        archive.writestr("tailback/_otf2/libotf2.so", shared_library(b"GLIBC_2.14"))
         archive.writestr("tailback/_otf2/COPYING", "licence")
         archive.writestr("tailback-1.0.0.dist-info/METADATA", description)
     return path
@@ -212,3 +217,11 @@ def test_a_wheel_is_checked_for_what_it_must_not_hold(tmp_path: Path) -> None:
     wrong = ("not tagged", "needs glibc 2.34", str(Path.home()), index, "links to docs/x.md")
     for expected in wrong:
         assert expected in found
+
+
+def test_a_wheel_with_a_library_of_another_machine_is_refused(tmp_path: Path) -> None:
+    """As a cross build makes it that finds the OTF2 library of the building machine."""
+    found = script("check_wheel").faults(wheel(tmp_path, b"", "", "manylinux_2_28_aarch64"))
+    assert "tailback/_otf2/libotf2.so is for x86_64" in found
+    assert script("check_wheel").architecture(shared_library(b"", 183)) == "aarch64"
+    assert script("check_wheel").architecture(b"a text") == "no machine (it is no ELF file)"

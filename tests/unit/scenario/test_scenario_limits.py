@@ -200,7 +200,7 @@ def test_a_rate_comes_back_as_it_was() -> None:
     ],
 )
 def test_more_messages_than_can_be_numbered(options: dict[str, object]) -> None:
-    """Said before they are built, which would take for ever."""
+    """Refused before they are built, which would take for ever."""
     with pytest.raises(ScenarioError, match="at most 268,435,455 can be numbered"):
         build(options, 4, 1)
 

@@ -31,7 +31,7 @@ def sound(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        # The misspelt name of a key that is missing is told as what it is.
+        # A required key that is misspelt counts as misspelt, not as missing.
         (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leafs": 4, "aggregation": 2}}),
          ("[fabric.fat_tree] leafs: unknown key 'leafs'", "did you mean 'leaves'?")),
         (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leaves": 4}}),

@@ -47,7 +47,7 @@ impl AllToAll {
             let d = one_difference(&at[a * n..(a + 1) * n], &at[b * n..(b + 1) * n]);
             let d = d.ok_or_else(|| FabricError::Unfit {
                 rule: RULE,
-                why: format!("link {link} joins switches {a} and {b}, which share no line"),
+                why: format!("link {link} joins switches {a} and {b}, which differ in more than one coordinate"),
             })?;
             pairs.push(((a * width + offset[d] + at[b * n + d] as usize) as u64, link as u32));
         }
