@@ -76,8 +76,10 @@ class Browser:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._driver.quit()
-        self._folder.cleanup()
+        try:
+            self._driver.quit()
+        finally:
+            self._folder.cleanup()
 
     def open(self, path: Path, *, script: bool = True) -> None:
         """Open a file and wait until its viewer is ready."""

@@ -21,7 +21,7 @@ const GAP = 34;
 /** Room for a number beside or below cells. */
 const NUMBER = { size: 10.5, wide: 24, tall: 13 };
 
-interface Place {
+interface PlacedGrid {
   grid: GridMeta;
   /** Links of each cell. */
   links: number[][];
@@ -40,7 +40,7 @@ function stride(least: number): number {
 
 export class Grids implements Drawing {
   readonly surface: Surface;
-  private places: Place[] = [];
+  private places: PlacedGrid[] = [];
   private readonly shown: LinkValues;
   private readonly cells: number[][][];
   private readonly tip: Tip;
@@ -157,7 +157,7 @@ export class Grids implements Drawing {
 
   overlay(renderer: Renderer): void {
     const { link } = this.store.now;
-    const mark = (place: Place, cell: number, colour: string): void => {
+    const mark = (place: PlacedGrid, cell: number, colour: string): void => {
       const x = place.x + (cell % place.grid.columns) * place.cw;
       const y = place.y + Math.floor(cell / place.grid.columns) * place.ch;
       renderer.frame(x - 2, y - 2, place.cw + 4, place.ch + 4, colour, 2);

@@ -21,7 +21,7 @@ const HEAD = 16;
 const RIGHT = 8;
 const ABOVE_LEGEND = 14;
 
-interface Place {
+interface PlacedBlock {
   block: BlockMeta;
   cells: Numbers;
   x: number;
@@ -32,7 +32,7 @@ interface Place {
 
 export class Raster implements Drawing {
   readonly surface: Surface;
-  private places: Place[] = [];
+  private places: PlacedBlock[] = [];
   /** Bands on which no packet was ever sampled: a line of text each, at a height. */
   private folded: [number, string][] = [];
   private readonly shown: LinkValues;
@@ -141,7 +141,7 @@ export class Raster implements Drawing {
 
   private drawBlock(
     renderer: Renderer,
-    place: Place,
+    place: PlacedBlock,
     colours: string[],
     value: (link: number) => number,
     halfInterval: (link: number) => number,
@@ -162,7 +162,7 @@ export class Raster implements Drawing {
 
   /** Small cells without gaps: one picture for the shades, runs of cells for what is not sure. */
   private drawDense(
-    renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
+    renderer: Renderer, { block, cells, x, y, cw, ch }: PlacedBlock, colours: string[],
     value: (link: number) => number, halfInterval: (link: number) => number,
   ): void {
     const { ports } = block;
@@ -195,7 +195,7 @@ export class Raster implements Drawing {
   }
 
   private drawCells(
-    renderer: Renderer, { block, cells, x, y, cw, ch }: Place, colours: string[],
+    renderer: Renderer, { block, cells, x, y, cw, ch }: PlacedBlock, colours: string[],
     value: (link: number) => number, halfInterval: (link: number) => number,
   ): void {
     const bins: number[][] = Array.from({ length: SHADES }, () => []);

@@ -259,7 +259,7 @@ mod tests {
         };
         notices(|shard| shard.delivered += 1, "packets delivered");
         notices(|shard| assert!(shard.packets.make() < 9), "packets left in the network");
-        notices(|shard| assert!(shard.links.take(7, 1, 0)), "credit of lane 7");
+        notices(|shard| assert!(shard.links.take_credit(7, 1, 0)), "credit of lane 7");
         notices(|shard| shard.links.lane_mut(7).add(1), "credit of lane 7");
         let open = |shard: &mut Shard<'_, NullProbe>| {
             shard.virtual_circuits.route(0, 0, (true, false), 0, 0..1);

@@ -148,11 +148,11 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
 
 def _links(links: Sequence[LinkEvidence]) -> list[str]:
     # Networks without tiers have directions, which the names of links do not say.
-    named = any(link.between for link in links)
+    named = any(link.flat_direction for link in links)
     rows = [
         (
             shorten_middle(link.name, 33),
-            *((link.between or "host",) if named else ()),
+            *((link.flat_direction or "host",) if named else ()),
             f"{100 * link.congested_fraction.value:.0f} "
             f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
             f"{100 * link.utilization.value:.0f} "

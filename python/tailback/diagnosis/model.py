@@ -70,8 +70,8 @@ class LinkEvidence(FrozenModel):
         name: ``source[port] → destination``.
         tier: Tier of the cable (0 = host link).
         direction: up, down or flat.
-        between: In a network without tiers, its direction between switches: ``X+``, ``local``;
-            empty for other links.
+        flat_direction: Between switches of a network without tiers: ``X+``, ``local``; empty for
+            other links.
         phase: Phase in which most of its congested packets were seen.
         utilization: Our own traffic's share of the line rate in its congested windows, 0–1.
         congested_fraction: Share of our packets that met congestion there, 0–1.
@@ -88,7 +88,7 @@ class LinkEvidence(FrozenModel):
     congested_fraction: Estimate
     samples: int
     tree_links: int
-    between: str = ""
+    flat_direction: str = ""
 
 
 class Finding(FrozenModel):

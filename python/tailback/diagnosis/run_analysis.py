@@ -462,7 +462,7 @@ class RunAnalysis:
             ),
             samples=int(w.samples[link]),
             tree_links=max((len(forest.waiting(link)) for forest in trees), default=0),
-            between=t.between[link] if t.between else "",
+            flat_direction=t.flat_direction[link] if t.flat_direction else "",
         )
 
     def finding(

@@ -39,7 +39,7 @@ class LinkTopology:
         node_switch: Switch vertex of each node, -1 if none, shape (N,).
         out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
         out_link: Links sorted by source vertex, shape (L,).
-        between: Of a network without tiers, the direction of links between switches
+        flat_direction: Of a network without tiers, the direction of links between switches
             (:func:`.link_directions`), length L; nothing for others.
     """
 
@@ -56,7 +56,7 @@ class LinkTopology:
     node_switch: Ints
     out_start: Ints
     out_link: Ints
-    between: list[str] = field(default_factory=list)
+    flat_direction: list[str] = field(default_factory=list)
 
     @property
     def n_links(self) -> int:
@@ -96,7 +96,7 @@ class LinkTopology:
             node_switch=np.where(switch < 0, -1, switch + nodes.height),
             out_start=np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
             out_link=np.argsort(src, kind="stable"),
-            between=link_directions(tables),
+            flat_direction=link_directions(tables),
         )
 
 

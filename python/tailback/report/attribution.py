@@ -326,9 +326,9 @@ class _BundleGraph:
         """What a link joins: ``leaf → aggregation``."""
         t = self._trees.topology
         way = {1: "up", 0: "flat", -1: "down"}[int(t.direction[link])]
-        if t.between and t.between[link]:
-            return links_in_words(t.between[link])
-        return tier_direction_name(int(t.tier[link]), way, bool(t.between))
+        if t.flat_direction and t.flat_direction[link]:
+            return links_in_words(t.flat_direction[link])
+        return tier_direction_name(int(t.tier[link]), way, bool(t.flat_direction))
 
     def name(self, bundle: int) -> str:
         """The bundle as people say it."""

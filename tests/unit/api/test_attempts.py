@@ -119,12 +119,13 @@ COUNTED: Any = NetworkEvidence(counters=SimpleNamespace())  # type: ignore[arg-t
         ({}, COUNTED, ("adaptive", "random"), "adaptive"),
         # What the scenario says of routing is believed; without counters too many cables fit.
         ({"routing": "adaptive"}, COUNTED, ("random",), "adaptive"),
+        ({"adaptive": {"per": "message"}}, COUNTED, ("random",), "adaptive"),
         ({}, NetworkEvidence(), ("random",), "adaptive"),
     ],
 )
 def test_other_routing_is_tried_where_nothing_explains_the_time(
     monkeypatch: pytest.MonkeyPatch,
-    engine: dict[str, str],
+    engine: dict[str, Any],
     evidence: NetworkEvidence,
     explains: tuple[str, ...],
     taken: str,

@@ -79,6 +79,12 @@ def diagnosed(
     return json.loads((out / "diagnosis.json").read_text()), capsys.readouterr().out
 
 
+def reduction(kind: str, ranks: int, arrays: int) -> dict[str, Any]:
+    """A scenario in which arrays of all ranks are added up on one."""
+    pattern = {"kind": kind, "ranks": ranks, "arrays": arrays}
+    return {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+
+
 def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in found["remedy"]["candidates"]}
 
@@ -86,13 +92,12 @@ def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_a_loop_to_one_rank_is_proved_as_a_tree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pattern = {"kind": "reduce-naive", "ranks": 32, "arrays": 20}
-    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    scenario = reduction("reduce-naive", 32, 20)
     found, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     remedy, tried = found["remedy"], candidates(found)
     assert found["cause"] == "pattern" and remedy["name"] == "tree-reduce"
     # The proof is what the same reduction by MPI_Reduce takes.
-    tree = {**scenario, "job": [{"pattern": {**pattern, "kind": "reduce-tree"}}]}
+    tree = reduction("reduce-tree", 32, 20)
     assert remedy["after_ps"] == simulate(prepare(parse(tree))).elapsed_ps
     assert remedy["gain"] > 0.5 and "'reduce'" in remedy["action"]
     assert "MPI_Reduce" in remedy["action"] and "combined" in remedy["action"]
@@ -433,12 +438,11 @@ def test_an_idea_says_what_it_is() -> None:
     assert Proposal("routing", "x").not_applicable == ""
 
 
-def test_the_run_with_the_cure_is_no_scenario(
+def test_the_run_with_the_remedy_is_no_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its scenario is the one without: diagnosed, it would be judged as before."""
-    pattern = {"kind": "reduce-naive", "ranks": 16, "arrays": 5}
-    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    scenario = reduction("reduce-naive", 16, 5)
     before, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     out = tmp_path / "out"
     assert before["remedy"]["name"] == "tree-reduce"

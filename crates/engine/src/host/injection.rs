@@ -211,7 +211,7 @@ impl<P: Probe> Shard<'_, P> {
         let brief = self.links.present(now);
         let state = self.links.lane_mut(lane);
         let waited = state.clear_starving();
-        if model.settings.contention && !state.take(wire, brief) {
+        if model.settings.contention && !state.take_credit(wire, brief) {
             self.starve(lane);
             if P::ON {
                 self.probe.blocked(self.now, link, wire);
@@ -258,7 +258,7 @@ impl<P: Probe> Shard<'_, P> {
             0 => busy,
             mbps => busy.max(interval(wire, mbps)),
         };
-        self.links.book(link, self.now, paced);
+        self.links.reserve(link, self.now, paced);
         if P::ON {
             let sending = Transmission { start: now, busy_ps: busy, stall_ps };
             self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });

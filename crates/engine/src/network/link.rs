@@ -165,7 +165,7 @@ impl Lane {
 
     /// Takes credit for `bytes` if it is there at `now`.
     #[inline]
-    pub fn take(&mut self, bytes: u32, now: i32) -> bool {
+    pub fn take_credit(&mut self, bytes: u32, now: i32) -> bool {
         let enough = self.has(bytes, now);
         if enough {
             self.credit -= bytes;
@@ -428,14 +428,14 @@ impl Links {
         self.lane(self.lane_of(link, 0)).free_at
     }
 
-    /// Books `link` for `busy_ps` behind earlier bookings; returns the start.
+    /// Reserves `link` for `busy_ps` after earlier reservations; returns the start.
     #[inline]
-    pub fn book(&mut self, link: u32, now: u64, busy_ps: u64) -> u64 {
+    pub fn reserve(&mut self, link: u32, now: u64, busy_ps: u64) -> u64 {
         let first = self.lane_of(link, 0);
         let free_at = &mut self.lane_mut(first).free_at;
         let start = now.max(*free_at);
         *free_at = start + busy_ps;
-        self.loads.book(first, start + busy_ps);
+        self.loads.reserve(first, start + busy_ps);
         start
     }
 
@@ -482,9 +482,9 @@ impl Links {
 
     /// Takes credit for `bytes` at `lane` if it is there at `now`.
     #[inline]
-    pub fn take(&mut self, lane: u32, bytes: u32, now: u64) -> bool {
+    pub fn take_credit(&mut self, lane: u32, bytes: u32, now: u64) -> bool {
         let now = self.present(now);
-        self.lane_mut(lane).take(bytes, now)
+        self.lane_mut(lane).take_credit(bytes, now)
     }
 
     /// Enters the waiting state of `lane`; takes out the pending notes as (time, bytes).
@@ -540,13 +540,13 @@ mod tests {
         let link = Link::isolated(7, Cable::new(100.0, 0));
         let mut links = Links::new(&[link], 2, 100);
         let lane = links.lane_mut(1);
-        assert!(!lane.take(101, 0));
-        assert!(lane.take(100, 0));
+        assert!(!lane.take_credit(101, 0));
+        assert!(lane.take_credit(100, 0));
         for time in [20, 10, 30, 30] {
             assert!(lane.note_credit(time, 5, 1));
         }
-        assert!(!lane.take(6, 19));
-        assert!(lane.take(5, 10));
+        assert!(!lane.take_credit(6, 19));
+        assert!(lane.take_credit(5, 10));
         assert!(
             !lane.note_credit(60, 5, 9) && lane.note_credit(50, 5, 10),
             "of five one must have come"
@@ -582,11 +582,11 @@ mod tests {
     fn notes_and_loads_outlast_their_epoch() {
         let link = Link::isolated(0, Cable::new(100.0, 7));
         let mut links = Links::new(&[link], 1, 10);
-        assert!(links.take(0, 10, 0));
+        assert!(links.take_credit(0, 10, 0));
         let late = (1 << 30) + 100;
         assert_eq!(links.return_credit(0, late, 4), (late + 7, false));
         assert_eq!(links.return_credit(0, 3 << 30, 1), ((3 << 30) + 7, true), "beyond the epoch");
-        assert_eq!(links.book(0, late, 9), late);
+        assert_eq!(links.reserve(0, late, 9), late);
         links.begin_window(1 << 30);
         assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
         assert_eq!(links.return_credit(0, late, 1 << 16), (late + 7, true), "too much for a note");

@@ -48,9 +48,9 @@ impl Loads {
         prefetch(&self.waiting, lane);
     }
 
-    /// Books the link whose first lane is `lane` until `time`.
+    /// Reserves the link whose first lane is `lane` until `time`.
     #[inline]
-    pub fn book(&mut self, lane: u32, time: u64) {
+    pub fn reserve(&mut self, lane: u32, time: u64) {
         let compact = &mut self.compact[lane as usize];
         *compact = if *compact == LANE_BUSY { LANE_BUSY } else { self.epoch.since(time) };
     }
@@ -161,7 +161,7 @@ mod tests {
                     _ => {
                         // Mostly short, sometimes beyond the epoch.
                         busy[at] = now.max(busy[at]) + (long >> (8 * u32::from(what)));
-                        loads.book(link, busy[at]);
+                        loads.reserve(link, busy[at]);
                     }
                 }
                 prop_assert_eq!(loads.waiting(link), lines[at]);

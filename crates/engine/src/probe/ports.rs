@@ -366,7 +366,7 @@ impl PortProbe {
             ShardSeries(counters).in_order(links, 2, |link, mut change, table| {
                 let inq_ps = std::mem::take(&mut change[INQ_PS]);
                 table.change(link, change);
-                table.touch(reverse[link as usize])[INQ_PS] += inq_ps;
+                table.values_mut(reverse[link as usize])[INQ_PS] += inq_ps;
             })
         };
         let ((queues_ps, queues), (counters_ps, counters)) =

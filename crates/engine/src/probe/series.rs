@@ -310,7 +310,7 @@ pub(super) struct Table<const N: usize> {
 impl<const N: usize> Table<N> {
     /// The values of a link, mutable.
     #[inline]
-    pub fn touch(&mut self, link: u32) -> &mut [u64; N] {
+    pub fn values_mut(&mut self, link: u32) -> &mut [u64; N] {
         self.touched[link as usize / 64] |= 1 << (link % 64);
         &mut self.now[link as usize]
     }
@@ -318,7 +318,7 @@ impl<const N: usize> Table<N> {
     /// Numbers of a link have changed.
     #[inline]
     pub fn change(&mut self, link: u32, change: Change<N>) {
-        let numbers = self.touch(link).iter_mut().zip(change);
+        let numbers = self.values_mut(link).iter_mut().zip(change);
         numbers.for_each(|(number, more)| *number = number.wrapping_add(more));
     }
 

@@ -132,7 +132,7 @@ impl<P: Probe> Shard<'_, P> {
                 continue;
             }
             let now = self.now;
-            if !self.links.take(lane, wire, now) {
+            if !self.links.take_credit(lane, wire, now) {
                 self.starve(lane);
                 return Err(again);
             }

@@ -104,7 +104,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let now = self.links.present(self.now);
         let state = self.links.lane_mut(out.lane);
-        if !state.is_starving() && state.take(wire, now) {
+        if !state.is_starving() && state.take_credit(wire, now) {
             if marks {
                 self.report_hop(out, slot, wire, false);
             }
@@ -180,7 +180,7 @@ impl<P: Probe> Shard<'_, P> {
             let (wire, next) = (packet.wire, packet.next);
             let had_data_since = packet.ready.max(self.links.free_at(link));
             let now = self.now;
-            if !self.links.take(lane, wire, now) {
+            if !self.links.take_credit(lane, wire, now) {
                 return;
             }
             self.links.lane_mut(lane).dequeue(next);
@@ -257,7 +257,7 @@ impl<P: Probe> Shard<'_, P> {
     ) {
         let model = self.model;
         self.transmissions += 1;
-        let start = self.links.book(out.link, self.now, busy_ps);
+        let start = self.links.reserve(out.link, self.now, busy_ps);
         let end = start + busy_ps;
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);

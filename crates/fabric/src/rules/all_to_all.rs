@@ -87,7 +87,7 @@ impl AllToAll {
         state: RouteState,
     ) -> RouteStep<'_> {
         let n = self.n;
-        let target = if state.detouring() { via } else { goal } as usize * n;
+        let target = state.target(goal, via) as usize * n;
         let here = switch as usize * n;
         for d in 0..n {
             let to = self.at[target + d];

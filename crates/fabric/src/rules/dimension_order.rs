@@ -154,7 +154,7 @@ impl DimensionOrder {
         state: RouteState,
     ) -> RouteStep<'_> {
         let n = self.dims.len();
-        let target = if state.detouring() { via } else { goal } as usize * n;
+        let target = state.target(goal, via) as usize * n;
         let here = switch as usize * n;
         for d in 0..n {
             let (a, b) = (self.at[here + d], self.at[target + d]);

@@ -51,6 +51,11 @@ impl RouteState {
         self.0 & Self::DETOUR != 0
     }
 
+    /// Where the packet heads: `via` on its detour, else `goal`.
+    fn target(self, goal: u32, via: u32) -> u32 {
+        if self.detouring() { via } else { goal }
+    }
+
     /// The class, without the detour.
     pub fn class(self) -> u8 {
         self.0 & !Self::DETOUR

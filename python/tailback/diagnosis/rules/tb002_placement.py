@@ -53,15 +53,15 @@ def placement(evidence: RunAnalysis) -> Finding | None:
 def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, str]:
     """Heaviest link of the tier and direction that hold most, and what these are called."""
     links = roots["link"].to_numpy()
+    flat = topology.flat_direction
     kinds = roots.with_columns(
         tier=pl.Series(topology.tier[links]),
         direction=pl.Series(topology.direction[links]),
-        between=pl.Series([topology.between[link] if topology.between else "" for link in links],
-                          dtype=pl.String),
+        flat_direction=pl.Series([flat[link] if flat else "" for link in links], dtype=pl.String),
     )  # fmt: skip
-    totals = kinds.group_by("tier", "direction", "between").agg(
+    totals = kinds.group_by("tier", "direction", "flat_direction").agg(
         pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
     )
-    order = ("weight", "tier", "direction", "between")
-    tier, way, between, _, first = totals.sort(order).row(-1)
-    return int(first), links_in_words(between) if between else wording.links_of_tier(tier, way)
+    order = ("weight", "tier", "direction", "flat_direction")
+    tier, way, sense, _, first = totals.sort(order).row(-1)
+    return int(first), links_in_words(sense) if sense else wording.links_of_tier(tier, way)
