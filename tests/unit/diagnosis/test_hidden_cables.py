@@ -352,7 +352,7 @@ def test_links_that_messages_may_take_instead_are_named_once_beside_the_best(
         if not change.slow:
             return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
         ((link, rate, _),) = change.slow
-        off = 0.002 if link in (4, 8, 12, 16) else 0.2
+        off = 0.02 if link in (4, 8, 12, 16) else 0.2
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=off, stalls=3 * off)
 
     fabric = cables_of(24)
