@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.link_directions import AXES
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name
 from tailback.fabric.topologies import parse
@@ -30,7 +31,7 @@ from tailback.report.figures.change_how_sure import MAX_DEVIATION, normal
 from tailback.report.figures.change_rank_matrix import distances
 from tailback.report.figures.distance_histogram import shares as distance_shares
 from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
-from tailback.report.figures.torus_rings import AXES, dims_of, ring_of
+from tailback.report.figures.torus_rings import dims_of, ring_of
 from tailback.report.figures.waterfall import STEP_COLOURS, TOTAL_BARS, adds, amount, step_name
 from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer
@@ -302,14 +303,14 @@ def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[s
     out = []
     for dimension, size in enumerate(dims):
         name = AXES[dimension]
-        for step, sign in ((1, "+"), (-1, "−")):
+        for step, sign in ((1, "+"), (-1, "-")):
             link, ring, position = ring_of(evidence, dims, dimension, step)
             count = prod(dims) // size
             # The longer side lies, as a window is wider than it is high: cells are no thin lines.
             long, short = (f"position along {name}", position, size), ("ring", ring, count)
             if count > size:
                 long, short = short, long
-            out.append(_grid(packer, f"{sign}{name}: {count} rings", (short[2], long[2]),
+            out.append(_grid(packer, f"{name}{sign}: {count} rings", (short[2], long[2]),
                              (long[0], short[0]), short[1] * long[2] + long[1], link,
                              wide=True))  # fmt: skip
     return out
@@ -331,7 +332,7 @@ def _slices(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[
             parts.append(f"{axis}={at % size}")
             at //= size
         name = f"slice {', '.join(parts)}" if parts else "all: worst link that leaves a switch"
-        out.append(_grid(packer, name, (dims[1], dims[0]), ("x", "y"),
+        out.append(_grid(packer, name, (dims[1], dims[0]), ("X", "Y"),
                          src[inner][mine] % plane, inner[mine], wide=False))  # fmt: skip
     return out
 

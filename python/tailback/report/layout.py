@@ -158,6 +158,17 @@ def _parallel(
     return out
 
 
+def switch_tier_name(tier: int, flat: bool = False) -> str:
+    """What switches of a tier are called: ``leaf``, ``aggregation``, ``core``.
+
+    Args:
+        tier: Tier of the switches.
+        flat: Whether the network has no tiers of switches, like a torus or a dragonfly.
+    """
+    names = ("switch",) if flat else ("leaf", "aggregation", "core")
+    return names[tier] if tier < len(names) else f"tier {tier}"
+
+
 def tier_direction_name(tier: int, direction: str, flat: bool = False) -> str:
     """A tier and direction for readers: ``leaf → aggregation``.
 

@@ -22,7 +22,7 @@ from tailback.report.figure_specs import (
 from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
 from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
-from tailback.report.layout import tier_direction_name
+from tailback.report.layout import switch_tier_name, tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
 from tailback.report.timeline import Timeline, timelines_with_equal_frames
@@ -171,14 +171,13 @@ def _frame(frame: Frame, phases: list[str]) -> list[Any]:
 
 def _layout(evidence: FigureData, packer: Packer) -> dict[str, Any]:
     layout, links = evidence.layout, evidence.links
-    names = ["switch"] if evidence.flat else ["leaf", "aggregation", "core"]
     ejection = np.full(len(layout.node_x), -1, np.int64)
     into = np.flatnonzero(links["to_node"].to_numpy())
     ejection[links["dst"].to_numpy()[into]] = into
     return {
         "width": layout.width,
         "tiers": layout.tiers,
-        "tier_names": [names[t] if t < len(names) else f"tier {t}" for t in range(layout.tiers)],
+        "tier_names": [switch_tier_name(t, evidence.flat) for t in range(layout.tiers)],
         "switch_x": packer.add(layout.switch_x, "f4"),
         "switch_y": packer.add(layout.switch_y, "f4"),
         "pods": [list(pod) for pod in layout.pods],

@@ -12,7 +12,10 @@ from tailback import load_scenario, simulate
 from tailback.cli import run as tailback
 from tailback.diagnosis.link_directions import GLOBAL, LOCAL, link_directions
 from tailback.report.figure_data import FigureData
+from tailback.report.figure_specs import grids
+from tailback.report.figures.fabric_raster import blocks
 from tailback.report.layout import tier_direction_name
+from tailback.report.packing import Packer
 
 TREE = re.compile(r"\b(lea(f|ves)|spines?|(up|down)-?links?|aggregation)\b", re.IGNORECASE)
 
@@ -99,3 +102,13 @@ def test_a_tree_has_no_such_words(tmp_path: Path) -> None:
 def _names(evidence: FigureData) -> list[str]:
     """What the report calls its groups of links."""
     return [tier_direction_name(*pair, evidence.flat) for pair in evidence.tier_directions]
+
+
+def test_the_raster_and_the_rings_of_a_torus_have_its_own_words(tmp_path: Path) -> None:
+    evidence = FigureData(simulate(load_scenario(written(tmp_path, TORUS))))
+    assert [band[0].band for band in blocks(evidence)] == ["switch", "hosts → switch"]
+    found = grids(Packer(), evidence)
+    assert found is not None
+    names = [grid["name"] for grid in found["grids"]]
+    assert [name.split(":")[0] for name in names[:6]] == ["X+", "X-", "Y+", "Y-", "Z+", "Z-"]
+    assert names[6].startswith("slice Z=")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.report.figure import Options, bare, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase, FigureData
-from tailback.report.layout import FabricLayout
+from tailback.report.layout import FabricLayout, switch_tier_name
 from tailback.report.scales import (
     CHANGE,
     FAINT,
@@ -200,9 +200,8 @@ def _switches(axes: Axes, layout: FabricLayout) -> None:
                       fontsize=8.5, color=INK)  # fmt: skip
     if crowd >= 16:
         axes.text(-0.9, bottom - 0.55, "pod ", ha="right", va="top", fontsize=8.5)
-    names = ["leaf", "aggregation", "core"]
     for height in range(layout.tiers):
-        name = names[height] if height < len(names) else f"tier {height}"
+        name = switch_tier_name(height)
         axes.text(-0.9, height * TIER_HEIGHT, name + " ", ha="right", va="center", fontsize=8.5)
     axes.text(-0.9, (bottom - HOST_TOP) / 2, "hosts ", ha="right", va="center", fontsize=8.5)
 

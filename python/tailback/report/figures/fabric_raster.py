@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.layout import switch_tier_name
 from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, norm
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Block:
     """Switches of one tier and pod.
 
     Attributes:
-        band: Name of the band: ``core``, ``aggregation``, ``leaf`` or ``hosts → leaf``.
+        band: Name of the band: that of a tier, or ``hosts → leaf``.
         pod: Its pod, -1 for none.
         switches: The switches, one a row.
         ports: Number of columns; column c is port ``first_port + c``.
@@ -57,7 +58,6 @@ def blocks(evidence: FigureData) -> list[list[Block]]:
     tier = tables["switches"]["tier"].to_numpy().astype(np.int64)
     pod = tables["switches"]["pod"].to_numpy().astype(np.int64)
     links, n_nodes = evidence.links, tables["nodes"].height
-    names = {0: "leaf", 1: "aggregation", 2: "core"}
     out: list[list[Block]] = []
     number = np.arange(evidence.n_links)
     src = links["src"].to_numpy().astype(np.int64) - n_nodes
@@ -67,12 +67,13 @@ def blocks(evidence: FigureData) -> list[list[Block]]:
     for level in sorted(set(tier.tolist()), reverse=True):
         here = tier == level
         chosen = leaving & here[np.maximum(src, 0)]
-        band = names.get(level, f"tier {level}")
+        band = switch_tier_name(level, evidence.flat)
         out.append(_band(band, here, pod, src[chosen], src_port[chosen], number[chosen]))
     chosen = (src < 0) & (dst >= 0)
     attached = np.zeros(len(tier), bool)
     attached[dst[chosen]] = True
-    out.append(_band("hosts → leaf", attached, pod, dst[chosen], dst_port[chosen], number[chosen]))
+    band = f"hosts → {switch_tier_name(0, evidence.flat)}"
+    out.append(_band(band, attached, pod, dst[chosen], dst_port[chosen], number[chosen]))
     return [band for band in out if band]
 
 

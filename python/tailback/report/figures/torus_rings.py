@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.link_directions import AXES
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.torus import Grid
 from tailback.report.figure import Options, canvas, figure
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-AXES = "xyzuvwst"
 SLICES = 12
 
 
@@ -45,7 +45,7 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
             cells = rings(evidence, value, dims, dimension, step)
             _show(axes, cells)
             name = AXES[dimension]
-            axes.set_title(f"{'+' if step > 0 else '−'}{name}: {len(cells)} rings")
+            axes.set_title(f"{name}{'+' if step > 0 else '-'}: {len(cells)} rings")
             axes.set_xlabel(f"position along {name}")
             axes.set_ylabel("ring")
             for axis in (axes.xaxis, axes.yaxis):
@@ -63,7 +63,7 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
         fraction=0.03, pad=0.02, aspect=60, shrink=0.6,
     )  # fmt: skip
     bar.outline.set_visible(False)
-    last = "; last row: x–y slices that met most, the worst link that leaves a switch"
+    last = "; last row: X–Y slices that met most, the worst link that leaves a switch"
     bar.set_label(
         f"congested fraction of the link that leaves a position (0–1){last * (slices > 0)}"
     )
@@ -117,7 +117,7 @@ def ring_of(
 def _worst_slices(
     evidence: FigureData, value: NDArray[np.float64], dims: list[int], most: int
 ) -> list[tuple[int, NDArray[np.float64]]]:
-    """The x–y slices with most congestion, in order: number, and the worst link of each switch."""
+    """The X–Y slices with most congestion, in order: number, and the worst link of each switch."""
     n_nodes = evidence.run.tables["nodes"].height
     src = evidence.links["src"].to_numpy().astype(np.int64) - n_nodes
     inner = np.flatnonzero((src >= 0) & ~evidence.links["to_node"].to_numpy())
