@@ -404,7 +404,7 @@ def search_cables(
     order.sort(key=_rank)
     if order[0].misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(order[0]):
         order = sorted([*order, *search.parallel(order[0], fabric)], key=_rank)
-    order = _best_of_each_cable(order, reverse)
+    order = _one_of_each_cable(order, reverse, search.fits_time)
     best = order[0]
     rivals = [
         trial for trial in order[1:]
@@ -491,13 +491,18 @@ def _rank(trial: Trial) -> tuple[bool, float]:
     return trial.contradicted, trial.misfit
 
 
-def _best_of_each_cable(trials: Sequence[Trial], reverse: Ints) -> list[Trial]:
-    """Of trials of single cables, best first, the first of each cable, in one direction or both."""
-    first: dict[int, Trial] = {}
-    for trial in trials:
+def _one_of_each_cable(
+    trials: Sequence[Trial], reverse: Ints, fits_time: Callable[[Trial], bool]
+) -> list[Trial]:
+    """Of trials of single cables, in one direction or both, the best of each cable, best first.
+
+    One that fits the measured time comes before those that do not.
+    """
+    chosen: dict[int, Trial] = {}
+    for trial in sorted(trials, key=lambda trial: (not fits_time(trial), *_rank(trial))):
         link = trial.cables[0].link
-        first.setdefault(min(link, int(reverse[link])), trial)
-    return list(first.values())
+        chosen.setdefault(min(link, int(reverse[link])), trial)
+    return sorted(chosen.values(), key=_rank)
 
 
 def _as_good(trial: Trial, best: Trial) -> bool:
