@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 
@@ -189,6 +189,7 @@ class _HiddenCableSearch:
     def attempt(self, cables: tuple[SlowLink, ...]) -> Trial:
         """Simulate slow cables."""
         self.tried += 1
+        cables = within_engine(cables)
         run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
         # The likelihood of normal errors whose size is not known, of each kind of evidence.
         found = [compare(run) for compare in self.comparisons]

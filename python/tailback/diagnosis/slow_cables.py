@@ -19,7 +19,7 @@ from tailback.diagnosis.cable_suspects import CandidatePaths
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import Floats, Ints
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
 
@@ -119,6 +119,7 @@ class _SlowCableSearch:
 
     def attempt(self, cables: tuple[SlowLink, ...]) -> SlowCableFit:
         """Simulate slow cables."""
+        cables = within_engine(cables)
         run = self._evaluate(Change(network="healthy", slow=cables))
         fit = _fit(self._seen, self._healthy, _durations(run))
         return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))

@@ -36,6 +36,11 @@ class SlowLink(NamedTuple):
     both: bool = True
 
 
+def within_engine(slow: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
+    """The same links, none of them slower than the engine can simulate."""
+    return tuple(cable._replace(gbps=max(cable.gbps, LEAST_GBPS)) for cable in slow)
+
+
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     """The fabric with some links slower than nominal; their nominal rates are kept separately.
 
@@ -109,10 +114,13 @@ def with_slow_links(fabric: Fabric, slow: Sequence[SlowLink]) -> Fabric:
 
 
 def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
-    """The fabric with some directed links at no more than given rates, Gb/s."""
+    """The fabric with some directed links at no more than given rates, Gb/s.
+
+    Not below what the engine can simulate.
+    """
     rate = fabric.link_gbps.copy()
     for link, gbps in limits:
-        rate[link] = min(rate[link], gbps)
+        rate[link] = min(rate[link], max(gbps, LEAST_GBPS))
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tailback.diagnosis.hidden_cables import CableSearch, search_cables
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import LEAST_GBPS, SlowLink
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare
@@ -183,6 +183,24 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
     )  # fmt: skip
     assert found.found is not None
     assert found.found.elapsed_ps == pytest.approx(measured, rel=0.04)
+
+
+def test_no_rate_is_tried_that_the_engine_cannot_simulate() -> None:
+    """On links of 2 Mb/s a run of twenty times the time asks for a rate below 1 Mb/s."""
+    tried = list[float]()
+
+    def evaluate(change: Change) -> Any:
+        tried.extend(slow.gbps for slow in change.slow)
+        slowest = min((slow.gbps for slow in change.slow), default=1.0)
+        return FakeRun(round(1_000_000 * max(0.0015 / slowest, 1.0)), 0.5)
+
+    fabric = cables_of(2)
+    fabric.link_gbps[:] = 0.002
+    search_cables(
+        evaluate, [lambda run: run.off], [0], fabric,  # type: ignore[attr-defined]
+        measured_ps=20_000_000, healthy=cast("Run", FakeRun(1_000_000, 1.0)), measure=False,
+    )  # fmt: skip
+    assert min(tried) == LEAST_GBPS
 
 
 def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
