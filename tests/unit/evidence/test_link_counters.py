@@ -115,7 +115,12 @@ def test_counters_that_were_idle_while_the_job_sent_are_refused() -> None:
     idle = counted(FABRIC, OWN, start_s=0.0).with_columns(data_bytes=pl.lit(64, pl.UInt64))
     with pytest.raises(JoinError, match=r"hosts sent .*, but their ports counted") as error:
         joined(FABRIC, idle, OWN)
-    assert error.value.remedy
+    assert error.value.remedy and "rates" not in error.value.remedy
+    # What rises faster than the line rate is left out before.
+    left_out = idle.with_columns(data_bytes=pl.lit(None, pl.UInt64))
+    with pytest.raises(JoinError, match="hosts sent") as error:
+        joined(FABRIC, left_out, OWN)
+    assert "compare the rates of the fabric" in str(error.value.remedy)
 
 
 def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
