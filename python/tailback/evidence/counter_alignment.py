@@ -128,7 +128,7 @@ def align(
             f"counters are from {_utc(first)} to {_utc(last)}",
             remedy="give counters of the time of the job",
         )
-    counted, mine, _ = _counted(ports, near.zero_ns)
+    counted, mine = _counted(ports, near.zero_ns)
     if counted >= MIN_COUNTED_SHARE * mine:
         return near
     found = _despite_wrong_clock(ports, elapsed_ps, (first, last, length), origin_ns)
@@ -154,16 +154,17 @@ def _despite_wrong_clock(
 
 def _require_counted(ports: Ports, zero_ns: int) -> None:
     """Raise JoinError if ports counted far less than the job sent."""
-    counted, mine, unknown = _counted(ports, zero_ns)
+    counted, mine = _counted(ports, zero_ns)
     if counted >= MIN_COUNTED_SHARE * mine:
         return
     remedy = (
         "give counters of its hosts from the time of the job, and compare the clocks of hosts and "
         "collector"
     )
+    unknown = sum(part["data_bytes"].null_count() for part, _ in ports)
     if unknown:
         remedy = (
-            f"{unknown} of the readings are without bytes, which is so where they rose by more "
+            f"{unknown} of their readings are without bytes, which is so where they rose by more "
             "than the link can carry: compare the rates of the fabric; otherwise " + remedy
         )
     raise JoinError(
@@ -173,23 +174,17 @@ def _require_counted(ports: Ports, zero_ns: int) -> None:
     )
 
 
-def _counted(ports: Ports, zero_ns: int) -> tuple[float, float, int]:
-    """Bytes that ports of the job's hosts counted while it sent, and those of its messages.
-
-    Third the number of their intervals whose bytes are not known.
-    """
+def _counted(ports: Ports, zero_ns: int) -> tuple[float, float]:
+    """Bytes that ports of the job's hosts counted while it sent, and those of its messages."""
     counted = mine = 0.0
-    unknown = 0
     for part, messages in ports:
         sent = np.zeros(part.height)
         for column, sign in (("end_ns", 1.0), ("start_ns", -1.0)):
             at = (part[column].to_numpy() - zero_ns) * 1000.0
             sent += sign * sent_bytes(messages, at)
         mine += float(sent.sum())
-        while_sending = part["data_bytes"].filter(pl.Series(sent > 0))
-        counted += float(while_sending.sum() or 0.0)
-        unknown += while_sending.null_count()
-    return counted, mine, unknown
+        counted += float(part["data_bytes"].fill_null(0.0).to_numpy()[sent > 0].sum())
+    return counted, mine
 
 
 def _by_bytes(ports: Ports, elapsed_ps: int, time: tuple[int, int, float]) -> Alignment:
