@@ -87,8 +87,9 @@ bench: setup ## list the benchmarks, or run one: make bench BENCH=name
 lock: setup ## resolve the dependencies of pyproject.toml again
 	@scripts/lock.sh
 
-wheel: setup ## build and check a wheel for this architecture, in dist/
-	@scripts/wheel.sh
+MACHINES ?= x86_64 aarch64
+wheel: setup ## build and check wheels in dist/; for one architecture: make wheel MACHINES=x86_64
+	@scripts/wheel.sh $(MACHINES)
 
 clean: ## remove everything that is built
 	rm -rf .venv .tools target dist site demo-report web/node_modules python/tailback/_core*.so python/tailback/_otf2
