@@ -88,7 +88,8 @@ TABLES = {
             ("name", pl.String, "name from the scenario"),
             ("observed", pl.Boolean, "true: ours, its packets are measured; false: background"),
             ("ranks", pl.UInt32, "number of ranks"),
-            ("placement", pl.String, "placement it ran with"),
+            ("placement", pl.String,
+             "placement it ran with; `file`: of a rank file, `recorded`: as its trace says"),
             ("grid", pl.String, "Cartesian grid, like 64x72 (x fastest), empty when unknown"),
         ),
         Table.of(

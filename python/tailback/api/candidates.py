@@ -19,7 +19,7 @@ from tailback.placement import (
     restrict_to_used,
     switch_congestion,
 )
-from tailback.placement.variant import HostChoice, PlacementVariant
+from tailback.placement.variant import FILE, HostChoice, PlacementVariant
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.stages import stage
@@ -38,7 +38,7 @@ CONGESTED_FRACTION = 0.1
 def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:
     """Placements to judge where none is asked for: the job's own file first, if it has one."""
     given = prepared.observed.section.placement_file is not None
-    return ("file", *DEFAULT_METHODS) if given else DEFAULT_METHODS
+    return (FILE, *DEFAULT_METHODS) if given else DEFAULT_METHODS
 
 
 def check_names(option: str, names: Sequence[str]) -> None:
@@ -76,9 +76,12 @@ def make_candidates(
     if run is not None:
         congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
     grounds = _grounds(prepared, congestion)
+    if job.hosts_recorded:
+        # No method makes it: it is as the trace says.
+        made[PlacementVariant(job.placement_name)] = job.node
     for number, name in enumerate(names):
         progress(f"placing: {name}", number / len(names))
-        used = name == ("file" if job.section.placement_file is not None else job.section.placement)
+        used = name == job.placement_name
         given = job.section.placement_options if used else {}
         for variant in _variants(name, grounds, run is not None and used):
             plain = variant == PlacementVariant(name)
@@ -143,9 +146,9 @@ def _variants(
     for hosts in grounds:
         if hosts is HostChoice.IN_USE:
             yield PlacementVariant(method)
-            if recompute and method != "file":
+            if recompute and method != FILE:
                 yield PlacementVariant(method, recomputed=True)
-        elif method == "shift" or (hosts is HostChoice.FEWEST_SWITCHES and method != "file"):
+        elif method == "shift" or (hosts is HostChoice.FEWEST_SWITCHES and method != FILE):
             yield PlacementVariant(method, hosts)
 
 

@@ -419,7 +419,7 @@ class _Workflow:
         quick = make_fluid_evaluate(prepared, options)
         screened = Screening(made)
         if not methods:
-            now = frozenset({prepared.observed.section.placement})
+            now = frozenset({prepared.observed.placement_name})
             screened = screen(made, quick, always=now, progress=self.progress)
             made = screened.kept
         rules = other_rules(prepared.scenario)

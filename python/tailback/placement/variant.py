@@ -33,12 +33,19 @@ RECOMPUTED_SUFFIX: Final = "-again"
 """How the name of a placement ends when it is the one in use, recomputed."""
 
 
+FILE: Final = "file"
+"""Name of a placement that a rank file states."""
+
+RECORDED: Final = "recorded"
+"""Name of a placement that a trace states."""
+
+
 @dataclass(frozen=True)
 class PlacementVariant:
     """One placement that is worth trying.
 
     Attributes:
-        method: Its name in ``tailback list placement``.
+        method: Its name in ``tailback list placement``, or ``recorded``.
         hosts: Hosts on which it is made.
         recomputed: Whether it is the method in use, recomputed with its default options and the
             measured congestion.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailback.diagnosis.model import Candidate
-from tailback.placement.variant import HostChoice
+from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.units import percent
 
 _SHIFTED = " (the same nodes, ranks shifted)"
@@ -31,7 +31,7 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
     """Advice to use another placement; ``meanwhile`` until the operators apply a better remedy."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
-        f"{start} placement {_placement(candidate)} instead of {before.name}: "
+        f"{start} placement {_placement(candidate)} instead of {_in_use(before)}: "
         f"{saves(candidate, before)}."
     )
 
@@ -80,6 +80,13 @@ def check_cables(names: Sequence[str], *, one: bool) -> str:
 def links_to_avoid(names: Sequence[str]) -> str:
     """Links that other traffic fills."""
     return f"Links to avoid: {'; '.join(names)}."
+
+
+def _in_use(before: Candidate) -> str:
+    """The placement in use."""
+    return {FILE: "that of the rank file", RECORDED: "the recorded one"}.get(
+        before.name, before.name
+    )
 
 
 def _placement(candidate: Candidate) -> str:

@@ -29,6 +29,7 @@ from tailback.placement import (
     require_slots,
     slots_from_spec,
 )
+from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
@@ -51,6 +52,7 @@ class Job:
         problem: The slots it may use.
         node: Node of each rank, shape (R,).
         footprint: What another placement of it must keep.
+        hosts_recorded: Whether the trace says where each rank ran.
     """
 
     section: JobSection
@@ -58,6 +60,14 @@ class Job:
     problem: PlacementProblem
     node: NDArray[np.uint32]
     footprint: Footprint
+    hosts_recorded: bool = False
+
+    @property
+    def placement_name(self) -> str:
+        """The placement in use: its method, ``file``, or ``recorded`` as the trace says."""
+        if self.hosts_recorded:
+            return RECORDED
+        return FILE if self.section.placement_file is not None else self.section.placement
 
 
 @dataclass
@@ -368,7 +378,8 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                     remedy="give each job separate hosts, or set shared_hosts = true",
                 )  # fmt: skip
             taken.setdefault(host, f"{number + 1} ({section.name!r})")
-        jobs.append(Job(section, program, problem, node, footprint(problem, node)))
+        keep = footprint(problem, node)
+        jobs.append(Job(section, program, problem, node, keep, recorded is not None))
         _check_local_times(scenario, jobs[-1])
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)

@@ -84,9 +84,7 @@ def make_tables(
             "name": [job.section.name for job in jobs],
             "observed": [job.section.observed for job in jobs],
             "ranks": np.array(sizes, np.uint32),
-            "placement": [
-                "file" if job.section.placement_file else job.section.placement for job in jobs
-            ],
+            "placement": [job.placement_name for job in jobs],
             "grid": ["x".join(map(str, job.program.grid)) for job in jobs],
         }
     )

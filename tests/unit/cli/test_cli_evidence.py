@@ -11,9 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tailback.api.candidates import make_candidates
 from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
+from tailback.diagnosis.model import Candidate
+from tailback.remedy.wording import use_placement
 from tailback.scenario import load
 from tailback.simulation import prepare
 from tests.factories.cli import refused, scenario
@@ -159,7 +162,28 @@ def test_a_trace_is_placed_on_the_hosts_that_it_names(
         ran[name] = captured.out
         node = pl.read_parquet(out / "run" / "ranks.parquet").sort("rank")["node"].to_list()
         assert node == ([6, 2] if name == "own" else [0, 1]), name
+        (job,) = pl.read_parquet(out / "run" / "jobs.parquet").to_dicts()
+        assert job["placement"] == ("recorded" if name == "own" else "block")
     assert "2, from the trace" in " ".join(ran["own"].split())
+
+
+def test_the_recorded_placement_is_a_candidate_by_its_own_name(
+    write: Build, tmp_path: Path
+) -> None:
+    ready = prepare(load(traced(tmp_path, write(late_sender(), hosts=["n6", "n2"]))))
+    made, errors = make_candidates(ready, ["block"], None, lambda *_: None)
+    # Block changes nothing: hosts are in the order in which the ranks ran on them.
+    assert not errors
+    assert {variant.name: node.tolist() for variant, node in made.items()} == {"recorded": [6, 2]}
+
+
+def test_advice_names_the_placement_in_use() -> None:
+    tiled = Candidate(name="tile", elapsed_ps=80)
+    for name, words in (
+        ("recorded", "the recorded one"), ("file", "that of the rank file"), ("block", "block"),
+    ):  # fmt: skip
+        text = use_placement(tiled, Candidate(name=name, elapsed_ps=100))
+        assert text == f"Use placement tile instead of {words}: 20 % less time by re-simulation."
 
 
 def test_hosts_that_the_fabric_does_not_have_leave_the_default(
