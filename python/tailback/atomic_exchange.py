@@ -36,11 +36,23 @@ _NAME = re.compile(
 )
 
 
+_made: set[Path] = set()
+"""Hidden names that this process made."""
+
+
 def hidden_name(place: Path) -> Path:
     """An unused name next to ``place``, for what will replace it."""
     # Names that share the part that fits differ in their digest.
     owner = f"{_host()}-{os.getpid()}-{_began(os.getpid())}"
-    return place.with_name(f"{_prefix(place)}.tailback-{owner}-{secrets.token_hex(4)}")
+    name = place.with_name(f"{_prefix(place)}.tailback-{owner}-{secrets.token_hex(4)}")
+    _made.add(name)
+    return name
+
+
+def discard_unfinished() -> None:
+    """Remove what this process has begun to write, before it ends without its clean-up."""
+    for path in list(_made):
+        remove(path)
 
 
 def recover(place: Path) -> None:

@@ -10,7 +10,6 @@ import difflib
 import io
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 
 import click
 
+from tailback.cli.interrupt import end_on_signals
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
@@ -119,9 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A terminal that has no arrow or bar shows a question mark; None stands for a closed one.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # What a batch system sends when time is up: as Ctrl-C, so that no half folder stays.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_on_signals()
     sys.exit(run(arguments))
 
 

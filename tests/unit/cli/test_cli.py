@@ -9,6 +9,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -432,6 +434,27 @@ def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Pa
     assert not run.complete
     messages = run.tables["messages"]
     assert 0 < messages["arrival_ps"].null_count() < messages.height
+
+
+DEAF = """
+import hashlib, os, sys, threading
+from tailback.cli.interrupt import end_on_signals
+from tailback.folders import AtomicDirectory
+end_on_signals()
+with AtomicDirectory(sys.argv[1]) as folder:
+    (folder / "table").write_text("half")
+    threading.Timer(1.0, os.kill, (os.getpid(), int(sys.argv[2]))).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
+"""Minutes in one call of compiled code, which lets other threads run; after a second, a signal."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_compiled_code_that_does_not_look_for_it(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DEAF, tmp_path / "run", str(int(number))]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "tailback: error: interrupted\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_hostile_names_reach_the_terminal_as_text(

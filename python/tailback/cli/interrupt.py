@@ -1,0 +1,67 @@
+"""Ctrl-C ends the process also while compiled code runs that does not look for signals.
+
+Python handles a signal between two of its own instructions. Reading a large trace or solving for
+rates is one call of compiled code that may take minutes; the packet engine alone asks in between.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+
+from tailback.atomic_exchange import discard_unfinished
+from tailback.cli.result import EXIT_INTERRUPTED
+
+GRACE_S = 2.0
+"""Time in which Python must have handled the signal; the packet engine asks every 50 ms or so."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+def end_on_signals() -> None:
+    """Have SIGINT and SIGTERM raise KeyboardInterrupt; end the process where that takes too long.
+
+    SIGTERM is what a batch system sends when time is up. A signal whose handler is not Python's
+    default is left alone, as is one for which a command installs its own later.
+    """
+    handled = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        handled.set()
+        signal.default_int_handler(number, frame)
+
+    for number in _SIGNALS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while select.select([reading], [], []):
+            received = set(os.read(reading, 64))
+            ours = any(signal.getsignal(number) is interrupt for number in received)
+            if ours and not handled.wait(GRACE_S):
+                _end()
+            # Python handles signals that came together once.
+            with suppress(BlockingIOError):
+                os.read(reading, 64)
+            handled.clear()
+
+    threading.Thread(target=watch, name="signals", daemon=True).start()
+
+
+def _end() -> None:
+    """End the process at once, with nothing half-written left."""
+    discard_unfinished()
+    cursor = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
+    # Not by sys.stderr: the main thread may hold its lock.
+    os.write(2, f"{cursor}tailback: error: interrupted\n".encode())
+    os._exit(EXIT_INTERRUPTED)
