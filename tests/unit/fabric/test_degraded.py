@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tailback.diagnosis import diagnose_cause
-from tailback.errors import ScenarioError
+from tailback.errors import FabricError, ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.degraded import LEAST_GBPS, SlowLink
 from tailback.run import Run
@@ -142,3 +143,12 @@ def test_a_place_is_needed_and_only_one() -> None:
     for section in ({"rate": "1 Gb/s"}, {"cable": "a[1]", "link": "a[1]", "rate": "1 Gb/s"}):
         with pytest.raises(ScenarioError, match="exactly one of cable or link"):
             scenario([section])
+
+
+def test_a_rate_in_the_wrong_unit_names_its_link_and_file(tmp_path: Path) -> None:
+    links = tmp_path / "links.csv"
+    links.write_text("src,dst,rate_gbps\nh0,s0,0.0005\nh1,s0,10\n")
+    section = {"pattern": {"kind": "stencil2d", "dims": [2, 1], "size": "64 KiB"}}
+    with pytest.raises(FabricError, match=r"h0\[\d+\] → s0 has a rate of 0\.0005 Gb/s") as error:
+        prepare(parse({"fabric": {"file": str(links)}, "job": [section]}))
+    assert error.value.file == links and "unit" in str(error.value.remedy)
