@@ -28,6 +28,8 @@ html_title = f"Tailback {release}"
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
+# Every name is on the page Python; an index of modules would be reached from nowhere.
+html_domain_indices = False
 
 
 def contents(text: str) -> str:
