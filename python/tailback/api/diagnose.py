@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback import run as base
 from tailback.api.candidates import (
@@ -28,16 +30,17 @@ from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_co
 from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
-from tailback.diagnosis.measured_verdict import EvidenceSummary, explain
+from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
+from tailback.diagnosis.wording import recorded_warnings
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.counter_alignment import JoinError
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
-from tailback.remedy import REMEDIES, RemedyContext, find_remedy
+from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
 from tailback.remedy.screening import Placements, Screening, screen
 from tailback.report import (
     Attribution,
@@ -234,11 +237,12 @@ def diagnose(
     workflow = _Workflow(
         prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step, analyse
     )
-    diagnosis, after, files, placements = workflow.diagnose()
     measured = expected.measured_with_ideal(evaluate)
-    diagnosis = expected.explained(diagnosis, measured, evaluate, placements, seeds)
-    if diagnosis.remedy is None or not diagnosis.remedy.name:
-        after, files = None, []
+    diagnosis, after, files = workflow.diagnose(
+        lambda modelled, placements, advise: expected.explained(
+            modelled, measured, evaluate, placements, seeds, advise
+        )
+    )
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
@@ -290,7 +294,7 @@ class _Expected:
 
     def explained(
         self, diagnosis: Diagnosis, measured: MeasuredRun | None, evaluate: Evaluate,
-        placements: Placements, seeds: int,
+        placements: Placements, seeds: int, advise: Advise,
     ) -> Diagnosis:  # fmt: skip
         """The diagnosis of the measured time in place of the expected one."""
         if measured is None:
@@ -301,7 +305,12 @@ class _Expected:
         cost = further_costs(
             self.prepared, self.evidence, self.run, evaluate, placements, seeds
         )  # fmt: skip
-        return explain(diagnosis, measured.measured, self.found, cost)
+        explained = explain(diagnosis, measured.measured, self.found, cost, advise)
+        if explained.cause == diagnosis.cause:
+            return explained
+        # How the model alone came to its verdict says nothing of this one.
+        kept = [*recorded_warnings(self.run), *self.run.notes]
+        return explained.model_copy(update={"warnings": kept})
 
 
 @dataclass(frozen=True)
@@ -404,8 +413,12 @@ class _Workflow:
     progress: Progress
     analyse: Callable[[base.Run], RunAnalysis]
 
-    def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile], Placements]:
+    def diagnose(
+        self, explained: Callable[[Diagnosis, Placements, Advise], Diagnosis]
+    ) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
+
+        ``explained`` makes the diagnosis of what was measured of that of the model.
 
         Without placements asked for, all sensible ones are made, and the fluid model leaves out
         those that cannot win; the packet engine proves the others.
@@ -432,8 +445,12 @@ class _Workflow:
             frozenset(self.remedies) or None, variants,
         )  # fmt: skip
         found = find_remedy(run, diagnosis, means, seeds=seeds, progress=self.progress)
+        diagnosis = explained(
+            diagnosis.model_copy(update={"remedy": found.remedy}), made,
+            lambda measured: recommend(run, measured, found.candidates),
+        )  # fmt: skip
         warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
-        remedy, after, files = found.remedy, None, list[RankFile]()
+        remedy, after, files = diagnosis.remedy, None, list[RankFile]()
         if remedy is not None:
             left_out = [
                 candidate.model_copy(update={"variant": variants[candidate.name]})
@@ -445,19 +462,26 @@ class _Workflow:
                 for variant, error in errors
             ]  # fmt: skip
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
-            if found.change is not None:
-                after = evaluate(replace(found.change, measure=True))
+            change = found.change(remedy)
+            if change is not None:
+                after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
-            try:
-                if remedy.placement:
-                    files, unsaid = rank_files(prepared, made[remedy.placement])
-                    warnings += [f"no rank file for {name}: {why}" for name, why in unsaid.items()]
-            except PlacementError as error:
-                # First: the screen shows two notes, and the remedy misses its file.
-                warnings.insert(0, f"no rank file: {error.message}")
-            remedy = _with_files(remedy, files)
+                files, unsaid = self._rank_files(made.get(remedy.placement))
+                # Without any: first, as the screen shows two notes and the remedy misses its file.
+                warnings = [*warnings, *unsaid] if files else [*unsaid, *warnings]
+                remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
-        return diagnosis.model_copy(update=update), after, files, made
+        return diagnosis.model_copy(update=update), after, files
+
+    def _rank_files(self, node: NDArray[np.uint32] | None) -> tuple[list[RankFile], list[str]]:
+        """Rank files of a placement, and what to say where there is none."""
+        if node is None:
+            return [], []
+        try:
+            files, unsaid = rank_files(self.prepared, node)
+        except PlacementError as error:
+            return [], [f"no rank file: {error.message}"]
+        return files, [f"no rank file for {name}: {why}" for name, why in unsaid.items()]
 
 
 def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:

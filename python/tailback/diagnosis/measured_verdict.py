@@ -7,7 +7,7 @@ misses a share of all times alike (a protocol that it does not know), it misses 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tailback.diagnosis import measured_wording as wording
@@ -25,6 +25,9 @@ from tailback.diagnosis.measured_confidence import (
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
+
+Advise = Callable[[Diagnosis], Remedy | None]
+"""The remedy that suits a diagnosis, of those that were tried."""
 
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 """Causes that are the same wherever the ranks ran."""
@@ -156,8 +159,9 @@ class FurtherCosts:
 
 
 def explain(
-    diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts
-) -> Diagnosis:
+    diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts,
+    advise: Advise,
+) -> Diagnosis:  # fmt: skip
     """The diagnosis of the expected run as one of the measured run.
 
     Args:
@@ -165,6 +169,7 @@ def explain(
         measured: The measured run.
         found: What the evidence showed.
         further: What computation and routes cost.
+        advise: The remedy of another verdict than the expected run's.
     """
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
@@ -182,10 +187,9 @@ def explain(
         costs=costs,
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
-        missing=list(found.missing),
-        sources=list(found.sources),
+        missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links),
-    )
+    )  # fmt: skip
     faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause, found)]
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
     unknown = (inside - scale * expected) / inside
@@ -208,20 +212,19 @@ def explain(
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
     shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
-    return diagnosis.model_copy(
+    explained = diagnosis.model_copy(
         update={
-            "cause": cause,
-            "headline": headline,
+            "cause": cause, "headline": headline, "confidence": sure,
             "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
-            "confidence": sure,
-            "explanation": explanation,
-            "not_explained_ps": rest,
+            "explanation": explanation, "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
             "slow_links": list(diagnosis.slow_links) if cause == "slow-link" else [],
-            "remedy": _remedy(diagnosis, cause, found),
         }
-    )
+    )  # fmt: skip
+    other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
+    remedy = advise(explained) if other else diagnosis.remedy
+    return explained.model_copy(update={"remedy": _remedy(explained, remedy, found)})
 
 
 def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
@@ -257,12 +260,12 @@ def _cost_of_others(diagnosis: Diagnosis) -> int:
     return round(sum(taken) * diagnosis.modelled_ps)
 
 
-def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
-    """The remedy of the expected run, or what to do where the model has none.
+def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary) -> Remedy | None:
+    """The remedy that re-simulation found, or what to do where the model has none.
 
     A healthy run has none. Where the cause is open, that is to get the evidence that settles it.
     """
-    remedy = diagnosis.remedy
+    cause = diagnosis.cause
     unknown = cause == "undetermined" or (
         cause == "other-traffic" and found.unknown_job is not None
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tailback.diagnosis.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
 from tailback.errors import TailbackError
@@ -30,11 +30,19 @@ class RemedySearch:
 
     Attributes:
         remedy: What to do; None if there is nothing.
-        change: The recommended remedy as a change, to simulate; None when none helps.
+        candidates: What was tried, best first.
+        changes: Each candidate as a change, by name.
     """
 
     remedy: Remedy | None = None
-    change: Change | None = None
+    candidates: tuple[Candidate, ...] = ()
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+    def change(self, remedy: Remedy) -> Change | None:
+        """A recommended remedy as a change, to simulate; None where it is advice alone."""
+        if not remedy.name:
+            return None
+        return combine_changes([self.changes[name] for name in remedy.parts])
 
 
 @stage("remedies")
@@ -76,11 +84,7 @@ def find_remedy(
         tried = _tried(run, ideas, means, seeds, progress)
         candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
-    if remedy is None or not remedy.name:
-        return RemedySearch(remedy)
-    changes = {idea.name: idea.change for idea in ideas}
-    parts = [changes[name] for name in remedy.parts]
-    return RemedySearch(remedy, combine_changes(parts))
+    return RemedySearch(remedy, tuple(candidates), {idea.name: idea.change for idea in ideas})
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:

@@ -19,7 +19,7 @@ from tailback.diagnosis.measured_verdict import (
     explain,
 )
 from tailback.diagnosis.measured_wording import late_ranks
-from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
+from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
     ClockReport,
@@ -93,7 +93,11 @@ SLOW = EvidenceSummary(
 
 def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
     found = explain(
-        diagnosis, run, options.pop("found", EvidenceSummary()), options.pop("cost", NOTHING)
+        diagnosis,
+        run,
+        options.pop("found", EvidenceSummary()),
+        options.pop("cost", NOTHING),
+        options.pop("advise", lambda diagnosis: diagnosis.remedy),
     )
     whole = found.explanation
     assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
@@ -431,6 +435,23 @@ def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
     unknown = explained(expected(50).model_copy(update={"remedy": None}), measured(150))
     assert unknown.cause == "undetermined" and unknown.remedy is not None
     assert "one by one" in unknown.remedy.action
+
+
+def test_the_remedy_is_one_for_the_measured_cause() -> None:
+    """The model alone blames the pattern, the measured time the placement."""
+    run = expected(100, share("placement", 0.4)).model_copy(update={"cause": "pattern"})
+    assert run.remedy is not None
+
+    def advise(diagnosis: Diagnosis) -> Remedy | None:
+        assert run.remedy is not None
+        return run.remedy.model_copy(update={"action": f"for {diagnosis.cause}"})
+
+    found = explained(run, measured(100), advise=advise)
+    assert found.cause == "placement"
+    assert found.remedy is not None and found.remedy.action == "for placement"
+    # Where both agree, the remedy is the one that was found.
+    same = run.model_copy(update={"cause": "placement"})
+    assert explained(same, measured(100), advise=advise).remedy == run.remedy
 
 
 def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:

@@ -321,11 +321,13 @@ def test_two_kinds_that_help_are_proved_together() -> None:
         program=program, kinds=frozenset({"placement", "pattern"}),
     )  # fmt: skip
     found = find_remedy(run, diagnose_cause(run), means, seeds=1)
-    assert found.remedy is not None and found.change is not None
+    assert found.remedy is not None
+    change = found.change(found.remedy)
+    assert change is not None
     assert found.remedy.parts[0] == "tile" and len(found.remedy.parts) == 2
     assert found.remedy.name == " + ".join(found.remedy.parts) and found.remedy.placement == "tile"
     assert found.remedy.gain == pytest.approx(0.6)
-    assert found.change.placement is not None and found.change.program is not None
+    assert change.placement is not None and change.program is not None
     # Not much better than the better of the two: each alone is told.
     times["placement+program"] = 60
     alone = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
