@@ -137,9 +137,9 @@ def execute(
 
 def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
     """A note on parameters of congestion control that its scheme does not use."""
-    if control is None or not control.idle:
+    if control is None or not control.unused_options:
         return []
-    idle = ", ".join(control.idle)
+    idle = ", ".join(control.unused_options)
     return [f"[engine.congestion_control] {idle}: scheme {control.scheme!r} does not use this"]
 
 

@@ -73,7 +73,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is no number; with line and
             column.
     """
-    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, fault=CounterError)
+    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, error_type=CounterError)
     columns = {
         "time_ns": _times(table) + (time_ns or 0),
         "node_name": table.need("node"),
