@@ -1,4 +1,4 @@
-"""What port counters alone can say, as ``tb.counters`` and ``tailback counters`` do."""
+"""Analysis of port counters alone: ``tb.counters`` and ``tailback counters``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CountersResult:
         """Write every table as Parquet, every figure and ``counters.json``.
 
         Args:
-            folder: A new folder; it appears whole or not at all.
+            folder: A new folder; written completely or not at all.
             force: Replace that folder if Tailback wrote it.
             figures: Format of the figures: ``svg``, ``pdf`` or ``png``.
             csv: Write every table as CSV too.
@@ -85,7 +85,7 @@ class CountersResult:
         """
         more, kept = {"counters": self.facts}, self.study
         if self.queues is not None:
-            # The studies are of stalls, which there are none of here.
+            # The studies are about stalls, which a lossy network does not have.
             tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
             tables["queue_windows"] = self.queues.windows
             kept = Study(title=self.study.title, tables=tables)
@@ -148,7 +148,7 @@ def counters(
 def _queues(
     source: CounterSource, places: PortInventory, options: AnalysisOptions
 ) -> PortVerdict | None:
-    """The verdict on a lossy network; None where the counters are of another one."""
+    """The verdict on a lossy network; None for counters of another kind of network."""
     readings = source.counters.readings
     queued = readings["backlog_bytes"].is_not_null().any()
     if not queued and readings["drops"].is_null().all():
@@ -164,7 +164,7 @@ def _queues(
 def _places(
     source: CounterSource, fabric: Path | None, subsystems: dict[str, str]
 ) -> PortInventory:
-    """The ports: of the fabric that is given, or of the one that the source brings along."""
+    """The ports: of the given fabric, or of the one that the source contains."""
     if fabric is not None:
         return port_inventory.from_discovery(fabric, subsystems)
     if source.run is not None:

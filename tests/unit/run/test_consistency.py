@@ -69,7 +69,7 @@ def test_a_table_of_another_run(
     file = run / f"{name}.parquet"
     frame = pl.read_parquet(file)
     frame.with_columns(pl.lit(10**6, pl.UInt32).alias(column)).write_parquet(file)
-    told(capsys, run, f"{name}.parquet {column}", "holds 1000000")
+    told(capsys, run, f"{name}.parquet {column}", "contains 1000000")
 
 
 def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
