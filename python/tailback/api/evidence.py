@@ -110,12 +110,12 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     """Rows of ``counter_intervals`` with the links of the prepared fabric."""
     source = load([file for path in paths for file in _files(path)], None)
     section, fabric = prepared.scenario.fabric, prepared.fabric
-    places = PortInventory()
+    inventory = PortInventory()
     if section.file is not None:
-        places = port_inventory.from_discovery(section.file)
+        inventory = port_inventory.from_discovery(section.file)
     elif source.run is not None:
-        places = port_inventory.from_run(source.run)
-    rows = source.intervals(places, None)[0].rows.collect()
+        inventory = port_inventory.from_run(source.run)
+    rows = source.intervals(inventory, None)[0].rows.collect()
     return rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
     )
