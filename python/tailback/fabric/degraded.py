@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tailback.errors import FabricError, ScenarioError, nearest
+from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.port_names import split_port
 from tailback.scenario import Degraded
@@ -86,24 +85,6 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
             )
         rate[links] = section.rate
     return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
-
-
-def require_rates(fabric: Fabric, file: Path | None = None) -> None:
-    """Raise FabricError where a link is slower than the engine can simulate.
-
-    Args:
-        fabric: The fabric.
-        file: The file it was read from.
-    """
-    slow = np.flatnonzero(fabric.link_gbps < LEAST_GBPS)
-    if slow.size:
-        link = int(slow[0])
-        raise FabricError(
-            f"{fabric.link_name(link)} has a rate of {fabric.link_gbps[link]:g} Gb/s; at least "
-            f"{LEAST_GBPS:g} can be simulated",
-            file=file,
-            remedy="check the unit of the rates; a cable that serves nothing is left out",
-        )
 
 
 def nominal(fabric: Fabric) -> Fabric:

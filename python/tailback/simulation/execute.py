@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
+from tailback.fabric.engine_limits import require_delays
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
@@ -105,8 +106,9 @@ def execute(
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     traffic = _placed_program(workload, fabric, pace_mbps)
-    began = time.perf_counter()
     section = prepared.scenario.fabric
+    require_delays(fabric, section)
+    began = time.perf_counter()
     with stage("packet engine"), translate_core_error(
         "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
         forwarding=section.forwarding,
