@@ -110,7 +110,7 @@ def _pause(work: Path) -> Path:
 
 @contextmanager
 def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
-    """The flows of a setting run meanwhile."""
+    """Context manager: the flows of a setting run in the background."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(host: str, *arguments: object) -> None:

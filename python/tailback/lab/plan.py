@@ -23,10 +23,10 @@ SYSCTLS = (
 """Settings of every namespace: file below ``/proc/sys`` and value."""
 
 HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
-"""Seed of the choice of paths; Linux 6.11 and later have it."""
+"""Seed of the ECMP hash; Linux 6.11 and later have it."""
 
 _TRANSPORT = "congctl cubic rto_min 5ms"
-"""Given by route: to set them in a namespace, the machine's own settings would have to change."""
+"""Set per route: setting them per namespace would require changing the machine's own settings."""
 
 
 @dataclass(frozen=True)

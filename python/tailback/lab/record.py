@@ -1,4 +1,4 @@
-"""A case: what a diagnosis may see of one run in a lab, and beside it the truth."""
+"""A case: what a diagnosis may see of one run in a lab, and separately the truth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailback.lab.spec import LabError
 from tailback.traffic.readers.otf2 import load
 
 QUIET_S = 1.5
-"""Counters are read so long before the program starts: other traffic has got going by then."""
+"""Counters are read for this long before the program starts: other traffic is running by then."""
 
 _AFTERWARDS_S = 0.5
 

@@ -40,7 +40,7 @@ class SendRates:
 
     Attributes:
         mbps: Rate of each operation that is a send, 0 for none, shape (M,).
-        summary: What is said of them in a run's summary.
+        summary: Their entry in a run's summary.
         notes: What a reader of the run should know.
     """
 

@@ -35,7 +35,7 @@ SKIPPED: Final = (
     "of an interface with another link type",
     "without a time (simple packet blocks)",
 )
-"""Why the reader leaves frames out, in the order of its counts."""
+"""Reasons for which the reader skips frames, in the order of its counts."""
 
 ADDRESSES: Final = "addresses.csv"
 """File in a folder of contexts that maps addresses to nodes."""
@@ -63,7 +63,7 @@ class CaptureError(TailbackError):
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """Frames of a file, used and left out.
+    """Frames of a file, used and skipped.
 
     Attributes:
         path: The file.
@@ -82,7 +82,7 @@ class CapturedFile:
     times_ns: tuple[int, int] | None
 
     def losses(self) -> Iterator[str]:
-        """A sentence for everything that was left out."""
+        """A sentence for each kind of skipped frame."""
         name = self.path.name
         for (frames, first), why in zip(self.skipped, SKIPPED, strict=True):
             if frames:
@@ -101,9 +101,9 @@ class Captured:
     Attributes:
         files: The files.
         packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, direction,
-            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 not said.
+            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 unknown.
         addresses: A local id or IP address by number.
-        one_in: Packets for each that was kept.
+        one_in: One in this many packets was kept.
     """
 
     files: list[CapturedFile]
@@ -151,7 +151,7 @@ _ADAPTER_PORT: Final = re.compile(
 def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
     """Node by local id, of a file that ``ibnetdiscover`` wrote; empty for other files.
 
-    Ports whose name is that of several nodes are left out: ``addresses.csv`` can name them.
+    Ports whose name several nodes have are skipped: ``addresses.csv`` can name them.
     """
     if path is None:
         return {}
@@ -165,7 +165,7 @@ def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
 
 
 def _unique_names(fabric: Fabric) -> dict[str, int]:
-    """Node by its name, and by that of its host where that has one node alone."""
+    """Node by its name, and by the name of its host if that has a single node."""
     hosts = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
     out = {
         fabric.host_name[host]: node
@@ -190,8 +190,7 @@ def nodes_of_addresses(
         fabric: The fabric.
         known: Node by address. If it has any local ids, it must have all; without any, the local id
             of a node is its number + 1, as ``tailback export pcap`` writes it. An IP address may
-            also be
-            the name of a node.
+            also be the name of a node.
     """
     names = _unique_names(fabric)
     lids = any(address.isdecimal() for address in known)

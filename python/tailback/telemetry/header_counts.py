@@ -1,4 +1,4 @@
-"""What a receiver makes of the headers of single packets: counts of every link.
+"""Counts of every link, decoded from packet headers by the receiver.
 
 Table ``packets`` of a run holds the header of each packet as its scheme lays it out. Here is the
 receiver's side of every scheme of the engine: the fields of a header, the hop it identifies where
@@ -149,7 +149,7 @@ def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.
 
 
 def header_samples(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None, HeaderSamples]:
-    """Take the headers of a run apart.
+    """Decode the headers of a run.
 
     Args:
         run: A run with table ``packets``.
@@ -330,7 +330,7 @@ def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
 
 
 def _check_links(run: Run, about: HeaderSamples | None) -> None:
-    """Refuse headers that name links which the run has not.
+    """Refuse headers that name links the run does not have.
 
     Raises:
         RunError: Some do.
@@ -402,7 +402,7 @@ def _hop_of(
     link: NDArray[np.uint32],
     hops: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Hop at which packets of a pair pass a link; the first, should there be several."""
+    """Hop at which packets of a pair pass a link; the first if there are several."""
     found = hops - 1  # the ejection link
     n = np.int64(1) << FIELD_BITS
     for hop in reversed(range(len(pairs.hops))):
@@ -423,7 +423,7 @@ def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
 
 
 def _at_least(counts: HashedCounts) -> HashedCounts:
-    """A count of what is known to be there; how much more there is nobody knows."""
+    """A count of packets known to exist: a lower bound."""
     unknown = np.full(len(counts.packets), np.nan)
     return HashedCounts(counts.packets, unknown, unknown, unknown)
 

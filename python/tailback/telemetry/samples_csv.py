@@ -46,7 +46,7 @@ _SUMS: Final = {
     "free_hops": ("hops_uncongested",),
     "congested_hops": ("hops_congested",),
 }
-MOST_HOPS: Final = 255
+MAX_HOPS: Final = 255
 """Longest path that the hop field of an IP header can count."""
 _KEYS: Final = ("window", "job", "label", "link")
 
@@ -133,7 +133,7 @@ def _sums(hops: pl.Expr, count: pl.Expr, congested: pl.Expr) -> dict[str, pl.Exp
 def _by_flow(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of samples by source, destination and link."""
     hops, flag = table.number("hops", whole=True), table.number("congested", whole=True)
-    _within(table, "hops", hops, 1, MOST_HOPS, "a path has 1 to 255 links")
+    _within(table, "hops", hops, 1, MAX_HOPS, "a path has 1 to 255 links")
     _within(table, "congested", flag, 0, 1, "write 1 for congested and 0 for not")
     counts = table.number("samples", whole=True)
     _within(table, "samples", counts, 0, 2**48, "is the file damaged?")

@@ -400,7 +400,7 @@ def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
     assert found is not None
     out = {c.name: c for c in found.candidates if not c.proved}
     assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
-    assert "30 % more than as it is" in out["vc-routing"].reason
+    assert "30 % more than without it" in out["vc-routing"].reason
     assert all(c.status is Status.RULED_OUT and c.estimate_ps for c in out.values())
     assert all(c.routing is None and c.rates is None for c in asked)
 

@@ -80,7 +80,13 @@ def test_a_result_does_not_replace_what_it_is_made_from(
     assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
     capsys.readouterr()
     for command in ("simulate", "diagnose", "place", "counters"):
-        refused(capsys, [command, run, "--out", run, "--force"], "run", "an input of this result", "--out")
+        refused(
+            capsys,
+            [command, run, "--out", run, "--force"],
+            "run",
+            "an input of this result",
+            "--out",
+        )
     both = ["compare", tmp_path / "small.toml", run, "--out", run, "--force"]
     refused(capsys, both, "run", "an input of this result", "--out")
     mine = Path(shutil.copy(tmp_path / "small.toml", run))
