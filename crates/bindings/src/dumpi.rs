@@ -72,13 +72,13 @@ impl DumpiReader {
 
 fn raised(fault: Fault) -> PyErr {
     let kind = match fault.kind {
-        FaultKind::Cut => "cut",
+        FaultKind::Truncated => "cut",
         FaultKind::Damaged => "damaged",
-        FaultKind::Line => "line",
-        FaultKind::Old => "old",
-        FaultKind::Unknown => "unknown",
-        FaultKind::World => "world",
-        FaultKind::Large => "large",
+        FaultKind::UnknownLine => "line",
+        FaultKind::OldVersion => "old",
+        FaultKind::UnknownCall => "unknown",
+        FaultKind::WrongRankCount => "world",
+        FaultKind::TooLarge => "large",
     };
     let place = match fault.place {
         FilePosition::None => None,

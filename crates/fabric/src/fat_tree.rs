@@ -89,8 +89,8 @@ impl Shape {
         let (up, cores) = (self.aggregation * self.aggregation_uplinks, self.cores);
         if up % cores != 0 {
             let why = format!(
-                "{} aggregation switches x {} uplinks = {up} uplinks per pod, which do not divide \
-                 evenly among the core switches",
+                "{} aggregation switches x {} uplinks = {up} uplinks per pod, to be distributed \
+                 evenly over the core switches: cores must divide {up}",
                 self.aggregation, self.aggregation_uplinks
             );
             return Err(FabricError::Parameter { field: "cores", value: cores.into(), why });

@@ -66,8 +66,12 @@ impl Shape {
             }
         }
         if self.leaves < 2 * self.groups + 1 {
-            let why = "each B-group takes two leaves of every director, and storage takes one";
-            return wrong("leaves", self.leaves, why);
+            let why = format!(
+                "{} B-groups need {} leaves of every director: two each, and one for storage",
+                self.groups,
+                2 * self.groups + 1
+            );
+            return wrong("leaves", self.leaves, &why);
         }
         if self.storage_leaves > 0 && self.storage_cables == 0 {
             return wrong("storage_cables", 0, "the storage leaves need a cable to each director");

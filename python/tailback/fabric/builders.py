@@ -299,7 +299,9 @@ def built_by_core(
     try:
         return make()
     except (ValueError, OverflowError) as error:
-        raise FabricError(str(error), place=place, remedy=f"see {page} for the shape") from None
+        raise FabricError(
+            str(error), place=place, remedy=f"correct that value; {page} describes the shape"
+        ) from None
 
 
 _preset(

@@ -121,11 +121,11 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
         remedy = "the trace is cut short or damaged: copy it again or make it again"
     messages = {
         "bytes": f"cannot be decoded: {message}",
-        "empty": "holds no node",
-        "again": f"node {number} again",
+        "empty": "has no nodes",
+        "again": f"two nodes have the number {number}",
         "node": f"{shown(name)}: {message}",
         "lost": f"node {number} depends on node {message}, which does not exist",
-        "large": "holds more nodes than Tailback can number",
+        "large": "has more nodes than Tailback can number",
     }
     place = None if kind in ("empty", "large") else f"node {number}"
     place = f"byte {number}" if kind == "bytes" else place
@@ -160,7 +160,7 @@ def _expanded(
         kind, peer, size = np.array(one, np.int64).reshape(-1, 3).T
         for name, values in (("kind", kind), ("peer", peer), ("amount", size)):
             expanded[name][rows] = values
-        expanded["tag"][rows] = int(calls["turn"][at]) << 1
+        expanded["tag"][rows] = int(calls["ordinal"][at]) << 1
         expanded["label"][rows] = calls["label"][at]
         before += [np.full(len(one) + 1, first), rows]
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]

@@ -111,11 +111,12 @@ def _notes(cores: int) -> list[str]:
 def _fault(
     text: Text, path: Path, kind: str, row: int, found: str, number: int, _limit: float
 ) -> TraceError:
-    """The error for what cannot be decoded."""
+    """The error for an invalid schedule."""
     again = "copy it again or generate it again"
     match kind:
         case "beginning":
-            return TraceError("does not begin with num_ranks", file=path, remedy=_DAMAGED)
+            return TraceError("does not begin with num_ranks", file=path,
+                              remedy="write num_ranks N as the first line")  # fmt: skip
         case "missing":
             return TraceError(f"has no block of rank {number} of {found}: the file is cut short",
                               file=path, remedy=again)  # fmt: skip
@@ -126,12 +127,13 @@ def _fault(
             message = "the block of the rank is not closed: the file is cut short"
             return text.fault(row, message, again)
     messages = {
-        "unexpected": f"{text.quoted(row)} is not expected here",
-        "again": f"rank {number} again",
-        "beyond": f"rank {number} of {found} ranks",
+        "unexpected": f"{text.quoted(row)} is outside of the blocks, or opens a block within one",
+        "again": f"a second block of rank {number}",
+        "beyond": f"a block of rank {number}, but num_ranks is {found}",
         "unknown": f"cannot parse {text.quoted(row)}",
-        "impossible": f"{text.quoted(row)}: a rank of {found}, a size or a time that cannot be",
-        "twice": f"the label {shown(found)} again in this rank",
+        "impossible": f"{text.quoted(row)} has a rank, size, time or tag out of range, or 'to' in "
+        f"place of 'from'; num_ranks is {found}",
+        "twice": f"the label {shown(found)} is used twice in this rank",
         "undefined": f"the label {shown(found)} is not defined",
     }
     return text.fault(row, messages[kind], _DAMAGED)

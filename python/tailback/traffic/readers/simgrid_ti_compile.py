@@ -139,7 +139,7 @@ def _fault(
         "not-whole": f"{what} {shown(word)} is not a whole number",
         "not-count": f"{what} {shown(word)} is not a number from 0 to {limit:g}",
         "no-type": f"the type {shown(found)} is not one of 0 to {len(TYPE_BYTES) - 1}",
-        "beyond": f"names rank {number} of a trace of {found} ranks",
+        "beyond": f"names rank {number}, but the trace has {found} ranks, from 0",
     }
     return text.fault(row, messages[kind], _DAMAGED)
 
