@@ -289,7 +289,7 @@ class TraceColumns(TypedDict):
     locations: list[LocationColumns]
 
 class UnconnectedError(ValueError):
-    """There is no path between two places."""
+    """There is no path between two vertices."""
 
     ends: tuple[str, int, int]
     """Their kind, ``switch`` or ``node``, and their numbers."""
@@ -297,8 +297,24 @@ class UnconnectedError(ValueError):
 class DeadlockError(ValueError):
     """Buffers wait, or could wait, for each other in a cycle."""
 
+    cycle: list[tuple[int, int]]
+    """Link and lane of each buffer; each waits for the next, the last for the first."""
+    message: str
+    """What is wrong, without the links."""
+
 class BadProgramError(ValueError):
-    """An operation that cannot be, sends without receives, or ranks that wait for ever."""
+    """An invalid operation, sends without receives, or ranks that wait forever."""
+
+class EngineInputError(ValueError):
+    """A setting, count, time or link that the engine cannot run with."""
+
+    place: str | None
+    """Table and key of the scenario: ``[engine] buffer``."""
+    link: int | None
+    """The link concerned."""
+    message: str
+    """What is wrong, without the place."""
+    remedy: str
 
 class Network:
     """A fabric with its routes, ready to simulate on."""

@@ -15,25 +15,34 @@ create_exception!(
     tailback._core,
     UnconnectedError,
     PyValueError,
-    "There is no path between two places; `ends` has their kind, switch or node, and numbers."
+    "There is no path between two vertices; `ends` has their kind, switch or node, and numbers."
 );
 create_exception!(
     tailback._core,
     DeadlockError,
     PyValueError,
-    "Buffers wait, or could wait, for each other in a cycle."
+    "Buffers wait, or could wait, for each other in a cycle; `cycle` has link and lane of each, `message` \
+     the text without them."
 );
 create_exception!(
     tailback._core,
     BadProgramError,
     PyValueError,
-    "An operation that cannot be, sends without receives, or ranks that wait for ever."
+    "An invalid operation, sends without receives, or ranks that wait forever."
+);
+create_exception!(
+    tailback._core,
+    EngineInputError,
+    PyValueError,
+    "A value that the engine cannot run with: `message` and `remedy`; `place` in the scenario, or the \
+     `link` concerned, where there is one."
 );
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("UnconnectedError", py.get_type::<UnconnectedError>())?;
     m.add("DeadlockError", py.get_type::<DeadlockError>())?;
+    m.add("EngineInputError", py.get_type::<EngineInputError>())?;
     m.add("BadProgramError", py.get_type::<BadProgramError>())
 }
 
@@ -45,8 +54,8 @@ pub(crate) fn raise(error: impl Display + Any) -> PyErr {
         return match error {
             EngineError::Fabric(inner) => of_fabric(inner, text),
             EngineError::Program(inner) => of_program(inner, text),
-            EngineError::Deadlock { .. } => DeadlockError::new_err(text),
-            _ => PyValueError::new_err(text),
+            EngineError::Deadlock { cycle, .. } => deadlock(text, error.message(), cycle),
+            _ => engine_input(error, text),
         };
     }
     if let Some(error) = error.downcast_ref::<FluidError>() {
@@ -68,7 +77,7 @@ pub(crate) fn raise(error: impl Display + Any) -> PyErr {
 fn of_fabric(error: &FabricError, text: String) -> PyErr {
     match error {
         FabricError::Unconnected { from, to } => unconnected(text, "switch", *from, *to),
-        FabricError::Deadlock { .. } => DeadlockError::new_err(text),
+        FabricError::Deadlock { cycle } => deadlock(text, "the routes can deadlock".into(), cycle),
         _ => PyValueError::new_err(text),
     }
 }
@@ -83,9 +92,37 @@ fn of_program(error: &ProgramError, text: String) -> PyErr {
 }
 
 fn unconnected(text: String, kind: &str, from: u32, to: u32) -> PyErr {
-    let made = UnconnectedError::new_err(text);
-    Python::attach(|py| match made.value(py).setattr("ends", (kind, from, to)) {
-        Ok(()) => made,
+    with_attributes(UnconnectedError::new_err(text), |raised| {
+        raised.setattr("ends", (kind, from, to))
+    })
+}
+
+fn deadlock(text: String, message: String, cycle: &[(u32, u8)]) -> PyErr {
+    with_attributes(DeadlockError::new_err(text), |raised| {
+        raised.setattr("message", message)?;
+        raised.setattr("cycle", cycle.to_vec())
+    })
+}
+
+/// The exception for a setting, a count, a time or a link that the engine refuses.
+fn engine_input(error: &EngineError, text: String) -> PyErr {
+    with_attributes(EngineInputError::new_err(text), |raised| {
+        let (place, link) = match error {
+            EngineError::Setting { section, key, .. } => (Some(format!("[{section}] {key}")), None),
+            EngineError::Link { link, .. } => (None, Some(*link)),
+            _ => (None, None),
+        };
+        raised.setattr("place", place)?;
+        raised.setattr("link", link)?;
+        raised.setattr("message", error.message())?;
+        raised.setattr("remedy", error.remedy())
+    })
+}
+
+/// The exception with the attributes that `set` gives it.
+fn with_attributes(exception: PyErr, set: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> PyErr {
+    Python::attach(|py| match set(exception.value(py)) {
+        Ok(()) => exception,
         Err(problem) => problem,
     })
 }

@@ -1,6 +1,6 @@
-"""What the Rust core complains of, as an error a user can act on.
+"""Turns exceptions of the Rust core into errors that a user can act on.
 
-The core has an exception for each kind of complaint; nothing here depends on its wording.
+The core has an exception for each kind of error; nothing here depends on its wording.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tailback import _core
-from tailback.errors import FabricError, ScenarioError, TraceError
+from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
 from tailback.fabric.model import Fabric
 
 
 class UnroutableVerticesError(FabricError):
-    """No path between two places, where whoever noticed does not know their names."""
+    """No path between two vertices; raised where their names are not known."""
 
     ends: tuple[str, int, int] = ("node", 0, 0)
 
@@ -32,9 +32,9 @@ def translate_core_error(
     """Turn an exception of the core into the TailbackError it stands for.
 
     Args:
-        place: What is to blame for a value that is out of range.
-        remedy: What to do about such a value.
-        fabric: Names the nodes and switches that the core knows by number.
+        place: Where a wrong value comes from, unless the core names the key itself.
+        remedy: What to do about such a value, unless the core knows it.
+        fabric: Names the nodes, switches and links that the core knows by number.
         file: File that the fabric was read from.
         forwarding: File or folder that the routes were read from.
     """
@@ -46,10 +46,12 @@ def translate_core_error(
         raise _unconnected(error.message, error.ends, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
-            str(error), file=file,
+            _deadlock(error, fabric), file=file,
             remedy="choose routes that use lanes for this topology: "
                     "see docs/reference/topologies.md",
         ) from None  # fmt: skip
+    except _core.EngineInputError as error:
+        raise _engine_input(error, place, fabric, file) from None
     except _core.BadProgramError as error:
         raise TraceError(
             str(error), remedy="the traffic is not complete: record it again, or raise "
@@ -62,6 +64,34 @@ def translate_core_error(
             f"a number is out of range: {error}", place=place,
             remedy="counts, times and sizes are not negative",
         ) from None  # fmt: skip
+
+
+_LINKS_SHOWN = 12
+"""Links of a cycle that are named; the middle of longer ones says little more."""
+
+
+def _deadlock(error: _core.DeadlockError, fabric: Fabric | None) -> str:
+    """The text of a deadlock, with the links named where ``fabric`` is known."""
+    # A cycle that was not found on this fabric has no names in it.
+    cycle = getattr(error, "cycle", [])
+    if fabric is None or not cycle:
+        return str(error)
+    parts = [f"{fabric.link_name(link)} lane {lane}" for link, lane in cycle[:_LINKS_SHOWN]]
+    if len(cycle) > _LINKS_SHOWN:
+        parts.append(f"{len(cycle) - _LINKS_SHOWN} more links")
+    return f"{error.message}: {' waits for '.join([*parts, parts[0]])}"
+
+
+def _engine_input(
+    error: _core.EngineInputError, place: str, fabric: Fabric | None, file: Path | None
+) -> TailbackError:
+    """The error of a value that the engine refuses: of a link, or of the scenario."""
+    message, remedy = error.message, error.remedy
+    if error.link is None:
+        return ScenarioError(message, place=error.place or place, remedy=remedy)
+    if fabric is not None:
+        message = message.replace(f"link {error.link}", fabric.link_name(error.link), 1)
+    return FabricError(message, file=file, remedy=remedy)
 
 
 def _unconnected(
