@@ -180,7 +180,7 @@ pub struct Settings {
     pub congestion_control: Option<CongestionControl>,
     /// See [`Injection`].
     pub injection: Injection,
-    /// Megabits per second at which an adapter puts packets on its link; 0: at the link's rate.
+    /// Rate at which an adapter sends, in megabits per second; 0 for the rate of its link.
     #[serde(default)]
     pub injection_mbps: u32,
     /// Software latency between the posting of a send and its first byte at the adapter.
@@ -191,8 +191,8 @@ pub struct Settings {
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// False for the ideal network: packets see no contention, only their own adapter's line
-    /// rate.
+    /// False for the ideal network: packets meet no contention, only the line rate of their own
+    /// adapter.
     pub contention: bool,
     /// Sample packets and count links.
     pub measure: bool,
