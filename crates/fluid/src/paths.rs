@@ -191,7 +191,7 @@ impl<'a> Router<'a> {
             return Err(FluidError::Value { name, place, value, valid });
         }
         let (from, to) = (self.plan.node_switch[src as usize], self.plan.node_switch[dst as usize]);
-        if from != to && !self.plan.leads(self.fabric, from, dst) {
+        if from != to && !self.plan.has_route(self.fabric, from, dst) {
             return Err(FluidError::Unconnected { from: src, to: dst });
         }
         out.push((self.plan.injection[src as usize], 1.0));
@@ -220,7 +220,7 @@ impl<'a> Router<'a> {
         }
         let via = below(random(self.seed, DETOUR, flow), detours);
         let state = self.plan.start(switch, dst, via);
-        if self.detour == Detour::Valiant || !state.detouring() {
+        if self.detour == Detour::Valiant || !state.is_on_detour() {
             return (via, state);
         }
         let cost = |via: u32, state: RouteState| {
@@ -238,10 +238,10 @@ impl<'a> Router<'a> {
         let (via, mut state) = self.start(switch, dst, flow);
         while switch != last {
             let step = self.plan.next(switch, dst, via, state);
-            let shortest = step.shortest();
+            let shortest = step.minimal();
             let n = shortest.len() as u32;
             let draw = |n: u32| below(random(self.seed, out.len() as u64, flow), n) as usize;
-            let fixed = || self.plan.fixed(switch, dst, via, state, &step);
+            let fixed = || self.plan.deterministic_link(switch, dst, via, state, &step);
             let link = match self.choice {
                 PathChoice::Pooled => shortest[0],
                 PathChoice::Deterministic => fixed(),
@@ -249,9 +249,9 @@ impl<'a> Router<'a> {
                 PathChoice::LeastFlows => {
                     let default = fixed();
                     let place = shortest.iter().position(|&link| link == default).unwrap_or(0);
-                    step.least(place, |link| self.flows[link as usize])
+                    step.least_loaded(place, |link| self.flows[link as usize])
                 }
-                _ => step.least(draw(n), |link| self.flows[link as usize]),
+                _ => step.least_loaded(draw(n), |link| self.flows[link as usize]),
             };
             out.push((link, 1.0));
             state = step.next;
@@ -289,7 +289,7 @@ impl<'a> Router<'a> {
                     continue;
                 }
                 let step = self.plan.next(switch, dst, via, RouteState(state));
-                let links = step.shortest();
+                let links = step.minimal();
                 let each = part / links.len() as f64;
                 for &link in links {
                     all.push((link, each));

@@ -106,7 +106,7 @@ impl Tree {
     /// Switches that make one node of the ideal fat tree at `level`.
     #[inline]
     pub fn line(&self, level: u32) -> u32 {
-        modified_tree::line(self.arity, level)
+        modified_tree::line_length(self.arity, level)
     }
 
     /// Kind and position of a link.

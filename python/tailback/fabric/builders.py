@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.available import available_memory, memory_remedy
 from tailback.errors import FabricError
+from tailback.fabric.core_errors import core_message
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.scenario import FatTree
@@ -133,7 +134,12 @@ def network_of(
             among=nodes,
         )
     except ValueError as error:
-        raise FabricError(str(error)) from None
+        raise FabricError(
+            core_message(error, fabric),
+            remedy="correct the cables: each adapter port needs one cable, to a switch"
+            if isinstance(error, _core.BadFabricError)
+            else "use a smaller fabric",
+        ) from None
 
 
 def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Network:
@@ -145,67 +151,38 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
             entry, shape (S, N).
 
     Raises:
-        FabricError: The tables send packets in circles, or name links of other switches.
+        FabricError: The tables send packets in loops, or name links of other switches.
     """
     try:
         flat = np.ascontiguousarray(forward, np.uint32).reshape(-1)
         return _core.with_forwarding(network_of(fabric, []), flat)
     except ValueError as error:
-        text = str(error)
-        circle = _circle(fabric, forward)
-        if circle is not None:
-            switch, node = circle
-            text = (
-                f"the forwarding tables send packets for {fabric.node_name[node]!r} in a loop "
-                f"through {fabric.switch_name[switch]!r}"
-            )
         raise FabricError(
-            text, remedy="read the tables again when the subnet manager is idle"
+            core_message(error, fabric),
+            remedy="read the tables again when the subnet manager is idle",
         ) from None
-
-
-def _circle(fabric: Fabric, forward: NDArray[np.uint32]) -> tuple[int, int] | None:
-    """A switch that packets for a node come back to, and that node; None if there is none."""
-    n, s = fabric.n_nodes, fabric.n_switches
-    if np.shape(forward) != (s, n):
-        return None
-    # One row more: where packets that have left the switches stay.
-    after = np.full((s + 1, n), s, np.int64)
-    known = np.asarray(forward) < fabric.n_links
-    to = fabric.link_dst[forward[known]].astype(np.int64) - n
-    after[:-1][known] = np.where(to < 0, s, to)
-    home = fabric.link_src < n
-    after[fabric.link_dst[home].astype(np.int64) - n, fabric.link_src[home]] = s
-    nodes = np.arange(n)
-    for _ in range(s.bit_length()):
-        after = after[after, nodes]
-    going = np.argwhere(after[:-1] < s)
-    if not len(going):
-        return None
-    switch, node = going[0]
-    return int(after[switch, node]), int(node)
 
 
 def require_deadlock_free(
     fabric: Fabric, routing: _core.NetworkRouting, *, place: str = "[fabric] routes"
 ) -> None:
-    """Check that no cycle of buffers can form under ``routing``.
+    """Check that ``routing`` has no cyclic channel dependency, so that it cannot deadlock.
 
     Args:
         fabric: The fabric.
         routing: The rule on it.
-        place: What is to blame.
+        place: The setting that chose the rule.
 
     Raises:
-        FabricError: One can; names every buffer on a shortest one, by link and virtual lane. Or
-            there is no memory to find out.
+        FabricError: There is one; the message lists a cycle by link and virtual lane. Or there is
+            not enough memory for the check.
     """
     try:
         cycle = routing.cycle()
     except ValueError as error:
         raise FabricError(
-            str(error), place="[fabric]", remedy="give switches fewer ports: memory grows as their "
-            "square",
+            str(error), place="[fabric]", remedy="use switches with fewer ports: memory grows with "
+            "the square of their number",
         ) from None  # fmt: skip
     if cycle:
         names = [f"{fabric.link_name(link)} (lane {lane})" for link, lane in cycle]

@@ -1,4 +1,4 @@
-"""Turns exceptions of the Rust core into errors that a user can act on.
+"""Errors of the Rust core as errors that a user can act on.
 
 The core has an exception for each kind of error; nothing here depends on its wording.
 """
@@ -15,7 +15,7 @@ from tailback.fabric.model import Fabric
 
 
 class UnroutableVerticesError(FabricError):
-    """No path between two vertices; raised where their names are not known."""
+    """No path between two switches or nodes, raised where their names are not known."""
 
     ends: tuple[str, int, int] = ("node", 0, 0)
 
@@ -29,7 +29,7 @@ def translate_core_error(
     file: Path | None = None,
     forwarding: Path | None = None,
 ) -> Iterator[None]:
-    """Turn an exception of the core into the TailbackError it stands for.
+    """Raise a TailbackError in place of an exception of the core.
 
     Args:
         place: Where a wrong value comes from, unless the core names the key itself.
@@ -46,12 +46,16 @@ def translate_core_error(
         raise _unconnected(error.message, error.ends, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
-            _deadlock(error, fabric), file=file,
+            core_message(error, fabric), file=file,
             remedy="choose routes that use lanes for this topology: "
                     "see docs/reference/topologies.md",
         ) from None  # fmt: skip
     except _core.EngineInputError as error:
         raise _engine_input(error, place, fabric, file) from None
+    except _core.BadFabricError as error:
+        raise FabricError(
+            core_message(error, fabric), file=file, remedy="correct the cables of the fabric"
+        ) from None
     except _core.BadProgramError as error:
         raise TraceError(
             str(error), remedy="the traffic is not complete: record it again, or raise "
@@ -62,24 +66,8 @@ def translate_core_error(
     except OverflowError as error:
         raise ScenarioError(
             f"a number is out of range: {error}", place=place,
-            remedy="counts, times and sizes are not negative",
+            remedy="counts, times and sizes must be 0 or more",
         ) from None  # fmt: skip
-
-
-_LINKS_SHOWN = 12
-"""Links of a cycle that are named; the middle of longer ones says little more."""
-
-
-def _deadlock(error: _core.DeadlockError, fabric: Fabric | None) -> str:
-    """The text of a deadlock, with the links named where ``fabric`` is known."""
-    # A cycle that was not found on this fabric has no names in it.
-    cycle = getattr(error, "cycle", [])
-    if fabric is None or not cycle:
-        return str(error)
-    parts = [f"{fabric.link_name(link)} lane {lane}" for link, lane in cycle[:_LINKS_SHOWN]]
-    if len(cycle) > _LINKS_SHOWN:
-        parts.append(f"{len(cycle) - _LINKS_SHOWN} more links")
-    return f"{error.message}: {' waits for '.join([*parts, parts[0]])}"
 
 
 def _engine_input(
@@ -94,6 +82,30 @@ def _engine_input(
     return FabricError(message, file=file, remedy=remedy)
 
 
+def core_message(error: ValueError, fabric: Fabric | None) -> str:
+    """The message of an exception of the core, with the names of nodes, switches and links.
+
+    Args:
+        error: The exception.
+        fabric: Its names; None to keep the numbers.
+    """
+    parts: list[str | tuple[str, int]] = getattr(error, "parts", [])
+    if fabric is None or not parts:
+        return str(error)
+    text = ""
+    for part in parts:
+        match part:
+            case ("link", int(number)):
+                text += fabric.link_name(number)
+            case ("node", int(number)):
+                text += repr(fabric.node_name[number])
+            case ("switch", int(number)):
+                text += repr(fabric.switch_name[number])
+            case _:
+                text += str(part)
+    return text
+
+
 def _unconnected(
     text: str,
     ends: tuple[str, int, int],
@@ -101,7 +113,7 @@ def _unconnected(
     file: Path | None,
     forwarding: Path | None,
 ) -> FabricError:
-    """The error of two places without a path, named where ``fabric`` is known."""
+    """The error for two switches or nodes without a path, by name if ``fabric`` is known."""
     why = "the fabric is not connected"
     remedy = (
         "the job's hosts lie in parts of the fabric without a path between them; choose hosts of "

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tailback.errors import FabricError, ScenarioError, nearest
+from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.port_names import split_port
 from tailback.scenario import Degraded
-from tailback.units import format_time
 
 LEAST_GBPS = 0.001
 """Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 MAX_GBPS = 250_000.0
 """Rate at which the smallest packet, 32 bytes, takes a picosecond."""
-
-LONGEST_DELAY_PS = 2**32 - 1
-"""Longest delay of a link of the engine; ``Cable::MAX_DELAY_PS`` there."""
 
 _PLACE = "[[fabric.degraded]]"
 
@@ -90,33 +85,6 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
             )
         rate[links] = section.rate
     return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
-
-
-def require_link_limits(fabric: Fabric, file: Path | None = None) -> None:
-    """Raise FabricError where a link is slower or longer than the engine can simulate.
-
-    Args:
-        fabric: The fabric.
-        file: The file it was read from.
-    """
-    slow = np.flatnonzero(fabric.link_gbps < LEAST_GBPS)
-    if slow.size:
-        link = int(slow[0])
-        raise FabricError(
-            f"{fabric.link_name(link)} has a rate of {fabric.link_gbps[link]:g} Gb/s; at least "
-            f"{LEAST_GBPS:g} can be simulated",
-            file=file,
-            remedy="check the unit of the rates; a cable that serves nothing is left out",
-        )
-    long = np.flatnonzero(fabric.link_delay_ps > LONGEST_DELAY_PS)
-    if long.size:
-        link = int(long[0])
-        raise FabricError(
-            f"{fabric.link_name(link)} has a delay of {format_time(fabric.link_delay_ps[link])}; "
-            f"at most {format_time(LONGEST_DELAY_PS)} can be simulated",
-            file=file,
-            remedy="check the unit of the delay: 100 m of cable delay a signal by about 500 ns",
-        )
 
 
 def nominal(fabric: Fabric) -> Fabric:

@@ -121,7 +121,7 @@ class EdgeList:
 
     def parse(self, text: str) -> Discovery:
         """Return what the text tells; raises FabricError with the line for one it cannot read."""
-        table = parse(text, ALIASES, ("source", "destination", "rate"), fault=FabricError)
+        table = parse(text, ALIASES, ("source", "destination", "rate"), error_type=FabricError)
         rows = _rows(table)
         if not rows:
             raise FabricError("a header and no links", remedy="give a line for each link")
@@ -160,23 +160,23 @@ def _rates(table: Delimited) -> list[float]:
     for line, text in zip(table.rows["line"].to_list(), texts, strict=True):
         match = _FIELD.fullmatch(text)
         if match is None:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is not a rate", "write it like 40 Mb/s or 100 Gb/s"
             )
         if re.search(r"B(?:/s|ps)$", text):
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is in bytes", "write bits, like 40 Mb/s or 100 Gb/s"
             )
         own = match[2] if match[2] is not None else match[3]
         if own is None and unit is None:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} has no unit",
                 "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
             )  # fmt: skip
         prefix = own if own is not None else unit[1] if unit is not None else ""
         gbps = float(match[1]) * _PREFIX[prefix.lower()]
         if not 0 < gbps <= FASTEST_GBPS:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
                 "give a rate above 0; leave out the lines of links that are down",
             )  # fmt: skip
@@ -207,7 +207,7 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
         waiting.setdefault((row.source, row.destination), []).append(wires[-1])
     alone = next((wire.there for wire in wires if wire.back is None), None)
     if alone is not None:
-        raise table.wrong(
+        raise table.error_at(
             "source", alone.line,
             f"the link from {shown(alone.source)} to {shown(alone.destination)} has no line for "
             "its other direction, as other links have",
@@ -245,7 +245,7 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
             line = (wire.there if end == 0 or wire.back is None else wire.back).line
             if name and first.setdefault(name, line) != line:
                 role = "source_interface"
-                raise table.wrong(
+                raise table.error_at(
                     role if role in table.column else "destination_interface", line,
                     f"interface {shown(name)} of {shown(device)} is in another cable already, "
                     f"line {first[name]}", "correct one of the two lines",
@@ -309,12 +309,12 @@ def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], b
             plain = re.sub(r"[^A-Za-z]+", " ", text)
             kind = Kind.SWITCH if _SWITCH.search(plain) else Kind.ADAPTER
             if kind is Kind.ADAPTER and not _HOST.search(plain):
-                raise table.wrong(
+                raise table.error_at(
                     role, line, f"{shown(text)} is neither a host nor a switch",
                     "write host or switch, or leave the field empty",
                 )  # fmt: skip
             if kinds.setdefault(name, kind) is not kind:
-                raise table.wrong(
+                raise table.error_at(
                     role, line, f"an earlier line says {shown(name)} is of another kind",
                     "give a device one role",
                 )  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _label
 
-from tailback.delimited import unzipped
+from tailback.delimited import gunzip
 from tailback.errors import FabricError, nearest
 from tailback.fabric.edge_list import EdgeList
 from tailback.fabric.ibnetdiscover import (
@@ -123,7 +123,7 @@ def _text(path: Path) -> tuple[str, list[str]]:
             f"{str(path)!r} is not a file name: {error}", remedy="check the path"
         ) from None
     if data.startswith(b"\x1f\x8b"):
-        data = unzipped(data, path, FabricError)
+        data = gunzip(data, path, FabricError)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FabricError(
             "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"

@@ -12,7 +12,7 @@ from tailback.errors import (
     InvalidValueError,
     TailbackError,
     as_toml,
-    complaint,
+    message_and_remedy,
     nearest,
     type_remedy,
 )
@@ -117,7 +117,7 @@ def parse(data: dict[str, Any], file: Path | None = None) -> LabSpec:
 def _explain(error: dict[str, Any], file: Path | None) -> LabError:
     names = [str(part) for part in error["loc"] if not isinstance(part, int)]
     place = f"[{names[0]}] {names[1]}" if len(names) > 1 else "".join(names) or None
-    message, remedy = complaint(error)
+    message, remedy = message_and_remedy(error)
     if error["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"fabric": FabricSpec, "job": JobSpec}
         model = sections[names[0]] if len(names) > 1 else LabSpec

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import unzipped
+from tailback.delimited import gunzip
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
@@ -72,7 +72,7 @@ def _text(path: Path) -> str:
             raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):
-            data = unzipped(data, path, PlacementError)
+            data = gunzip(data, path, PlacementError)
         return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is not a text file"

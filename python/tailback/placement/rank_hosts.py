@@ -99,7 +99,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
     """CSV with the columns rank and host."""
     if set(header_of(text[: 1 << 16], ALIASES) or {}) != {"rank", "host"}:
         return None
-    table = parse(text, ALIASES, ("rank", "host"), path=path, fault=PlacementError)
+    table = parse(text, ALIASES, ("rank", "host"), path=path, error_type=PlacementError)
     table.need("rank")
     ranks = table.number("rank", whole=True).to_list()
     hosts = table.need("host").to_list()
@@ -107,7 +107,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
     found: dict[int, str] = {}
     for rank, host, line in zip(ranks, hosts, lines, strict=True):
         if rank in found:
-            raise table.wrong(
+            raise table.error_at(
                 "rank", line, f"rank {rank} is listed twice", "give each rank one line"
             )
         found[rank] = host

@@ -1,12 +1,10 @@
-"""The one shape of port counters, whatever collected them: readings and intervals.
+"""The common tables of port counters, whatever collected them: readings and intervals.
 
-A *reading* is what a counter said at one instant, cumulative since somebody last reset it. An
-*interval* is what happened between two readings of one port. Collectors and most readers give
-readings; ``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which
-is what every analysis works on. The engine's runs and derived LDMS columns give intervals at once.
-
-A number is null where the source does not have it, and never zero instead. A flag says where a
-number is a lower bound.
+A *reading* has the values of a port's counters at one instant, cumulative since the last reset. An
+*interval* is a port's activity between two readings. Collectors and most readers give readings;
+``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which is what
+every analysis works on. Simulated runs and derived LDMS columns give intervals directly. A value
+that the source does not have is null, never zero. A flag marks lower bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ class CounterError(TailbackError):
 
 
 class Flag(IntFlag):
-    """What is special about a reading or an interval; the ``flags`` column is their sum.
+    """Properties of a reading or an interval; the ``flags`` column is their sum.
 
     Attributes:
         AT_LEAST: The stall of this row is a lower bound.
@@ -142,10 +140,10 @@ INTERVALS: Final = Table(
 
 
 SIMULATED: Final = "simulation"
-"""Source of simulated rows: the engine books a packet at once, so no bound of time holds there."""
+"""Source of simulated rows: the engine counts a packet as a whole, so no time bound applies."""
 
 ROUNDING: Final = 1e-12
-"""Relative error that a percentage may have got from floats: 100 times 0.07 is above 7."""
+"""Relative rounding error of a percentage: in floats, 100 times 0.07 is above 7."""
 
 
 def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
@@ -158,7 +156,7 @@ def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
         frame: Any subset of its columns.
 
     Raises:
-        CounterError: A column the table does not have, or one that cannot be converted.
+        CounterError: A column is not in the table or cannot be converted.
     """
     schema = table.polars_schema
     for column in frame.columns:
@@ -193,23 +191,23 @@ def ends_with_full_stall_counter() -> pl.Expr:
 
 
 def counter_is_full(key: str) -> pl.Expr:
-    """Which rows end with a full stall counter that can be believed (Boolean).
+    """Which rows end with a full stall counter that is plausible (Boolean).
 
     Args:
-        key: Column that tells ports apart. A port whose counter rose by more than time allows has
-            no counter to believe.
+        key: Column that identifies ports. The counter of a port is implausible if it ever rose by
+            more than time allows.
     """
     jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
     return ends_with_full_stall_counter() & ~jumped
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:
-    """Bandwidth that stalls kept from a port: what an administrator reads a stall as, Gb/s."""
+    """Bandwidth that a port lost to stalls, Gb/s."""
     return stall_fraction.clip(0.0, 1.0) * capacity_gbps
 
 
 def markdown() -> str:
-    """The two tables as the documentation shows them."""
+    """The two tables as Markdown for the documentation."""
     lines = []
     for table in (READINGS, INTERVALS):
         lines += [f"### {table.name}", "", f"A row is {table.row}.", ""]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.degraded import SlowLink, degrade, require_link_limits, with_slow_links
+from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
+from tailback.fabric.engine_limits import require_rates
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
@@ -339,7 +340,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             remedy="set observed = true for your job",
         )  # fmt: skip
     fabric = load_fabric(scenario.fabric)
-    require_link_limits(fabric, scenario.fabric.file)
+    require_rates(fabric, scenario.fabric.file)
     fabric = degrade(fabric, scenario.fabric.degraded)
     jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):

@@ -246,12 +246,13 @@ def _addresses(file: Path, fabric: Fabric) -> dict[str, int]:
         table.rows["line"], table.need("address"), table.need("node"), strict=True
     ):
         if name not in names:
-            raise table.wrong(
+            raise table.error_at(
                 "node", line, f"the fabric has no node {str(name)[:40]!r}", nearest(name, names)
             )
         text = _normal(address)
         if out.setdefault(text, names[name]) != names[name]:
-            raise table.wrong("address", line, f"{text[:40]!r} has two nodes", "keep one of them")
+            message = f"{text[:40]!r} has two nodes"
+            raise table.error_at("address", line, message, "keep one of them")
     return out
 
 
@@ -264,7 +265,7 @@ def _normal(address: str) -> str:
 
 
 def _table(file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, ...]) -> Delimited:
-    return parse(content(file, CaptureError), columns, needed, path=file, fault=CaptureError)
+    return parse(content(file, CaptureError), columns, needed, path=file, error_type=CaptureError)
 
 
 class _ContextRows:
@@ -300,7 +301,7 @@ class _ContextRows:
         frame = pl.DataFrame(columns)
         odd = frame["first_psn"].is_null() != frame["packets"].is_null()
         if odd.any():
-            raise table.wrong(
+            raise table.error_at(
                 "call", table.rows["line"][int(odd.arg_true()[0])],
                 "has one of first_psn and packets", "give both, or neither for all packets",
             )  # fmt: skip
@@ -314,7 +315,7 @@ class _ContextRows:
         wrong = found.is_null() & texts.is_not_null()
         if wrong.any():
             row = int(wrong.arg_true()[0])
-            raise table.wrong(
+            raise table.error_at(
                 role, table.rows["line"][row], f"the fabric has no node {str(texts[row])[:40]!r}",
                 nearest(str(texts[row])[:40], self._names),
             )  # fmt: skip
@@ -335,7 +336,7 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
     wrong = (values < 0) | (values > most) | (values.is_null() & table.rows[role].is_not_null())
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        raise table.wrong(
+        raise table.error_at(
             role, table.rows["line"][row],
             f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
             "queue pairs and packet sequence numbers have 24 bits",

@@ -96,7 +96,7 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
     text = data[: 1 << 16].decode("utf-8", errors="replace")
     sums = "free_samples" in (header_of(text, _SUMS) or {})
     form, columns = ("cumulative", _SUMS) if sums else ("by-flow", _FLOWS)
-    table = parse(data, columns, tuple(columns), path=path, fault=SampleError)
+    table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
     return FORMS[form](table, _links(table, fabric))
 
 
@@ -109,7 +109,7 @@ def _links(table: Delimited, fabric: Fabric) -> pl.Series:
     if out.null_count():
         row = int(out.is_null().arg_true()[0])
         name = str(texts[row])[:40]
-        raise table.wrong(
+        raise table.error_at(
             "link", int(table.rows["line"][row]), f"the fabric has no link {name!r}",
             nearest(name, number)[:200],
         )  # fmt: skip
@@ -154,7 +154,7 @@ def _within(
     if bad.any():
         row = int(bad.arg_true()[0])
         given = table.rows[role][row]
-        raise table.wrong(
+        raise table.error_at(
             role,
             int(table.rows["line"][row]),
             f"{str(given)[:40]!r} is not {low} to {high}",
@@ -197,7 +197,7 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     if fell.height:
         row = fell.row(0, named=True)
         role = next(name for name in names if row[name] < 0)
-        raise table.wrong(
+        raise table.error_at(
             role, row["line"], "is less than before: these are sums since the start",
             "give one recording, from its start",
         )  # fmt: skip

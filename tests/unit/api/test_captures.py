@@ -210,7 +210,7 @@ def test_the_command_gives_a_verdict_and_a_report(
     assert "--fabric" in capsys.readouterr().err
     assert tailback(["diagnose", str(folder / "s.toml"), "--contexts", str(tmp_path),
                      "--out", str(tmp_path / "n")]) == 2  # fmt: skip
-    assert "goes with packet captures" in capsys.readouterr().err
+    assert "applies to packet captures only" in capsys.readouterr().err
 
 
 def test_a_capture_stands_beside_a_trace_as_other_samples_do(folder: Path) -> None:

@@ -451,7 +451,7 @@ def test_the_run_with_the_remedy_is_no_scenario(
     for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
         assert tailback([*command, str(out / "after"), "--quiet"]) == 2
         said = capsys.readouterr().err
-        assert "after: is the run with the remedy 'tree-reduce'" in said and "remedy" in said
+        assert "after: is the run with remedy 'tree-reduce'" in said and "remedy" in said
     assert tailback(["compare", str(out / "run"), str(out / "after")]) == 0
     # A diagnosis stands for the run it is of.
     again = ["diagnose", str(out), "--out", str(tmp_path / "again"), "--seeds", "1", "--quiet"]

@@ -99,7 +99,7 @@ def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: 
         (FLOWS.replace("hops", "jumps"), "no column for the hops"),
         (FLOWS[:-6], "line 4, column 5: 4 fields where the header has 6"),
         (SUMS.replace("30,15,60", "20,15,60"), "line 6, column 3 (samples_uncongested): is less"),
-        (SUMS.replace("2026-11-22T11:06:12Z,21", "then,21"), "'then' is no time"),
+        (SUMS.replace("2026-11-22T11:06:12Z,21", "then,21"), "'then' is not a time"),
         ("", "has no header line"),
     ],
 )

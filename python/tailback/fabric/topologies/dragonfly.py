@@ -44,7 +44,7 @@ class Grouped(Topology):
         """Minimal, Valiant by groups, and up/down."""
 
         def by_groups(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
-            return lambda network: core.NetworkRouting.groups(network, detour, True)
+            return lambda network: core.NetworkRouting.dragonfly(network, detour, True)
 
         return {"minimal": by_groups(False), "valiant": by_groups(True), **super().rules()}
 

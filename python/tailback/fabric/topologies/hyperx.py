@@ -65,6 +65,6 @@ class HyperX(Topology):
         """Minimal (dimension order), Valiant, and up/down."""
 
         def order(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
-            return lambda network: core.NetworkRouting.all_to_all(network, list(self.dims), detour)
+            return lambda network: core.NetworkRouting.hyperx(network, list(self.dims), detour)
 
         return {"minimal": order(False), "valiant": order(True), **super().rules()}

@@ -1,7 +1,7 @@
-"""Readers of what real applications sent: one format a file, compiled to a rank program.
+"""Readers of traces of real applications: one format per module, compiled to a rank program.
 
-A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``CAPABILITIES`` (what
-the format can say and what it cannot). To add one, write one file and add one line below.
+A reader is a module with ``sniff(path)`` (is this its format?), ``read(path)`` and ``CAPABILITIES``
+(what the format records). To add one, write one module and add one line below.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tailback.traffic.readers.capabilities import Capabilities
 
 
 class TraceReader(Protocol):
-    """What a module of this package has to offer."""
+    """Interface of a reader module."""
 
     CAPABILITIES: Capabilities
 
     def sniff(self, path: Path) -> bool:
-        """Say whether ``path`` (a file or a folder that exists) looks like this format."""
+        """Whether ``path`` (an existing file or folder) looks like this format."""
 
     def read(self, path: Path) -> Program:
         """Compile ``path`` to a rank program; raises TraceError when it is damaged."""
@@ -57,7 +57,7 @@ def read_trace(path: Path, format: str | None = None) -> Program:
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
-        format: Name of the reader; found out when None.
+        format: Name of the reader; detected when None.
 
     Returns:
         The rank program.
@@ -106,4 +106,4 @@ _KNOWN = (
     "a log of NCCL, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
-__all__ = ["READERS", "Reader", "read_trace"]
+__all__ = ["READERS", "TraceReader", "read_trace"]

@@ -1,4 +1,4 @@
-"""Traces of other tools, recognized by name, and how to get one that Tailback reads."""
+"""Recognises unsupported formats of other tools and says how to get one that Tailback reads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from tailback.delimited import head_bytes
 
 _HEAD_BYTES: Final = 1 << 16
-_MOST_FILES: Final = 200
-"""Files of a folder that are looked at."""
+_MAX_FILES: Final = 200
+"""Maximum number of files of a folder to inspect."""
 
 _RECORD: Final = (
     "record the program as OTF2 (Score-P, EZTrace), or, without recompiling, with Open MPI's "
@@ -35,12 +35,12 @@ _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RE
 
 @dataclass(frozen=True)
 class _Format:
-    """A format: how a file of it begins or is called, and what to do instead.
+    """An unsupported format: how to recognise it, and what to do instead.
 
     Attributes:
-        name: What it is, with an article where it needs one.
+        name: Name of the format, with its article.
         content: Pattern of the first bytes, uncompressed.
-        suffixes: Ends of file names that are enough.
+        suffixes: Suffixes of file names that suffice.
         remedy: What to do.
     """
 
@@ -82,16 +82,16 @@ _FORMATS: Final = (
 
 
 def recognise(path: Path) -> tuple[Path, str, str] | None:
-    """Say which tool a file, or one in a folder, is of.
+    """Recognise the format of a file, or of one in a folder.
 
     Args:
-        path: A file or folder that no reader knows.
+        path: A file or folder that no reader recognises.
 
     Returns:
-        The file, what it is and what to do; None if it is of no known tool.
+        The file, its format and what to do; None if it is unknown.
     """
     if path.is_dir():
-        files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MOST_FILES))
+        files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MAX_FILES))
     else:
         files = [path]
     heads = [(file, head_bytes(file, _HEAD_BYTES)) for file in files]
@@ -109,7 +109,7 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
 
 
 def _is_table(head: bytes) -> bool:
-    """Whether text is a table: two lines or more with as many separators each, two or more."""
+    """Whether text is a table: two lines or more with the same number (2+) of separators."""
     lines = head[: head.rfind(b"\n") + 1].splitlines()[:20]
     counts = {tuple(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines}
     return b"\0" not in head and len(lines) > 1 and len(counts) == 1 and max(counts.pop()) > 1

@@ -14,7 +14,7 @@ from tailback import _core
 from tailback.available import available_memory
 from tailback.delimited import head, shown
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import DependencyCycle, DependencyGraph, compile_graph
 from tailback.traffic.readers.text_lines import Text, read_text
@@ -49,7 +49,7 @@ def read(path: Path) -> Program:
         path: The schedule, plain or gzip, or the folder that holds it.
 
     Returns:
-        The program. The operations of a rank stand in the order in which they can begin.
+        The program. The operations of a rank are in the order in which they can begin.
 
     Raises:
         TraceError: A line that is not of this format, a label that is not defined, a missing rank,
@@ -68,7 +68,7 @@ def read(path: Path) -> Program:
     except ValueError as error:
         raise _fault(text, path, *error.args) from None
     try:
-        require_room(2 * len(found["kind"]), available_memory(), what="the schedule",
+        require_memory(2 * len(found["kind"]), available_memory(), what="the schedule",
                      error=TraceError, remedy="generate a smaller one")  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
@@ -92,14 +92,14 @@ def _schedules(folder: Path) -> list[Path]:
 
 
 def _without_comments(data: bytes) -> bytes:
-    """The text with blanks in place of comments, line by line as before."""
+    """The text without comments; line numbers stay the same."""
     if b"/" not in data:
         return data
     return _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), data)
 
 
 def _notes(cores: int) -> list[str]:
-    """What a sequence of operations cannot say."""
+    """Note on concurrency that a sequence of operations cannot express."""
     if cores > 1:
         return [
             f"ranks compute on up to {cores} cores at a time in the schedule; here what a rank "

@@ -1,16 +1,16 @@
-"""Open MPI's own monitoring: ``prof.<rank>.prof``, bytes and messages between every pair of ranks.
+"""Open MPI's monitoring: ``prof.<rank>.prof``, bytes and messages between every pair of ranks.
 
-Needs no tracer and no recompilation: ``mpirun --mca pml_monitoring_enable 2 --mca
-pml_monitoring_enable_output 3 --mca pml_monitoring_filename prof …``. Open MPI writes one file a
-rank; lines are separated by tabs:
+It needs neither a tracer nor recompilation: ``mpirun --mca pml_monitoring_enable 2 --mca
+pml_monitoring_enable_output 3 --mca pml_monitoring_filename prof …``. Open MPI writes one file per
+rank with tab-separated fields:
 
-* ``E src dst n bytes m msgs sent [histogram]``: what the application sent point to point;
-* ``I …``: what the library sent to carry out collectives;
-* ``C``, ``O2A``, ``A2O``, ``A2A``: collectives as they were called, which ``I`` already counts;
-* ``S``, ``R``: one-sided bytes put and got, which no message stands for;
+* ``E src dst n bytes m msgs sent [histogram]``: point-to-point messages of the application;
+* ``I …``: messages that the library sent for collectives;
+* ``C``, ``O2A``, ``A2O``, ``A2A``: collective calls, whose messages ``I`` already counts;
+* ``S``, ``R``: bytes of one-sided puts and gets, which are left out;
 * ``D name procs: 0,1,…``: the members of a communicator.
 
-There is no time and no order: a program made from a profile posts everything at once.
+There are no times and no order: a program from a profile posts everything at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tailback.available import memory_for_input
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -53,12 +53,13 @@ LABELS = [
 
 @dataclass
 class Profile:
-    """What a set of profiles says.
+    """Content of a set of profiles.
 
     Attributes:
         n_ranks: Number of ranks.
         traffic: Bytes and messages by (source, destination, 0 point-to-point | 1 collectives).
-        communicators: World ranks of the members by (name, members): a name may stand for several.
+        communicators: Name and world ranks of the members of each communicator; names need not be
+            unique.
         one_sided: Lines about one-sided traffic that were left out.
     """
 
@@ -69,7 +70,7 @@ class Profile:
 
 
 def sniff(path: Path) -> bool:
-    """A ``*.<rank>.prof`` file, or a folder with some, that starts like one of Open MPI's."""
+    """A ``*.<rank>.prof`` file with the header of Open MPI, or a folder with some."""
     if path.is_file():
         if not _FILE.match(path.name):
             return False
@@ -82,8 +83,8 @@ def read(path: Path) -> Program:
     """Compile the profiles of all ranks to a program of messages.
 
     Every rank posts all its receives, then its sends one message after the other to each partner in
-    turn, then waits for all. ``n`` messages of together ``b`` bytes become ``n`` of ``b // n`` with
-    the remainder in the last.
+    turn, then waits for all. ``n`` messages of ``b`` bytes in total become ``n`` of ``b // n``,
+    with the remainder in the last.
 
     Args:
         path: The folder of the profiles, or one of them.
@@ -210,11 +211,11 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
 
 
 def to_program(profile: Profile, name: str) -> Program:
-    """Messages of a profile as a rank program without time; raises TraceError if far too many."""
+    """Messages of a profile as a rank program without times; raises TraceError if too many."""
     pairs = sorted((key, value) for key, value in profile.traffic.items() if value[1])
-    # A send and a receive each; some bytes of text may stand for any number of them.
+    # Two posts per message; a short line of text may stand for any number of messages.
     messages = sum(value[1] for _, value in pairs)
-    require_room(
+    require_memory(
         2 * messages + profile.n_ranks, memory_for_input(),
         what=f"a profile of {messages:,} messages", error=TraceError,
         remedy="profile a shorter run",
