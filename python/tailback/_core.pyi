@@ -306,6 +306,17 @@ class DeadlockError(BadFabricError):
 class BadProgramError(ValueError):
     """An invalid operation, sends and receives that do not match, or ranks that wait forever."""
 
+class EngineInputError(ValueError):
+    """A setting, count, time or link that the engine cannot run with."""
+
+    place: str | None
+    """Table and key of the scenario: ``[engine] buffer``."""
+    link: int | None
+    """The link concerned."""
+    message: str
+    """What is wrong, without the place."""
+    remedy: str
+
 class Network:
     """A fabric with its routes, ready to simulate on."""
 

@@ -40,6 +40,7 @@ from tailback.units import (
     SizeBytes,
     TimePs,
 )
+from tailback.value_ranges import range_problem
 
 
 class FatTree(Section):
@@ -86,7 +87,10 @@ class Degraded(Section):
     @model_validator(mode="after")
     def _one_place(self) -> Degraded:
         if (self.cable is None) == (self.link is None):
-            raise ValueError("give exactly one of cable or link")
+            raise InvalidValueError(
+                "exactly one of cable or link is needed",
+                "name the cable if both directions are slow, the link if one is",
+            )
         return self
 
 
@@ -119,7 +123,10 @@ class FabricSection(Section):
     def _one_source(self) -> FabricSection:
         sources = (self.preset, self.fat_tree, self.topology, self.file)
         if sum(source is not None for source in sources) != 1:
-            raise ValueError("give exactly one of preset, fat_tree, topology or file")
+            raise InvalidValueError(
+                "exactly one of preset, fat_tree, topology or file is needed",
+                'give one, like preset = "tapered"',
+            )
         if self.forwarding is not None and self.file is None:
             raise InvalidValueError(
                 "forwarding needs a file", "set file: the tables belong to a discovered fabric"
@@ -190,7 +197,10 @@ class JobSection(Section):
     @model_validator(mode="after")
     def _one_source(self) -> JobSection:
         if (self.trace is None) == (self.pattern is None):
-            raise ValueError("give exactly one of trace or pattern")
+            raise InvalidValueError(
+                "exactly one of trace or pattern is needed",
+                'give one, like pattern = { kind = "ring" }',
+            )
         if self.pattern is not None and "kind" not in self.pattern:
             raise InvalidValueError("pattern needs kind = …", "see 'tailback list pattern'")
         if self.format is not None and self.trace is None:
@@ -271,7 +281,9 @@ class TelemetrySection(Section):
                 f"with stamping other than all, use {', '.join(STAMPED_IN_PART)}",
             )
         if self.stamping != "all" and self.count_injection:
-            raise ValueError("count_injection needs stamping = all")
+            raise InvalidValueError(
+                "count_injection needs samples from every switch", 'set stamping = "all"'
+            )
         if self.stamping == []:
             raise InvalidValueError("stamping names no switch", "name some, or set scheme = off")
         return self
@@ -323,9 +335,9 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _fecn(self) -> Scenario:
         if self.telemetry.rule == "fecn" and self.engine.congestion_control is None:
-            raise ValueError(
-                'telemetry rule "fecn" needs [engine.congestion_control], which defines when '
-                "switches set FECN"
+            raise InvalidValueError(
+                'telemetry rule "fecn" needs congestion control, which sets FECN',
+                "add [engine.congestion_control], or choose another rule",
             )
         return self
 
@@ -389,7 +401,7 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = _explain(dict(first), file)
+        found = _explain(dict(first), file, data)
         table = _numbered_table(first["loc"], data)
         if table:
             found.place = f"{table}: {found.place}"
@@ -421,8 +433,8 @@ _TABLES = {
 """How to write a table that was given as something else."""
 
 
-def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
-    """Turn one error of pydantic into a :class:`ScenarioError`."""
+def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
+    """Turn one error of pydantic about ``data`` into a :class:`ScenarioError`."""
     loc = [part for part in error["loc"] if not str(part).startswith("function-")]
     names = [str(part) for part in loc if not isinstance(part, int)]
     section = ".".join(names[:-1])
@@ -434,10 +446,17 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
             remedy=nearest(names[-1], model.model_fields),
         )  # fmt: skip
     message, known = message_and_remedy(error)
+    if error["type"] == "value_error" and names and names[-1] in _CHILDREN:
+        place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
+    field = _model_at(names[:-1]).model_fields.get(names[-1]) if names else None
+    if field is not None:
+        problem = range_problem(error, field, _value_at(loc, data, error["input"]))
+        if problem is not None:
+            return ScenarioError(problem[0], file=file, place=place, remedy=problem[1])
     remedy = known or type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
@@ -449,14 +468,27 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
     return ScenarioError(message, file=file, place=place, remedy=remedy)
 
 
+def _value_at(loc: list[Any], data: Any, default: object) -> object:
+    """The value at a place of the scenario as the user wrote it; ``default`` if it is not there."""
+    for part in loc:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return data
+
+
+_CHILDREN: dict[str, type[BaseModel]] = {
+    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
+    "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
+    "congestion_control": CongestionControlSection, "pacing": PacingSection,
+    "adaptive": AdaptiveSection,
+}  # fmt: skip
+"""The tables of a scenario by name."""
+
+
 def _model_at(names: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Scenario
-    children: dict[str, type[BaseModel]] = {
-        "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
-        "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
-        "congestion_control": CongestionControlSection, "pacing": PacingSection,
-        "adaptive": AdaptiveSection,
-    }  # fmt: skip
     for name in names:
-        model = children.get(name, model)
+        model = _CHILDREN.get(name, model)
     return model

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from tailback.errors import InvalidValueError
-from tailback.units import RateGbps, SizeBytes, TimePs
+from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes
 
 Routing = Literal["adaptive", "random", "deterministic", "vc"]
 """Choice among the candidates of a route."""
@@ -75,7 +75,8 @@ class CongestionControlSection(Section):
     def _green_below_threshold(self) -> CongestionControlSection:
         if self.scheme == "rgbcc" and self.green >= self.threshold:
             raise InvalidValueError(
-                f"green = {self.green} B is not below threshold = {self.threshold} B",
+                f"green = {exact_bytes(self.green)} is not below threshold = "
+                f"{exact_bytes(self.threshold)}",
                 "lower green, or raise threshold",
             )
         return self
@@ -183,9 +184,9 @@ class AdaptiveSection(Section):
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
-    packet: SizeBytes = Field(default=4096, gt=0, lt=1 << 32)
+    packet: SizeBytes = Field(default=4096, gt=0, le=1 << 20)
     header: SizeBytes = Field(
-        default=0, lt=1 << 32, description="additional bytes of a packet on the wire"
+        default=0, le=1 << 16, description="additional bytes of a packet on the wire"
     )
     buffer: SizeBytes = Field(
         default=65536, lt=1 << 32, description="buffer at the far end of each link"

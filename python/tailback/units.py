@@ -141,7 +141,7 @@ def transfer_ps(size_bytes: int, gbps: float) -> int:
     return round(time_ps)
 
 
-def _exact_rate(gbps: float) -> str:
+def exact_rate(gbps: float) -> str:
     """A rate with enough digits to restore it bit for bit."""
     short = f"{gbps:g}"
     return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
@@ -209,22 +209,32 @@ def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:
     return f"{value} {order[-1]}"
 
 
+def exact_time(ps: int) -> str:
+    """A time as a scenario states it, without rounding: ``1500 ns``."""
+    return _exact(ps, TIME_PS, ("s", "ms", "us", "ns", "ps"))
+
+
+def exact_bytes(size: int) -> str:
+    """A size as a scenario states it, without rounding: ``64 KiB``."""
+    return _exact(size, BYTES, ("GiB", "MiB", "KiB", "B"))
+
+
 TimePs = Annotated[
     int,
     BeforeValidator(parse_time_ps),
-    PlainSerializer(lambda v: _exact(v, TIME_PS, ("s", "ms", "us", "ns", "ps")), return_type=str),
+    PlainSerializer(exact_time, return_type=str),
 ]
 """A time in a scenario: text with a unit outside, integer picoseconds inside."""
 
 SizeBytes = Annotated[
     int,
     BeforeValidator(parse_bytes),
-    PlainSerializer(lambda v: _exact(v, BYTES, ("GiB", "MiB", "KiB", "B")), return_type=str),
+    PlainSerializer(exact_bytes, return_type=str),
 ]
 """A size in a scenario: text with a unit outside, integer bytes inside."""
 
 RateGbps = Annotated[
-    float, BeforeValidator(parse_gbps), PlainSerializer(_exact_rate, return_type=str)
+    float, BeforeValidator(parse_gbps), PlainSerializer(exact_rate, return_type=str)
 ]
 """A data rate in a scenario: text with a unit outside, gigabits per second inside."""
 

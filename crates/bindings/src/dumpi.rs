@@ -1,4 +1,4 @@
-//! Traces of SST DUMPI for Python: one file after the other, then the columns of all.
+//! SST DUMPI traces for Python: files are read one by one, then the columns of all are returned.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ struct DumpiReader {
 
 impl DumpiReader {
     fn reader(&mut self) -> PyResult<&mut Reader> {
-        self.reader.as_mut().ok_or_else(|| PyValueError::new_err("the trace is read already"))
+        self.reader.as_mut().ok_or_else(|| PyValueError::new_err("the trace has already been read"))
     }
 }
 

@@ -37,12 +37,20 @@ create_exception!(
     PyValueError,
     "An invalid operation, sends and receives that do not match, or ranks that wait forever."
 );
+create_exception!(
+    tailback._core,
+    EngineInputError,
+    PyValueError,
+    "A value that the engine cannot run with: `message` and `remedy`; `place` in the scenario, or the \
+     `link` concerned, where there is one."
+);
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("UnconnectedError", py.get_type::<UnconnectedError>())?;
     m.add("BadFabricError", py.get_type::<BadFabricError>())?;
     m.add("DeadlockError", py.get_type::<DeadlockError>())?;
+    m.add("EngineInputError", py.get_type::<EngineInputError>())?;
     m.add("BadProgramError", py.get_type::<BadProgramError>())
 }
 
@@ -58,7 +66,7 @@ pub(crate) fn raise(error: impl Display + Any) -> PyErr {
                 let problem = format!("the network is deadlocked at {}", time_text(*time_ps));
                 with_parts(DeadlockError::new_err(text), &cycle_message(&problem, cycle))
             }
-            _ => PyValueError::new_err(text),
+            _ => engine_input(error, text),
         };
     }
     if let Some(error) = error.downcast_ref::<FluidError>() {
@@ -116,9 +124,30 @@ fn of_program(error: &ProgramError, text: String) -> PyErr {
 }
 
 fn unconnected(text: String, kind: &str, from: u32, to: u32) -> PyErr {
-    let made = UnconnectedError::new_err(text);
-    Python::attach(|py| match made.value(py).setattr("ends", (kind, from, to)) {
-        Ok(()) => made,
+    with_attributes(UnconnectedError::new_err(text), |raised| {
+        raised.setattr("ends", (kind, from, to))
+    })
+}
+
+/// The exception for a setting, a count, a time or a link that the engine refuses.
+fn engine_input(error: &EngineError, text: String) -> PyErr {
+    with_attributes(EngineInputError::new_err(text), |raised| {
+        let (place, link) = match error {
+            EngineError::Setting { section, key, .. } => (Some(format!("[{section}] {key}")), None),
+            EngineError::Link { link, .. } => (None, Some(*link)),
+            _ => (None, None),
+        };
+        raised.setattr("place", place)?;
+        raised.setattr("link", link)?;
+        raised.setattr("message", error.message())?;
+        raised.setattr("remedy", error.remedy())
+    })
+}
+
+/// The exception with the attributes that `set` gives it.
+fn with_attributes(exception: PyErr, set: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> PyErr {
+    Python::attach(|py| match set(exception.value(py)) {
+        Ok(()) => exception,
         Err(problem) => problem,
     })
 }

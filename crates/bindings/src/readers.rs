@@ -36,7 +36,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Two arrays of 64-bit integers.
 type Pair<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
-/// The different values in ascending order, and the place of each value among them.
+/// The distinct values in ascending order, and the index of each value among them.
 #[pyfunction]
 fn dense_numbers<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Pair<'py>> {
     let values = values.as_slice()?;
@@ -44,14 +44,14 @@ fn dense_numbers<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Pair<'
     Ok((different.into_pyarray(py), place.into_pyarray(py)))
 }
 
-/// How many earlier values each value is equal to.
+/// For each value, the number of earlier equal values.
 #[pyfunction]
 fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let values = values.as_slice()?;
     Ok(py.detach(|| numbering::earlier_occurrences(values)).into_pyarray(py))
 }
 
-/// Columns of posts as Python hands them over: rank, position, step, is_send, peer, channel.
+/// Columns of posts from Python: rank, position, step, is_send, peer, channel.
 type PostColumns<'py> =
     (Integers<'py>, Integers<'py>, Integers<'py>, Booleans<'py>, Integers<'py>, Integers<'py>);
 
@@ -66,7 +66,7 @@ fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
     })
 }
 
-/// Raises ValueError where columns of posts are not of one length or name ranks beyond `n_ranks`.
+/// Raises ValueError if columns of posts differ in length or name ranks beyond `n_ranks`.
 fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
     let n = posts.rank.len();
     let lengths = [
@@ -89,8 +89,8 @@ fn ranks_exist(rank: &[i64], n_ranks: usize) -> PyResult<()> {
     }
 }
 
-/// The order of posts by rank, position and step (None where they stand in it), and the post that
-/// each one meets in that order, -1 without.
+/// The order of posts by rank, position and step (None if they are sorted), and the post that matches
+/// each one in that order, -1 if there is none.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 fn pair_posts<'py>(
@@ -327,14 +327,13 @@ fn line_fault(error: LineError) -> PyErr {
     }
 }
 
-/// The name of an argument and what stands there, with a blank between.
+/// The name of an argument and its text, separated by a blank.
 fn joined(what: &str, text: &[u8]) -> Vec<u8> {
     [what.as_bytes(), text].join(&b' ')
 }
 
-/// The Chakra execution traces of all ranks, `files` their bytes, each requested when the one
-/// before is
-/// read; `calls` has the number of the algorithm of each type.
+/// The Chakra execution traces of all ranks; `files` yields their bytes, each requested after the one
+/// before has been read; `calls` has the number of the algorithm of each type.
 #[pyfunction]
 fn read_chakra<'py>(
     py: Python<'py>,

@@ -307,8 +307,9 @@ impl<'a> Model<'a> {
             longest = 2 * (0..self.n_nodes).map(to).max().unwrap_or(0) + 1;
         }
         if longest > MAX_SWITCHES {
-            let (value, limit) = (longest.into(), MAX_SWITCHES.into());
-            return Err(EngineError::TooLarge { what: "switches on a path", value, limit });
+            let (what, value, limit) = ("switches on a path", longest.into(), MAX_SWITCHES.into());
+            let remedy = "use a smaller fabric, or routes without detours";
+            return Err(EngineError::TooMany { what, value, limit, remedy });
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Packet ids: 24 bits that switches and receivers derive from fields every packet has.
 //!
 //! A packet sequence number (PSN) is unique only within its queue pair, so the id also depends on the
-//! two ends and the queue pair. XOR, AND and fixed wiring suffice; there is no multiplier and no carry. Four
+//! two endpoints and the queue pair. XOR, AND and fixed wiring suffice; there is no multiplier and no carry. Four
 //! rounds, each a χ step as in Keccak (Bertoni et al. 2011) followed by two xorshifts, are bijections
-//! of 24 bits; a key of the flow is added before the first and before the third. Within a flow, ids
-//! therefore never repeat before the PSN wraps; between flows they coincide as random numbers do.
+//! on 24 bits; a key of the flow is XORed in before the first and before the third. Within a flow, ids
+//! therefore never repeat before the PSN wraps; ids of different flows coincide as often as random numbers.
 //!
-//! The link hash is linear in the id, and decoding by transform needs nothing else. The id itself must
+//! The link hash is linear in the id, which is all that decoding by transform requires. The id itself must
 //! *not* be linear in the PSN: consecutive PSNs fill subspaces, on which linear hashes of two links
-//! agree always, never, or exactly half the time.
+//! agree always, never, or exactly half of the time.
 
 /// Bits of an id, and of a packet sequence number.
 pub const ID_BITS: u32 = 24;
@@ -18,7 +18,7 @@ const MASK: u32 = (1 << ID_BITS) - 1;
 const ROUNDS: [u32; 8] =
     [0x24_3f6a, 0x88_5a30, 0x8d_3131, 0x98_a2e0, 0x37_0734, 0x4a_4093, 0x82_2299, 0xf3_1d00];
 
-/// The ends of a packet and its queue pair, as its headers name them.
+/// The endpoints of a packet and its queue pair, as its headers name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowKey {
     /// Local id of the sender.
@@ -52,8 +52,8 @@ pub const fn packet_id(psn: u32, flow: FlowKey) -> u32 {
     round(round(x, ROUNDS[2]), ROUNDS[3])
 }
 
-/// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop a bijection of the
-/// ids, so that a threshold is met with its exact probability over all of them.
+/// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop it is a bijection on the ids, so over all ids a threshold
+/// is met with exactly its probability.
 #[inline]
 pub const fn hop_hash(id: u32, hop: u8) -> u32 {
     let mut x = id & MASK ^ (hop as u32 * 0x01_0101);

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tailback import _core
-from tailback.errors import FabricError, ScenarioError, TraceError
+from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
 from tailback.fabric.model import Fabric
 
 
@@ -32,9 +32,9 @@ def translate_core_error(
     """Raise a TailbackError in place of an exception of the core.
 
     Args:
-        place: Where a value that is out of range comes from.
-        remedy: What to do about such a value.
-        fabric: Gives the names of nodes, switches and links, which the core knows by number.
+        place: Where a wrong value comes from, unless the core names the key itself.
+        remedy: What to do about such a value, unless the core knows it.
+        fabric: Names the nodes, switches and links that the core knows by number.
         file: File that the fabric was read from.
         forwarding: File or folder that the routes were read from.
     """
@@ -50,6 +50,8 @@ def translate_core_error(
             remedy="choose routes that use lanes for this topology: "
                     "see docs/reference/topologies.md",
         ) from None  # fmt: skip
+    except _core.EngineInputError as error:
+        raise _engine_input(error, place, fabric, file) from None
     except _core.BadFabricError as error:
         raise FabricError(
             core_message(error, fabric), file=file, remedy="correct the cables of the fabric"
@@ -66,6 +68,18 @@ def translate_core_error(
             f"a number is out of range: {error}", place=place,
             remedy="counts, times and sizes must be 0 or more",
         ) from None  # fmt: skip
+
+
+def _engine_input(
+    error: _core.EngineInputError, place: str, fabric: Fabric | None, file: Path | None
+) -> TailbackError:
+    """The error of a value that the engine refuses: of a link, or of the scenario."""
+    message, remedy = error.message, error.remedy
+    if error.link is None:
+        return ScenarioError(message, place=error.place or place, remedy=remedy)
+    if fabric is not None:
+        message = message.replace(f"link {error.link}", fabric.link_name(error.link), 1)
+    return FabricError(message, file=file, remedy=remedy)
 
 
 def core_message(error: ValueError, fabric: Fabric | None) -> str:

@@ -110,8 +110,7 @@ def execute(
     require_delays(fabric, section)
     began = time.perf_counter()
     with stage("packet engine"), translate_core_error(
-        "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
-        forwarding=section.forwarding,
+        "[engine]", fabric=fabric, file=section.file, forwarding=section.forwarding,
     ):  # fmt: skip
         outcome = _core.simulate(
             routes.network, settings, traffic, routing=routes.rule, threads=threads, watch=watch

@@ -166,7 +166,7 @@ def test_what_is_left_out_is_said(folder: Path, tmp_path: Path) -> None:
     ("at", "bytes_", "message"),
     [
         (32, b"\xff\xff\xff\x7f", "byte 24: a packet states a length of 2147483647 bytes"),
-        (28, b"\x00\xca\x9a\x3b", "byte 24: a packet has 1000000000 ns beyond its second"),
+        (28, b"\x00\xca\x9a\x3b", "byte 24: the time of a packet has a fraction of 1000000000 ns"),
         (20, b"\x09", "byte 20: has link type 9"),
         (0, b"\x1f\x8b", "byte 0: is compressed"),
     ],

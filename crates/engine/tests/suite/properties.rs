@@ -135,7 +135,7 @@ mod lanes {
     use super::*;
     use std::ops::ControlFlow;
     use tailback_engine::{Detour, EngineError, Parallelism, simulate};
-    use tailback_fabric::rules::{HyperXRouting, DimensionOrder, Tie};
+    use tailback_fabric::rules::{DimensionOrder, HyperXRouting, Tie};
     use tailback_fabric::{Fabric, RoutePlan, RoutingRule};
     use tailback_fabric::{hyperx, torus};
 

@@ -13,7 +13,7 @@ use tailback_engine::{
     MessageLog, Outcome, Pacing, PacingOffset, Parallelism, Placement, Program, RankLog, Routing,
     Settings, Switching, simulate,
 };
-use tailback_fabric::rules::{HyperXRouting, DimensionOrder, DragonflyRouting, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, RoutingRule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
 };

@@ -8,7 +8,7 @@ use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
     Progress, Routing, Settings, simulate,
 };
-use tailback_fabric::rules::{HyperXRouting, DimensionOrder, DragonflyRouting, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
     hyperx, pgft, torus,
@@ -223,7 +223,8 @@ fn dragonflies() {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let rule = |detour| RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, detour, true).unwrap());
+    let rule =
+        |detour| RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, detour, true).unwrap());
     every_setting(&fabric, rule);
     every_control(&fabric, rule);
 }

@@ -74,7 +74,7 @@ def _assign(data: dict[str, Any], key: str, value: Any) -> None:
     if not isinstance(here, dict):
         raise ScenarioError(
             f"{key!r} is not a key of any table",
-            remedy="see docs/reference/scenario.md for the keys",
+            remedy="write a key as table.key, like engine.buffer or job.0.start",
         )
     here[last] = value
 

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate};
-use tailback_fabric::rules::{HyperXRouting, DimensionOrder, DragonflyRouting, PeerLinkRouting, Tie};
+use tailback_fabric::rules::{
+    DimensionOrder, DragonflyRouting, HyperXRouting, PeerLinkRouting, Tie,
+};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus,
     fat_tree, hyperx, modified_tree, pgft, torus, yellowstone,
