@@ -1,6 +1,6 @@
-"""What the Rust core complains of, as an error a user can act on.
+"""Translates errors of the Rust core to errors with a place and a remedy.
 
-The core has an exception for each kind of complaint; nothing here depends on its wording.
+The core has one exception per kind of error; nothing here depends on its wording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tailback.fabric.model import Fabric
 
 
 class UnroutableVerticesError(FabricError):
-    """No path between two places, where whoever noticed does not know their names."""
+    """No path between two vertices whose names are not known yet."""
 
     ends: tuple[str, int, int] = ("node", 0, 0)
 
@@ -29,11 +29,11 @@ def translate_core_error(
     file: Path | None = None,
     forwarding: Path | None = None,
 ) -> Iterator[None]:
-    """Turn an exception of the core into the TailbackError it stands for.
+    """Translate an exception of the core to a TailbackError.
 
     Args:
-        place: What is to blame for a value that is out of range.
-        remedy: What to do about such a value.
+        place: Place of the error if a value is out of range.
+        remedy: Remedy for such a value.
         fabric: Names the nodes and switches that the core knows by number.
         file: File that the fabric was read from.
         forwarding: File or folder that the routes were read from.
@@ -71,7 +71,7 @@ def _unconnected(
     file: Path | None,
     forwarding: Path | None,
 ) -> FabricError:
-    """The error of two places without a path, named where ``fabric`` is known."""
+    """The error of two vertices without a path, by name where ``fabric`` is known."""
     why = "the fabric is not connected"
     remedy = (
         "the job's hosts lie in parts of the fabric without a path between them; choose hosts of "

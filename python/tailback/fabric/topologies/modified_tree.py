@@ -28,7 +28,7 @@ class ModifiedKaryNTree(Topology):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """k, n and width, as the core wants them."""
+        """k, n and width, for the core."""
         return self.k, self.n, self.width
 
     def counts(self) -> tuple[int, int, int]:
@@ -48,7 +48,7 @@ class ModifiedKaryNTree(Topology):
         return from_arrays(arrays, self.kind, names)
 
     def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
-        """Up, down and sideways on the way down; and up/down, which never goes sideways."""
+        """Up/down with horizontal links on the way down, and plain up/down."""
         return {
             "horizontal": lambda network: core.NetworkRouting.sideways(network, self.shape),
             **super().rules(),
