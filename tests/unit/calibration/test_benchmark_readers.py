@@ -118,7 +118,7 @@ BAD = {
     "zero": (replaced(outputs.osu_latency(), "1.20\n", "0.00\n"), "cannot be a latency"),
     "negative": (replaced(outputs.imb(), "1.20", "-1.2"), "'-1.2' is not a time"),
     "huge size": (replaced(outputs.osu_bw(), "\n4194304", "\n9" + "0" * 17), "not a message size"),
-    "part of a byte": (replaced(outputs.osu_bw(), "\n4194304", "\n4194304.5"), "not a message size"),
+    "half a byte": (replaced(outputs.osu_bw(), "\n4194304", "\n4194304.5"), "not a message size"),
     "a field too many": (replaced(outputs.osu_bw(), "\n4194304", "\n4194304 7"), "3 fields"),
     "failed": (replaced(outputs.osu_latency_7(), "Pass", "Fail"), "validation says 'Fail'"),
     "no header": ("# OSU MPI Latency Test v5.9\n", "no row below the header"),
