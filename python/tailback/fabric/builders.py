@@ -1,4 +1,4 @@
-"""Fabrics that are computed, and the face of the core for topologies and routing rules.
+"""Computed fabrics, and the interface of the core for topologies and routing rules.
 
 Fat trees of two and three levels and the ideal single switch are here; all other topologies are
 in :mod:`tailback.fabric.topologies`, one file each.
@@ -21,20 +21,20 @@ from tailback.scenario import FatTree
 from tailback.units import format_bytes
 
 core = _core
-"""The compiled module, for the topologies: only this file imports it."""
+"""The compiled module; topologies use it through this file, which alone imports it."""
 
 PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
 
 BYTES_PER_CABLE = 240
-"""Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
+"""Peak memory per cable while building: list, sorting, arrays of both directions."""
 BYTES_PER_VERTEX = 160
-"""Memory of a node or switch at the peak, most of it its name."""
+"""Peak memory per node or switch, most of it for its name."""
 
-MOST_PORTS = 65_535
-"""Ports of a switch: the engine numbers them with 16 bits."""
+MAX_PORTS = 65_535
+"""Maximum number of ports of a switch: the engine numbers them with 16 bits."""
 
-_MOST_TOLD = 10**18
-"""Counts and bytes beyond this are not written out in full."""
+_MAX_WRITTEN = 10**18
+"""Larger counts and bytes are not written out in full."""
 
 _TIER_NAMES = ("leaf", "agg", "core")
 
@@ -48,7 +48,7 @@ def fat_tree(shape: FatTree, name: str = "fat-tree") -> Fabric:
     """Build a fat tree.
 
     Switches are numbered leaves first, then aggregation, then cores, and named by that number,
-    as in the thesis (leaf 43 and aggregation 175 are of one pod of Tapered).
+    as in Taffet (2019): leaf 43 and aggregation 175 are in one pod of Tapered.
 
     Raises:
         FabricError: The shape is impossible; the error names the field.
@@ -68,13 +68,13 @@ def from_arrays(
     host_name: list[str] | None = None,
     node_name: list[str] | None = None,
 ) -> Fabric:
-    """Make a fabric of the arrays a builder of the core returns.
+    """Make a fabric from the arrays of a builder of the core.
 
     Args:
         arrays: The arrays by name, as from ``_core.torus_fabric``.
         name: What to call the fabric.
         switch_name: Name of each switch.
-        node_host: Host of each node, shape (N,); a host a node if None.
+        node_host: Host of each node, shape (N,); one host per node if None.
         host_name: Name of each host; ``n0``, ``n1``, … if None.
         node_name: Name of each node; that of its host if None, which then has one node.
     """
@@ -112,8 +112,8 @@ def network_of(
 
     Args:
         fabric: The fabric.
-        among: Nodes that will communicate; all if None. With none at all no up/down route is
-            computed, which is right for a routing rule that needs no table.
+        among: Nodes that will communicate; all if None. If empty, no up/down routes are computed,
+            as for routing rules without tables.
 
     Raises:
         FabricError: It cannot be routed.
@@ -195,7 +195,7 @@ def require_deadlock_free(
 
 
 def star(fabric: Fabric) -> Fabric:
-    """The same nodes on one ideal switch: only their own links can be contended.
+    """The same nodes on one ideal switch: only injection and ejection links can be contended.
 
     Each node keeps the rate and delay of its own link in both directions.
     """
@@ -238,7 +238,7 @@ def _build(shape: FatTree) -> _core.FabricArrays:
     top = -(-pods * shape.aggregation * shape.aggregation_uplinks // max(shape.cores, 1))
     check_memory(
         nodes, switches, nodes + shape.aggregation * upward * pods, place=place,
-        most_ports=max(leaf, above, top),
+        max_ports=max(leaf, above, top),
     )  # fmt: skip
     return built_by_core(
         lambda: _core.fat_tree(
@@ -257,45 +257,42 @@ def _build(shape: FatTree) -> _core.FabricArrays:
     )
 
 
-def check_memory(
-    nodes: int, switches: int, cables: int, *, place: str, most_ports: int = 0
-) -> None:
+def check_memory(nodes: int, switches: int, cables: int, *, place: str, max_ports: int = 0) -> None:
     """Refuse, before it is built, a fabric too large for this machine's memory or for the engine.
 
     Raises:
-        FabricError: It does not fit; says how much it takes.
+        FabricError: It does not fit; the message states the memory needed.
     """
-    if most_ports > MOST_PORTS:
+    if max_ports > MAX_PORTS:
         raise FabricError(
-            f"a switch would have {_count_text(most_ports)} ports; the engine's limit is "
-            f"{MOST_PORTS:,}",
+            f"a switch would have {_count_text(max_ports)} ports; the engine's limit is "
+            f"{MAX_PORTS:,}",
             place=place, remedy="give it fewer hosts or cables: real switches have a few dozen",
         )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
     if there is not None and needed > there:
-        taken = (
-            f"{'over' if needed > _MOST_TOLD else 'about'} {format_bytes(min(needed, _MOST_TOLD))}"
-        )
+        bound = "over" if needed > _MAX_WRITTEN else "about"
+        taken = f"{bound} {format_bytes(min(needed, _MAX_WRITTEN))}"
         raise FabricError(
             f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
             f"{_count_text(cables)} cables need {taken} of memory; "
             f"{format_bytes(there)} is available",
             place=place, remedy=f"make it smaller; or {memory_remedy(needed)}"
-            if needed <= _MOST_TOLD
+            if needed <= _MAX_WRITTEN
             else "make it smaller",
         )  # fmt: skip
 
 
 def _count_text(count: int) -> str:
     """A count in digits, unless there are too many of them to read, or for Python to write."""
-    return f"{count:,}" if count <= _MOST_TOLD else f"over {_MOST_TOLD:,}"
+    return f"{count:,}" if count <= _MAX_WRITTEN else f"over {_MAX_WRITTEN:,}"
 
 
 def built_by_core(
     make: Callable[[], _core.FabricArrays], *, place: str, page: str
 ) -> _core.FabricArrays:
-    """Call a builder of the core; its complaint becomes a FabricError that names ``page``."""
+    """Call a builder of the core; its errors become FabricErrors that refer to ``page``."""
     try:
         return make()
     except (ValueError, OverflowError) as error:

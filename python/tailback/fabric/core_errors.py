@@ -1,4 +1,4 @@
-"""Errors of the Rust core as errors that a user can act on.
+"""Translates errors of the Rust core to errors with a place and a remedy.
 
 The core has an exception for each kind of error; nothing here depends on its wording.
 """
@@ -15,7 +15,7 @@ from tailback.fabric.model import Fabric
 
 
 class UnroutableVerticesError(FabricError):
-    """No path between two switches or nodes, raised where their names are not known."""
+    """No path between two switches or nodes whose names are not known yet."""
 
     ends: tuple[str, int, int] = ("node", 0, 0)
 

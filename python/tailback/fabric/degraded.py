@@ -1,4 +1,4 @@
-"""Cables that serve less than the fabric says: put into a fabric, and taken out again."""
+"""Degraded cables: sets and resets rates below the nominal ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tailback.fabric.model import Fabric
 from tailback.port_names import split_port
 from tailback.scenario import Degraded
 
-LEAST_GBPS = 0.001
-"""Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
+MIN_GBPS = 0.001
+"""Minimum rate of a link in the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 MAX_GBPS = 250_000.0
 """Rate at which the smallest packet, 32 bytes, takes a picosecond."""
@@ -23,11 +23,11 @@ _PLACE = "[[fabric.degraded]]"
 
 
 class SlowLink(NamedTuple):
-    """A link that serves less than it should.
+    """A link with less than its nominal rate.
 
     Attributes:
         link: Number of the link.
-        gbps: Rate that it serves.
+        gbps: Its actual rate.
         both: Whether the reverse link of its cable is as slow.
     """
 
@@ -37,16 +37,16 @@ class SlowLink(NamedTuple):
 
 
 def within_engine(slow: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
-    """The same links, none of them slower than the engine can simulate."""
-    return tuple(cable._replace(gbps=max(cable.gbps, LEAST_GBPS)) for cable in slow)
+    """The same links with rates of at least the engine's minimum."""
+    return tuple(cable._replace(gbps=max(cable.gbps, MIN_GBPS)) for cable in slow)
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     """The fabric with some links slower than nominal; their nominal rates are kept separately.
 
     Args:
-        fabric: The fabric as it is meant to be.
-        sections: Which cables or links, and what they serve.
+        fabric: The fabric with nominal rates.
+        sections: The cables or links and their rates.
 
     Raises:
         ScenarioError: There is no such port, the rate is not below the nominal one or less than
@@ -76,11 +76,11 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
                 place=f"{_PLACE} rate",
                 remedy=f"give a rate above 0 and below {nominal:g} Gb/s",
             )
-        if section.rate < LEAST_GBPS:
+        if section.rate < MIN_GBPS:
             raise ScenarioError(
                 f"{section.rate:g} Gb/s at {port!r} is less than the engine can simulate",
                 place=f"{_PLACE} rate",
-                remedy=f"give at least {LEAST_GBPS:g} Gb/s; a cable that serves nothing is left "
+                remedy=f"give at least {MIN_GBPS:g} Gb/s; a cable that serves nothing is left "
                 "out of the fabric",
             )
         rate[links] = section.rate
@@ -95,7 +95,7 @@ def nominal(fabric: Fabric) -> Fabric:
 
 
 def instant(fabric: Fabric) -> Fabric:
-    """The fabric with cables without delay that are as fast as the engine can have them."""
+    """The fabric with zero-delay cables at the engine's maximum rate."""
     return replace(
         fabric, link_delay_ps=np.zeros_like(fabric.link_delay_ps),
         link_gbps=np.full_like(fabric.link_gbps, MAX_GBPS), nominal_gbps=None,
@@ -103,7 +103,7 @@ def instant(fabric: Fabric) -> Fabric:
 
 
 def with_slow_links(fabric: Fabric, slow: Sequence[SlowLink]) -> Fabric:
-    """The fabric with links, or both directions of their cables, that serve less."""
+    """The fabric with slow links, in one or both directions of their cables."""
     rate = fabric.link_gbps.copy()
     for link, gbps, both in slow:
         rate[link] = gbps
@@ -120,7 +120,7 @@ def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
     """
     rate = fabric.link_gbps.copy()
     for link, gbps in limits:
-        rate[link] = min(rate[link], max(gbps, LEAST_GBPS))
+        rate[link] = min(rate[link], max(gbps, MIN_GBPS))
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

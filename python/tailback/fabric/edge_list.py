@@ -1,14 +1,14 @@
-"""An edge list: a CSV with a line for each link or cable, and the rate of each.
+"""Edge lists: a CSV with one line per link or cable and its rate.
 
-What inventories export and what one writes by hand for a network that no ``ibnetdiscover`` knows::
+Exported by inventories, or written by hand for a network without ``ibnetdiscover``::
 
     src,dst,iface,rate_mbit
     h00,l0,e0,50
     l0,h00,h00,50
 
-A line is one direction where the file lists both directions of its links, and a cable where it
-lists each once. Names of columns are those of NetBox, of LLDP tables and of hand-made lists; a rate
-needs a unit, in the name of its column or in the field.
+If the file lists both directions of its links, a line is one direction; otherwise it is a cable.
+Column names of NetBox, of LLDP tables and of hand-made lists are known; a rate needs a unit, in the
+name of its column or in the field.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ _HOST: Final = re.compile(
     re.IGNORECASE,
 )
 FASTEST_GBPS: Final = 1e6
-"""A link of more than a petabit per second is a slip in the unit."""
+"""A link of more than a petabit per second indicates a wrong unit."""
 
 
 @dataclass(slots=True)
 class _Row:
-    """One line: from where to where, by which interfaces, how fast."""
+    """One line: ends, interfaces and rate."""
 
     line: int
     source: str
@@ -94,7 +94,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Wire:
-    """A cable: the line that tells one direction and that of the other, if there is one."""
+    """A cable: the line of one direction and that of the other, if there is one."""
 
     there: _Row
     back: _Row | None = None
@@ -111,7 +111,7 @@ class EdgeList:
     """CSV with a line for each link or cable: ends, interface, rate."""
 
     def recognises(self, text: str) -> bool:
-        """Tell whether the first line names two ends and a rate or an interface."""
+        """Whether the first line names two ends and a rate or an interface."""
         roles = header_of(text[: 1 << 16], ALIASES)
         return (
             roles is not None
@@ -120,7 +120,7 @@ class EdgeList:
         )
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         table = parse(text, ALIASES, ("source", "destination", "rate"), error_type=FabricError)
         rows = _rows(table)
         if not rows:
@@ -185,7 +185,7 @@ def _rates(table: Delimited) -> list[float]:
 
 
 def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
-    """The lines as cables: directions of one cable are paired by their interfaces, else in order.
+    """Join lines to cables: the directions of a cable are paired by interface, else in order.
 
     Raises:
         FabricError: Some links have both directions and others only one.
@@ -218,7 +218,7 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
 
 
 def _same_cable(one: _Row, other: _Row) -> bool:
-    """Whether nothing that two opposite lines say of their interfaces contradicts that."""
+    """Whether two opposite lines can be one cable: their interfaces agree where both are given."""
     pairs = ((one.leaves, other.arrives), (one.arrives, other.leaves))
     return all(a == b for a, b in pairs if a and b)
 
@@ -229,7 +229,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _number(wires: Sequence[_Wire], table: Delimited) -> None:
-    """Give the ports of each device numbers: its interfaces' own, or 1 … n in natural order.
+    """Number the ports of each device: by interface numbers, or 1 … n in natural order.
 
     Raises:
         FabricError: An interface of a device is in two cables.
@@ -259,7 +259,7 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
 
 
 def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -> Discovery:
-    """Devices and port lines of the cables, with what hosts are."""
+    """Devices and port lines of the cables."""
     found = Discovery(one_way=True)
     kinds, guessed = _kinds(wires, table)
     for row in rows:
@@ -269,7 +269,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
         there, back = wire.there, wire.back
         a, b = (there.source, wire.ports[0]), (there.destination, wire.ports[1])
         found.ends.append(PortEnd(*a, *b, there.gbps, there.line))
-        # A cable of one line: its other direction stands right behind it.
+        # A cable with one line: add its other direction directly after it.
         found.ends.append(PortEnd(*b, *a, (back or there).gbps, (back or there).line))
         for end, port in enumerate((a, b)):
             if wire.interface(end):
@@ -278,7 +278,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
             found.link_id[a] = there.link
         if back is not None and back.link:
             found.link_id[b] = back.link
-    # First, because a screen shows few notes.
+    # First, because the screen shows only a few notes.
     found.notes += _queues(table)
     if guessed:
         hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
@@ -292,7 +292,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
 
 
 def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], bool]:
-    """What each device is, by its role or by the number of its cables, and whether any is guessed.
+    """Kind of each device, by role or number of cables, and whether any is guessed.
 
     Raises:
         FabricError: A role is neither a host's nor a switch's, or no device is a host.

@@ -73,7 +73,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 continue
             if (port := int(match["port"])) > 65535:
                 raise CounterError(
-                    f"port {port} cannot be", file=path,
+                    f"port {port} is outside 0 to 65535", file=path,
+                    remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
                 )  # fmt: skip
             values = _values(path, number, match, unknown)

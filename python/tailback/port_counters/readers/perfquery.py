@@ -159,7 +159,8 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
             ), None  # fmt: skip
             if current.port > 65535:
                 raise CounterError(
-                    f"port {current.port} cannot be", file=path,
+                    f"port {current.port} is outside 0 to 65535", file=path,
+                    remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
                 )  # fmt: skip
             out.append(current)

@@ -109,7 +109,7 @@ def _series(path: Path) -> list[Any]:
     if not isinstance(answer, dict) or answer.get("status") != "success":
         text = answer.get("error", "") if isinstance(answer, dict) else ""
         raise CounterError(
-            f"is an error of the server: {quoted_text(str(text))}",
+            f"is an error response: {quoted_text(str(text))}",
             file=path, place="status", remedy=_REMEDY,
         )  # fmt: skip
     result = answer.get("data", {})

@@ -135,7 +135,7 @@ class _Reader:
         busy: list[tuple[int, int]] = []
         for number, event in enumerate(self._events):
             if not isinstance(event, dict):
-                raise self._wrong(number, f"is {shown(str(event))}, no event")
+                raise self._wrong(number, f"{shown(str(event))} is not an event")
             if event.get("ph") != "X" or event.get("cat") not in _DEVICE:
                 continue
             low, high = self._times(number, event)

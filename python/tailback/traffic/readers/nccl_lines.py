@@ -147,7 +147,7 @@ def _lines(file: Path) -> Iterator[tuple[int, Process, str]]:
 
 def _require(good: bool, file: Path, line: int, what: str) -> None:
     if not good:
-        raise TraceError(f"{what} cannot be", file=file, place=f"line {line}",
+        raise TraceError(f"{what} is impossible", file=file, place=f"line {line}",
                          remedy="the log is damaged: copy it again or record it again")  # fmt: skip
 
 
