@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tailback.errors import FabricError
-from tailback.fabric.degraded import LEAST_GBPS
+from tailback.fabric.degraded import MIN_GBPS
 from tailback.fabric.model import Fabric
 from tailback.scenario import FabricSection
 from tailback.units import format_time
@@ -23,12 +23,12 @@ def require_rates(fabric: Fabric, file: Path | None = None) -> None:
         fabric: The fabric.
         file: The file it was read from.
     """
-    slow = np.flatnonzero(fabric.link_gbps < LEAST_GBPS)
+    slow = np.flatnonzero(fabric.link_gbps < MIN_GBPS)
     if slow.size:
         link = int(slow[0])
         raise FabricError(
             f"{fabric.link_name(link)} has a rate of {fabric.link_gbps[link]:g} Gb/s; the engine "
-            f"simulates {LEAST_GBPS:g} Gb/s or more",
+            f"simulates {MIN_GBPS:g} Gb/s or more",
             file=file,
             remedy="check the unit of the rates; leave out cables that are down",
         )
