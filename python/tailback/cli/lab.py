@@ -9,10 +9,12 @@ import click
 
 from tailback.cli.progress import meter
 from tailback.cli.text import printable
+from tailback.datapath.sampling import Sampling
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
 from tailback.lab import causes, fabric, spec
 from tailback.lab.record import record
+from tailback.lab.telemetry import SAMPLES
 from tailback.units import counted
 
 
@@ -33,13 +35,18 @@ def lab() -> None:
 
 @lab.command()
 @click.argument("source", metavar="SPEC", type=click.Path(path_type=Path))
-def up(source: Path) -> None:
+@click.option("--telemetry", metavar="SCHEME",
+              help="Sample packets in every port: single-bit, compact, coordinated or full, with "
+              "the bits of the hash, like coordinated:4.")  # fmt: skip
+def up(source: Path, telemetry: str | None) -> None:
     """Bring up the fabric of SPEC, a TOML file."""
-    plan = fabric.bring_up(spec.load(source))
+    sampling = None if telemetry is None else Sampling.parse(telemetry)
+    plan = fabric.bring_up(spec.load(source), sampling)
     click.echo(
         f"lab {plan.spec.name} is up: {counted(len(plan.hosts), 'host')}, "
         f"{'1 leaf' if len(plan.leaves) == 1 else f'{len(plan.leaves)} leaves'}, "
         f"{counted(len(plan.spines), 'spine')}"
+        + (f"; its ports sample packets: {sampling}" if sampling else "")
     )
 
 
@@ -80,9 +87,10 @@ def run(
         record(plan, chosen, program, out, force=force, path_seed=paths,
                step=lambda what: progress.step(what, 0.0))  # fmt: skip
     folder = shlex.quote(str(out))
+    samples = f" --samples {folder}/{SAMPLES}" if (out / SAMPLES).exists() else ""
     click.echo(printable(
         f"tailback diagnose {folder}/trace --fabric {folder}/links.csv "
-        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz"
+        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz{samples}"
     ))  # fmt: skip
 
 

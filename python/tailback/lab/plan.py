@@ -5,9 +5,12 @@ Nothing here touches the machine.
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from tailback.datapath.sampling import FIRST_INDEX
 from tailback.lab.spec import LabSpec
 
 SYSCTLS = (
@@ -106,6 +109,10 @@ class Plan:
         """IPv4 address of a host."""
         return f"10.{host[1]}.{host[2]}.2"
 
+    def address_end(self, host: str) -> int:
+        """The last three bytes of a host's address, which packet ids are made of."""
+        return int.from_bytes(ipaddress.ip_address(self.address(host)).packed[-3:])
+
     def cable(self, one: str, other: str) -> tuple[Link, Link] | None:
         """Both directions of the cable between two nodes; None if there is none."""
         found = [link for link in self.links if {link.source, link.target} == {one, other}]
@@ -116,8 +123,10 @@ class Plan:
         lines = [f"netns add {self.namespace(node)}" for node in self.nodes]
         for there, back in zip(self.links[::2], self.links[1::2], strict=True):
             lines.append(
-                f"link add {there.interface} netns {self.namespace(there.source)} type veth "
-                f"peer name {back.interface} netns {self.namespace(back.source)}"
+                f"link add {there.interface} index {FIRST_INDEX + there.number} "
+                f"netns {self.namespace(there.source)} type veth "
+                f"peer name {back.interface} index {FIRST_INDEX + back.number} "
+                f"netns {self.namespace(back.source)}"
             )
         return Command(("ip", "-batch", "-"), "\n".join(lines) + "\n")
 
@@ -163,6 +172,26 @@ class Plan:
                       for other in self.leaves if other != leaf]  # fmt: skip
             if others:
                 commands.append(self._batch("ip", leaf, others))
+        return commands
+
+    def attach(self, programs: Path) -> list[Command]:
+        """Commands that attach the programs of the data path to all ports, and to all hosts.
+
+        Args:
+            programs: Where they are pinned.
+        """
+        commands = []
+        for node in self.nodes:
+            lines = []
+            for link in (link for link in self.links if link.source == node):
+                lines.append(f"qdisc add dev {link.interface} clsact")
+                ways = ("egress", "ingress") if node in self.hosts else ("egress",)
+                lines += [
+                    f"filter add dev {link.interface} {way} bpf direct-action "
+                    f"object-pinned {programs}/tailback_{way}"
+                    for way in ways
+                ]
+            commands.append(self._batch("tc", node, lines))
         return commands
 
     def _batch(self, program: str, node: str, lines: list[str]) -> Command:

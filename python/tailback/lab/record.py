@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tailback.folders import AtomicDirectory
-from tailback.lab import causes, fabric, job, system
+from tailback.lab import causes, fabric, job, system, telemetry
 from tailback.lab.causes import Setting
 from tailback.lab.counters import Recorder
 from tailback.lab.plan import Plan
@@ -83,10 +84,16 @@ def record(
             fabric.seed_paths(plan, path_seed)
         fabric.settle(plan, setting.rates_bps, setting.spines)
         step("running the program")
-        counters = folder / "counters.csv.gz"
-        with Recorder(plan, counters), job.other_traffic(plan, setting):
+        sampled = fabric.sampling_of(plan)
+        with ExitStack() as recorders:
+            recorders.enter_context(Recorder(plan, folder / "counters.csv.gz"))
+            if sampled is not None:
+                recorders.enter_context(
+                    telemetry.recorded(plan, sampled, fabric.folder_of(plan), folder)
+                )
+            recorders.enter_context(job.other_traffic(plan, setting))
             time.sleep(QUIET_S)
-            trace = job.run(plan, setting, command, work)
+            trace = job.run(plan, setting, command, work, marked=sampled is not None)
             time.sleep(_AFTERWARDS_S)
         step("writing the case")
         shutil.copytree(trace, folder / "trace")
@@ -158,5 +165,5 @@ def _write_truth(
             "waited_s": [one.waited for one in notes],
             "agreed_s": [one.agreed for one in notes],
         }  # fmt: skip
-    (folder / "truth").mkdir()
+    (folder / "truth").mkdir(exist_ok=True)
     (folder / "truth" / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

@@ -39,7 +39,18 @@ class FabricSpec(_SpecSection):
     spine_rate: LinkGbps = 0.04
     burst: SizeBytes = 6000
     queue: SizeBytes = 400_000
+    congested: SizeBytes | None = None
     ecmp_seed: int = Field(default=1, ge=1, lt=2**31)
+
+    @property
+    def congested_bytes(self) -> int:
+        """A port with more bytes than this in its queue is congested: by default a tenth of it."""
+        return self.queue // 10 if self.congested is None else self.congested
+
+    @property
+    def ip(self) -> int:
+        """Version of IP."""
+        return 4
 
     @model_validator(mode="after")
     def _bucket_holds_a_packet(self) -> FabricSpec:

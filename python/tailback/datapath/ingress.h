@@ -1,0 +1,134 @@
+/* The receiver: tc ingress of each host. Adds up samples; nothing is kept of single packets.
+ *
+ * Samples of one sender, receiving socket, hop and weight are added up together. Of whole links,
+ * a bin a link counts them. Of hashes, the bins are those of a Walsh-Hadamard transform: for each
+ * combination of hash bits, what arrived, +1 or -1 by the parity of those bits of the hash, goes to
+ * the bin that the packet id projects to (docs/explanation/datapath.md). The transform of the bins
+ * is the score of every link. So memory depends on links and pairs of ends, not on packets.
+ */
+#include "maps.h"
+
+#define NO_HOP 255
+
+struct sums_key {
+  __u32 source;      /* last three bytes of the sender's address */
+  __u32 mark;        /* of the receiving socket, 0 if not known */
+  __u16 interface;   /* link of the interface it arrived at */
+  __u8 hop;          /* which hop the sample is of, NO_HOP if that is not known */
+  __u8 weight;       /* hops that might have been sampled */
+  __u8 congested;    /* one reservoir: whether that hop was congested; two: the reservoir */
+  __u8 reserved[3];
+};
+
+struct sums {
+  __u64 samples;
+  __u64 bytes; /* of the packets, as tc counts them */
+  __s64 bins[LINKS];
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, MAX_SUMS);
+  __type(key, struct sums_key);
+  __type(value, struct sums);
+} sums SEC(".maps");
+
+/* A value of nothing but zeros: too large for the stack. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct sums);
+} zeros SEC(".maps");
+
+INLINE struct sums *sums_of(const struct sums_key *key) {
+  struct sums *found = bpf_map_lookup_elem(&sums, key);
+  if (found) return found;
+  __u32 none = 0;
+  struct sums *zero = bpf_map_lookup_elem(&zeros, &none);
+  if (!zero) return 0;
+  bpf_map_update_elem(&sums, key, zero, BPF_NOEXIST);
+  return bpf_map_lookup_elem(&sums, key);
+}
+
+#if SCHEME != FULL
+/* Adds one hash to the bins of every combination of its bits. */
+INLINE void add_bins(struct sums *into, const __u32 powers[LINK_BITS], __u32 hash) {
+  __u32 bin[HASH_BITS], place = 0, odd = 0;
+#pragma unroll
+  for (int k = 0; k < HASH_BITS; k++) {
+    bin[k] = 0;
+#pragma unroll
+    for (int j = 0; j < LINK_BITS; j++) bin[k] |= (powers[j] >> k & 1) << j;
+  }
+  /* A Gray code: successive combinations differ in one bit. */
+#pragma unroll
+  for (__u32 step = 1; step <= LOW(HASH_BITS); step++) {
+    const __u32 bit = __builtin_ctz(step);
+    place = (place ^ bin[bit]) & LOW(LINK_BITS);
+    odd ^= hash >> bit & 1;
+    __sync_fetch_and_add(&into->bins[place], 1 - 2 * (__s64)factor(odd));
+  }
+}
+#endif
+
+/* Adds a sample to the sums of its key; returns whether there was room. */
+INLINE int add(const struct sums_key *key, const __u32 *powers, __u32 seen, __u32 bytes) {
+  struct sums *into = sums_of(key);
+  if (!into) return 0;
+  __sync_fetch_and_add(&into->samples, 1);
+  __sync_fetch_and_add(&into->bytes, bytes);
+#if SCHEME == FULL
+  __sync_fetch_and_add(&into->bins[seen & LOW(LINK_BITS)], 1);
+#else
+  add_bins(into, powers, seen);
+#endif
+  return 1;
+}
+
+INLINE __u32 mark_of(const struct packet *packet) {
+  struct connection key = {
+      packet->flow.destination, packet->flow.source, packet->port[1], packet->port[0]};
+  __u32 *mark = bpf_map_lookup_elem(&marks, &key);
+  return mark ? *mark : 0;
+}
+
+SEC("tc")
+int tailback_ingress(struct __sk_buff *skb) {
+  struct packet packet;
+  if (!parse(skb, &packet) || packet.hop >= MAX_HOPS || skb->gso_segs > 1) return TC_ACT_UNSPEC;
+  __u32 link = link_of(skb);
+  struct port *port = bpf_map_lookup_elem(&ports, &link);
+  if (!port) return TC_ACT_UNSPEC;
+  __u32 sample = get_sample(&packet), powers[LINK_BITS] = {};
+  struct sums_key key = {
+      .source = packet.flow.source, .mark = mark_of(&packet), .interface = link, .hop = NO_HOP};
+  int room = 1;
+#if SCHEME != FULL
+  __u32 id = packet_id(&packet.flow);
+  project(id, powers);
+#endif
+#if SCHEME == COORDINATED
+  /* It was forwarded so often, and left its sender's port before. */
+  key.weight = packet.hop + 1;
+  key.hop = survivor(id, packet.hop + 1);
+  key.congested = sample & 1;
+  room = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
+#elif SCHEME == COMPACT
+  key.weight = sample >> (1 + SEEN_BITS) & LOW(COUNT_BITS);
+  key.congested = sample & 1;
+  if (key.weight) room = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
+#else
+#pragma unroll
+  for (int kind = 0; kind < 2; kind++) {
+    __u32 reservoir = sample >> kind * (SEEN_BITS + COUNT_BITS);
+    key.weight = reservoir >> SEEN_BITS & LOW(COUNT_BITS);
+    key.congested = kind;
+    if (key.weight) room &= add(&key, powers, reservoir & LOW(SEEN_BITS), skb->len);
+  }
+#endif
+  __sync_fetch_and_add(&port->received, 1);
+  if (!room) __sync_fetch_and_add(&port->lost, 1);
+  return TC_ACT_UNSPEC;
+}
+
