@@ -1,10 +1,8 @@
 /* The receiver: tc ingress of each host. Adds up samples; nothing is kept of single packets.
  *
- * Samples of one sender, receiving socket, hop and weight are added up together. Of whole links,
- * a bin a link counts them. Of hashes, the bins are those of a Walsh-Hadamard transform: for each
- * combination of hash bits, what arrived, +1 or -1 by the parity of those bits of the hash, goes to
- * the bin that the packet id projects to (docs/explanation/datapath.md). The transform of the bins
- * is the score of every link. So memory depends on links and pairs of ends, not on packets.
+ * Samples of one sender, receiving socket, hop and weight are added up together: of whole links in
+ * a bin a link, of hashes in the bins of a transform that gives the score of every link. So memory
+ * depends on links and pairs of ends, not on packets.
  */
 #include "maps.h"
 
@@ -51,27 +49,6 @@ INLINE struct sums *sums_of(const struct sums_key *key) {
   return bpf_map_lookup_elem(&sums, key);
 }
 
-#if SCHEME != FULL
-/* Adds one hash to the bins of every combination of its bits. */
-INLINE void add_bins(struct sums *into, const __u32 powers[LINK_BITS], __u32 hash) {
-  __u32 bin[HASH_BITS], place = 0, odd = 0;
-#pragma unroll
-  for (int k = 0; k < HASH_BITS; k++) {
-    bin[k] = 0;
-#pragma unroll
-    for (int j = 0; j < LINK_BITS; j++) bin[k] |= (powers[j] >> k & 1) << j;
-  }
-  /* A Gray code: successive combinations differ in one bit. */
-#pragma unroll
-  for (__u32 step = 1; step <= LOW(HASH_BITS); step++) {
-    const __u32 bit = __builtin_ctz(step);
-    place = (place ^ bin[bit]) & LOW(LINK_BITS);
-    odd ^= hash >> bit & 1;
-    __sync_fetch_and_add(&into->bins[place], 1 - 2 * (__s64)factor(odd));
-  }
-}
-#endif
-
 /* Adds a sample to the sums of its key; returns whether there was room. */
 INLINE int add(const struct sums_key *key, const __u32 *powers, __u32 seen, __u32 bytes) {
   struct sums *into = sums_of(key);
@@ -81,7 +58,7 @@ INLINE int add(const struct sums_key *key, const __u32 *powers, __u32 seen, __u3
 #if SCHEME == FULL
   __sync_fetch_and_add(&into->bins[seen & LOW(LINK_BITS)], 1);
 #else
-  add_bins(into, powers, seen);
+  add_bins(into->bins, powers, seen);
 #endif
   return 1;
 }

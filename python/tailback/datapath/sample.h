@@ -176,4 +176,27 @@ INLINE void project(__u32 id, __u32 powers[LINK_BITS]) {
   }
 }
 
+#if SCHEME != FULL
+/* Adds one hash to the bins of a Walsh-Hadamard transform: for each combination of its bits, +1 or
+ * -1 by their parity goes to the bin that the packet id projects to. The transform of the bins at
+ * link d is then the sum over packets of 2^HASH_BITS [hash of d agrees] - 1. */
+INLINE void add_bins(__s64 *bins, const __u32 powers[LINK_BITS], __u32 hash) {
+  __u32 bin[HASH_BITS], place = 0, odd = 0;
+#pragma unroll
+  for (int k = 0; k < HASH_BITS; k++) {
+    bin[k] = 0;
+#pragma unroll
+    for (int j = 0; j < LINK_BITS; j++) bin[k] |= (powers[j] >> k & 1) << j;
+  }
+  /* A Gray code: successive combinations differ in one bit. */
+#pragma unroll
+  for (__u32 step = 1; step <= LOW(HASH_BITS); step++) {
+    const __u32 bit = __builtin_ctz(step);
+    place = (place ^ bin[bit]) & LOW(LINK_BITS);
+    odd ^= hash >> bit & 1;
+    __sync_fetch_and_add(&bins[place], 1 - 2 * (__s64)factor(odd));
+  }
+}
+#endif
+
 #endif
