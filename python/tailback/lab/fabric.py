@@ -69,9 +69,9 @@ def bring_up(spec: LabSpec, sampled: Sampling | None = None) -> Plan:
 def _set_sysctls(plan: Plan) -> None:
     for node in plan.nodes:
         with system.inside(plan.namespace(node)):
-            for key, value in SYSCTLS:
+            for key, value in SYSCTLS[plan.ip]:
                 # A kernel without IPv6 has no need of that setting.
-                system.write_sysctl(key, value, optional="ipv6" in key)
+                system.write_sysctl(key, value, optional="disable_ipv6" in key)
             system.write_sysctl(HASH_SEED, str(plan.spec.fabric.ecmp_seed), optional=True)
 
 

@@ -50,7 +50,7 @@ def run(
         LabError: The program failed, or left no trace.
     """
     hosts = work / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n" + "".join(
+    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n" + "".join(
         f"{plan.address(host)} {host}\n" for host in plan.hosts))  # fmt: skip
     agent = work / "agent"
     agent.write_text(_AGENT.format(lab=plan.spec.name, hosts=hosts))
@@ -59,7 +59,7 @@ def run(
     for folder in ("tmp", NOTES):
         (work / folder).mkdir()
     library = _library(work, marked=marked)
-    command = _mpirun(setting, work, agent, library)
+    command = _mpirun(plan, setting, work, agent, library)
     command += ["eztrace", "-t", "openmpi", "-o", str(work / "trace"), *program]
     # Open MPI's own start runs on the first host: its daemons connect to it across the fabric.
     done = subprocess.run(
@@ -84,9 +84,12 @@ def run(
     return anchors[0].parent
 
 
-def _mpirun(setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
-    network = "10.0.0.0/8"
+def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
+    # Open MPI knows networks of IPv4 only; the hosts have one interface besides the loopback.
+    network = "10.0.0.0/8" if plan.ip == 4 else "e0"
+    other = 10 - plan.ip
     parameters = {
+        "btl_tcp_disable_family": str(other), f"oob_tcp_disable_ipv{other}_family": "1",
         "rmaps": "seq", "plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1",
         "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": network,
         "oob_tcp_if_include": network, "mpi_yield_when_idle": "1",
@@ -130,7 +133,7 @@ def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
     try:
         for number, flow in enumerate(setting.flows):
             port = _FIRST_PORT + number
-            start(flow.target, "receive", port)
+            start(flow.target, "receive", plan.address(flow.target), port)
             start(flow.source, "send", plan.address(flow.target), port, flow.on_s, flow.off_s)
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -40,17 +40,13 @@ class FabricSpec(_SpecSection):
     burst: SizeBytes = 6000
     queue: SizeBytes = 400_000
     congested: SizeBytes | None = None
+    ip: Literal[4, 6] = 4
     ecmp_seed: int = Field(default=1, ge=1, lt=2**31)
 
     @property
     def congested_bytes(self) -> int:
         """A port with more bytes than this in its queue is congested: by default a tenth of it."""
         return self.queue // 10 if self.congested is None else self.congested
-
-    @property
-    def ip(self) -> int:
-        """Version of IP."""
-        return 4
 
     @model_validator(mode="after")
     def _bucket_holds_a_packet(self) -> FabricSpec:
