@@ -16,6 +16,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +51,11 @@ _RUN_TIME_AT: Final = 192
 _INFO_BYTES: Final = 256
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _bpf(command: int, layout: str, *values: int, what: str) -> tuple[Any, ...]:
     """Call the kernel; returns the attributes as it left them.
 
@@ -62,8 +68,7 @@ def _bpf(command: int, layout: str, *values: int, what: str) -> tuple[Any, ...]:
             f"bpf(2) of {platform.machine()} is not known", remedy="use x86-64 or arm64"
         )
     attributes = ctypes.create_string_buffer(struct.pack(layout, *values))
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(number, command, attributes, ctypes.c_uint(struct.calcsize(layout)))
+    result = _libc().syscall(number, command, attributes, ctypes.c_uint(struct.calcsize(layout)))
     if result < 0:
         code = ctypes.get_errno()
         if command == _BATCH and code == errno.ENOENT:
@@ -177,7 +182,7 @@ def run_time(program: Path) -> tuple[int, int]:
     return nanoseconds, count
 
 
-def test_run(
+def dry_run(
     descriptor: int, packet: bytes, context: bytes = b"", repeat: int = 1
 ) -> tuple[bytes, int]:
     """Run a program on a packet that is not sent.
@@ -196,6 +201,6 @@ def test_run(
     answer = _bpf(
         _TEST_RUN, "=IIIIQQIIIIQQIIIxxxx", descriptor, 0, len(packet), 4096,
         ctypes.addressof(given), ctypes.addressof(out), repeat, 0, len(context), 0,
-        ctypes.addressof(about) if context else 0, 0, 0, 0, 0, what="test run",
+        ctypes.addressof(about) if context else 0, 0, 0, 0, 0, what="dry run",
     )  # fmt: skip
     return out.raw[: answer[4]], int(answer[8])

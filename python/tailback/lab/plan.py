@@ -223,6 +223,6 @@ class Plan:
         return commands
 
     def _batch(self, program: str, node: str, lines: list[str]) -> Command:
-        version = (f"-{self.ip}",) if program == "ip" else ()
-        arguments = (program, *version, "-n", self.namespace(node), "-batch", "-")
+        version = ("-6",) if program == "ip" and self.ip == 6 else ()
+        arguments = (program, "-n", self.namespace(node), *version, "-batch", "-")
         return Command(arguments, "\n".join(lines) + "\n")

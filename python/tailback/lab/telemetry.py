@@ -72,7 +72,7 @@ def install(plan: Plan, sampling: Sampling, folder: Path) -> None:
     built = folder / "datapath.o"
     with as_file(files("tailback.datapath")) as sources:
         system.run(Command((
-            "clang", "-O2", "-g", "-target", "bpf", *_multiarch(),
+            "clang", "-O2", "-g", "-target", "bpf", *multiarch(),
             *sampling.defines(len(plan.links)),
             "-c", str(sources / "datapath.bpf.c"), "-o", str(built),
         )))  # fmt: skip
@@ -90,7 +90,7 @@ def install(plan: Plan, sampling: Sampling, folder: Path) -> None:
         system.run(command)
 
 
-def _multiarch() -> list[str]:
+def multiarch() -> list[str]:
     """Where Debian has the headers of this machine's architecture, which no BPF compiler knows."""
     found = Path("/usr/include").glob("*-linux-gnu/asm")
     return [f"-I{path.parent}" for path in found]
