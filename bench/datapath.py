@@ -45,7 +45,7 @@ from _machine import machine
 from tailback import TailbackError
 from tailback.datapath.counts import LinkSums, fraction_interval
 from tailback.datapath.kernel import run_time, run_times
-from tailback.datapath.sampling import Sampling
+from tailback.datapath.sampling import PacketScheme
 from tailback.lab import fabric, spec, system, telemetry
 from tailback.lab.plan import Plan
 
@@ -81,7 +81,7 @@ def lab(ip: int, scheme: str) -> Iterator[Plan]:
     wanted = given.model_copy(
         update={"name": f"bench{os.getpid()}", "fabric": given.fabric.model_copy(update={"ip": ip})}
     )
-    plan = fabric.bring_up(wanted, Sampling.parse(scheme))
+    plan = fabric.bring_up(wanted, PacketScheme.parse(scheme))
     try:
         yield plan
     finally:
@@ -153,8 +153,8 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
     packets, met = estimates(case, truth.height)
     counts = packets.counts()
     low, high = (ends[1:] for ends in counts.interval())
-    few, many = (ends[1:] for ends in
-                 fraction_interval(packets, met, Sampling.parse(scheme).one_reservoir))  # fmt: skip
+    one = PacketScheme.parse(scheme).one_reservoir
+    few, many = (ends[1:] for ends in fraction_interval(packets, met, one))
     n, sent = truth["packets"].to_numpy(), truth["sent"].to_numpy()
     true = truth["congested"].to_numpy() / np.maximum(n, 1)
     # The deviation that the truth predicts: that of an idle link, and what packets add.

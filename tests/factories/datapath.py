@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.datapath.sampling import Sampling, hash_masks
+from tailback.datapath.sampling import PacketScheme, hash_masks
 from tailback.lab import telemetry
 from tests.factories.lab import why_not
 from tests.factories.repository import ROOT
@@ -43,7 +43,7 @@ def why_no_bpf(*, jobs: bool = False) -> str | None:
         if problem:
             return problem
         built = folder.parent / "probe.o"
-        build = kernel_build(Sampling.parse("coordinated"), 31, built)
+        build = kernel_build(PacketScheme.parse("coordinated"), 31, built)
         loaded = subprocess.run(
             ["bpftool", "prog", "load", built, folder / "probe"], capture_output=True, text=True
         )
@@ -65,7 +65,7 @@ def private_folder() -> Iterator[tuple[Path, str]]:
             subprocess.run(["umount", folder], capture_output=True)
 
 
-def kernel_build(sampling: Sampling, links: int, out: Path) -> str:
+def kernel_build(sampling: PacketScheme, links: int, out: Path) -> str:
     """Compile visits.bpf.c; returns what the compiler complained about."""
     done = subprocess.run(
         ["clang", "-O2", "-g", "-target", "bpf", "-Wall", "-Werror", *telemetry.multiarch(),
@@ -75,7 +75,7 @@ def kernel_build(sampling: Sampling, links: int, out: Path) -> str:
     return done.stderr.strip()
 
 
-def library(sampling: Sampling, links: int, folder: Path) -> ctypes.CDLL:
+def library(sampling: PacketScheme, links: int, folder: Path) -> ctypes.CDLL:
     """visits.c, compiled for user space."""
     out = folder / f"{str(sampling).replace(':', '-')}-{links}.so"
     subprocess.run(
@@ -114,7 +114,9 @@ class Visits:
         seed: Of everything random.
     """
 
-    def __init__(self, sampling: Sampling, links: int, packets: int, hops: int, seed: int) -> None:
+    def __init__(
+        self, sampling: PacketScheme, links: int, packets: int, hops: int, seed: int
+    ) -> None:
         dice = np.random.default_rng(seed)
         self.sampling, self.hops, self.seed = sampling, hops, seed
         self.ids = dice.integers(0, 1 << 24, packets, np.uint32)

@@ -12,7 +12,7 @@ import click
 from tailback.cli.progress import meter
 from tailback.cli.text import printable
 from tailback.datapath.record import append_until
-from tailback.datapath.sampling import Sampling
+from tailback.datapath.sampling import PacketScheme
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
 from tailback.lab import causes, fabric, spec, telemetry
@@ -42,7 +42,7 @@ def lab() -> None:
               "the bits of the hash, like coordinated:4.")  # fmt: skip
 def up(source: Path, scheme: str | None) -> None:
     """Bring up the fabric of SPEC, a TOML file."""
-    sampling = None if scheme is None else Sampling.parse(scheme)
+    sampling = None if scheme is None else PacketScheme.parse(scheme)
     plan = fabric.bring_up(spec.load(source), sampling)
     click.echo(
         f"lab {plan.spec.name} is up: {counted(len(plan.hosts), 'host')}, "
@@ -105,7 +105,8 @@ def samples(out: Path, name: str | None) -> None:
     """Append what receivers count to a file every second, until Ctrl-C.
 
     For programs that do not run by `tailback lab run`, in a lab that was brought up with
-    --telemetry. Counting starts with this command.
+    --telemetry. Counts are since then: where this command was killed, start it again with the same
+    file, and nothing is lost.
     """
     plan = fabric.find(name)
     sampling = fabric.sampling_of(plan)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from tailback.datapath.kernel import NO_HOP, Sums
-from tailback.datapath.sampling import Sampling
+from tailback.datapath.sampling import PacketScheme
 from tailback.telemetry.estimate import Z95
 from tailback.telemetry.hashed import Floats, HashedCounts, collision_factor
 
@@ -73,7 +73,7 @@ class Counted:
     unrouted: int
 
 
-def count(sums: Sums, sampling: Sampling, routes: Routes, links: int) -> Counted:
+def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Counted:
     """Count packets of links.
 
     Args:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Each port of the software switch, and of the hosts: tc egress, before the queue.
  *
  * A packet of one segment gets the sample that the scheme says, from the one it came with. Packets

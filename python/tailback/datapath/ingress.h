@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The receiver: tc ingress of each host. Adds up samples; nothing is kept of single packets.
  *
  * Samples of one sender, receiving socket, hop and weight are added up together: of whole links in

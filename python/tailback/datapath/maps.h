@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* What the programs share with each other and with user space (tailback.datapath.kernel). */
 #ifndef TAILBACK_MAPS_H
 #define TAILBACK_MAPS_H

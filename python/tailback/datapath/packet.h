@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Where a packet has its sample and what identifies it.
  *
  *   RoCEv2 (UDP port 4791)   the six reserved bits of the base transport header: byte 4, bits 0-5

@@ -17,7 +17,7 @@ import numpy as np
 
 from tailback.datapath.counts import Counted, LinkSums, Routes, count
 from tailback.datapath.kernel import Sums, read_sums
-from tailback.datapath.sampling import MAX_SUMS, Sampling, SamplingError, link_bits
+from tailback.datapath.sampling import MAX_SUMS, PacketScheme, SamplingError, link_bits
 
 COLUMNS: Final = (
     "time_utc", "rank", "link", "samples", "packets", "packets_variance", "packets_idle_variance",
@@ -25,28 +25,35 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 INTERVAL_S: Final = 1.0
+_LONGEST_LINE: Final = 4096
+"""Bytes; a line has twelve short fields."""
 
 
 class Receivers:
-    """The receivers of one network, and what they have counted since this was made.
+    """The receivers of one network.
 
     Args:
         maps: Folder where the maps are pinned.
         sampling: The scheme.
         routes: Links that packets may have used.
         links: Number of links.
+        from_now: Leave out what they have counted before.
     """
 
-    def __init__(self, maps: Path, sampling: Sampling, routes: Routes, links: int) -> None:
+    def __init__(
+        self, maps: Path, sampling: PacketScheme, routes: Routes, links: int, *, from_now: bool
+    ) -> None:
         self.maps, self.sampling, self.routes, self.links = maps, sampling, routes, links
-        self._start = self._read()
+        self._before = self._read() if from_now else None
 
     def _read(self) -> Sums:
         return read_sums(self.maps, 1 << link_bits(self.links), MAX_SUMS)
 
     def count(self) -> Counted:
         """Counts of every link by receiver."""
-        sums = self._read().since(self._start)
+        sums = self._read()
+        if self._before is not None:
+            sums = sums.since(self._before)
         return count(sums, self.sampling, self.routes, self.links)
 
 
@@ -103,8 +110,12 @@ class SampleLog:
 
 def append_until(receivers: Receivers, file: Path, wait: Callable[[float], bool]) -> None:
     """Append the counts to a file every second until ``wait`` returns true, and once more then."""
-    with file.open("ab", buffering=0) as out:
-        if out.tell() == 0:
+    with file.open("a+b", buffering=0) as out:
+        # A writer that was killed may have left part of a line.
+        out.seek(max(out.tell() - _LONGEST_LINE, 0))
+        tail = out.read()
+        out.truncate(out.tell() - len(tail) + tail.rfind(b"\n") + 1)
+        if out.seek(0, os.SEEK_END) == 0:
             out.write((",".join(COLUMNS) + "\n").encode())
         while True:
             ended = wait(INTERVAL_S)

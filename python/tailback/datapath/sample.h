@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* What a port does to the sample in a packet, bit for bit as crates/telemetry does it.
  *
  * Pure functions of their arguments, compiled for the kernel by datapath.bpf.c and

@@ -40,7 +40,7 @@ class SamplingError(TailbackError):
 
 
 @dataclass(frozen=True)
-class Sampling:
+class PacketScheme:
     """A scheme and the number of bits of its hash.
 
     Attributes:
@@ -52,7 +52,7 @@ class Sampling:
     hash_bits: int
 
     @staticmethod
-    def parse(text: str) -> Sampling:
+    def parse(text: str) -> PacketScheme:
         """Read ``coordinated`` or ``coordinated:5``.
 
         Raises:
@@ -69,13 +69,13 @@ class Sampling:
                     f"{text!r}: scheme 'full' carries whole links and has no hash",
                     remedy="write full",
                 )
-            return Sampling(name, 0)
+            return PacketScheme(name, 0)
         if bits and not re.fullmatch(r"[1-5]", bits):
             raise SamplingError(
                 f"{text!r}: a hash of {bits[:20]!r} bits is not possible",
                 remedy=f"write 1 to 5, like {name}:{_DEFAULT_BITS[name]}",
             )
-        return Sampling(name, int(bits or _DEFAULT_BITS[name]))
+        return PacketScheme(name, int(bits or _DEFAULT_BITS[name]))
 
     def __str__(self) -> str:
         return f"{self.scheme}:{self.hash_bits}" if self.hash_bits else self.scheme

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tailback.datapath.sampling import Sampling, SamplingError
+from tailback.datapath.sampling import PacketScheme, SamplingError
 from tailback.lab import system, telemetry
 from tailback.lab.plan import HASH_SEED, SYSCTLS, Plan
 from tailback.lab.spec import LabError, LabSpec, parse
@@ -20,7 +20,7 @@ STATE = Path("/run/tailback-lab")
 _FILE = "lab.json"
 
 
-def bring_up(spec: LabSpec, sampled: Sampling | None = None) -> Plan:
+def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
     """Make the fabric of a specification; on any failure nothing of it stays.
 
     Args:
@@ -123,12 +123,12 @@ def folder_of(plan: Plan) -> Path:
     return STATE / plan.spec.name
 
 
-def sampling_of(plan: Plan) -> Sampling | None:
+def sampling_of(plan: Plan) -> PacketScheme | None:
     """Scheme by which the ports of a lab that is up sample packets."""
     file = STATE / plan.spec.name / _FILE
     try:
         text = json.loads(file.read_text())["sampling"]
-        return None if text is None else Sampling.parse(text)
+        return None if text is None else PacketScheme.parse(text)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SamplingError) as error:
         raise _unreadable(file, error) from None
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tailback.datapath.counts import Routes
 from tailback.datapath.kernel import port_table
 from tailback.datapath.record import Receivers, SampleLog
-from tailback.datapath.sampling import Sampling, hash_masks, link_bits
+from tailback.datapath.sampling import PacketScheme, hash_masks, link_bits
 from tailback.lab import system
 from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
@@ -52,7 +52,7 @@ def _require() -> None:
         raise LabError(reason, remedy="on Debian: apt-get install libbpf-dev, and its kernel")
 
 
-def install(plan: Plan, sampling: Sampling, folder: Path) -> None:
+def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
     """Build the programs for this lab and attach them to all of its ports.
 
     Args:
@@ -106,7 +106,7 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def recorded(plan: Plan, sampling: Sampling, folder: Path, case: Path) -> Iterator[None]:
+def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> Iterator[None]:
     """Samples are written to the case meanwhile, and what ports counted to its truth.
 
     Args:
@@ -116,7 +116,7 @@ def recorded(plan: Plan, sampling: Sampling, folder: Path, case: Path) -> Iterat
         case: Folder of the case.
     """
     before = truth(plan, folder)
-    with SampleLog(receivers(plan, sampling, folder), case / SAMPLES):
+    with SampleLog(receivers(plan, sampling, folder, from_now=True), case / SAMPLES):
         yield
     found = truth(plan, folder).since(before)
     (case / "truth").mkdir(exist_ok=True)
@@ -164,9 +164,12 @@ def truth(plan: Plan, folder: Path) -> Truth:
         return Truth(*(ports[name].astype(np.int64) for name in names))
 
 
-def receivers(plan: Plan, sampling: Sampling, folder: Path) -> Receivers:
-    """The receivers of a lab, which count from now on."""
-    return Receivers(folder / FOLDER / "maps", sampling, routes(plan), len(plan.links))
+def receivers(
+    plan: Plan, sampling: PacketScheme, folder: Path, *, from_now: bool = False
+) -> Receivers:
+    """The receivers of a lab: all they count, or what they count from now on."""
+    maps, links = folder / FOLDER / "maps", len(plan.links)
+    return Receivers(maps, sampling, routes(plan), links, from_now=from_now)
 
 
 def routes(plan: Plan) -> Routes:

@@ -10,7 +10,7 @@ from tailback import _core
 from tailback.datapath.counts import Counted, LinkSums, count, fraction_interval
 from tailback.datapath.kernel import KEY, NO_HOP, Sums
 from tailback.datapath.record import COLUMNS, rows
-from tailback.datapath.sampling import Sampling
+from tailback.datapath.sampling import PacketScheme
 from tailback.lab import telemetry
 from tailback.lab.plan import Plan
 from tailback.telemetry.hashed import CandidateLinks, HashedSamples, count_links
@@ -73,7 +73,7 @@ class Packets:
 
 def test_counts_are_those_of_the_receiver_of_single_packets() -> None:
     packets = Packets(1, 5000, 0.7, (0.1, 0.5, 0.0, 0.3))
-    found = count(packets.sums(), Sampling("coordinated", BITS), routes, LINKS)
+    found = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
     assert found.packets.keys() == {3} and found.unrouted == 0
     for hop, candidates in ((1, [9, 11]), (2, [10, 14])):
         mine = np.flatnonzero(packets.hop == hop)
@@ -101,7 +101,7 @@ def test_intervals_have_the_truth_in_95_of_100_cases() -> None:
     inside, between, z = [], [], []
     for seed in range(300):
         packets = Packets(seed, 1500, 0.7, (0.1, 0.5, 0.02, 0.3))
-        found = count(packets.sums(), Sampling("coordinated", BITS), routes, LINKS)
+        found = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
         every, hot = packets.truth()
         some = np.array([1, 6, 9, 10, 11, 14])
         counts = found.packets[3].counts()
@@ -123,7 +123,7 @@ def test_two_reservoirs_of_whole_links_have_the_known_variance() -> None:
     keys = np.array([(SENDER, 0, RECEIVER, NO_HOP, 4, 0, [0, 0, 0]),
                      (SENDER, 0, RECEIVER, NO_HOP, 2, 1, [0, 0, 0])], KEY)  # fmt: skip
     sums = Sums(keys, np.array([490, 60]), np.array([490_000, 60_000]), bins)
-    found = count(sums, Sampling("full", 0), routes, LINKS)
+    found = count(sums, PacketScheme("full", 0), routes, LINKS)
     packets, congested = found.packets[0], found.congested[0]
     assert (packets.packets[9], packets.variance[9], packets.idle[9]) == (960, 960 * 3, 0)
     assert (congested.packets[9], congested.variance[9]) == (120, 120)
@@ -138,7 +138,7 @@ def test_two_reservoirs_of_whole_links_have_the_known_variance() -> None:
 def test_paths_that_routes_do_not_have_are_counted() -> None:
     keys = np.array([(SENDER, 0, RECEIVER, 0, 3, 0, [0, 0, 0])], KEY)
     sums = Sums(keys, np.array([7]), np.array([7000]), np.zeros((1, 32), np.int64))
-    found = count(sums, Sampling("coordinated", BITS), routes, LINKS)
+    found = count(sums, PacketScheme("coordinated", BITS), routes, LINKS)
     assert (found.unrouted, found.packets) == (7, {})
 
 

@@ -14,7 +14,7 @@ from scipy.linalg import hadamard
 
 from tailback import _core
 from tailback.datapath.kernel import dry_run, opened, port_table, read_sums
-from tailback.datapath.sampling import MAX_SUMS, Sampling, link_bits
+from tailback.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
 from tailback.lab import fabric, system, telemetry
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabSpec, parse
@@ -33,7 +33,7 @@ EACH = 34_000
 
 @contextmanager
 def sampled(spec: LabSpec, scheme: str) -> Iterator[tuple[Plan, Path]]:
-    plan = fabric.bring_up(spec, Sampling.parse(scheme))
+    plan = fabric.bring_up(spec, PacketScheme.parse(scheme))
     try:
         yield plan, fabric.folder_of(plan) / telemetry.FOLDER
     finally:
@@ -149,7 +149,7 @@ def test_what_carries_no_sample_is_left_alone(coordinated: tuple[Plan, Path]) ->
 
 @pytest.mark.parametrize("scheme", ["coordinated:4", "compact:2", "single-bit:1", "full"])
 def test_a_receiver_adds_up_what_arrives(scheme: str) -> None:
-    sampling, spec = Sampling.parse(scheme), tiny("tbi")
+    sampling, spec = PacketScheme.parse(scheme), tiny("tbi")
     dice = np.random.default_rng(5)
     with sampled(spec, scheme) as (plan, pinned):
         links = len(plan.links)
@@ -176,7 +176,7 @@ def test_a_receiver_adds_up_what_arrives(scheme: str) -> None:
     _compare(sampling, link_bits(links), given, sums)
 
 
-def _compare(sampling: Sampling, bits: int, given: list[Frame], sums: object) -> None:
+def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: object) -> None:
     """The sums are those of single packets, added up by what the packets say."""
     ids, samples = ids_of(given, roce=False), np.array([frame.sample for frame in given])
     seen_bits = sampling.hash_bits or bits
@@ -233,6 +233,6 @@ def test_a_receiver_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_scheme_that_does_not_fit_leaves_nothing() -> None:
     spec = parse({"name": tiny("tbq").name, "fabric": {"leaves": 4}, "job": {"hosts": ["h00"]}})
     with pytest.raises(Exception, match=r"takes 18 bits; IPv4 has 16"):
-        fabric.bring_up(spec, Sampling.parse("full"))
+        fabric.bring_up(spec, PacketScheme.parse("full"))
     assert not fabric.folder_of(Plan(spec)).exists()
     assert system.existing([Plan(spec).namespace("l0")]) == []

@@ -13,7 +13,7 @@ from scipy.linalg import hadamard
 from tailback import _core
 from tailback.datapath.kernel import dry_run, opened
 from tailback.datapath.sampling import (
-    Sampling,
+    PacketScheme,
     SamplingError,
     hash_masks,
     link_bits,
@@ -43,7 +43,7 @@ PACKETS = 20_000
 @compiled
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_ports_in_user_space_do_what_the_rust_scheme_does(scheme: str, tmp_path: Path) -> None:
-    sampling = Sampling.parse(scheme)
+    sampling = PacketScheme.parse(scheme)
     code, visits = library(sampling, LINKS, tmp_path), Visits(sampling, LINKS, PACKETS, HOPS, 7)
     samples = np.zeros(PACKETS, np.uint32)
     for hop in range(HOPS):
@@ -57,7 +57,7 @@ def test_ports_in_user_space_do_what_the_rust_scheme_does(scheme: str, tmp_path:
 @kernel
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_ports_in_the_kernel_do_what_the_rust_scheme_does(scheme: str, tmp_path: Path) -> None:
-    sampling, built, batch = Sampling.parse(scheme), tmp_path / "visits.o", 24
+    sampling, built, batch = PacketScheme.parse(scheme), tmp_path / "visits.o", 24
     assert kernel_build(sampling, LINKS, built) == ""
     visits, samples = Visits(sampling, LINKS, PACKETS, HOPS, 8), np.zeros(PACKETS, np.uint32)
     with private_folder() as (folder, problem):
@@ -75,7 +75,10 @@ def test_ports_in_the_kernel_do_what_the_rust_scheme_does(scheme: str, tmp_path:
 
 @compiled
 def test_ids_and_surviving_hops_are_the_receivers(tmp_path: Path) -> None:
-    code, dice = library(Sampling.parse("coordinated"), LINKS, tmp_path), np.random.default_rng(3)
+    code, dice = (
+        library(PacketScheme.parse("coordinated"), LINKS, tmp_path),
+        np.random.default_rng(3),
+    )
     flows = dice.integers(0, 1 << 32, (100_000, 4), np.uint32)
     ids = np.zeros(len(flows), np.uint32)
     code.ids(address(flows), address(ids), len(flows))
@@ -95,7 +98,7 @@ def test_the_transform_of_the_bins_is_the_decoders_score(
     bits: int, links: int, tmp_path: Path
 ) -> None:
     code, dice = (
-        library(Sampling("coordinated", bits), links, tmp_path),
+        library(PacketScheme("coordinated", bits), links, tmp_path),
         np.random.default_rng(bits),
     )
     ids = dice.integers(0, 1 << 24, 100_000, np.uint32)
@@ -120,8 +123,8 @@ def test_masks_are_those_of_the_rust_hash(link: int) -> None:
 
 def test_a_scheme_is_written_as_it_is_read() -> None:
     for text in SCHEMES:
-        assert str(Sampling.parse(text)) == text
-    assert [str(Sampling.parse(name)) for name in ("single-bit", "compact", "coordinated")] == [
+        assert str(PacketScheme.parse(text)) == text
+    assert [str(PacketScheme.parse(name)) for name in ("single-bit", "compact", "coordinated")] == [
         "single-bit:1", "compact:2", "coordinated:4",
     ]  # fmt: skip
 
@@ -138,18 +141,18 @@ def test_a_scheme_is_written_as_it_is_read() -> None:
 )
 def test_what_is_not_built_is_refused(text: str, says: str) -> None:
     if not says:
-        assert Sampling.parse(text).hash_bits == 2
+        assert PacketScheme.parse(text).hash_bits == 2
         return
     with pytest.raises(SamplingError) as caught:
-        Sampling.parse(text)
+        PacketScheme.parse(text)
     assert says in str(caught.value)
 
 
 def test_a_sample_must_fit_the_field_of_its_packets() -> None:
-    full = Sampling.parse("full")
+    full = PacketScheme.parse("full")
     full.check(31, 4)
     full.check(127, 6)
     for links, ip in ((32, 4), (128, 6)):
         with pytest.raises(SamplingError, match=f"IPv{ip} has"):
             full.check(links, ip)
-    Sampling.parse("single-bit:5").check(400, 4)
+    PacketScheme.parse("single-bit:5").check(400, 4)

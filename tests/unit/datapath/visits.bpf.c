@@ -17,4 +17,4 @@ int visit_records(struct __sk_buff *skb) {
   return TC_ACT_OK;
 }
 
-char _license[] SEC("license") = "Dual BSD/GPL";
+char _license[] SEC("license") = "GPL";
