@@ -7,8 +7,9 @@
  *                            be fragmented (RFC 6864, section 4); the header's checksum is updated
  *
  * The packet id of RoCEv2 is that of captures. Of TCP, the sequence number takes the place of the
- * packet sequence number, and ports and acknowledgement that of the queue pair: acknowledgements
- * without data differ in nothing else. A retransmission has the id of the packet that was lost.
+ * packet sequence number, and a hash of ports, acknowledgement, window and length that of the queue
+ * pair: acknowledgements differ in nothing else from each other and from the data that follow. A
+ * retransmission may have the id of the packet that was lost.
  *
  * The hop number is what the hop limit has been counted down by, from INITIAL_TTL.
  */
@@ -37,6 +38,12 @@
 #define FRAGMENT_OFFSET_OR_MORE 0x3fff
 #define FLOW_LABEL 0xfffffu
 
+/* Odd numbers that spread the words of a TCP header over 32 bits: the primes of xxHash (Collet). */
+#define SPREAD_PORTS 0x9e3779b1u
+#define SPREAD_ACKNOWLEDGED 0x85ebca77u
+#define SPREAD_WINDOW_LENGTH 0xc2b2ae3du
+#define SPREAD_WRAPS 0x27d4eb2fu
+
 struct base_transport {
   __u8 opcode, flags;
   __be16 partition;
@@ -50,7 +57,8 @@ enum place { NOWHERE, IPV4_IDENTIFICATION, IPV6_FLOW_LABEL, ROCE_RESERVED };
 struct packet {
   struct flow flow;
   enum place place;
-  __u32 hop; /* how many times it has been forwarded */
+  __u32 hop;    /* how many times it has been forwarded */
+  __u32 length; /* as the IP header states it */
   __u16 port[2];
   union {
     struct iphdr *v4;
@@ -70,8 +78,11 @@ INLINE int parse_transport(struct packet *packet, void *at, void *end, __u32 pro
     packet->port[0] = bpf_ntohs(tcp->source);
     packet->port[1] = bpf_ntohs(tcp->dest);
     packet->flow.psn = bpf_ntohl(tcp->seq);
-    packet->flow.queue_pair =
-        ((__u32)packet->port[0] << 8) ^ packet->port[1] ^ bpf_ntohl(tcp->ack_seq);
+    __u32 ports = (__u32)packet->port[0] << 16 | packet->port[1];
+    __u32 size = (__u32)bpf_ntohs(tcp->window) << 16 | packet->length;
+    __u32 hash = ports * SPREAD_PORTS + bpf_ntohl(tcp->ack_seq) * SPREAD_ACKNOWLEDGED +
+                 size * SPREAD_WINDOW_LENGTH + (packet->flow.psn >> ID_BITS) * SPREAD_WRAPS;
+    packet->flow.queue_pair = hash >> (32 - ID_BITS);
     return 1;
   }
 #if SAMPLE_BITS <= ROCE_BITS
@@ -107,6 +118,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
       packet->place = IPV4_IDENTIFICATION;
     packet->v4 = ip;
     packet->hop = INITIAL_TTL - ip->ttl;
+    packet->length = bpf_ntohs(ip->tot_len);
     packet->flow.source = end_of(ip->saddr);
     packet->flow.destination = end_of(ip->daddr);
     return parse_transport(packet, ip + 1, end, ip->protocol);
@@ -117,6 +129,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
     packet->place = IPV6_FLOW_LABEL;
     packet->v6 = ip;
     packet->hop = INITIAL_TTL - ip->hop_limit;
+    packet->length = bpf_ntohs(ip->payload_len);
     packet->flow.source = end_of(ip->saddr.in6_u.u6_addr32[3]);
     packet->flow.destination = end_of(ip->daddr.in6_u.u6_addr32[3]);
     return parse_transport(packet, ip + 1, end, ip->nexthdr);

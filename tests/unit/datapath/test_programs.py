@@ -85,7 +85,16 @@ def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
     def column(values: list[int]) -> NDArray[np.uint32]:
         return np.array([value & 0xFFFFFF for value in values], np.uint32)
 
-    pairs = [f.second if roce else f.ports[0] << 8 ^ f.ports[1] ^ f.second for f in given]
+    def key(frame: Frame) -> int:
+        if roce:
+            return frame.second
+        length = 20 + len(frame.payload) + (0 if ":" in frame.source else 20)
+        words = (frame.ports[0] << 16 | frame.ports[1], frame.second, 1000 << 16 | length,
+                 frame.first >> 24)  # fmt: skip
+        spread = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
+        return sum(a * b for a, b in zip(words, spread, strict=True)) % 2**32 >> 8
+
+    pairs = [key(frame) for frame in given]
     return packet_ids(
         column([f.first for f in given]), column([end(f.source) for f in given]),
         column([end(f.target) for f in given]), column(pairs),
