@@ -17,8 +17,10 @@ congested_coverage  share of all links with traffic whose interval has the conge
 congested_bias      mean of estimated minus true fraction of those links
 idle_coverage       links without traffic whose interval has the few packets that they sent
 lost                packets that queues dropped, of all that were sent: their samples are missing
-ns_per_packet_hop   the program of a port, as the kernel measured it during the runs; ns_receiver
-                    that of a receiver
+ns_per_packet_hop   the program of a port, as the kernel measured it during the runs, in caches that
+                    everything else uses too; ns_receiver that of a receiver
+ns_warm             the program of a port on one packet over and over; ns_receiver_warm that of a
+                    receiver
 
 Cases that ``--keep`` finds in its folder are not run again. Where many runs share a scheme they are
 summed up by scheme, too.
@@ -27,9 +29,11 @@ summed up by scheme, too.
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -44,8 +48,8 @@ from _machine import machine
 
 from tailback import TailbackError
 from tailback.datapath.counts import LinkSums, fraction_interval
-from tailback.datapath.kernel import run_time, run_times
-from tailback.datapath.sampling import PacketScheme
+from tailback.datapath.kernel import dry_run, opened, run_time, run_times
+from tailback.datapath.sampling import FIRST_INDEX, INITIAL_TTL, PacketScheme
 from tailback.lab import fabric, spec, system, telemetry
 from tailback.lab.plan import Plan
 
@@ -88,11 +92,41 @@ def lab(ip: int, scheme: str) -> Iterator[Plan]:
         fabric.take_down(wanted.name)
 
 
+def warm(plan: Plan) -> list[int]:
+    """Nanoseconds of the program of a port, and of a receiver, on one packet a million times."""
+    number = {(link.source, link.target): link.number for link in plan.links}
+    found = []
+    for node, to, way, hop in (("l0", "s0", "egress", 1), ("h10", "l1", "ingress", 3)):
+        context = bytearray(192)
+        # Field ifindex of struct __sk_buff.
+        struct.pack_into("=I", context, 40, FIRST_INDEX + number[node, to])
+        program = fabric.folder_of(plan) / telemetry.FOLDER / "programs" / f"tailback_{way}"
+        with system.inside(plan.namespace(node)), opened(program) as descriptor:
+            packet = _packet(plan.address("h00"), plan.address("h10"), hop)
+            found.append(dry_run(descriptor, packet, bytes(context), 1_000_000)[1])
+    return found
+
+
+def _packet(source: str, target: str, hop: int) -> bytes:
+    """A full segment of TCP with a sample of one hop."""
+    ends = b"".join(ipaddress.ip_address(end).packed for end in (source, target))
+    segment = struct.pack("!HHIIBBHHH", 40000, 1024, 12345, 678, 0x50, 0x10, 500, 0, 0)
+    segment += bytes(1440)
+    if ":" in source:
+        head = struct.pack("!IHBB", 6 << 28 | 0x41, len(segment), 6, INITIAL_TTL - hop)
+        return bytes(12) + b"\x86\xdd" + head + ends + segment
+    head = struct.pack(
+        "!BBHHHBBH", 0x45, 0, 20 + len(segment), 0x41, 0x4000, INITIAL_TTL - hop, 6, 0
+    )
+    return bytes(12) + b"\x08\x00" + head + ends + segment
+
+
 def run(ip: int, scheme: str, seeds: list[int], folder: Path) -> None:
     """Run the cases of some seeds; writes how long the programs took beside each."""
     halo = folder / "halo"
     subprocess.run(["mpicc", "-O2", "-o", halo, EXAMPLE / "halo.c"], check=True)
     with lab(ip, scheme) as plan, run_times():
+        repeated = warm(plan)
         programs = fabric.folder_of(plan) / telemetry.FOLDER / "programs"
         names = ("tailback_egress", "tailback_ingress")
         for seed in seeds:
@@ -108,9 +142,10 @@ def run(ip: int, scheme: str, seeds: list[int], folder: Path) -> None:
             if done.returncode != 0:
                 raise SystemExit(f"the run of seed {seed} failed:\n{done.stderr}")
             spent = [
-                [now - then for now, then in zip(run_time(programs / name), old, strict=True)]
-                for name, old in zip(names, before, strict=True)
-            ]
+                [*(now - then for now, then in zip(run_time(programs / name), old, strict=True)),
+                 repeated[number]]
+                for number, (name, old) in enumerate(zip(names, before, strict=True))
+            ]  # fmt: skip
             (out / "truth" / "programs.json").write_text(json.dumps(spent))
             print(f"IPv{ip} {scheme} {seed}: {', '.join(causes(seed)) or 'nothing wrong'}",
                   file=sys.stderr, flush=True)  # fmt: skip
@@ -170,7 +205,14 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
 
 
 def summary(rows: pl.DataFrame, spent: np.ndarray) -> dict[str, Any]:
-    """Figures of some cases."""
+    """Figures of some cases.
+
+    Args:
+        rows: Of :func:`links_of`.
+        spent: Sums over the cases: nanoseconds, runs, and nanoseconds of a warm run; of the program
+            of a port and of a receiver, shape (2, 3).
+    """
+    cases = rows.select("ip", "scheme", "seed").n_unique()
     used = rows.filter(pl.col("sent") >= IDLE)
     idle = rows.filter(pl.col("sent") < IDLE)
     between = used.filter(pl.col("fraction").is_between(0.01, 0.99))
@@ -179,7 +221,7 @@ def summary(rows: pl.DataFrame, spent: np.ndarray) -> dict[str, Any]:
         return round(float(values.mean()), digits) if len(values) else None  # type: ignore[arg-type]
 
     return {
-        "runs": rows.select("ip", "scheme", "seed").n_unique(),
+        "runs": cases,
         "links": used.height,
         "packet_hops": int(rows["packets"].sum()),
         "coverage": mean(used["covered"], 4),
@@ -196,6 +238,8 @@ def summary(rows: pl.DataFrame, spent: np.ndarray) -> dict[str, Any]:
         "no_room": int(rows["lost"].sum()),
         "ns_per_packet_hop": round(float(spent[0, 0] / max(spent[0, 1], 1)), 1),
         "ns_receiver": round(float(spent[1, 0] / max(spent[1, 1], 1)), 1),
+        "ns_warm": round(float(spent[0, 2]) / cases, 1),
+        "ns_receiver_warm": round(float(spent[1, 2]) / cases, 1),
     }
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,20 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _bpf(command: int, layout: str, *values: int, what: str) -> tuple[Any, ...]:
-    """Call the kernel; returns the attributes as it left them.
+def _bpf(
+    command: int, layout: str, *values: int, what: str, allowed: int = 0
+) -> tuple[int, tuple[int, ...]]:
+    """Call the kernel.
+
+    Args:
+        command: Number of the command.
+        layout: Layout of its attributes, as module ``struct`` writes it.
+        values: The attributes.
+        what: What it is about, for messages.
+        allowed: Number of an error that is none.
+
+    Returns:
+        The result, -1 for the allowed error, and the attributes as the kernel left them.
 
     Raises:
         SamplingError: It refused.
@@ -67,16 +79,15 @@ def _bpf(command: int, layout: str, *values: int, what: str) -> tuple[Any, ...]:
         raise SamplingError(
             f"bpf(2) of {platform.machine()} is not known", remedy="use x86-64 or arm64"
         )
-    attributes = ctypes.create_string_buffer(struct.pack(layout, *values))
-    result = _libc().syscall(number, command, attributes, ctypes.c_uint(struct.calcsize(layout)))
-    if result < 0:
-        code = ctypes.get_errno()
-        if command == _BATCH and code == errno.ENOENT:
-            return struct.unpack(layout, attributes.raw[: struct.calcsize(layout)])
+    size = struct.calcsize(layout)
+    attributes = ctypes.create_string_buffer(struct.pack(layout, *values), size)
+    result = int(_libc().syscall(number, command, attributes, ctypes.c_uint(size)))
+    code = ctypes.get_errno() if result < 0 else 0
+    if code not in (0, allowed):
         raise SamplingError(
             f"{what}: {os.strerror(code)}", remedy="run as root; bring the lab up again"
         )
-    return (result, *struct.unpack(layout, attributes.raw[: struct.calcsize(layout)]))
+    return result, struct.unpack(layout, attributes.raw)
 
 
 @contextmanager
@@ -145,19 +156,17 @@ def read_sums(folder: Path, links: int, room: int) -> Sums:
     row = 16 + 8 * links
     keys, values = np.zeros(room, KEY), np.zeros((room, row), np.uint8)
     place = ctypes.create_string_buffer(8)
-    filled, first = 0, True
+    filled, start, result = 0, 0, 0
     with opened(folder / "sums") as descriptor:
-        while filled < room:
-            answer = _bpf(
-                _BATCH, "=QQQQIIQQ", 0 if first else ctypes.addressof(place),
-                ctypes.addressof(place), keys[filled:].ctypes.data, values[filled:].ctypes.data,
-                room - filled, descriptor, 0, 0, what="the receivers' sums",
+        # After the last entry the kernel says that there is none.
+        while filled < room and result >= 0:
+            result, answer = _bpf(
+                _BATCH, "=QQQQIIQQ", start, ctypes.addressof(place),
+                keys[filled:].ctypes.data, values[filled:].ctypes.data,
+                room - filled, descriptor, 0, 0,
+                what="the receivers' sums", allowed=errno.ENOENT,
             )  # fmt: skip
-            # After the last entry the kernel says that there is none (and no result goes before).
-            last = len(answer) == 8
-            filled, first = filled + int(answer[4 if last else 5]), False
-            if last:
-                break
+            filled, start = filled + answer[4], ctypes.addressof(place)
     numbers = values[:filled].view(np.int64)
     return Sums(keys[:filled].copy(), numbers[:, 0].copy(), numbers[:, 1].copy(),
                 numbers[:, 2:].copy())  # fmt: skip
@@ -198,9 +207,9 @@ def dry_run(
     """
     given, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
     about = ctypes.create_string_buffer(context, max(len(context), 1))
-    answer = _bpf(
+    _, answer = _bpf(
         _TEST_RUN, "=IIIIQQIIIIQQIIIxxxx", descriptor, 0, len(packet), 4096,
         ctypes.addressof(given), ctypes.addressof(out), repeat, 0, len(context), 0,
         ctypes.addressof(about) if context else 0, 0, 0, 0, 0, what="dry run",
     )  # fmt: skip
-    return out.raw[: answer[4]], int(answer[8])
+    return out.raw[: answer[3]], answer[7]
