@@ -32,6 +32,7 @@ import argparse
 import ipaddress
 import json
 import os
+import platform
 import random
 import struct
 import subprocess
@@ -45,6 +46,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from _machine import machine
+from _pages import put
 
 from tailback import TailbackError
 from tailback.datapath.counts import LinkSums, fraction_interval
@@ -55,6 +57,7 @@ from tailback.lab.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "lab"
+PAGE = ROOT / "docs" / "measurements" / "datapath.md"
 SCHEMES = ((4, "coordinated:4"), (4, "coordinated:5"), (4, "compact:2"), (4, "single-bit:1"),
            (6, "coordinated:4"), (6, "full"))  # fmt: skip
 """Version of IP and scheme; whole links fit the flow label only."""
@@ -266,6 +269,44 @@ def bench(seeds: range, folder: Path, schemes: list[tuple[int, str]]) -> dict[st
     return {**summary(every, np.sum(times, axis=0)), "machine": machine(), "schemes": by_scheme}
 
 
+def table(found: dict[str, Any]) -> str:
+    """The figures as the page has them."""
+
+    def percent(share: float | None) -> str:
+        return "–" if share is None else f"{100 * share:.1f} %"
+
+    lines = [
+        "| | links | packets in their 95 % interval | z, mean | z, rms | congested fraction in its "
+        "interval | of links between 1 and 99 % | error there, mean |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    rows = [*found["schemes"], {"scheme": "all", "ip": None, **found}]
+    for row in rows:
+        name = "**all**" if row["ip"] is None else f"`{row['scheme']}`, IPv{row['ip']}"
+        lines.append(
+            f"| {name} | {row['links']} | {percent(row['coverage'])} | {row['z_mean']:+.3f} | "
+            f"{row['z_rms']:.3f} | {percent(row['congested_coverage'])} | "
+            f"{percent(row['congested_between'])} of {row['congested_links']} | "
+            f"{row['congested_bias'] or 0:+.4f} |"
+        )
+    head = "| ns a packet | port, in place | port, warm | receiver, in place | receiver, warm |"
+    lines += ["", head, "|---|---|---|---|---|"]
+    lines += [
+        f"| `{row['scheme']}`, IPv{row['ip']} | {row['ns_per_packet_hop']:.0f} | "
+        f"{row['ns_warm']:.0f} | {row['ns_receiver']:.0f} | {row['ns_receiver_warm']:.0f} |"
+        for row in found["schemes"]
+    ]
+    lines += [
+        "",
+        f"{found['runs']} runs, {found['packet_hops'] / 1e6:.1f} million packet-hops. Queues "
+        f"dropped {100 * found['lost']:.4f} % of packets. Of {found['idle_links']} links with fewer "
+        f"than {IDLE} packets, {percent(found['idle_coverage'])} have them in their intervals. "
+        f"{found['super_packets']} segments were in super-packets, {found['no_room']} samples found "
+        f"no room. {found['machine']}, Linux {platform.release()}.",
+    ]
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Samples of real packets against the kernel.")
     parser.add_argument("--runs", type=int, default=5, help="runs of each scheme")
@@ -273,6 +314,9 @@ def main() -> int:
     parser.add_argument("--only", help="one scheme, like coordinated:4")
     parser.add_argument("--keep", type=Path, help="folder of the cases")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
     args = parser.parse_args()
     chosen = [one for one in SCHEMES if args.only in (None, one[1])]
     try:
@@ -284,6 +328,8 @@ def main() -> int:
     except TailbackError as error:
         print(error, file=sys.stderr)
         return 2
+    if args.write:
+        put(PAGE, {"estimates": table(found)})
     if args.json:
         print(json.dumps(found, indent=2))
     else:

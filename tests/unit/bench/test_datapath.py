@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datapath import causes, links_of, summary
+from datapath import causes, links_of, summary, table
 
 from tailback.datapath.record import COLUMNS
 from tailback.lab.causes import Setting, apply
@@ -55,6 +55,16 @@ def test_the_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
     assert found["lost"] == pytest.approx(3 / 1404, abs=1e-6)
     assert (found["ns_per_packet_hop"], found["ns_receiver"]) == (300.0, 900.0)
     assert (found["ns_warm"], found["ns_receiver_warm"]) == (60.0, 150.0)
+
+
+def test_the_page_has_a_line_for_each_scheme(case: Path) -> None:
+    rows = links_of(case, 4, "coordinated:4", 3)
+    found = summary(rows, np.array([[600, 2, 60], [900, 1, 150]]))
+    one = {"ip": 4, "scheme": "coordinated:4", **found}
+    text = table({**found, "schemes": [one], "machine": "a machine"})
+    assert "| `coordinated:4`, IPv4 | 2 | 50.0 % |" in text and "| **all** | 2 |" in text
+    assert "| `coordinated:4`, IPv4 | 300 | 60 | 900 | 150 |" in text
+    assert "Of 1 links with fewer than 100 packets, 100.0 % have" in text
 
 
 def test_every_draw_can_be_applied_to_the_example() -> None:
