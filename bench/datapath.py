@@ -299,10 +299,10 @@ def table(found: dict[str, Any]) -> str:
     lines += [
         "",
         f"{found['runs']} runs, {found['packet_hops'] / 1e6:.1f} million packet-hops. Queues "
-        f"dropped {100 * found['lost']:.4f} % of packets. Of {found['idle_links']} links with fewer "
-        f"than {IDLE} packets, {percent(found['idle_coverage'])} have them in their intervals. "
-        f"{found['super_packets']} segments were in super-packets, {found['no_room']} samples found "
-        f"no room. {found['machine']}, Linux {platform.release()}.",
+        f"dropped {100 * found['lost']:.4f} % of packets. Of {found['idle_links']} links with "
+        f"fewer than {IDLE} packets, {percent(found['idle_coverage'])} have them in their "
+        f"intervals. {found['super_packets']} segments were in super-packets, {found['no_room']} "
+        f"samples found no room. {found['machine']}, Linux {platform.release()}.",
     ]
     return "\n".join(lines)
 

@@ -91,9 +91,11 @@ def record(
                 recorders.enter_context(
                     telemetry.recorded(plan, sampled, fabric.folder_of(plan), folder)
                 )
-            recorders.enter_context(job.other_traffic(plan, setting))
-            time.sleep(QUIET_S)
-            trace = job.run(plan, setting, command, work, marked=sampled is not None)
+            with job.other_traffic(plan, setting):
+                time.sleep(QUIET_S)
+                trace = job.run(plan, setting, command, work, marked=sampled is not None)
+                time.sleep(_AFTERWARDS_S)
+            # What is still in queues arrives, and the last readings have it.
             time.sleep(_AFTERWARDS_S)
         step("writing the case")
         shutil.copytree(trace, folder / "trace")
