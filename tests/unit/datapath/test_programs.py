@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from tailback import _core
-from tailback.datapath.kernel import dry_run, opened, port_table, read_sums
+from tailback.datapath.kernel import Sums, dry_run, opened, port_table, read_sums
 from tailback.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
 from tailback.lab import fabric, system, telemetry
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabSpec, parse
+from tailback.simulation.captures import read_captured
 from tailback.telemetry.header_counts import sampled_hop
 from tailback.telemetry.packet_ids import hop_hash, packet_ids
 from tests.factories.datapath import why_no_bpf
@@ -78,8 +80,6 @@ def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
     """Packet ids, as docs/explanation/datapath.md defines them."""
 
     def end(address: str) -> int:
-        import ipaddress
-
         return int.from_bytes(ipaddress.ip_address(address).packed[-3:])
 
     def column(values: list[int]) -> NDArray[np.uint32]:
@@ -128,6 +128,26 @@ def test_a_port_writes_what_the_rust_scheme_says_and_nothing_else(
             if kind == "v4":
                 assert checksum(after[14:34]) == 0
     assert wrong == 0
+
+
+def test_captures_of_rocev2_have_the_sample_and_the_id_of_the_port(
+    coordinated: tuple[Plan, Path], tmp_path: Path
+) -> None:
+    plan, pinned = coordinated
+    link, given = plan.links[8], frames("roce", 500, 12)
+    given += frames("roce", 500, 13)
+    with system.inside(plan.namespace(link.source)), opened(
+        pinned / "programs" / "tailback_egress"
+    ) as program:  # fmt: skip
+        sent = [dry_run(program, one.bytes(roce=True), about(link.number))[0] for one in given]
+    capture = tmp_path / "port.pcap"
+    with capture.open("wb") as out:
+        out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for second, frame in enumerate(sent):
+            out.write(struct.pack("=IIII", second, 0, len(frame), len(frame)) + frame)
+    packets = read_captured([capture]).packets
+    assert packets["sample"].to_list() == [sample_of(frame, roce=True) for frame in sent]
+    assert (packets["id"].to_numpy() == ids_of(given, roce=True)).all()
 
 
 def test_what_carries_no_sample_is_left_alone(coordinated: tuple[Plan, Path]) -> None:
@@ -185,7 +205,7 @@ def test_a_receiver_adds_up_what_arrives(scheme: str) -> None:
     _compare(sampling, link_bits(links), given, sums)
 
 
-def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: object) -> None:
+def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: Sums) -> None:
     """The sums are those of single packets, added up by what the packets say."""
     ids, samples = ids_of(given, roce=False), np.array([frame.sample for frame in given])
     seen_bits = sampling.hash_bits or bits
@@ -213,11 +233,11 @@ def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: object
                 score[value] += 1
             counted[key] = counted.get(key, 0) + 1
     found = {}
-    for row, key in enumerate(sums.keys):  # type: ignore[attr-defined]
-        bins = sums.bins[row]  # type: ignore[attr-defined]
+    for row, key in enumerate(sums.keys):
+        bins = sums.bins[row]
         name = (int(key["congested"]), int(key["weight"]), int(key["hop"]))
         found[name] = bins @ matrix if sampling.hash_bits else bins
-        assert int(sums.samples[row]) == counted[name]  # type: ignore[attr-defined]
+        assert int(sums.samples[row]) == counted[name]
     assert found.keys() == expected.keys()
     for name, score in expected.items():
         # No link has number 0.
