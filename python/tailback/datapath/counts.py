@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import hadamard
 
 from tailback.datapath.kernel import NO_HOP, Sums
 from tailback.datapath.sampling import PacketScheme
@@ -86,6 +85,8 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
     unrouted = 0
     scores = sums.bins
     if sampling.hash_bits:
+        from scipy.linalg import hadamard  # takes a third of a second to import
+
         scores = scores @ hadamard(sums.bins.shape[1], dtype=np.int64)
     for row, key in enumerate(sums.keys):
         n = int(sums.samples[row])

@@ -3,6 +3,6 @@
 #include "egress.h"
 #include "ingress.h"
 
-/* The kernel lends its own functions (bpf_cast_to_kern_ctx) to programs under the GPL only; these
- * files may be used under either licence. */
+/* Only programs under the GPL may call functions of the kernel (bpf_cast_to_kern_ctx); these files
+ * may be used under either licence. */
 char _license[] SEC("license") = "GPL";

@@ -68,18 +68,14 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
     sampling.check(len(plan.links), plan.spec.fabric.ip)
     pinned = folder / FOLDER
     pinned.mkdir()
-    system.run(Command(("mount", "-t", "bpf", "none", str(pinned))))
+    _run("mount", "-t", "bpf", "none", str(pinned))
     built = folder / "datapath.o"
     with as_file(files("tailback.datapath")) as sources:
-        system.run(Command((
-            "clang", "-O2", "-g", "-target", "bpf", *multiarch(),
-            *sampling.defines(len(plan.links)),
-            "-c", str(sources / "datapath.bpf.c"), "-o", str(built),
-        )))  # fmt: skip
-    system.run(Command((
-        "bpftool", "prog", "loadall", str(built), str(pinned / "programs"),
-        "pinmaps", str(pinned / "maps"),
-    )))  # fmt: skip
+        _run("clang", "-O2", "-g", "-target", "bpf", *multiarch(),
+             *sampling.defines(len(plan.links)),
+             "-c", str(sources / "datapath.bpf.c"), "-o", str(built))  # fmt: skip
+    _run("bpftool", "prog", "loadall", str(built), str(pinned / "programs"),
+         "pinmaps", str(pinned / "maps"))  # fmt: skip
     with _ports(plan, folder) as ports:
         for link in plan.links:
             if sampling.hash_bits:
@@ -88,6 +84,16 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
             ports["congested_bytes"][link.number] = plan.spec.fabric.congested_bytes
     for command in plan.attach(pinned / "programs"):
         system.run(command)
+
+
+def _run(*arguments: str) -> None:
+    try:
+        system.run(Command(arguments))
+    except LabError as error:
+        raise LabError(
+            error.message, remedy="sampling needs Linux 6.2 or later with BTF, and the right to "
+            "load eBPF programs; without it, leave out --telemetry",
+        ) from None  # fmt: skip
 
 
 def multiarch() -> list[str]:
