@@ -210,6 +210,29 @@ def test_a_killed_writer_loses_what_came_after_its_last_second(tmp_path: Path) -
     assert len(read_samples(file, network).windows) == len(whole.windows)
 
 
+@jobs
+def test_a_killed_run_leaves_its_samples_in_the_unfinished_case(halo: Path, tmp_path: Path) -> None:
+    with four_ranks("tbb", 4, "full") as plan:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "tailback", "lab", "run", "--lab", plan.spec.name, "--out",
+             tmp_path / "case", "--", halo, "2", "2", "100000", "8000", "2"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        seen: list[int] = []
+        while len(seen) < 3:
+            assert running.poll() is None
+            time.sleep(0.01)
+            written = b"".join(file.read_bytes() for file in tmp_path.glob(".case*/samples.csv"))
+            if written.count(b"\n") > 1 and written.endswith(b"\n"):
+                samples = _samples(written)
+                seen += [samples] if not seen or samples > seen[-1] else []
+        running.kill()
+        running.wait()
+    (left,) = tmp_path.glob(".case*/samples.csv")
+    assert not (tmp_path / "case").exists()
+    assert _samples(left.read_bytes()) >= seen[-1] > seen[0]
+
+
 def _mounts() -> str:
     return Path("/proc/self/mounts").read_text()
 
