@@ -194,9 +194,9 @@ def take_down(name: str) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         # Killed before it had written them down: it had made none.
         listed = []
-    there = system.existing(listed)
-    system.end_processes(there)
-    system.delete(there)
+    present = system.existing(listed)
+    system.end_processes(present)
+    system.delete(present)
     telemetry.remove(folder)
     shutil.rmtree(folder)
     return True

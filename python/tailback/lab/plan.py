@@ -34,7 +34,7 @@ SYSCTLS = {
 """Settings of every namespace, by version of IP: file below ``/proc/sys`` and value."""
 
 HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
-"""Seed of the choice of paths, of both versions of IP; Linux 6.11 and later have it."""
+"""Seed of the ECMP hash of both versions of IP; Linux 6.11 and later have it."""
 
 _TRANSPORT = "congctl cubic rto_min 5ms"
 """Set per route: setting them per namespace would require changing the machine's own settings."""

@@ -61,7 +61,7 @@ _RANKS: Final = {
     "congested": ("congested",),
     "congested_variance": ("congested_variance",),
 }
-MOST_HOPS: Final = 255
+MAX_HOPS: Final = 255
 """Longest path that the hop field of an IP header can count."""
 _KEYS: Final = ("window", "job", "label", "link")
 
@@ -278,23 +278,24 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
         destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
         link=pl.col("link"), **{name: pl.col(name).clip(0).round() for name in names},
     )  # fmt: skip
-    # What is missing at a time is what was there before.
-    grid = ends.to_frame("time").join(last.select("rank", "link"), how="cross")
-    key = ["time", "rank", "link"]
-    once = rows.unique(key, keep="last", maintain_order=True)
-    full = grid.join(once, on=key, how="left").sort("rank", "link", "time")
-    full = full.with_columns(pl.col(names).forward_fill().fill_null(0.0).over("rank", "link"))
-    sums = full.group_by("link", "time").agg(pl.col(names).sum()).sort("link", "time")
-    sums = sums.with_columns(
-        pl.col(names).clip(0).round().cast(pl.Int64).reverse().cum_min().reverse().over("link")
+    # A row that is missing at a time stands for the one before: what counts are the changes.
+    once = rows.unique(["time", "rank", "link"], keep="last", maintain_order=True).sort("time")
+    changes = once.with_columns(
+        *(
+            pl.col(name) - pl.col(name).shift(1).fill_null(0.0).over("rank", "link")
+            for name in names
+        )
     )
-    steps = sums.with_columns(
-        *(pl.col(name) - pl.col(name).shift(1).fill_null(0).over("link") for name in names),
-        window=pl.col("time").rank("dense").cast(pl.UInt32) - 1,
+    sums = changes.group_by("link", "time").agg(pl.col(names).sum()).sort("link", "time")
+    sums = sums.with_columns(pl.col(names).cum_sum().over("link")).with_columns(
+        pl.col(names).clip(0).round().cast(pl.Int64).reverse().cum_min().reverse().over("link")
     )
     windows = pl.DataFrame(
         {"start_ns": ends.shift(1).fill_null(ends.min() if len(ends) else 0), "end_ns": ends}
     ).with_row_index("window")
+    steps = sums.with_columns(
+        pl.col(name) - pl.col(name).shift(1).fill_null(0).over("link") for name in names
+    ).join(windows.select("window", time="end_ns"), on="time")
     steps = steps.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
     return Sampled(
         _conform(steps), windows.cast({"window": pl.UInt32}), flows.sort("destination", "link")

@@ -98,6 +98,17 @@ def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
+def test_many_times_of_many_ranks_take_no_more_memory_than_rows(
+    tmp_path: Path, fabric: Fabric
+) -> None:
+    # A time and a rank a line: their product would be 10^10.
+    lines = (f"{1_800_000_000 + k},{k},10,1,2,2,100,0,0,0" for k in range(100_000))
+    head = RANKS.partition("\n")[0]
+    found = read_samples(put(tmp_path, "\n".join([head, *lines, ""])), fabric)
+    assert found.samples["hop_weight"].sum() == 200_000
+    assert found.samples.height == found.windows.height == 100_000
+
+
 def test_a_file_that_ends_in_a_line_is_read_to_the_line_before(
     tmp_path: Path, fabric: Fabric
 ) -> None:

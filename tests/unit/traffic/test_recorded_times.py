@@ -70,11 +70,8 @@ def test_real_recordings(name: str, crowded: bool) -> None:
 def test_the_recorded_time_is_that_of_all_repetitions() -> None:
     program = read(DEMO)
     once, twice = program.recording, repeat(program, 2).recording
-    assert (
-        once is not None
-        and twice is not None
-        and once.oversubscribed_ps == twice.oversubscribed_ps > 0
-    )
+    assert once is not None and twice is not None
+    assert once.oversubscribed_ps == twice.oversubscribed_ps > 0
     assert (twice.calls_ps, twice.between_ps) == (2 * once.calls_ps, 2 * once.between_ps)
 
 
