@@ -15,6 +15,9 @@ congested_links     links of which 1 to 99 % of packets met congestion, over all
 congested_coverage  share of all links with traffic whose interval has the congested fraction;
                     congested_between is the same of those links only
 congested_bias      mean of estimated minus true fraction of those links
+queue_correlation   of the congested fraction that a port counted with the share of its packets that
+                    were sent when a reading of its queue, ten a second by netlink, found more bytes
+                    than the threshold: the congestion bit comes from the real queue
 idle_coverage       links without traffic whose interval has the few packets that they sent
 lost                packets that queues dropped, of all that were sent: their samples are missing
 ns_per_packet_hop   the program of a port, as the kernel measured it during the runs, in caches that
@@ -57,6 +60,7 @@ from tailback.lab.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "lab"
+SPECIFICATION = "leaf-spine.toml"
 PAGE = ROOT / "docs" / "measurements" / "datapath.md"
 SCHEMES = ((4, "coordinated:4"), (4, "coordinated:5"), (4, "compact:2"), (4, "single-bit:1"),
            (6, "coordinated:4"), (6, "full"))  # fmt: skip
@@ -84,7 +88,7 @@ def causes(seed: int) -> list[str]:
 @contextmanager
 def lab(ip: int, scheme: str) -> Iterator[Plan]:
     """A lab whose ports sample packets; gone at the end."""
-    given = spec.load(EXAMPLE / "leaf-spine.toml")
+    given = spec.load(EXAMPLE / SPECIFICATION)
     wanted = given.model_copy(
         update={"name": f"bench{os.getpid()}", "fabric": given.fabric.model_copy(update={"ip": ip})}
     )
@@ -185,10 +189,13 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
     """A row a link: truth, estimate, and whether the intervals have the truth."""
     truth = pl.read_csv(case / "truth" / "links.csv").sort("link")
     read = pl.read_csv(case / "counters.csv.gz").sort("time_utc")
-    moved = read.group_by("link").agg(
-        (pl.col("tx_packets").last() - pl.col("tx_packets").first()).alias("sent"),
+    sent_since = pl.col("tx_packets").diff().over("link")
+    full = pl.col("qdisc_backlog") > spec.load(EXAMPLE / SPECIFICATION).fabric.congested_bytes
+    moved = read.with_columns(step=sent_since.fill_null(0), full=full).group_by("link").agg(
+        pl.col("step").sum().alias("sent"),
         (pl.col("qdisc_drops").last() - pl.col("qdisc_drops").first()).alias("dropped"),
-    )
+        ((pl.col("step") * pl.col("full")).sum() / pl.col("step").sum()).alias("queued"),
+    )  # fmt: skip
     truth = truth.join(moved, on="link").sort("link")
     packets, met = estimates(case, truth.height)
     counts = packets.counts()
@@ -236,6 +243,7 @@ def summary(rows: pl.DataFrame, spent: np.ndarray) -> dict[str, Any]:
         "congested_coverage": mean(used["fraction_covered"], 4),
         "congested_between": mean(between["fraction_covered"], 4),
         "congested_bias": mean(between["error"], 5),
+        "queue_correlation": round(float(np.corrcoef(used["queued"], used["fraction"])[0, 1]), 3),
         "idle_links": idle.height,
         "idle_coverage": mean(idle["covered"], 4),
         "lost": round(float(rows["dropped"].sum() / rows["sent"].sum()), 6),
@@ -304,7 +312,9 @@ def table(found: dict[str, Any]) -> str:
         f"dropped {100 * found['lost']:.4f} % of packets. Of {found['idle_links']} links with "
         f"fewer than {IDLE} packets, {percent(found['idle_coverage'])} have them in their "
         f"intervals. {found['super_packets']} segments were in super-packets, {found['no_room']} "
-        f"samples found no room. {found['machine']}, Linux {platform.release()}.",
+        f"samples found no room. The congested fractions that ports counted correlate with "
+        f"readings of their queues by {found['queue_correlation']:.3f}. {found['machine']}, Linux "
+        f"{platform.release()}.",
     ]
     return "\n".join(lines)
 

@@ -24,8 +24,11 @@ def case(tmp_path: Path) -> Path:
         "link,packets,congested,super_packets,received,lost\n"
         "1,1000,0,0,0,0\n2,400,100,0,0,0\n3,4,0,0,0,0\n"
     )
-    head = "time_utc,link,tx_packets,qdisc_drops\n"
-    rows = "a,1,7,0\na,2,0,0\na,3,0,0\nb,1,1007,0\nb,2,400,3\nb,3,4,0\n"
+    head = "time_utc,link,tx_packets,qdisc_drops,qdisc_backlog\n"
+    rows = (
+        "a,1,7,0,0\na,2,0,0,0\na,3,0,0,0\nb,2,300,3,40000\nc,1,1007,0,90\nc,2,400,3,40001\n"
+        "c,3,4,0,0\n"
+    )
     (tmp_path / "counters.csv.gz").write_bytes(gzip.compress((head + rows).encode()))
     # Two ranks share link 1; what stands earlier is not counted.
     (tmp_path / "samples.csv").write_text(
@@ -45,6 +48,8 @@ def test_the_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
     # The variance of a packet is 3: z = 100 / sqrt(3000) and 300 / sqrt(1200).
     assert rows["z"][:2].to_list() == pytest.approx([1.826, 8.66], abs=0.001)
     assert rows["covered"].to_list()[:2] == [True, False]
+    # A quarter of the packets was sent before a reading of a queue beyond its threshold.
+    assert rows["queued"].to_list() == [0.0, 0.25, 0.0]
     assert rows["fraction"].to_list() == [0.0, 0.25, 0.0]
     # 0.257 of samples were congested, and the fraction was 0.25.
     assert rows["fraction_covered"].to_list() == [True, True, True]
@@ -52,6 +57,7 @@ def test_the_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
     assert (found["runs"], found["links"], found["idle_links"]) == (1, 2, 1)
     assert (found["coverage"], found["congested_links"]) == (0.5, 1)
     assert found["congested_bias"] == pytest.approx(180 / 700 - 0.25, abs=1e-5)
+    assert found["queue_correlation"] == 1.0
     assert found["lost"] == pytest.approx(3 / 1404, abs=1e-6)
     assert (found["ns_per_packet_hop"], found["ns_receiver"]) == (300.0, 900.0)
     assert (found["ns_warm"], found["ns_receiver_warm"]) == (60.0, 150.0)
