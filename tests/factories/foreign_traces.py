@@ -12,6 +12,7 @@ from tests.factories.dumpi_traces import INT, WORLD
 from tests.factories.dumpi_traces import write as write_dumpi
 from tests.factories.kineto_traces import sample as write_kineto
 from tests.factories.kineto_traces import sample_log as write_nccl_log
+from tests.factories.nsight_exports import sample as write_nsight
 from tests.factories.otf2_traces import call, writing
 
 GOAL = """\
@@ -118,6 +119,8 @@ SAMPLES = {
     "kineto": Sample(write_kineto, 8, 16_000, 360_000_000, "rank-1.1.pt.trace.json"),
     # Up and down a chain of three, two channels of 3,000 B (x 16/15); two steps of 40 B a rank.
     "nccl-log": Sample(write_nccl_log, 14, 25_840, 0),
+    # 40 and 50 B, a broadcast of 30 B; 35 and 20 ns between calls. Its own tests cut it.
+    "nsight": Sample(write_nsight, 3, 120, 55_000),
     "otf2": Sample(_otf2, 1, 64, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.

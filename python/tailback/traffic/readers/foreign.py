@@ -59,12 +59,8 @@ _FORMATS: Final = (
     _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
             "time and " + _ONE_NODE),
     _Format(
-        "an Nsight Systems report (SQLite)",
-        rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)", (), _ONE_NODE,
-    ),
-    _Format(
         "an Nsight Systems report", None, (".nsys-rep", ".qdrep"),
-        "nsys export --type=sqlite REPORT shows what is in it; " + _ONE_NODE,
+        "export it: nsys export --type=sqlite REPORT; Tailback reads the MPI calls of the export",
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
     _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
