@@ -19,7 +19,9 @@ from tailback.traffic.readers import (
     dumpi,
     foreign,
     goal,
+    ipm,
     kineto,
+    mpip,
     nccl_log,
     nsight,
     otf2,
@@ -46,7 +48,9 @@ READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
+READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
+READERS.register("mpip")(mpip)
 READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
@@ -105,8 +109,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "an export of Nsight Systems, a log of NCCL, or the folder of Open MPI's prof.<rank>.prof "
-    "files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, a log of NCCL, or the folder of Open "
+    "MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TraceReader", "read_trace"]
