@@ -12,6 +12,7 @@ from tests.factories.dumpi_traces import INT, WORLD
 from tests.factories.dumpi_traces import write as write_dumpi
 from tests.factories.kineto_traces import sample as write_kineto
 from tests.factories.kineto_traces import sample_log as write_nccl_log
+from tests.factories.nsight_exports import sample as write_nsight
 from tests.factories.otf2_traces import call, writing
 
 GOAL = """\
@@ -45,6 +46,44 @@ SIMGRID_TI = """\
 1 Bcast 25 0 1
 0 finalize
 1 finalize
+"""
+
+
+IPM = """\
+<?xml version="1.0" encoding="iso-8859-1"?>
+<ipm_job_profile>
+<task ipm_version="2.0.6" mpi_rank="0" mpi_size="2" username="u&amp;v" >
+<hash nlog="5" nkey="3" >
+<hent key="a" call="MPI_Isend" bytes="64" orank="1" region="1" count="3" >1e-3 1e-4 2e-4</hent>
+<hent key="b" call="MPI_Irecv" bytes="8" orank="1" region="1" count="2" >1e-3 1e-4 2e-4</hent>
+<hent key="c" call="MPI_Allreduce" bytes="8" orank="0" region="1" count="9" >1e-3 1e-4 2e-4</hent>
+</hash>
+</task>
+<task ipm_version="2.0.6" mpi_rank="1" mpi_size="2" username="u" >
+<hash nlog="3" nkey="2" >
+<hent key="d" call="MPI_Send" bytes="8" orank="0" region="1" count="1" >1e-3 1e-4 2e-4</hent>
+<hent key="e" call="MPI_Send" bytes="9" orank="0" region="1" count="1" >1e-3 1e-4 2e-4</hent>
+</hash>
+</task>
+</ipm_job_profile>
+"""
+
+# A real report ends with one more rule: a cut there loses nothing.
+MPIP = """\
+@ mpiP
+@ Command : ./app
+@ Version                  : 3.4.1
+@ MPI Task Assignment      : 0 n0
+@ MPI Task Assignment      : 1 n1
+
+---------------------------------------------------------------------------
+@--- Aggregate Point-To-Point Stats (count, bytes, milliseconds) ----------
+---------------------------------------------------------------------------
+Src-Rank Dest-Rank Total-Count Total-Size Total-Time
+       0         1           2         31      0.005
+       1         0           1          4      0.004
+---------------------------------------------------------------------------
+@--- End of Report
 """
 
 
@@ -114,10 +153,15 @@ SAMPLES = {
     "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
     # 100 B one way and 7 B the other; 50 ns and 20 ns.
     "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
+    # Three of 64 B one way; 8 B and 9 B the other.
+    "ipm": Sample(_text("app.ipm.xml", IPM), 5, 209, 0, "app.ipm.xml"),
     # Two channels, two steps, two ranks of 1,000 B each, doubled by LL; 180 us a rank.
     "kineto": Sample(write_kineto, 8, 16_000, 360_000_000, "rank-1.1.pt.trace.json"),
+    "mpip": Sample(_text("app.2.1.mpiP", MPIP), 3, 35, 0, "app.2.1.mpiP"),
     # Up and down a chain of three, two channels of 3,000 B (x 16/15); two steps of 40 B a rank.
     "nccl-log": Sample(write_nccl_log, 14, 25_840, 0),
+    # 40 and 50 B, a broadcast of 30 B; 35 and 20 ns between calls. Its own tests cut it.
+    "nsight": Sample(write_nsight, 3, 120, 55_000),
     "otf2": Sample(_otf2, 1, 64, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.

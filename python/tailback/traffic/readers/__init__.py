@@ -19,8 +19,11 @@ from tailback.traffic.readers import (
     dumpi,
     foreign,
     goal,
+    ipm,
     kineto,
+    mpip,
     nccl_log,
+    nsight,
     otf2,
     pml_monitoring,
     simgrid_ti,
@@ -45,8 +48,11 @@ READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
+READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
+READERS.register("mpip")(mpip)
 READERS.register("nccl-log")(nccl_log)
+READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
 READERS.register("simgrid-ti")(simgrid_ti)
@@ -103,7 +109,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "a log of NCCL, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, a log of NCCL, or the folder of Open "
+    "MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TraceReader", "read_trace"]

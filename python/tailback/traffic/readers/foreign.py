@@ -59,17 +59,13 @@ _FORMATS: Final = (
     _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
             "time and " + _ONE_NODE),
     _Format(
-        "an Nsight Systems report (SQLite)",
-        rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)", (), _ONE_NODE,
-    ),
-    _Format(
         "an Nsight Systems report", None, (".nsys-rep", ".qdrep"),
-        "nsys export --type=sqlite REPORT shows what is in it; " + _ONE_NODE,
+        "export it: nsys export --type=sqlite REPORT; Tailback reads the MPI calls of the export",
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
     _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
-    _Format("an mpiP profile", rb"\A@ mpiP\b", (".mpiP",), _RECORD),
-    _Format("an IPM profile", rb"\A(?:<\?xml[^>]*>\s*)?<ipm|\A#+IPM", (".ipm.xml",), _RECORD),
+    _Format("an IPM banner", rb"\A#+IPM", (),
+            "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks"),
     _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _RECORD),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
