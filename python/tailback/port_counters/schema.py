@@ -27,15 +27,15 @@ class Flag(IntFlag):
 
     Attributes:
         AT_LEAST: The stall of this row is a lower bound.
-        WRAP: A counter passed its largest value and started again at 0; the number is corrected.
-        RESET: A counter was set back by somebody; the number counts from there on (at least).
-        GAP: The interval spans readings that are missing.
-        LATCHED: A counter stands at its largest value and counts no further (at least).
-        NO_COUNTER: The device does not answer for a counter that its kind normally has.
-        STALE: The device was not read anew: the values are those of the reading before.
+        WRAP: A counter wrapped at its maximum to 0; the number is corrected.
+        RESET: A counter was reset; the number counts from the reset (a lower bound).
+        GAP: Readings are missing within the interval.
+        LATCHED: A counter has stopped at its maximum (the number is a lower bound).
+        NO_COUNTER: The device lacks a counter that its kind normally has.
+        STALE: The device was not read: the values are those of the previous reading.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
-        RATE_CHANGED: The port got another speed within the interval; shares are of the new one.
-        IMPOSSIBLE: A stall counter rose by more than time allows; its number is left out.
+        RATE_CHANGED: The port changed speed within the interval; shares refer to the new speed.
+        IMPOSSIBLE: A stall counter rose by more than the time allows; its number is left out.
         DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
     """
 
@@ -62,7 +62,7 @@ _PLACE = _columns(
     ("node_name", pl.String, "name of the node or switch, as the source gives it"),
     ("link", pl.UInt32, "directed link that leaves the port, null when no fabric was given"),
     ("direction", pl.String, "X+ … Z- on a torus, up, down or flat in a fat tree, null unknown"),
-    ("interface", pl.String, "name of the interface, null where ports have numbers alone"),
+    ("interface", pl.String, "name of the interface, null if ports have only numbers"),
 )
 
 READINGS: Final = Table(
@@ -77,11 +77,11 @@ READINGS: Final = Table(
         *_PLACE,
         *_columns(
             ("data_bytes", pl.UInt64, "bytes sent since the last reset"),
-            ("data_limit", pl.UInt64, "largest value data_bytes can show, null unknown"),
+            ("data_limit", pl.UInt64, "largest value of data_bytes, null unknown"),
             ("packets", pl.UInt64, "packets sent since the last reset"),
-            ("packets_limit", pl.UInt64, "largest value packets can show, null unknown"),
+            ("packets_limit", pl.UInt64, "largest value of packets, null unknown"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit since the last reset"),
-            ("wait_limit", pl.UInt64, "largest value xmit_wait_ticks can show, null unknown"),
+            ("wait_limit", pl.UInt64, "largest value of xmit_wait_ticks, null unknown"),
             ("tick_ns", pl.Float64, "length of a tick in nanoseconds, null unknown"),
             ("stall_ns", pl.UInt64, "time with data but no credit, if the device counts time"),
             ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
