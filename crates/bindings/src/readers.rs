@@ -265,7 +265,7 @@ fn read_simgrid_ti(
         let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
         simgrid_ti::read(
             &files,
-            simgrid_ti::Options { type_bytes: &type_bytes, ps_per_flop, longest_ps },
+            simgrid_ti::TiOptions { type_bytes: &type_bytes, ps_per_flop, longest_ps },
         )
     });
     let found = found.map_err(line_fault)?;
@@ -343,7 +343,7 @@ fn read_chakra<'py>(
     longest_ps: u64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut reader =
-        chakra::ChakraReader::new(n_ranks, chakra::Options { calls: &calls, longest_ps });
+        chakra::ChakraReader::new(n_ranks, chakra::ChakraOptions { calls: &calls, longest_ps });
     for data in files.try_iter()? {
         let data: PyBackedBytes = data?.extract()?;
         py.detach(|| reader.file(&data)).map_err(chakra_fault)?;

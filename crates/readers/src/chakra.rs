@@ -12,7 +12,7 @@ const PS_PER_US: u64 = 1_000_000;
 
 /// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct ChakraOptions<'a> {
     /// Types of collectives that are expanded, with the number of the algorithm.
     pub calls: &'a [(i64, u32)],
     /// Longest valid computation, in picoseconds.
@@ -97,7 +97,7 @@ pub enum ChakraProblem {
 ///
 /// # Errors
 /// [`ChakraError`] for the first file with an error.
-pub fn read(files: &[&[u8]], options: Options<'_>) -> Result<Nodes, ChakraError> {
+pub fn read(files: &[&[u8]], options: ChakraOptions<'_>) -> Result<Nodes, ChakraError> {
     let mut reader = ChakraReader::new(files.len(), options);
     files.iter().try_for_each(|data| reader.file(data))?;
     Ok(reader.finish())
@@ -106,7 +106,7 @@ pub fn read(files: &[&[u8]], options: Options<'_>) -> Result<Nodes, ChakraError>
 /// Reads the files of the ranks one by one.
 pub struct ChakraReader<'a> {
     out: Nodes,
-    options: Options<'a>,
+    options: ChakraOptions<'a>,
     n_ranks: usize,
     files: usize,
     labels: Interner,
@@ -158,7 +158,7 @@ impl NodeRows {
 
 impl<'a> ChakraReader<'a> {
     /// A reader for the files of `n_ranks` ranks.
-    pub fn new(n_ranks: usize, options: Options<'a>) -> Self {
+    pub fn new(n_ranks: usize, options: ChakraOptions<'a>) -> Self {
         Self {
             out: Nodes::default(),
             options,
@@ -564,9 +564,9 @@ fn content(data: &[u8], field: ProtobufField) -> Result<AttributeValue<'_>, Chak
 
 #[cfg(test)]
 mod tests {
-    use super::{ChakraError, ChakraProblem, Options, read};
+    use super::{ChakraError, ChakraOptions, ChakraProblem, read};
 
-    const OPTIONS: Options<'_> = Options { calls: &[], longest_ps: 1 << 60 };
+    const OPTIONS: ChakraOptions<'_> = ChakraOptions { calls: &[], longest_ps: 1 << 60 };
 
     #[test]
     fn a_computation_is_read_and_a_truncated_file_is_refused() {

@@ -55,7 +55,7 @@ pub const OTHERS: [&str; 7] =
 
 /// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct TiOptions<'a> {
     /// Bytes of each type by its number.
     pub type_bytes: &'a [u64],
     /// Picoseconds per flop.
@@ -162,7 +162,7 @@ pub enum LineError {
 }
 
 /// Reads the lines of all files in order.
-pub fn read(files: &[&[u8]], options: Options<'_>) -> Result<ReplayCalls, LineError> {
+pub fn read(files: &[&[u8]], options: TiOptions<'_>) -> Result<ReplayCalls, LineError> {
     let mut reader = LineReader::new(options);
     let mut row = 0;
     for data in files {
@@ -180,10 +180,10 @@ pub fn read(files: &[&[u8]], options: Options<'_>) -> Result<ReplayCalls, LineEr
 
 #[cfg(test)]
 mod tests {
-    use super::{LineError, Options, read};
+    use super::{LineError, TiOptions, read};
 
-    const OPTIONS: Options<'_> =
-        Options { type_bytes: &[8, 4], ps_per_flop: 1000, longest_ps: 1 << 60 };
+    const OPTIONS: TiOptions<'_> =
+        TiOptions { type_bytes: &[8, 4], ps_per_flop: 1000, longest_ps: 1 << 60 };
 
     #[test]
     fn a_wait_completes_the_oldest_request_of_its_source_destination_and_tag() {

@@ -143,7 +143,7 @@ def test_paths_carry_all_of_a_flow_from_end_to_end(choice: str) -> None:
 def test_mistakes_are_named() -> None:
     """Errors of the core come out as errors a user can act on."""
     one = FlowPaths.of([[0]])
-    with pytest.raises(ScenarioError, match="flow 0 uses link 0, there are 0"):
+    with pytest.raises(ScenarioError, match="flow 0 uses link 0, which does not exist"):
         max_min([], one)
     with pytest.raises(ScenarioError, match=r"capacity of link 0 is -1; valid: above 0"):
         max_min([-1.0], one)

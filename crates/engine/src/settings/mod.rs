@@ -484,15 +484,15 @@ impl Settings {
 
 /// A table of the scenario, for error texts.
 #[derive(Clone, Copy)]
-struct Section(&'static str);
+struct TableName(&'static str);
 
-const ENGINE: Section = Section("engine");
-const ADAPTIVE: Section = Section("engine.adaptive");
-const PACING: Section = Section("engine.pacing");
-const CONGESTION_CONTROL: Section = Section("engine.congestion_control");
-const TELEMETRY: Section = Section("telemetry");
+const ENGINE: TableName = TableName("engine");
+const ADAPTIVE: TableName = TableName("engine.adaptive");
+const PACING: TableName = TableName("engine.pacing");
+const CONGESTION_CONTROL: TableName = TableName("engine.congestion_control");
+const TELEMETRY: TableName = TableName("telemetry");
 
-impl Section {
+impl TableName {
     /// The error of a value outside its range.
     fn range(
         self,

@@ -2,8 +2,8 @@
 
 use super::columns::{CallRows, RankOrder};
 use super::{
-    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, Options, POSTS, ReplayCalls,
-    UNNAMED_COMPLETIONS,
+    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls,
+    TiOptions, UNNAMED_COMPLETIONS,
 };
 use crate::numbering::Map;
 use crate::text::{float, integer, natural, word};
@@ -45,7 +45,7 @@ pub(super) enum Action {
 }
 
 pub(super) struct LineReader<'a> {
-    options: Options<'a>,
+    options: TiOptions<'a>,
     calls: Map<&'static [u8], Call>,
     records: Vec<Record>,
     kinds: Map<(u8, bool, u32, &'a [u8]), u32>,
@@ -113,7 +113,7 @@ fn collective(name: &[u8]) -> Option<Call> {
 }
 
 impl<'a> LineReader<'a> {
-    pub fn new(options: Options<'a>) -> Self {
+    pub fn new(options: TiOptions<'a>) -> Self {
         Self {
             options,
             calls: calls(),
