@@ -87,6 +87,27 @@ Src-Rank Dest-Rank Total-Count Total-Size Total-Time
 """
 
 
+PROJECTIONS_STS = """\
+PROJECTIONS_ID
+VERSION 11.0
+PROCESSORS 2
+CHARE 4 "Ping" 1
+ENTRY CHARE 9 "recv(Msg* m)" 4 0
+ENTRY CHARE 8 "start()" 4 0
+MESSAGE 0 0
+END
+"""
+
+PROJECTIONS_LOGS = (
+    # Works 10 us, sends to the other processor and to itself, works 5 us; waits; works 7 us.
+    "PROJECTIONS-RECORD 9\n6 100\n2 5 8 110 0 0 64 0 3 1\n1 5 9 120 1 0 80 0\n1 5 9 120 2 0 96 0\n"
+    "3 0 8 125 0 0 0 0\n2 5 9 126 2 0 96 0 1 1\n3 0 9 126 2 0 0 0\n14 130 0\n15 150 0\n"
+    "2 5 9 151 1 1 72 0 1 1\n3 0 9 158 1 1 0 0\n7 160\n",
+    "PROJECTIONS-RECORD 5\n6 100\n14 101 1\n15 131 1\n2 5 9 132 1 0 80 0 1 1\n"
+    "20 5 9 140 1 1 72 0 2\n3 0 9 141 1 0 0 0\n7 160\n",
+)
+
+
 @dataclass(frozen=True)
 class Sample:
     """A trace as a writer of it makes it.
@@ -146,6 +167,13 @@ def _profiles(folder: Path) -> Path:
     return folder
 
 
+def _projections(folder: Path) -> Path:
+    (folder / "ping.sts").write_text(PROJECTIONS_STS)
+    for processor, log in enumerate(PROJECTIONS_LOGS):
+        (folder / f"ping.{processor}.log").write_text(log)
+    return folder / "ping.sts"
+
+
 SAMPLES = {
     # 50 B; 3 and 4 us. A trace cut between two nodes is whole: its own tests cut it.
     "chakra": Sample(_chakra, 1, 50, 7_000_000),
@@ -164,6 +192,8 @@ SAMPLES = {
     "nsight": Sample(write_nsight, 3, 120, 55_000),
     "otf2": Sample(_otf2, 1, 64, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
+    # 80 B and 72 B; 10 + 5 + 7 us and 8 + 1 us in entry methods.
+    "projections": Sample(_projections, 2, 152, 31_000_000, "ping.1.log"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.
     "simgrid-ti": Sample(_text("ti.txt", SIMGRID_TI), 2, 200, 2_000_000, "ti.txt"),
 }

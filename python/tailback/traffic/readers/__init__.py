@@ -26,6 +26,7 @@ from tailback.traffic.readers import (
     nsight,
     otf2,
     pml_monitoring,
+    projections,
     simgrid_ti,
 )
 from tailback.traffic.readers.capabilities import Capabilities
@@ -55,6 +56,7 @@ READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
+READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
 
 
@@ -109,8 +111,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "an export of Nsight Systems, a profile of IPM or mpiP, a log of NCCL, or the folder of Open "
-    "MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections or NCCL, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TraceReader", "read_trace"]
