@@ -186,6 +186,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
 REMEDIES = {
     "a binary GOAL schedule": "txt2bin",
     "a Chakra execution trace that is not named": "NAME.0.et",
+    "a Caliper profile": "CALI_MPI_MSG_TRACING",
     "a Charm++ Projections log": ".sts",
     "an IPM banner": "IPM_REPORT=full",
     "an Nsight Systems report": "nsys export --type=sqlite",

@@ -15,6 +15,7 @@ from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import (
+    caliper,
     chakra,
     dumpi,
     foreign,
@@ -25,6 +26,7 @@ from tailback.traffic.readers import (
     nccl_log,
     nsight,
     otf2,
+    pipit,
     pml_monitoring,
     projections,
     simgrid_ti,
@@ -46,6 +48,7 @@ class TraceReader(Protocol):
 
 READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 
+READERS.register("caliper")(caliper)
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
@@ -55,6 +58,7 @@ READERS.register("mpip")(mpip)
 READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
+READERS.register("pipit")(pipit)
 READERS.register("pml-monitoring")(pml_monitoring)
 READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
