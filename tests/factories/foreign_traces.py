@@ -87,6 +87,47 @@ Src-Rank Dest-Rank Total-Count Total-Size Total-Time
 """
 
 
+PROJECTIONS_STS = """\
+PROJECTIONS_ID
+VERSION 11.0
+PROCESSORS 2
+CHARE 4 "Ping" 1
+ENTRY CHARE 9 "recv(Msg* m)" 4 0
+ENTRY CHARE 8 "start()" 4 0
+MESSAGE 0 0
+END
+"""
+
+PROJECTIONS_LOGS = (
+    # Works 10 us, sends to the other processor and to itself, works 5 us; waits; works 7 us.
+    "PROJECTIONS-RECORD 9\n6 100\n2 5 8 110 0 0 64 0 3 1\n1 5 9 120 1 0 80 0\n1 5 9 120 2 0 96 0\n"
+    "3 0 8 125 0 0 0 0\n2 5 9 126 2 0 96 0 1 1\n3 0 9 126 2 0 0 0\n14 130 0\n15 150 0\n"
+    "2 5 9 151 1 1 72 0 1 1\n3 0 9 158 1 1 0 0\n7 160\n",
+    "PROJECTIONS-RECORD 5\n6 100\n14 101 1\n15 131 1\n2 5 9 132 1 0 80 0 1 1\n"
+    "20 5 9 140 1 1 72 0 2\n3 0 9 141 1 0 0 0\n7 160\n",
+)
+
+
+CALIPER = """\
+[
+{"mpi.rank":0,"mpi.msg.dst":1,"mpi.msg.size":40,"mpi.comm.is_world":"true","count":3},
+{"mpi.rank":1,"mpi.msg.dst":0,"mpi.msg.size":"7","count":1},
+{"mpi.rank":1,"mpi.function":"MPI_Barrier","count":1},
+{"mpi.rank":1,"mpi.msg.dst":0,"mpi.msg.size":5,"mpi.comm.is_world":false,"count":2}
+]
+"""
+
+PIPIT = """\
+,Timestamp (ns),Event Type,Name,Thread,Process,Attributes
+0,10,Enter,MPI_Send,0,0,{'region': 'Region 5'}
+1,11,Instant,MpiSend,0,0,"{'receiver': 1, 'communicator': 'Comm 0', 'msg_length': 64}"
+2,12,Leave,MPI_Send,0,0,
+3,14,Instant,MpiRecv,0,1,"{'sender': 0, 'communicator': 'Comm 0', 'msg_length': 64}"
+4,15,Instant,MpiIsend,0,1,"{'receiver': 0, 'communicator': 'Comm 0', 'msg_length': 8}"
+5,16,Instant,MpiIsend,0,1,"{'receiver': 0, 'communicator': 'Comm 1', 'msg_length': 9}"
+"""
+
+
 @dataclass(frozen=True)
 class Sample:
     """A trace as a writer of it makes it.
@@ -146,7 +187,16 @@ def _profiles(folder: Path) -> Path:
     return folder
 
 
+def _projections(folder: Path) -> Path:
+    (folder / "ping.sts").write_text(PROJECTIONS_STS)
+    for processor, log in enumerate(PROJECTIONS_LOGS):
+        (folder / f"ping.{processor}.log").write_text(log)
+    return folder / "ping.sts"
+
+
 SAMPLES = {
+    # Three messages of 40 B, one of 7 B; two are of another communicator.
+    "caliper": Sample(_text("pairs.json", CALIPER), 4, 127, 0, "pairs.json"),
     # 50 B; 3 and 4 us. A trace cut between two nodes is whole: its own tests cut it.
     "chakra": Sample(_chakra, 1, 50, 7_000_000),
     # Three and one integer of 4 B; 20 ns before the send, 5 ns after the receive.
@@ -163,7 +213,11 @@ SAMPLES = {
     # 40 and 50 B, a broadcast of 30 B; 35 and 20 ns between calls. Its own tests cut it.
     "nsight": Sample(write_nsight, 3, 120, 55_000),
     "otf2": Sample(_otf2, 1, 64, 0),
+    # 64 B and 8 B. A frame cut between two events is whole: its own tests cut it.
+    "pipit": Sample(_text("events.csv", PIPIT), 2, 72, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
+    # 80 B and 72 B; 10 + 5 + 7 us and 8 + 1 us in entry methods.
+    "projections": Sample(_projections, 2, 152, 31_000_000, "ping.1.log"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.
     "simgrid-ti": Sample(_text("ti.txt", SIMGRID_TI), 2, 200, 2_000_000, "ti.txt"),
 }

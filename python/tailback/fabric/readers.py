@@ -31,6 +31,7 @@ from tailback.fabric.ibnetdiscover import (
     tally,
 )
 from tailback.fabric.ibnetdiscover_ports import PortFormat
+from tailback.fabric.lldp import LldpNeighbours
 from tailback.fabric.model import Fabric, chosen
 from tailback.fabric.tiers import find_tiers
 from tailback.registry import Registry
@@ -55,6 +56,7 @@ READERS: Registry[FabricFormat] = Registry("fabric-format", "files a fabric is r
 READERS.register("edge-list")(EdgeList())
 READERS.register("ibnetdiscover")(BlockFormat())
 READERS.register("ibnetdiscover-ports")(PortFormat())
+READERS.register("lldp")(LldpNeighbours())
 
 
 def read_fabric(
@@ -180,6 +182,8 @@ _FOREIGN = (
      "give the discovery itself: ibnetdiscover > fabric.txt"),
     (r"(?m)^\s*((?:Switch|Ca|Hca|Rt)\s*$)", _BROKEN, _HEADER_FORM),
     (r"[^\n]((?:Switch|Ca|Hca|Rt)\s*\d+\s*\"[SHR]-[0-9a-f]+\")", _JOINED, _HEADER_FORM),
+    (r"(?m)^\s*LocalPort\s+RemoteDevice\s+RemotePortID", "SONiC's LLDP table, without rates",
+     'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches'),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
 )  # fmt: skip

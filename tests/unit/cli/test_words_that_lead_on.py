@@ -178,7 +178,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "an IPM banner": ("app.out", b"##IPMv2.0.6####\n# command : ./app\n"),
     "a Caliper profile": ("app.cali", b"__rec=node,id=1,attr=10,data=int,parent=3\n"),
     "an HPCToolkit database": ("trace.db", b"HPCTOOLKITtrce\4\0"),
-    "a Charm++ Projections log": ("p.sts", b"PROJECTIONS_ID \nVERSION 11.0\n"),
+    "a Charm++ Projections log": ("p.0.log", b"PROJECTIONS-RECORD 5\n6 100\n"),
     "comma-separated values (CSV)": ("m.txt", b"src,dst,bytes\n0,1,100\n1,0,100\n"),
 }
 
@@ -186,6 +186,8 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
 REMEDIES = {
     "a binary GOAL schedule": "txt2bin",
     "a Chakra execution trace that is not named": "NAME.0.et",
+    "a Caliper profile": "CALI_MPI_MSG_TRACING",
+    "a Charm++ Projections log": ".sts",
     "an IPM banner": "IPM_REPORT=full",
     "an Nsight Systems report": "nsys export --type=sqlite",
 }
@@ -213,7 +215,7 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
     ("path", "name"),
     [
         ("nccl-log", "log of NCCL"),
-        ("pingpong-hpctoolkit", "HPCToolkit"), ("pingpong-projections", "Projections"),
+        ("pingpong-hpctoolkit", "HPCToolkit"),
     ],
 )  # fmt: skip
 def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) -> None:

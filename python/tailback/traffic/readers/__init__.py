@@ -15,6 +15,7 @@ from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import (
+    caliper,
     chakra,
     dumpi,
     foreign,
@@ -25,7 +26,9 @@ from tailback.traffic.readers import (
     nccl_log,
     nsight,
     otf2,
+    pipit,
     pml_monitoring,
+    projections,
     simgrid_ti,
 )
 from tailback.traffic.readers.capabilities import Capabilities
@@ -45,6 +48,7 @@ class TraceReader(Protocol):
 
 READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 
+READERS.register("caliper")(caliper)
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
@@ -54,7 +58,9 @@ READERS.register("mpip")(mpip)
 READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
+READERS.register("pipit")(pipit)
 READERS.register("pml-monitoring")(pml_monitoring)
+READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
 
 
@@ -109,8 +115,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "an export of Nsight Systems, a profile of IPM or mpiP, a log of NCCL, or the folder of Open "
-    "MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections or NCCL, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TraceReader", "read_trace"]

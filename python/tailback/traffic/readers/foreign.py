@@ -23,12 +23,16 @@ _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
 )
 _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
-_MPI_BELOW: Final = (
-    "if Charm++ was built on MPI, the messages of MPI below it can be recorded: " + _RECORD
-)
+_WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
 _GOAL_TEXT: Final = (
     "give the text that it was made of: what Schedgen writes and txt2bin is given (num_ranks, "
     "rank 0 { … })"
+)
+_CALIPER: Final = (
+    "if it was recorded with CALI_MPI_MSG_TRACING=true, export the pairs of ranks: cali-query -q "
+    "'SELECT mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world, count() WHERE mpi.msg.dst "
+    "GROUP BY mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world FORMAT json' *.cali > "
+    "pairs.json; otherwise it has no partners: docs/reference/traffic.md"
 )
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
@@ -63,10 +67,10 @@ _FORMATS: Final = (
         "export it: nsys export --type=sqlite REPORT; Tailback reads the MPI calls of the export",
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
-    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
+    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".projrc",), _WITH_STS),
     _Format("an IPM banner", rb"\A#+IPM", (),
             "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks"),
-    _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _RECORD),
+    _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _CALIPER),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
     _Format("a binary GOAL schedule (LogGOPSim)", rb"\A\x7f\x10\0\0\0\0\0\0", (".goal",),
