@@ -2,9 +2,9 @@ r"""How often a diagnosis of real packets is right: ``python bench/lab.py [--jso
 
     python bench/lab.py --runs 40 --keep cases --telemetry coordinated:4 --json
 
-Brings up the fabric of ``examples/lab``, runs its halo exchange once for every seed with what
-``tailback lab run --secret`` draws, diagnoses trace and counters, and holds the verdict against the
-truth that the lab wrote down.
+Brings up the fabric of ``examples/lab``, runs its halo exchange once for every seed with the causes
+that ``tailback lab run --secret`` draws, diagnoses trace and counters, and compares the verdict
+with the truth that the lab recorded.
 
 runs           cases
 right          verdicts that name what was wrong: of a cable also which one, of a healthy run that
@@ -49,7 +49,7 @@ TIMEOUT_S = 600
 
 HALOS = ((60, 40_000, 15), (60, 40_000, 30), (80, 25_000, 15), (40, 80_000, 30))
 """Iterations, bytes a message and milliseconds of computation; drawn with the seed. Messages take
-most of the time in all of them, so no fault of the network is without effect."""
+most of the time in all of them, so every network fault has an effect."""
 
 VERDICTS = {
     "slow-cable": "slow-link", "imbalance": "imbalance", "noise": "noise",
@@ -62,7 +62,7 @@ NO_ALARM = frozenset({"healthy", "undetermined"})
 
 @dataclass(frozen=True)
 class Judged:
-    """A case: what was wrong, what the diagnosis said, and whether that is right."""
+    """A case: its causes, the diagnosis, and whether that is right."""
 
     seed: int
     truth: list[str]
@@ -130,7 +130,7 @@ def run(seeds: Iterable[int], folder: Path, scheme: PacketScheme | None) -> None
 
 
 def diagnose(seed: int, folder: Path) -> Judged:
-    """Diagnose one case and judge it."""
+    """Diagnose one case and score the verdict."""
     case, found = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
     sampled = ["--samples", case / SAMPLES] if (case / SAMPLES).exists() else []
     _tailback(
@@ -158,7 +158,7 @@ def coverage(seeds: range, folder: Path, scheme: PacketScheme | None) -> float |
 
 
 def bench(seeds: range, folder: Path, scheme: PacketScheme | None) -> list[Judged]:
-    """Judge the cases of some seeds, and run those that are not in the folder."""
+    """Score the cases of some seeds, and run those that are not in the folder."""
     missing = [seed for seed in seeds if not (folder / f"case-{seed}" / "truth").is_dir()]
     if missing:
         run(missing, folder, scheme)

@@ -1,4 +1,4 @@
-"""Proves circuits equal to plainly written specifications, by yosys: `python hardware/prove.py`.
+"""Proves with yosys that circuits equal simple specifications: `python hardware/prove.py`.
 
 The specifications in spec.sv follow the definitions: the hash is the product in GF(2^24), not
 masks; the VCRC is that of a message, bit by bit. `sat -prove` looks for an input on which circuit
