@@ -71,6 +71,15 @@ class SampleColumns(TypedDict):
     congested_weight: _Unsigned
     congested_variance: _Unsigned
 
+class PassColumns(TypedDict):
+    """Packets by step, label and link that could sample them, and those that met congestion."""
+
+    window: _Unsigned
+    label: _Unsigned
+    link: _Unsigned
+    hop_samples: _Unsigned
+    congested_samples: _Unsigned
+
 class TruthColumns(TypedDict):
     """Traffic of each link in each window."""
 
@@ -365,6 +374,8 @@ class PacketOutcome:
     messages: MessageColumns
     samples: SampleColumns
     truth: TruthColumns
+    step_truth: TruthColumns
+    step_passes: PassColumns
     counters_ps: int
     counters: CounterColumns
     queues_ps: int

@@ -42,8 +42,8 @@ FORMAT = 1
 
 _RERUN = "run the scenario again"
 
-PROBE_TABLES = ("counters", "queues", "packets")
-"""Tables of probes: empty unless the scenario asks for them."""
+PROBE_TABLES = ("counters", "queues", "packets", "skips")
+"""Tables of probes and of steps left out: empty unless the scenario asks for them."""
 
 
 @dataclass

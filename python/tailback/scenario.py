@@ -342,6 +342,25 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _skipping(self) -> Scenario:
+        if not self.engine.skip_repeats:
+            return self
+        telemetry, probes = self.telemetry, self.probes
+        for unfit, what, remedy in (
+            (telemetry.scheme not in ("full", "off"), f"scheme {telemetry.scheme}",
+             'set [telemetry] scheme = "full"'),
+            (bool(telemetry.packets), "[telemetry] packets", "leave packets out"),
+            (probes.counters or probes.queues, "[probes]", "leave [probes] out"),
+            (self.engine.pacing.kind != "off", "[engine.pacing]", 'set pacing kind = "off"'),
+        ):  # fmt: skip
+            if unfit:
+                raise InvalidValueError(
+                    f"engine.skip_repeats does not go with {what}, which records or paces every "
+                    "packet", f"{remedy}, or set skip_repeats = false",
+                )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
     def _services(self) -> Scenario:
         for job in self.job:
             if job.service >= self.engine.services:

@@ -196,6 +196,19 @@ TABLES = {
             ("hops", pl.UInt8, "switches on its path; null if a receiver cannot know"),
             ("header", pl.UInt64, "header bits in the layout of the scheme"),
         ),
+        Table.of(
+            "skips", "steps of one job that were not simulated but extrapolated",
+            ("job", pl.UInt32, "its job"),
+            ("first_step", pl.UInt32, "first step left out; the job's steps count from 0"),
+            ("steps", pl.UInt32, "steps left out"),
+            ("basis", pl.UInt32, "simulated steps they were extrapolated from"),
+            ("step_ps", pl.UInt64, "mean time of a step left out"),
+            ("time_ps", pl.UInt64, "time of all of them"),
+            ("half_ps", pl.UInt64, "half the 95 % interval of that"),
+            ("exact", pl.Boolean, "whether the run repeats itself to the picosecond"),
+            ("window", pl.UInt32, "the window that stands for them; its rows of samples and truth "
+             "are extrapolated"),
+        ),
     )
 }  # fmt: skip
 
@@ -279,7 +292,8 @@ def markdown() -> str:
         "Generated from `python/tailback/schema.py` by `python -m tailback.schema`.",
         "",
         "A run has all of these tables, some without rows: `counters`, `queues` and `packets`",
-        "unless the [scenario](scenario.md) asks for them; `messages` with",
+        "unless the [scenario](scenario.md) asks for them; `skips` unless steps were left out",
+        "([repetition](../explanation/repetition.md)); `messages` with",
         '`[telemetry] messages = false`; `windows`, `samples` and `truth` with `scheme = "off"`.',
         "Rows of `samples` are stored for scheme `full` only; for other schemes they are decoded",
         "from `packets` when the run is read",

@@ -25,6 +25,7 @@ pub struct PlacedProgram<'py> {
     start_ps: PyReadonlyArray1<'py, u64>,
     label_observed: Vec<bool>,
     label_service: Vec<u8>,
+    label_step: Vec<u32>,
     pace_mbps: Option<PyReadonlyArray1<'py, u32>>,
 }
 
@@ -49,6 +50,7 @@ impl PlacedProgram<'_> {
             start_ps: self.start_ps.as_slice()?.to_vec(),
             label_observed: self.label_observed,
             label_service: self.label_service,
+            label_step: self.label_step,
         };
         Ok((program, placement))
     }

@@ -80,6 +80,8 @@ pub struct PacketOutcome {
     messages: Py<PyDict>,
     samples: Py<PyDict>,
     truth: Py<PyDict>,
+    step_truth: Py<PyDict>,
+    step_passes: Py<PyDict>,
     counters_ps: u64,
     counters: Py<PyDict>,
     queues_ps: u64,
@@ -96,6 +98,11 @@ impl PacketOutcome {
         let t = outcome.truth;
         let truth = numbers!(py, t; window, link, packets, bytes, observed_packets,
             congested_packets, observed_congested_packets, busy_ps, stall_ps);
+        let t = outcome.step_truth;
+        let step_truth = numbers!(py, t; window, link, packets, bytes, observed_packets,
+            congested_packets, observed_congested_packets, busy_ps, stall_ps);
+        let s = outcome.step_passes;
+        let step_passes = numbers!(py, s; window, label, link, hop_samples, congested_samples);
         let m = outcome.messages;
         let messages =
             columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
@@ -125,6 +132,8 @@ impl PacketOutcome {
             messages: messages.unbind(),
             samples: samples.unbind(),
             truth: truth.unbind(),
+            step_truth: step_truth.unbind(),
+            step_passes: step_passes.unbind(),
             counters_ps,
             counters: readings_table(py, &counted, counters, (counters_ps, end_ps))?,
             queues_ps,

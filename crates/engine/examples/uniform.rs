@@ -119,7 +119,7 @@ fn main() {
         host: (0..ranks).collect(),
         start_ps: vec![0; ranks as usize],
         label_observed: vec![true],
-        label_service: Vec::new(),
+        ..Placement::default()
     };
     let settings = settings();
     let threads = number("threads").unwrap_or(1);

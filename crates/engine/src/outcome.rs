@@ -38,6 +38,11 @@ pub struct Outcome {
     pub samples: Samples,
     /// Ground truth: traffic of each link per window.
     pub truth: TruthTable,
+    /// Traffic of each link per step that labels state; the window is the step minus 1.
+    pub step_truth: TruthTable,
+    /// Packets of those steps per label and link that could sample them, and of them those that
+    /// met congestion; the window is the step minus 1.
+    pub step_passes: Samples,
     /// Tables of the other probes.
     pub probed: ProbeTables,
 }

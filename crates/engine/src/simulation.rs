@@ -11,7 +11,7 @@ use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{RunEnd, run_windows};
 use crate::probe::{
     CombinedProbe, Deployment, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes,
-    TruthTable, WindowProbe, connections,
+    StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
 };
 use crate::program::{Placement, Program};
 use crate::progress::Watch;
@@ -63,11 +63,36 @@ pub fn simulate(
         return Ok(run(&model, |_| NullProbe, work.threads, watch)?.0);
     }
     let least = minimum_duration_ps(&model, program);
+    if let Some(&steps) = placement.label_step.iter().max().filter(|&&steps| steps > 0) {
+        return simulate_steps(&model, least, steps, work, watch);
+    }
     let probe = |links: &[Link]| WindowProbe::new(links, settings, least);
     let (mut outcome, shards) = run(&model, probe, work.threads, watch)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
     (outcome.window_ps, outcome.samples, outcome.truth) =
         WindowProbe::join(parts, outcome.end_ps, work.threads);
+    Ok(outcome)
+}
+
+/// Simulates with truth and passes of `steps` steps too.
+fn simulate_steps(
+    model: &Model<'_>,
+    least: u64,
+    steps: u32,
+    work: Parallelism,
+    watch: Watch<'_>,
+) -> Result<Outcome, EngineError> {
+    let (settings, messages) = (&model.settings, steps_of_messages(model));
+    let probe = |links: &[Link]| {
+        let measure = WindowProbe::new(links, settings, least);
+        StepProbe::new(measure, links, settings, Arc::clone(&messages), steps)
+    };
+    let (mut outcome, shards) = run(model, probe, work.threads, watch)?;
+    let parts = shards.into_iter().map(|shard| shard.probe).collect();
+    let (measured, step_truth, step_passes) = StepProbe::join(parts, work.threads);
+    (outcome.step_truth, outcome.step_passes) = (step_truth, step_passes);
+    (outcome.window_ps, outcome.samples, outcome.truth) =
+        WindowProbe::join(measured, outcome.end_ps, work.threads);
     Ok(outcome)
 }
 
@@ -177,6 +202,8 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         window_ps: 0,
         samples: Samples::default(),
         truth: TruthTable::default(),
+        step_truth: TruthTable::default(),
+        step_passes: Samples::default(),
         probed: ProbeTables::default(),
     }
 }

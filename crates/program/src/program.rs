@@ -154,6 +154,9 @@ pub struct Placement {
     pub label_observed: Vec<bool>,
     /// Service level of each label's traffic, empty for 0 everywhere; used only by the packet engine.
     pub label_service: Vec<u8>,
+    /// Step of a repeated program that messages of each label belong to, from 1 on, 0 for none;
+    /// empty: none; of the packet engine alone.
+    pub label_step: Vec<u32>,
 }
 
 impl Placement {

@@ -7,6 +7,7 @@ from pathlib import Path
 from tailback.errors import RunError
 from tailback.remedy.proof import congested_hops
 from tailback.run import Run
+from tailback.units import format_time
 
 
 def with_samples(run: Run) -> Run:
@@ -30,8 +31,20 @@ def model_of(run: Run) -> str:
 def model_description(run: Run) -> str:
     """The model and its settings in a few words."""
     if model_of(run) == "packet":
-        return "packet engine"
+        return "packet engine" + skipped_part(run)
     return f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
+
+
+def skipped_part(run: Run) -> str:
+    """What was not simulated but extrapolated, in a few words; empty where nothing was."""
+    facts = run.summary.get("skipped")
+    if facts is None:
+        return ""
+    steps, simulated = sum(facts["steps"]), sum(facts["simulated"])
+    low, high = format_time(facts["elapsed_low_ps"]), format_time(facts["elapsed_high_ps"])
+    return (
+        f"; {steps - simulated:,} of {steps:,} steps extrapolated: elapsed {low} to {high} (95 %)"
+    )
 
 
 def congestion_of(run: Run) -> float | None:

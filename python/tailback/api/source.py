@@ -37,6 +37,8 @@ class ScenarioOptions(TypedDict, total=False):
             rank file or a host list. Replaces both ``hosts`` and ``placement``.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
+        skip_repeats: Simulate some of the steps that jobs repeat and extrapolate the others
+            (docs/explanation/repetition.md).
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """
@@ -49,6 +51,7 @@ class ScenarioOptions(TypedDict, total=False):
     rankfile: str | Path | None
     compute_scale: float | None
     seed: int | None
+    skip_repeats: bool | None
     calibration: str | Path | None
 
 
@@ -295,6 +298,8 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         job.compute_scale = compute_scale
     if (seed := options.get("seed")) is not None:
         scenario.seed = seed
+    if (skip := options.get("skip_repeats")) is not None:
+        scenario.engine = scenario.engine.model_copy(update={"skip_repeats": skip})
     if placement is not None:
         job.placement_file, job.placement_options = None, {}
         if Path(placement).is_file():

@@ -13,7 +13,7 @@ from tailback.api.compare import compare as api_compare
 from tailback.api.compare import summary_rows
 from tailback.api.runs import require_packets
 from tailback.cli.runs import read_samples
-from tailback.cli.text import align_columns, shorten_middle
+from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.errors import TailbackError
 from tailback.run import check_writable
 from tailback.units import format_time, percent
@@ -61,9 +61,11 @@ def compare(
 
 def _lines(facts: dict[str, Any]) -> list[str]:
     lines = align_columns(("", "before", "after", "change"), summary_rows(facts), " rrr")
+    before, after = facts["described"]
     if "fluid" in facts["models"]:
-        before, after = facts["described"]
         return [f"before  {before}", f"after   {after}", "", *lines]
+    if any("extrapolated" in one for one in facts["described"]):
+        lines = [*wrap(f"before  {before}"), *wrap(f"after   {after}"), "", *lines]
     tiers = [(f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1)
              for t in facts["tiers"]]  # fmt: skip
     phases = [(f"phase {p['phase']}", p["congested_fraction"], 1) for p in facts["phases"]]

@@ -70,10 +70,13 @@ def diagnosis_lines(
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
-    for warning in diagnosis.warnings[:2]:
+    # What was not simulated is said in any case.
+    skipped = [warning for warning in diagnosis.warnings if warning.startswith("skipped: ")]
+    others = [warning for warning in diagnosis.warnings if warning not in skipped]
+    for warning in [*skipped, *others[:2]]:
         lines += wrap(f"note: {shorten_middle(warning, 300)}")
-    if len(diagnosis.warnings) > 2:
-        lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
+    if len(others) > 2:
+        lines += [f"  note: {len(others) - 2} more in the report"]
     return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
 
 

@@ -62,6 +62,9 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
+        click.option("--skip-repeats", is_flag=True, default=None,
+                     help="Simulate some of the steps that jobs repeat and extrapolate the "
+                          "others."),
         click.option(
             "--threads",
             type=click.IntRange(1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,25 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.scenario_engine import CongestionControlSection
+from tailback.schema import conform
+from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates
-from tailback.simulation.prepare import PreparedScenario, Workload, prepare
+from tailback.simulation.prepare import Job, PreparedScenario, Workload, prepare
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.settings import EngineSettings
+from tailback.simulation.skipping import (
+    SkippedRun,
+    SteppedProgram,
+    simulate_skipping,
+    skip_notes,
+)
 from tailback.simulation.stamping import stamping_links
 from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.stages import stage
-from tailback.traffic.program import PlacedProgram
+from tailback.traffic.program import PlacedProgram, Program
 from tailback.units import format_time
 
 Watch = Callable[[int, int, int, int], object]
@@ -89,32 +97,29 @@ def execute(
     """
     fabric = fabric or prepared.fabric
     workload = prepared.make_workload(nodes, only_observed)
-    program, jobs = workload.program, workload.jobs
+    jobs = workload.jobs
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
     stamping, partly = stamping_links(fabric, prepared.scenario.telemetry.stamping)
     settings = replace(settings, stamping=stamping, **changes)
     threads = thread_count(threads)
-    require_memory(
-        fabric, prepared.scenario, program,
-        lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
-        measure=settings.measure,
-    )  # fmt: skip
+    run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *partly, *notes]
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
-    traffic = _placed_program(workload, fabric, pace_mbps)
-    section = prepared.scenario.fabric
-    require_delays(fabric, section)
+    require_delays(fabric, prepared.scenario.fabric)
     began = time.perf_counter()
-    with stage("packet engine"), translate_core_error(
-        "[engine]", fabric=fabric, file=section.file, forwarding=section.forwarding,
-    ):  # fmt: skip
-        outcome = _core.simulate(
-            routes.network, settings, traffic, routing=routes.rule, threads=threads, watch=watch
-        )
+    skipped = None
+    if engine.skip_repeats and pace_mbps is None:
+        skipped = run.skipping()
+    if not isinstance(skipped, SkippedRun):
+        workload = workload.in_full()
+    outcome = (
+        skipped.outcome if isinstance(skipped, SkippedRun)
+        else run.whole(workload.program, pace_mbps)
+    )  # fmt: skip
     seconds = time.perf_counter() - began
     if not (outcome.complete or partial):
         raise KeyboardInterrupt
@@ -125,6 +130,8 @@ def execute(
         )  # fmt: skip
     if stated is not None:
         summary["pacing"] = stated.summary
+    if skipped is not None:
+        notes = [*_state_skips(skipped, jobs, tables, summary), *notes]
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)
@@ -144,20 +151,93 @@ def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
     return [f"[engine.congestion_control] {idle}: scheme {control.scheme!r} does not use this"]
 
 
-def _placed_program(
-    workload: Workload, fabric: Fabric, pace_mbps: NDArray[np.uint32] | None
-) -> PlacedProgram:
-    """The program of all jobs as the engine takes it."""
-    of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
-    return PlacedProgram(
-        workload.program,
-        node=workload.node,
-        host=np.ascontiguousarray(fabric.node_host[workload.node]),
-        start_ps=workload.start_ps,
-        label_observed=[section.observed for section in of_label],
-        label_service=[section.service for section in of_label],
-        pace_mbps=pace_mbps,
-    )
+@dataclass(frozen=True, eq=False)
+class _EngineRun:
+    """The engine with everything but the program."""
+
+    prepared: PreparedScenario
+    workload: Workload
+    fabric: Fabric
+    routes: Routes
+    settings: EngineSettings
+    threads: int
+    watch: Watch | None
+
+    def whole(self, program: Program, pace_mbps: NDArray[np.uint32] | None) -> _core.PacketOutcome:
+        """Run a program of all ranks."""
+        return self._simulate(self._placed(program, self.workload.start_ps, 1, [], pace_mbps))
+
+    def skipping(self) -> SkippedRun | str:
+        """Run what need not be left out of the workload; or why nothing can be."""
+        settings = self.settings
+        return simulate_skipping(
+            self.workload, self.stepped, eager=settings.eager_bytes, seed=settings.seed,
+            one_in=settings.one_in / (1.0 - settings.header_loss),
+            alike=parallel_links(self.fabric), chance=settings.routing != "deterministic",
+        )  # fmt: skip
+
+    def stepped(self, part: SteppedProgram) -> _core.PacketOutcome:
+        """Run a program in which steps are left out."""
+        outcome = self._simulate(
+            self._placed(part.program, part.start_ps, part.copies, part.label_step, None)
+        )
+        if not outcome.complete:
+            # Its tables would be of steps that are at other times in the whole run.
+            raise KeyboardInterrupt
+        return outcome
+
+    def _placed(
+        self, program: Program, start_ps: NDArray[np.uint64], copies: int, label_step: list[int],
+        pace_mbps: NDArray[np.uint32] | None,
+    ) -> PlacedProgram:  # fmt: skip
+        """The program as the engine takes it."""
+        workload = self.workload
+        of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
+        return PlacedProgram(
+            program,
+            node=workload.node,
+            host=np.ascontiguousarray(self.fabric.node_host[workload.node]),
+            start_ps=start_ps,
+            label_observed=[section.observed for section in of_label] * copies,
+            label_service=[section.service for section in of_label] * copies,
+            label_step=label_step,
+            pace_mbps=pace_mbps,
+        )
+
+    def _simulate(self, traffic: PlacedProgram) -> _core.PacketOutcome:
+        scenario, routes, settings = self.prepared.scenario, self.routes, self.settings
+        require_memory(
+            self.fabric, scenario, traffic.program,
+            lanes=scenario.engine.services * (routes.rule.lanes if routes.rule else 1),
+            measure=settings.measure,
+        )  # fmt: skip
+        section = scenario.fabric
+        with stage("packet engine"), translate_core_error(
+            "[engine]", fabric=self.fabric, file=section.file, forwarding=section.forwarding,
+        ):  # fmt: skip
+            return _core.simulate(
+                routes.network, settings, traffic, routing=routes.rule, threads=self.threads,
+                watch=self.watch,
+            )  # fmt: skip
+
+
+def _state_skips(
+    skipped: SkippedRun | str, jobs: list[Job], tables: dict[str, pl.DataFrame],
+    summary: dict[str, Any],
+) -> list[str]:  # fmt: skip
+    """Write into tables and summary what was left out of a run; the notes that say so."""
+    if isinstance(skipped, str):
+        return [f"nothing was skipped: {skipped}"]
+    rows = [asdict(one) for one in skipped.stretches]
+    tables["skips"] = conform("skips", pl.DataFrame(rows))
+    observed = [i for i, job in enumerate(jobs) if job.section.observed]
+    half = round(max(skipped.half_ps[i] for i in observed))
+    summary["skipped"] = {
+        "steps": skipped.steps, "simulated": skipped.simulated,
+        "elapsed_low_ps": max(summary["elapsed_ps"] - half, 0),
+        "elapsed_high_ps": summary["elapsed_ps"] + half,
+    }  # fmt: skip
+    return skip_notes(skipped)
 
 
 def _pacing(

@@ -54,6 +54,8 @@ class Job:
         node: Node of each rank, shape (R,).
         footprint: What another placement of it must keep.
         hosts_recorded: Whether the trace says where each rank ran.
+        times: How often the program runs: more than once only if steps may be left out, else its
+            repetitions are in it.
     """
 
     section: JobSection
@@ -62,6 +64,7 @@ class Job:
     node: NDArray[np.uint32]
     footprint: Footprint
     hosts_recorded: bool = False
+    times: int = 1
 
     @property
     def placement_name(self) -> str:
@@ -78,7 +81,7 @@ class Workload:
     Attributes:
         jobs: The jobs that take part.
         places: Node of each rank of each of them.
-        program: Their programs as one.
+        program: Their programs as one, each once.
         job_of_label: Job of each label.
         node: Node of each rank of the program.
         start_ps: When each rank starts.
@@ -91,6 +94,13 @@ class Workload:
     node: NDArray[np.uint32]
     start_ps: NDArray[np.uint64]
 
+    def in_full(self) -> Workload:
+        """The same with every job's program as often as it runs."""
+        if all(job.times == 1 for job in self.jobs):
+            return self
+        every = [repeat(job.program, job.times) for job in self.jobs]
+        return replace(self, program=side_by_side(every)[0])
+
 
 @dataclass
 class PreparedScenario:
@@ -100,7 +110,7 @@ class PreparedScenario:
         scenario: The scenario.
         fabric: Its fabric, links in port order.
         jobs: Its jobs.
-        program: All jobs' programs as one.
+        program: All jobs' programs as one, each once.
         job_of_label: Job of each label.
         notes: Irregularities in the input that were accepted.
     """
@@ -227,8 +237,11 @@ def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
         )
 
 
-def load_traffic(section: JobSection, seed: int) -> Program:
-    """Read the trace or build the pattern of a job; raises TraceError or ScenarioError."""
+def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Program:
+    """Read the trace or build the pattern of a job; raises TraceError or ScenarioError.
+
+    ``once``: leave out its repetitions.
+    """
     if section.trace is not None:
         _check_format("[[job]] format", section.format, READERS)
         program = read_trace(section.trace, section.format)
@@ -245,7 +258,8 @@ def load_traffic(section: JobSection, seed: int) -> Program:
         program = program.recompile(section.nccl)
     if not program.grid:
         program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
-    return repeat(scale_compute(program, section.compute_scale), section.repeat)
+    program = scale_compute(program, section.compute_scale)
+    return program if once else repeat(program, section.repeat)
 
 
 def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
@@ -342,12 +356,13 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     fabric = load_fabric(scenario.fabric)
     require_rates(fabric, scenario.fabric.file)
     fabric = degrade(fabric, scenario.fabric.degraded)
+    once = scenario.engine.skip_repeats
     jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
             program = None
             if section.trace is not None:
-                program = load_traffic(section, scenario.seed + number)
+                program = load_traffic(section, scenario.seed + number, once=once)
                 recorded = trace_hosts(section, fabric, program.n_ranks)
                 if recorded is not None:
                     section = section.model_copy(update={"hosts": hosts_spec(recorded)})
@@ -362,7 +377,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                     raise _too_few(ranks, sum(slots), omitted)
                 require_slots(ranks, sum(slots))
             if program is None:
-                program = load_traffic(section, scenario.seed + number)
+                program = load_traffic(section, scenario.seed + number, once=once)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             if problem.n_ranks > problem.n_slots and omitted is not None:
                 raise _too_few(problem.n_ranks, problem.n_slots, omitted)
@@ -382,7 +397,8 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 )  # fmt: skip
             taken.setdefault(host, f"{number + 1} ({section.name!r})")
         keep = footprint(problem, node)
-        jobs.append(Job(section, program, problem, node, keep, recorded is not None))
+        times = section.repeat if once else 1
+        jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
         _check_local_times(scenario, jobs[-1])
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)

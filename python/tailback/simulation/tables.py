@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.schema import TABLES, conform
-from tailback.simulation.outcome import Outcome
+from tailback.simulation.outcome import ExtrapolatedOutcome, Outcome
 from tailback.simulation.probes import probe_summary, probe_tables
 from tailback.telemetry.receiver import whole_numbers
 
@@ -121,6 +121,7 @@ def make_tables(
     messages = tables["messages"]
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
+    tables["skips"] = pl.DataFrame(schema=dict(TABLES["skips"].polars_schema))
     return {name: conform(name, tables[name]) for name in TABLES}, summary
 
 
@@ -177,11 +178,15 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
     """Windows up to the end of the run; the last one ends with it."""
     width, end = outcome.window_ps, outcome.end_ps
     starts = np.arange(0, max(end, 1), width, dtype=np.uint64) if width else np.zeros(0, np.uint64)
+    ends = starts + np.uint64(width)
+    if isinstance(outcome, ExtrapolatedOutcome):
+        starts = outcome.window_starts
+        ends = np.append(starts[1:], np.uint64(max(end, 1)))
     return pl.DataFrame(
         {
             "window": np.arange(len(starts), dtype=np.uint32),
             "start_ps": starts,
-            "end_ps": np.minimum(starts + np.uint64(width), np.uint64(max(end, 1))),
+            "end_ps": np.minimum(ends, np.uint64(max(end, 1))),
         }
     )
 
@@ -237,15 +242,18 @@ def _summary(
         # Ranks that have not finished were still at it.
         finish = np.where(finish == 0, outcome.end_ps, finish)
     start = np.array([job.section.start for job in jobs], np.int64)
+    left_out = observed_left_out = 0
+    if isinstance(outcome, ExtrapolatedOutcome):
+        left_out, observed_left_out = outcome.messages_left_out, outcome.observed_left_out
     return {
         "elapsed_ps": max(int(finish[ours].max(initial=0)) - int(start[observed].min()), 0),
         "end_ps": outcome.end_ps,
         "complete": outcome.complete,
         "packets": outcome.packets,
-        "observed_packets": int(arrived[mine].astype(np.int64).sum()),
+        "observed_packets": int(arrived[mine].astype(np.int64).sum()) + observed_left_out,
         "packet_hops": outcome.packet_hops,
         "events": outcome.events,
-        "messages": len(messages),
+        "messages": len(messages) + left_out,
         "average_path_length": float(hops / packets) if packets else 0.0,
         "job_elapsed_ps": {
             str(number): max(

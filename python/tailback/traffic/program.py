@@ -232,6 +232,8 @@ class PlacedProgram:
         start_ps: When each rank starts, shape (R,).
         label_observed: Whether each label belongs to an observed job; packet engine only.
         label_service: Service level of each label; packet engine only.
+        label_step: Number of the step whose packets are counted separately that messages of each
+            label belong to, 0 for none; packet engine only.
         pace_mbps: Pacing rate of each send, 0 for none, shape (M,); None for no pacing at all;
             packet engine only.
     """
@@ -242,6 +244,7 @@ class PlacedProgram:
     start_ps: NDArray[np.uint64]
     label_observed: list[bool] = field(default_factory=list)
     label_service: list[int] = field(default_factory=list)
+    label_step: list[int] = field(default_factory=list)
     pace_mbps: NDArray[np.uint32] | None = None
 
 

@@ -261,7 +261,8 @@ impl<P: Probe> Shard<'_, P> {
         self.links.reserve(link, self.now, paced);
         if P::ON {
             let sending = Transmission { start: now, busy_ps: busy, stall_ps };
-            self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });
+            let sent = SentPacket { wire, observed, message, input: NIL };
+            self.probe.sent(self.now, link, sending, sent);
             if model.settings.count_injection {
                 let bits = model.reservoir.draw(packet.id, 0xff);
                 let hop = Hop {

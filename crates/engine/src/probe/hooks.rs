@@ -99,6 +99,8 @@ pub struct SentPacket {
     pub wire: u32,
     /// Of an observed job.
     pub observed: bool,
+    /// The message it is of, or about.
+    pub message: u32,
     /// The reverse link of the port it came by, shard index. Beyond all links for packets from
     /// an adapter, or unless the probe requests it.
     pub input: u32,

@@ -2,7 +2,8 @@
 //!
 //! The engine is generic over [`Probe`]; with [`NullProbe`] every hook compiles to nothing. Each
 //! probe has a file: [`WindowProbe`] (samples and ground truth per window), [`PortProbe`] (counters
-//! and queue lengths at fixed instants), [`HeaderProbe`] (headers of single packets);
+//! and queue lengths at fixed instants), [`HeaderProbe`] (headers of single packets),
+//! [`StepProbe`] (the same counts by step of a repeated program);
 //! [`CombinedProbe`] combines those that a run asks for.
 
 mod combined;
@@ -14,6 +15,7 @@ mod ports;
 mod queue_pairs;
 mod readings;
 mod series;
+mod steps;
 mod windows;
 
 mod truth;
@@ -28,5 +30,6 @@ pub use queue_pairs::Connection;
 pub(crate) use queue_pairs::connections;
 pub use readings::{PortCounters, QueueLengths};
 pub use series::{LinkReading, LinkReadings, Reading};
+pub(crate) use steps::{StepProbe, steps_of_messages};
 pub use truth::TruthTable;
 pub use windows::WindowProbe;

@@ -556,7 +556,12 @@ mod tests {
                 free = start + busy_ps;
                 stepped.bookings.push((start, free, wire.into()));
                 let slot = Transmission { start, busy_ps, stall_ps: 0 };
-                ports.sent(time, 0, slot, SentPacket { wire, observed: true, input: 0 });
+                ports.sent(
+                    time,
+                    0,
+                    slot,
+                    SentPacket { wire, observed: true, message: 0, input: 0 },
+                );
             }
             stepped.step(time);
         }

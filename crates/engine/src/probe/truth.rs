@@ -408,7 +408,7 @@ pub(super) mod tests {
             let wire = if draw >> 16 & 3 == 0 { 32 } else { 4096 };
             let busy_ps = links[0].cable.serialization_ps(wire);
             let slot = Transmission { start: 0, busy_ps, stall_ps };
-            ledger.sent(window, link, slot, SentPacket { wire, observed, input: 0 });
+            ledger.sent(window, link, slot, SentPacket { wire, observed, message: 0, input: 0 });
             let truth = expected.entry((window << halvings, link)).or_default();
             let row = [wire.into(), busy_ps, stall_ps, 1, observed.into(), 0, 0];
             truth.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
@@ -469,7 +469,12 @@ pub(super) mod tests {
         for (window, packets) in [(0, 40_000), (1, 100_000)] {
             for number in 0..packets {
                 let observed = number % 8 > 0;
-                ledger.sent(window, 0, slot, SentPacket { wire: 100, observed, input: 0 });
+                ledger.sent(
+                    window,
+                    0,
+                    slot,
+                    SentPacket { wire: 100, observed, message: 0, input: 0 },
+                );
             }
         }
         ledger.double_windows();
@@ -484,7 +489,12 @@ pub(super) mod tests {
             ledger.grow(window as usize + 1);
             for link in 0..LINKS {
                 let slot = Transmission { start: 0, busy_ps: 1, stall_ps: 1 };
-                ledger.sent(window, link, slot, SentPacket { wire: 1, observed: true, input: 0 });
+                ledger.sent(
+                    window,
+                    link,
+                    slot,
+                    SentPacket { wire: 1, observed: true, message: 0, input: 0 },
+                );
             }
         }
         (0..8).for_each(|_| ledger.double_windows());

@@ -167,7 +167,7 @@ mod tests {
             &Settings { windows: 4, ..Settings::default() },
             0,
         );
-        let packet = SentPacket { wire: 10, observed: true, input: 0 };
+        let packet = SentPacket { wire: 10, observed: true, message: 0, input: 0 };
         let arrival = DeliveredPacket {
             packet: 0,
             message: 0,

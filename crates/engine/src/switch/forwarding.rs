@@ -261,14 +261,15 @@ impl<P: Probe> Shard<'_, P> {
         let start = self.links.reserve(out.link, self.now, busy_ps);
         let end = start + busy_ps;
         let packet = &mut self.packets[slot];
-        let (wire, tail_ready) = (packet.wire, packet.tail_ready);
+        let (wire, tail_ready, message) = (packet.wire, packet.tail_ready, packet.message);
         let (in_lane, from, observed) = (packet.lane, packet.from, packet.observed());
         if self.has_congestion_control {
             packet.flags.set(Flags::STALLED, stall_ps > 0);
         }
         if P::ON {
             let sending = Transmission { start, busy_ps, stall_ps };
-            self.probe.sent(self.now, out.link, sending, SentPacket { wire, observed, input });
+            let sent = SentPacket { wire, observed, message, input };
+            self.probe.sent(self.now, out.link, sending, sent);
         }
         let marks = P::ON && !self.marks_on_grant;
         if marks && model.settings.when == MarkingPoint::Departure {

@@ -147,13 +147,17 @@ class Slots:
         peer: NDArray[np.integer] | None,
         present: Mask,
     ) -> None:
-        refuse_if_huge((len(self._scalars) + 1) * self.n_ranks)
+        count = len(self._scalars) + 1
+        # Each time there are twice as many: asking for the free memory reads files.
+        if count & (count - 1) == 0:
+            refuse_if_huge(count * self.n_ranks)
         self._scalars.append((op, amount, tag, label))
         self._peers.append(None if peer is None else peer.astype(np.int32))
         self._masks.append(present)
 
     def build(self) -> Program:
         """Pack the slots into a program."""
+        refuse_if_huge(len(self._scalars) * self.n_ranks)
         shape = (self.n_ranks, len(self._scalars))
         kind, amount, tag, label = np.array(self._scalars, np.int64).reshape(-1, 4).T
         peers = np.full(shape, -1, np.int32)

@@ -1,0 +1,129 @@
+//! What packets of single steps of a repeated program do, step by step.
+//!
+//! A run may leave out repetitions of a step and extrapolate from the steps that it simulates
+//! (docs/explanation/repetition.md). Labels of the messages of such a step state its number. Their
+//! packets are counted again here: at which links they were sent, and by label at which links they
+//! could be sampled, so that samples of steps that are left out can be drawn.
+
+use std::sync::Arc;
+
+use tailback_telemetry::{Mark, NO_LINK, Sample, SampleLog, Samples};
+
+use super::truth::TruthLog;
+use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission, TruthTable, WindowProbe};
+use crate::Settings;
+use crate::model::Model;
+use crate::network::link::Link;
+
+/// A message: its label, and the step it belongs to, 0 for none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepMessage {
+    label: u32,
+    step: u32,
+}
+
+/// The label and step of every message.
+pub(crate) fn steps_of_messages(model: &Model<'_>) -> Arc<[StepMessage]> {
+    let steps = &model.placement.label_step;
+    let messages = model.program.messages.iter();
+    messages
+        .map(|&message| StepMessage {
+            label: message.label,
+            step: steps.get(message.label as usize).copied().unwrap_or(0),
+        })
+        .collect()
+}
+
+/// Samples and truth per window, and truth and passes per step.
+#[derive(Debug)]
+pub(crate) struct StepProbe {
+    measure: WindowProbe,
+    messages: Arc<[StepMessage]>,
+    truth: TruthLog,
+    /// One entry per packet of an observed job and switch that could sample it: its window is
+    /// the step, its weight 1.
+    passes: SampleLog,
+    /// The last step whose log was looked at.
+    looked_at: usize,
+    payload: u32,
+}
+
+impl StepProbe {
+    /// For a shard with these links; `measure` observes the whole run.
+    pub(crate) fn new(
+        measure: WindowProbe,
+        links: &[Link],
+        settings: &Settings,
+        messages: Arc<[StepMessage]>,
+        steps: u32,
+    ) -> Self {
+        let payload = settings.packet_bytes;
+        let mut truth = TruthLog::new(links, settings.wire_bytes(payload));
+        truth.grow(steps as usize);
+        let passes = SampleLog::new(links.len(), payload);
+        Self { measure, messages, truth, passes, looked_at: 0, payload }
+    }
+
+    /// Merges the probes of all shards: those of the whole run, and tables by step, whose window is
+    /// the step minus 1.
+    pub(crate) fn join(
+        parts: Vec<StepProbe>,
+        threads: usize,
+    ) -> (Vec<WindowProbe>, TruthTable, Samples) {
+        let (mut measured, mut truth, mut passes) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts {
+            measured.push(part.measure);
+            truth.push(part.truth);
+            passes.push(part.passes);
+        }
+        (measured, TruthLog::finish(truth, threads), SampleLog::finish(passes, threads))
+    }
+}
+
+impl Probe for StepProbe {
+    const ON: bool = true;
+
+    #[inline]
+    fn begin_window(&mut self, now: u64) {
+        self.measure.begin_window(now);
+        // One after the other: there may be more of them than events in a window.
+        self.looked_at = (self.looked_at + 1) % self.truth.windows();
+        self.truth.compact_if_long(self.looked_at);
+    }
+
+    #[inline]
+    fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
+        let StepMessage { label, step } = self.messages[hop.message as usize];
+        if step > 0 {
+            if hop.congested {
+                self.truth.congested(step - 1, hop.local, observed);
+            }
+            if observed && self.measure.deployment().stamps(hop.link) {
+                let congested_link = if hop.congested { hop.link } else { NO_LINK };
+                let mark = Mark {
+                    hop_link: hop.link,
+                    congested_link,
+                    hop_count: 1,
+                    congested_count: u8::from(hop.congested),
+                };
+                let bytes = self.payload;
+                self.passes.push(Sample { window: step - 1, label, bytes, mark });
+            }
+        }
+        self.measure.hop(now, hop, observed, mark, random);
+    }
+
+    #[inline]
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
+        let step = self.messages[packet.message as usize].step;
+        if step > 0 {
+            self.truth.sent(step - 1, link, slot, packet);
+        }
+        self.measure.sent(now, link, slot, packet);
+    }
+
+    #[inline]
+    fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
+        self.measure.delivered(time, arrival, mark);
+    }
+}

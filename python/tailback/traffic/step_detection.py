@@ -1,0 +1,171 @@
+"""Finds the steps that a program repeats, by comparing each rank's operations with one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.program import POSTS, Op, Program
+from tailback.traffic.steps import StepProgram, count_within, posted_as
+
+FEWEST_STEPS = 24
+"""Repetitions below which a loop is not looked for: most of them would be simulated anyway."""
+
+CANDIDATES = 12
+"""Operations whose distances are tried as the length of a step."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A stretch of one rank's operations, computations left out, that repeats.
+
+    Attributes:
+        begin: First operation.
+        period: Operations of a step.
+        count: Whole steps.
+    """
+
+    begin: int
+    period: int
+    count: int
+
+
+def find_steps(program: Program) -> StepProgram | None:
+    """The steps of a program that repeats some; None where no loop is found.
+
+    Operations are compared by everything but the length of computations. Where ranks disagree on
+    the number of steps, or a step's messages do not have both their ends in it, there is no loop.
+    """
+    start = program.rank_start.astype(np.int64)
+    if program.n_ranks == 0 or np.diff(start).max() < FEWEST_STEPS:
+        return None
+    digest = _digests(program)
+    kept = np.flatnonzero(program.kind != Op.COMPUTE)
+    first = np.searchsorted(kept, start)
+    # The rank with the most operations first: without a loop there, none is looked for elsewhere.
+    longest = int(np.diff(first).argmax())
+    hints: list[int] = []
+    found: dict[int, list[Loop]] = {}
+    for rank in [longest, *(r for r in range(program.n_ranks) if r != longest)]:
+        sequence = digest[kept[first[rank] : first[rank + 1]]]
+        found[rank] = _loops(sequence, hints)
+        expected = len(found[longest])
+        if expected == 0 or (len(sequence) and len(found[rank]) != expected):
+            return None
+    loops = [found[rank] for rank in range(program.n_ranks)]
+    steps = _cut(program, loops, kept, first)
+    return steps if all(_is_closed(steps, i) for i in _first_of_kind(steps)) else None
+
+
+def _digests(program: Program) -> NDArray[np.uint64]:
+    """A number for each operation, equal for equal ones: lengths of computations do not count."""
+    start = program.rank_start.astype(np.int64)
+    posts = np.isin(program.kind, POSTS)
+    before = count_within(posts, start)
+    back = np.where(program.kind == Op.WAIT, before - posted_as(program, before), 0)
+    amount = np.where(posts, program.amount, 0)
+    out = program.kind.astype(np.uint64)
+    for column in (program.peer, amount, program.tag, program.label, back):
+        # Multiplication by an odd constant and a shift mix all bits (Steele et al., 2014).
+        out = (out ^ column.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        out ^= out >> np.uint64(29)
+    return out
+
+
+def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
+    """Stretches that repeat, in order, longest first where they would overlap."""
+    if len(sequence) < FEWEST_STEPS:
+        return []
+    best = _longest(sequence, hints) if hints else None
+    if best is None or best.period * best.count < len(sequence) // 2:
+        best = _longest(sequence, _periods(sequence)) or best
+    if best is None:
+        return []
+    if best.period not in hints:
+        hints.append(best.period)
+    end = best.begin + best.period * best.count
+    later = [Loop(end + loop.begin, loop.period, loop.count)
+             for loop in _loops(sequence[end:], hints)]  # fmt: skip
+    return [*_loops(sequence[: best.begin], hints), best, *later]
+
+
+def _periods(sequence: NDArray[np.uint64]) -> list[int]:
+    """Likely lengths of a step: usual distances between operations that are equal."""
+    _, place, count = np.unique(sequence, return_inverse=True, return_counts=True)
+    often = np.flatnonzero(count >= FEWEST_STEPS)
+    # The rarest operations of a step occur once in it; those of other loops may be rarer still.
+    often = often[np.argsort(count[often], kind="stable")]
+    some = (
+        often[np.unique(np.linspace(0, len(often) - 1, CANDIDATES).astype(int))]
+        if len(often)
+        else often
+    )
+    periods = set()
+    for value in some.tolist():
+        gaps = np.diff(np.flatnonzero(place == value))
+        values, counts = np.unique(gaps, return_counts=True)
+        periods |= set(values[np.argsort(-counts, kind="stable")[:2]].tolist())
+    return sorted(periods)
+
+
+def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
+    """The longest stretch that repeats with one of the periods; of equal ones the shortest step."""
+    best: Loop | None = None
+    for period in sorted(periods):
+        if period * FEWEST_STEPS > len(sequence):
+            continue
+        differs = np.flatnonzero(sequence[period:] != sequence[:-period])
+        edges = np.concatenate([[-1], differs, [len(sequence) - period]])
+        run = int(np.diff(edges).argmax())
+        length = int(edges[run + 1] - edges[run] - 1) + period
+        loop = Loop(int(edges[run]) + 1, period, length // period)
+        if loop.count >= FEWEST_STEPS and (
+            best is None or period * loop.count > best.period * best.count + best.period
+        ):
+            best = loop
+    return best
+
+
+def _cut(
+    program: Program, loops: list[list[Loop]], kept: NDArray[np.int64], first: NDArray[np.int64]
+) -> StepProgram:
+    """The program cut at its loops: before, each step, between, …, after."""
+    start = program.rank_start.astype(np.int64)
+    full = max(loops, key=len)
+    counts = [min(rank[i].count for rank in loops if rank) for i in range(len(full))]
+    n_steps = sum(counts) + len(counts) + 1
+    bounds = np.empty((program.n_ranks, n_steps + 1), np.int64)
+    for rank, own in enumerate(loops):
+        cuts = [np.zeros(1, np.int64)]
+        for count, loop in zip(counts, own, strict=False):
+            cuts.append(loop.begin + loop.period * np.arange(count + 1))
+        if not own:
+            cuts.append(np.zeros(n_steps - 1, np.int64))
+        at = first[rank] + np.concatenate(cuts)
+        # Computation before a step's first operation belongs to the step.
+        bounds[rank, :-1] = np.where(at > first[rank], kept[at - 1] + 1, start[rank])
+        bounds[rank, -1] = start[rank + 1]
+    kind = np.concatenate(
+        [[0], *([2 * i + 1] * count + [2 * i + 2] for i, count in enumerate(counts))]
+    )
+    return StepProgram(program, bounds, np.arange(n_steps), kind)
+
+
+def _first_of_kind(steps: StepProgram) -> list[int]:
+    """A step of each kind that repeats."""
+    return [int(np.flatnonzero(steps.kind == kind)[1]) for kind in range(1, steps.kind.max(), 2)]
+
+
+def _is_closed(steps: StepProgram, step: int) -> bool:
+    """Whether a step's sends and receives are of the same messages."""
+    kept = steps.only(np.array([step])).program
+    rank, sends = kept.op_rank, kept.sends
+    receives = kept.kind == Op.IRECV
+    columns = (kept.amount, kept.tag)
+    sent = np.stack([rank[sends], kept.peer[sends], *(c[sends] for c in columns)])
+    received = np.stack([kept.peer[receives], rank[receives], *(c[receives] for c in columns)])
+    if sent.shape != received.shape:
+        return False
+    return bool((sent[:, np.lexsort(sent)] == received[:, np.lexsort(received)]).all())

@@ -1,0 +1,208 @@
+"""Runs with steps left out, against whole ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.errors import ScenarioError
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import PreparedScenario, prepare, simulate
+from tailback.traffic.program import Label, Program, ProgramBuilder
+
+TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
+TIMES = 120
+ALLTOALL = {"kind": "alltoall", "ranks": 16, "size": "16 KiB"}
+
+
+def prepared(
+    *jobs: dict[str, Any], routing: str = "deterministic", skip: bool = True, **more: Any
+) -> PreparedScenario:
+    """A scenario on a small tree."""
+    engine = {"routing": routing, "skip_repeats": skip}
+    return prepare(parse({"fabric": TREE, "job": list(jobs), "engine": engine} | more))
+
+
+def both(*jobs: dict[str, Any], **options: Any) -> tuple[Run, Run]:
+    """The whole run and the one with steps left out."""
+    whole, skipped = (simulate(prepared(*jobs, skip=skip, **options), threads=1)
+                      for skip in (False, True))  # fmt: skip
+    return whole, skipped
+
+
+def per_link(run: Run) -> pl.DataFrame:
+    """What each link carried in the whole run."""
+    table = run.tables["truth"].group_by("link").agg(pl.all().exclude("window").sum())
+    return table.filter(pl.col("packets") > 0).sort("link")
+
+
+def test_a_run_that_repeats_itself_is_extrapolated_exactly() -> None:
+    whole, skipped = both({"pattern": ALLTOALL, "repeat": TIMES})
+    assert skipped.summary["skipped"]["simulated"] == [9]
+    assert skipped.tables["skips"]["exact"].to_list() == [True]
+    assert skipped.elapsed_ps == whole.elapsed_ps
+    assert skipped.tables["ranks"].equals(whole.tables["ranks"])
+    assert per_link(skipped).equals(per_link(whole))
+    for name in ("packets", "observed_packets", "packet_hops", "messages", "end_ps",
+                 "job_elapsed_ps"):  # fmt: skip
+        assert skipped.summary[name] == whole.summary[name], name
+    low, high = (skipped.summary["skipped"][f"elapsed_{end}_ps"] for end in ("low", "high"))
+    assert low == high == whole.elapsed_ps
+
+
+def test_without_the_key_nothing_is_skipped() -> None:
+    run = simulate(prepared({"pattern": ALLTOALL, "repeat": 20}, skip=False), threads=1)
+    assert run.tables["skips"].is_empty()
+    assert "skipped" not in run.summary
+
+
+def test_a_window_stands_for_each_skip_and_later_times_are_later() -> None:
+    _, run = both({"pattern": ALLTOALL, "repeat": TIMES})
+    (row,) = run.tables["skips"].to_dicts()
+    windows = run.tables["windows"]
+    stands = windows.row(row["window"], named=True)
+    assert stands["end_ps"] - stands["start_ps"] == row["time_ps"]
+    assert windows["start_ps"][1:].equals(windows["end_ps"][:-1])
+    assert windows["end_ps"][-1] == run.summary["end_ps"]
+    messages = run.tables["messages"]
+    assert messages.height == 9 * 16 * 15
+    inside = messages.filter(pl.col("post_ps").is_between(stands["start_ps"], stands["end_ps"] - 1))
+    assert inside.is_empty()
+    assert messages["arrival_ps"].max() <= run.summary["end_ps"]
+
+
+def test_the_seed_of_the_samples_changes_nothing_else() -> None:
+    runs = [both({"pattern": ALLTOALL, "repeat": TIMES}, seed=seed)[1] for seed in (1, 2)]
+    assert per_link(runs[0]).equals(per_link(runs[1]))
+    assert not runs[0].tables["samples"].equals(runs[1].tables["samples"])
+
+
+def test_samples_of_what_was_left_out_estimate_it_without_bias() -> None:
+    scores: dict[str, list[float]] = {"hop": [], "congested": []}
+    exact = {"hop": 0, "congested": 0}
+    tapered = {"fat_tree": TREE["fat_tree"] | {"aggregation": 1}}
+    for seed in range(6):
+        job = {"pattern": ALLTOALL | {"size": "64 KiB"}, "repeat": TIMES}
+        run = simulate(prepared(job, seed=seed, fabric=tapered), threads=1)
+        (row,) = run.tables["skips"].to_dicts()
+        there = pl.col("window") == row["window"]
+        switches = run.tables["links"].filter(~pl.col("from_node"))["link"].implode()
+        truth = run.tables["truth"].filter(there, pl.col("link").is_in(switches))
+        sums = run.tables["samples"].filter(there).group_by("link").agg(pl.all().sum())
+        found = truth.join(sums, on="link", how="left", suffix="_sum").fill_null(0)
+        for about, actual in (
+            ("hop", "observed_packets"),
+            ("congested", "observed_congested_packets"),
+        ):
+            for number, weight, variance in found.select(
+                actual, f"{about}_weight", f"{about}_variance"
+            ).rows():
+                if variance == 0:
+                    # All of their packets are sampled there: they visit, or meet congestion at,
+                    # one switch.
+                    assert weight == number
+                    exact[about] += number > 0
+                elif number > 100:
+                    scores[about].append((weight - number) / variance**0.5)
+    assert exact["congested"] + len(scores["congested"]) >= 20
+    for about, score in [(about, score) for about, score in scores.items() if score]:
+        assert abs(np.mean(score)) < 4 / len(score) ** 0.5, about
+        assert 0.8 < np.std(score) < 1.2, about
+    assert len(scores["hop"]) > 100
+
+
+def pair(steps: list[tuple[int, int]]) -> Program:
+    """Two ranks that compute (ps) and exchange a message (bytes), step by step."""
+    builder = ProgramBuilder("pair", 2)
+    label = builder.label(Label("exchange", "MPI_Isend"))
+    for rank in range(2):
+        for ps, size in steps:
+            builder.compute(rank, ps * (1 + rank))
+            builder.irecv(rank, 1 - rank, size, 1, label)
+            builder.isend(rank, 1 - rank, size, 1, label)
+            builder.waitall(rank)
+    return builder.build()
+
+
+def of_program(program: Program, *, skip: bool) -> Run:
+    """A run of two ranks on hosts of different leaves."""
+    placeholder = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}, "hosts": "0,4"}
+    scenario = prepared(placeholder, skip=skip).with_program(program)
+    return simulate(scenario, threads=1)
+
+
+STEP = (2_000_000, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("steps", "simulated"),
+    [
+        # A rank computes for long once, and messages grow.
+        ([STEP] * 60 + [(9_000_000, 10_000)] + [STEP] * 59, 9 + 1 + 9),
+        ([STEP] * 60 + [(2_000_000, 40_000)] * 60, 9 + 9),
+    ],
+)  # fmt: skip
+def test_a_program_that_changes_is_not_skipped_over(
+    steps: list[tuple[int, int]], simulated: int
+) -> None:
+    whole, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
+    assert skipped.tables["skips"].height == 2
+    # Beginning, middle and end of a program, which no two steps share, are simulated too.
+    assert simulated <= skipped.summary["skipped"]["simulated"][0] <= simulated + 6
+    assert skipped.elapsed_ps == whole.elapsed_ps
+    assert per_link(skipped).equals(per_link(whole))
+    assert skipped.tables["ranks"].equals(whole.tables["ranks"])
+
+
+def test_a_drift_ends_a_skip() -> None:
+    steps = [(2_000_000 + 20_000 * i, 10_000) for i in range(150)]
+    whole, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
+    facts = skipped.summary.get("skipped")
+    # Every 1 % of the computation, a stretch: none is long enough to leave much out.
+    assert facts is None or facts["simulated"][0] > 40
+    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.02
+
+
+def test_traffic_of_others_ends_a_skip() -> None:
+    ours = {"pattern": ALLTOALL | {"ranks": 8}, "hosts": "0-3,8-11", "repeat": 300}
+    others = {"pattern": {"kind": "uniform", "ranks": 8, "size": "64 KiB", "messages": 6},
+              "hosts": "4-7,12-15", "repeat": 60, "observed": False}  # fmt: skip
+    whole, skipped = both(ours, others, routing="adaptive")
+    rows = skipped.tables["skips"].filter(pl.col("job") == 0)
+    assert rows.height == 2, skipped.notes
+    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.03
+    alone = skipped.summary["job_elapsed_ps"]["1"]
+    assert abs(alone / whole.summary["job_elapsed_ps"]["1"] - 1) < 0.03
+
+
+def test_ranks_of_different_speed_are_simulated_in_full() -> None:
+    reduction = {"kind": "reduce-naive", "ranks": 16, "arrays": 4, "size": "16 KiB"}
+    whole, skipped = both({"pattern": reduction, "repeat": 80})
+    assert any(note.startswith("nothing was skipped: ") for note in skipped.notes)
+    assert skipped.elapsed_ps == whole.elapsed_ps
+    assert skipped.tables["messages"].equals(whole.tables["messages"])
+
+
+def test_what_records_every_packet_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"\[probes\]") as refused:
+        prepared({"pattern": ALLTOALL}, probes={"counters": "1 us"})
+    assert "skip_repeats = false" in str(refused.value.remedy)
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    scenario = prepared({"pattern": ALLTOALL, "repeat": TIMES})
+    one, two = (simulate(scenario, threads=threads) for threads in (1, 2))
+    assert all(one.tables[name].equals(two.tables[name]) for name in one.tables)
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Any) -> None:
+    run = simulate(prepared({"pattern": ALLTOALL, "repeat": TIMES}), threads=1)
+    run.write(tmp_path / "run")
+    again = Run.read(tmp_path / "run")
+    assert again.tables["skips"].equals(run.tables["skips"])
+    assert again.summary == replace(run).summary
