@@ -2,6 +2,7 @@
 
 python bench/repetition.py --json             every application
 python bench/repetition.py --case alltoall    those whose names begin so
+python bench/repetition.py --write            writes its tables into docs/measurements/repetition.md
 python bench/repetition.py --second           one second of a 4608-node job at load 0.4, skipped
 
 Costs are processor time of this process, not affected by what else the machine does. Per-link
@@ -15,15 +16,19 @@ import argparse
 import json
 import time
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from _machine import machine
+from _pages import put
 
 import tailback as tb
 from tailback.run import Run
 from tailback.scenario import load
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "repetition.md"
 
 TREE = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}}
 SMALL_TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
@@ -39,7 +44,7 @@ DRAGONFLY = {
 }
 HYPERX = {"topology": {"kind": "hyperx", "dims": [4, 4], "nodes_per_switch": 4}}
 EXAMPLES = {
-    "alltoall/alltoall": 200, "congestion/hot-spot": 60, "demo/demo": 60, "rates/rates": 200,
+    "alltoall/alltoall": 60, "congestion/hot-spot": 60, "demo/demo": 60, "rates/rates": 200,
     "reduction/tree": 100, "stencil2d/stencil2d": 60, "training/tree": 100,
 }  # fmt: skip
 """Repetitions of each example, as many as a whole simulation of moderate cost has room for."""
@@ -65,9 +70,14 @@ def regular() -> dict[str, Any]:
             TREE, [job("stencil2d", 1000, **stencil, periodic=True)], deterministic,
         ),
         "stencil3d-torus": (TORUS, [job("stencil3d", 1000, **cube)], deterministic),
+        "stencil3d-torus-256-KiB": (
+            TORUS,
+            [job("stencil3d", 1000, **cube | {"size": "256 KiB"})],
+            deterministic,
+        ),
         "stencil3d-tree": (TREE, [job("stencil3d", 1000, **cube)], adaptive),
         "alltoall-deterministic": (
-            SMALL_TREE, [job("alltoall", 1000, ranks=16, size="64 KiB")], deterministic,
+            SMALL_TREE, [job("alltoall", 1000, ranks=16, size="256 KiB")], deterministic,
         ),
         "alltoall-adaptive": (
             SMALL_TREE, [job("alltoall", 1000, ranks=16, size="64 KiB")], adaptive,
@@ -109,10 +119,10 @@ def irregular() -> dict[str, Any]:
             TREE, [job("uniform", 500, ranks=64, size="64 KiB", messages=8)], adaptive,
         ),
         "permutation-random": (
-            TREE, [job("permutation", 1000, ranks=64, size="64 KiB", messages=4)],
+            TREE, [job("permutation", 300, ranks=64, size="64 KiB", messages=4)],
             {"routing": "random"},
         ),
-        "reduce-tree": (TREE, [job("reduce-tree", 1000, ranks=64, size="4 KiB")], adaptive),
+        "reduce-tree": (TREE, [job("reduce-tree", 200, ranks=64, size="4 KiB")], adaptive),
         "stencil-beside-uniform": (
             TREE,
             [job("stencil2d", 1000, dims=[4, 8], size="64 KiB", compute="20 us")
@@ -226,10 +236,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--case", default="", help="applications whose name begins so")
+    parser.add_argument("--write", action="store_true", help=f"update docs/{PAGE.name}")
     parser.add_argument("--second", action="store_true", help="a second of 4608 nodes instead")
     options = parser.parse_args()
     if options.second:
-        print(json.dumps(second(), indent=2))
+        found = second()
+        print(json.dumps(found, indent=2))
+        if options.write:
+            put(PAGE, {"second": _second(found)})
         return
     rows = []
     for name, scenario in applications().items():
@@ -248,6 +262,44 @@ def main() -> None:
         "links_within_2_percent": sum(row["worst_link_error"] <= 0.02 for row in skipped),
     }
     print(json.dumps({**total, "rows": rows} if options.json else total, indent=2))
+    if options.write:
+        put(PAGE, {"applications": _table(rows, total)})
+
+
+def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
+    """The applications in Markdown."""
+    lines = [
+        "| application | steps | simulated | whole | skipped | ratio | elapsed | half interval "
+        "| held | links: worst | mean |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cost = f"{row['cpu_s']:.2f} s | {row['cpu_s_skipped']:.2f} s | {row['ratio']:.1f} ×"
+        if row["steps"] is None:
+            lines.append(f"| {row['application']} | | all | {cost} | {row['why_not']} | | | | |")
+            continue
+        half = "exact" if row["exact"] else f"{row['half_interval']:.2%}"
+        steps, simulated = (", ".join(map(str, row[key])) for key in ("steps", "simulated"))
+        lines.append(
+            f"| {row['application']} | {steps} | {simulated} | {cost} "
+            f"| {row['elapsed_error']:+.3%} | {half} | {'yes' if row['interval_held'] else '**no**'} "
+            f"| {row['worst_link_error']:.2%} | {row['mean_link_error']:.2%} |"
+        )
+    counts = (
+        f"{total['skipped']} of {total['applications']} applications were skipped; of these "
+        f"{total['intervals_held']} intervals held, {total['within_2_percent']} elapsed times and "
+        f"the bytes of all links of {total['links_within_2_percent']} are within 2 %."
+    )
+    return "\n".join([*lines, "", counts])
+
+
+def _second(found: dict[str, Any]) -> str:
+    """The second in Markdown."""
+    return "\n\n".join([
+        f"{found['packet_hops']:.3g} packet-hops, {found['elapsed_s']:.3f} s of the application: "
+        f"{found['cpu_s']:.0f} CPU s, {found['wall_s']:.0f} s on the clock, one thread.",
+        *(f"> {note}" for note in found["notes"] if "skipped" in note),
+    ])  # fmt: skip
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -304,8 +304,10 @@ def _mean_of(
     else:
         freedom = n - 1
     width = float(stats.t.ppf(0.975, freedom)) * spread * np.sqrt(skipped**2 / n + skipped)
-    # A trend that would pass for none, and one that was seen and is no more than noise.
-    return total, float(np.linalg.norm([width, skipped * trend / 2, skipped * TREND * step])), ""
+    # A trend that was seen, and one that passes for none: halves that differ by so much differ by
+    # twice as much from end to end, and may do so once more.
+    unseen = 2 * TREND * step * skipped
+    return total, float(np.linalg.norm([width, skipped * trend / 2, unseen])), ""
 
 
 def _restless(spans: NDArray[np.float64]) -> str:
