@@ -279,10 +279,11 @@ def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
             lines.append(f"| {row['application']} | | all | {cost} | {row['why_not']} | | | | |")
             continue
         half = "exact" if row["exact"] else f"{row['half_interval']:.2%}"
+        held = "yes" if row["interval_held"] else "**no**"
         steps, simulated = (", ".join(map(str, row[key])) for key in ("steps", "simulated"))
         lines.append(
             f"| {row['application']} | {steps} | {simulated} | {cost} "
-            f"| {row['elapsed_error']:+.3%} | {half} | {'yes' if row['interval_held'] else '**no**'} "
+            f"| {row['elapsed_error']:+.3%} | {half} | {held} "
             f"| {row['worst_link_error']:.2%} | {row['mean_link_error']:.2%} |"
         )
     counts = (
