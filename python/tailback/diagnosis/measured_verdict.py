@@ -7,21 +7,26 @@ misses a share of all times alike (a protocol that it does not know), it misses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.explanation import Cost, Explanation, Origin, SharedLink
-from tailback.diagnosis.measured_confidence import (
+from tailback.diagnosis.decision import (
     AMBIGUOUS,
-    IDENTIFIED,
+    FAULT,
+    HEALTHY,
+    UNEXPLAINED,
     UNKNOWN_JOB,
-    Judged,
-    confidence,
+    Alternative,
+    Decision,
+    Ensemble,
+    decide,
+    fault_share,
 )
+from tailback.diagnosis.explanation import Cost, Explanation, Origin, SharedLink
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
@@ -32,42 +37,14 @@ Advise = Callable[[Diagnosis], Remedy | None]
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 """Causes that are the same wherever the ranks ran."""
 
-MIN_FAULT_SHARE = 0.06
-"""Share of the measured time from which a cause is one: repetitions of a run differ by less."""
-
-MIN_PATTERN_SHARE, USUAL_PATTERN_SHARE = 0.15, 0.05
-"""The same for what endpoints cost by themselves, and what of it is no fault: every exchange with
-several partners at once costs some, healthy halos of the real-packet lab 0.02 to 0.04."""
-
-MIN_PLACEMENT_SHARE = 0.1
-"""The same for placement, which the model alone shows: in the lab of real packets a placement that
-the model expects to save 6 % saves nothing, and equal runs differ by 15 % through hashed paths."""
-
 MIN_TABLE_UNEVENNESS = 0.5
 """Deviation of parallel up-links from their mean number of destinations, weighted by destinations,
 from which forwarding tables are at fault: those of real fabrics of 125 and 281 hosts deviate by
 0.14 and 0.03, everything on one of two links by 1."""
 
-MIN_LATE_PARTNER_SHARE = 0.15
-"""The same for ranks that compute in turn: programs with dependencies wait some."""
-
-MAX_SCALE, MAX_LOSSY_SCALE, MIN_SCALE = 1.1, 1.4, 0.8
-"""Measured over expected time that passes for the model's own error: at most on a lossless network,
-at most where queues drop packets (TCP in healthy runs of the real-packet lab takes 1.2 to 1.4 times
-what a model with back-pressure expects), and at least."""
-
-MAX_UNEXPLAINED_SHARE = 0.5
-"""Share of the measured time in calls that may stay unexplained before no verdict is given."""
-
 MIN_INSIDE_SHARE = 0.02
 """Share of the measured time that must be between the first and the last call of a rank, computing
 or in calls with data, for the trace to say anything."""
-
-LARGE_UNEXPLAINED_SHARE = 0.15
-"""Share that is much, where no cause costs as much."""
-
-MIN_HEALTHY_CONFIDENCE = 0.5
-"""A run of which it is less likely than not that nothing is wrong is not called healthy."""
 
 
 @dataclass(frozen=True)
@@ -175,10 +152,13 @@ def explain(
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unknown_job_ps
-    most = MAX_LOSSY_SCALE if found.lossy else MAX_SCALE
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
-    scale = min(max(inside / max(expected, 1), MIN_SCALE), most)
+    ensemble = Ensemble.of(
+        _alternatives(found, expected, inside), max(measured.elapsed_ps, 1), inside,
+        lossy=found.lossy,
+    )  # fmt: skip
+    scale = ensemble.mean_scale
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
@@ -190,17 +170,13 @@ def explain(
         missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links),
     )  # fmt: skip
-    faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause, found)]
-    main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
-    unknown = (inside - scale * expected) / inside
-    # What passes for the model's error may hide a fault all the same.
-    unaccounted = (inside - expected) / inside if main is None and not found.lossy else unknown
-    cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
-    sure = _confidence(cause, costs, unaccounted, found)
-    doubtful = sure < MIN_HEALTHY_CONFIDENCE or _rival_is_fault(found, inside)
-    if _is_open(unknown - _maybe_explained(main, measured), main) or (main is None and doubtful):
-        cause, sure = "undetermined", 0.0
-    headline = _headline(cause, main, measured, explanation, found)
+    decision = decide(costs, ensemble, _identified(found))
+    main = next((cost for cost in costs if cost.cause == decision.cause), None)
+    # A cause that the expected run does not have has nothing that could be shown.
+    named = main is not None or decision.cause == HEALTHY
+    cause: Cause = decision.cause if named else "undetermined"  # type: ignore[assignment]
+    sure = decision.confidence if named else 0.0
+    headline = _headline(cause, main, measured, explanation, found, decision)
     open_question = _nothing_to_diagnose(measured, inside)
     if main is None and not open_question:
         open_question = _open_cost_of_others(diagnosis, surplus, measured)
@@ -240,7 +216,7 @@ def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
 def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:
     """The headline where other traffic may be a fault, and the model cannot tell; else empty."""
     others = _cost_of_others(diagnosis)
-    if others < MIN_FAULT_SHARE * measured.elapsed_ps or surplus < others / 2:
+    if others < FAULT * measured.elapsed_ps or surplus < others / 2:
         return ""
     return wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
 
@@ -296,73 +272,34 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     )  # fmt: skip
 
 
-def _is_open(unknown: float, main: Cost | None) -> bool:
-    """Whether more is unexplained than any cause that was found costs, and it is much.
+def _alternatives(found: EvidenceSummary, expected: int, inside: int) -> list[Alternative]:
+    """What may have become of the time: the expected run, and what else fits as well.
 
-    What counters show is there, and may cost more than the model makes of it.
+    How traffic of others came is known roughly: it may have cost more than in the simulation. And
+    an unknown job may explain what adapters in turn explain.
     """
-    if unknown > MAX_UNEXPLAINED_SHARE:
-        return True
-    counted = main is not None and "counters" in main.rests_on
-    return (
-        unknown > LARGE_UNEXPLAINED_SHARE and not counted and (main is None or main.share < unknown)
-    )
+    out = [Alternative(expected)]
+    more = found.others_range[1]
+    if found.unknown_job is not None:
+        more = found.unknown_job.high_ps - found.unknown_job.ps
+    more = min(more, inside - expected)
+    if more > 0:
+        out.append(Alternative(expected + more, (("other-traffic", more),)))
+    if found.rival is not None:
+        out.append(Alternative(expected, (("other-traffic", found.rival.ps),)))
+    return out
 
 
-def _rival_is_fault(found: EvidenceSummary, elapsed_ps: int) -> bool:
-    """Whether an unknown job that explains the run as well would be a fault of it."""
-    return found.rival is not None and found.rival.ps >= (MAX_SCALE - 1.0) * elapsed_ps
-
-
-def _maybe_explained(main: Cost | None, measured: Measured) -> float:
-    """Share of the measured time that the main cause may explain beyond what it is said to cost."""
-    return 0.0 if main is None else max(main.high_ps - main.ps, 0) / max(measured.elapsed_ps, 1)
-
-
-def _fault_share(cause: str, found: EvidenceSummary) -> float:
-    """Share of the time from which a cause is one."""
-    special = {
-        "pattern": MIN_PATTERN_SHARE,
-        "placement": MIN_PLACEMENT_SHARE,
-        "late-partner": MIN_LATE_PARTNER_SHARE,
-    }
-    if cause == "other-traffic" and found.unknown_job is not None:
-        # Without counters all of it is a difference from the model, and so much passes for error.
-        return MAX_SCALE - 1.0
-    return special.get(cause, MIN_FAULT_SHARE)
-
-
-def _usual_share(cause: str) -> float:
-    """Share of the time that a cause costs programs without a fault."""
-    return USUAL_PATTERN_SHARE if cause == "pattern" else 0.0
-
-
-def _confidence(
-    cause: Cause, costs: Sequence[Cost], unknown: float, found: EvidenceSummary
-) -> float:
-    """Chance that the cause is right, from an ensemble of runs that the evidence allows."""
-    names = {cost.cause for cost in costs} | {"slow-link"}
-    fault = {name: _fault_share(name, found) for name in names}
-    if cause == "other-traffic":
-        # An unknown job is named from a larger cost on, but a smaller one is a fault as well.
-        fault[cause] = MIN_FAULT_SHARE
-    return confidence(
-        Judged(
-            cause, costs, fault, {name: _usual_share(name) for name in names}, abs(unknown),
-            found.lossy, _identified(cause, found),
-        )
-    )  # fmt: skip
-
-
-def _identified(cause: Cause, found: EvidenceSummary) -> float:
-    """Chance that the evidence for a cause was read correctly."""
-    if cause == "slow-link" and found.candidates:
-        return AMBIGUOUS
-    if found.assumed_hosts and cause not in NOT_OF_THE_NETWORK:
-        return AMBIGUOUS
-    if cause == "other-traffic" and found.unknown_job is not None:
-        return UNKNOWN_JOB
-    return IDENTIFIED
+def _identified(found: EvidenceSummary) -> dict[str, float]:
+    """Probability that each cause was identified correctly, where that is less than usual."""
+    out: dict[str, float] = {}
+    if found.unknown_job is not None:
+        out["other-traffic"] = UNKNOWN_JOB
+    if found.candidates:
+        out["slow-link"] = AMBIGUOUS
+    if found.assumed_hosts:
+        out |= dict.fromkeys(set(ADVICE) - set(NOT_OF_THE_NETWORK), AMBIGUOUS)
+    return out
 
 
 def _costs(
@@ -463,7 +400,7 @@ def _own_cost_of_placement(
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
     own = sum(saved) / len(saved), min(saved), max(saved)
     in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
-    if in_order < MIN_FAULT_SHARE or share.removed is None or share.removed < own[0]:
+    if in_order < FAULT or share.removed is None or share.removed < own[0]:
         return own
     return share.removed, min(own[1], share.removed), max(share.removed_high or 0.0, own[2])
 
@@ -527,17 +464,19 @@ def _headline(
     measured: Measured,
     explanation: Explanation,
     found: EvidenceSummary,
+    decision: Decision,
 ) -> str:
     """One sentence: the verdict, what it costs, and of what."""
     total = measured.elapsed_ps
     if cause == "healthy":
-        least = {c.cause: _fault_share(c.cause, found) for c in explanation.costs}
+        least = {c.cause: fault_share(c.cause) for c in explanation.costs}
         most = max(explanation.costs, key=lambda c: c.share / least[c.cause], default=None)
         if most is None:
             return wording.nothing_costs(total)
         return wording.no_fault(total, most, least[most.cause])
     if cause == "undetermined" or main is None:
-        if main is None and _rival_is_fault(found, total) and found.rival is not None:
+        others = decision.chances.get("other-traffic", 0.0)
+        if found.rival is not None and others > decision.chances[UNEXPLAINED]:
             return wording.adapters_or_job(found.rival.ps, total)
         rest = max(explanation.not_explained_ps, 0)
         return wording.not_explained(rest, total, found.candidates)
