@@ -26,7 +26,7 @@ REFERENCES = {
     "messages": {"src_rank": "ranks", "dst_rank": "ranks", "label": "labels"},
     "counters": {"link": "links"},
     "queues": {"link": "links"},
-    "skips": {"job": "jobs", "window": "windows"},
+    "skips": {"job": "jobs"},
     "packets": {"src_node": "nodes", "dst_node": "nodes", "label": "labels"},
 }
 """Columns that refer to rows of another table; -1 in ``nodes`` stands for no switch."""

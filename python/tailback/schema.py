@@ -207,7 +207,7 @@ TABLES = {
             ("half_ps", pl.UInt64, "half the 95 % interval of that"),
             ("exact", pl.Boolean, "whether the run repeats itself to the picosecond"),
             ("window", pl.UInt32, "the window that stands for them; its rows of samples and truth "
-             "are extrapolated"),
+             "are extrapolated; null without telemetry"),
         ),
     )
 }  # fmt: skip

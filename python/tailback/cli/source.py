@@ -64,7 +64,7 @@ def source_options(command: F) -> F:
         ),
         click.option("--skip-repeats", is_flag=True, default=None,
                      help="Simulate some of the steps that jobs repeat and extrapolate the "
-                          "others."),
+                          "others."),  # fmt: skip
         click.option(
             "--threads",
             type=click.IntRange(1),

@@ -271,12 +271,17 @@ def _execute(
         "paths": _paths(options, routing or scenario.engine.routing, fabric, routes),
         "quantum_ps": options.quantum_ps, "settlements": times.settlements,
     }  # fmt: skip
+    repetitions = prepared.observed.times
+    if repetitions > 1:
+        summary["elapsed_ps"] *= repetitions
     performance = {
         "engine_seconds": seconds,
         "settlements_per_s": times.settlements / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
     }
     notes = [*prepared.notes, *routes.notes, NOTE, *_not_modelled(scenario)]
+    if repetitions > 1:
+        notes.append(f"one repetition was computed and its time taken {repetitions:,} times")
     return Run(scenario, tables, summary, performance, notes)
 
 

@@ -98,7 +98,7 @@ class SkippedStretch:
         time_ps: Time of all of them.
         half_ps: Half the 95 % interval of that.
         exact: Whether the run repeats itself to the picosecond.
-        window: Window that stands for them.
+        window: Window that stands for them, None without telemetry.
     """
 
     job: int
@@ -110,7 +110,7 @@ class SkippedStretch:
     time_ps: int
     half_ps: int
     exact: bool
-    window: int
+    window: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,7 +401,7 @@ class _Round:
                     job=number, name=self.jobs[number].job.section.name, first_step=cut.at,
                     steps=cut.skipped, basis=found.count, step_ps=round(found.step_ps),
                     time_ps=found.shift_ps, half_ps=ceil(found.half_ps),
-                    exact=found.exact, window=window,
+                    exact=found.exact, window=window if made.window_ps else None,
                 ))  # fmt: skip
         return SkippedRun(
             made, stretches, [job.steps.n_steps for job in self.jobs],

@@ -179,7 +179,7 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
     width, end = outcome.window_ps, outcome.end_ps
     starts = np.arange(0, max(end, 1), width, dtype=np.uint64) if width else np.zeros(0, np.uint64)
     ends = starts + np.uint64(width)
-    if isinstance(outcome, ExtrapolatedOutcome):
+    if isinstance(outcome, ExtrapolatedOutcome) and width:
         starts = outcome.window_starts
         ends = np.append(starts[1:], np.uint64(max(end, 1)))
     return pl.DataFrame(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
@@ -53,6 +54,34 @@ def test_a_run_that_repeats_itself_is_extrapolated_exactly() -> None:
         assert skipped.summary[name] == whole.summary[name], name
     low, high = (skipped.summary["skipped"][f"elapsed_{end}_ps"] for end in ("low", "high"))
     assert low == high == whole.elapsed_ps
+
+
+def test_without_telemetry_there_are_times_alone(tmp_path: Path) -> None:
+    job = {"pattern": ALLTOALL, "repeat": TIMES}
+    whole, skipped = both(job, telemetry={"scheme": "off"})
+    assert skipped.elapsed_ps == whole.elapsed_ps
+    assert skipped.tables["skips"]["window"].to_list() == [None]
+    skipped.write(tmp_path / "run")
+    assert Run.read(tmp_path / "run").tables["ranks"].equals(whole.tables["ranks"])
+
+
+def test_screens_say_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = tmp_path / "repeated.toml"
+    scenario.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 4\n[[job]]\n"
+        'pattern = { kind = "alltoall", ranks = 16, size = "16 KiB" }\nrepeat = 120\n'
+        '[engine]\nrouting = "deterministic"\n'
+    )
+    args = [str(scenario), "--skip-repeats", "--quiet"]
+    out, diagnosis = str(tmp_path / "run"), tmp_path / "diagnosis"
+    for arguments, expected in (
+        (["simulate", *args, "--out", out], "111 of the 120 steps"),
+        (["diagnose", *args, "--seeds", "1", "--out", str(diagnosis)], "111 of the 120 steps"),
+        (["compare", out, str(diagnosis / "run")], "111 of 120 steps extrapolated"),
+    ):
+        assert tailback(arguments) in (0, 3)
+        assert expected in " ".join(capsys.readouterr().out.split()), arguments
+    assert "111 of the 120 steps" in (diagnosis / "report.html").read_text("utf-8")
 
 
 def test_without_the_key_nothing_is_skipped() -> None:
@@ -200,9 +229,9 @@ def test_results_do_not_depend_on_threads() -> None:
     assert all(one.tables[name].equals(two.tables[name]) for name in one.tables)
 
 
-def test_a_run_is_read_as_it_was_written(tmp_path: Any) -> None:
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = simulate(prepared({"pattern": ALLTOALL, "repeat": TIMES}), threads=1)
     run.write(tmp_path / "run")
     again = Run.read(tmp_path / "run")
     assert again.tables["skips"].equals(run.tables["skips"])
-    assert again.summary == replace(run).summary
+    assert again.summary == run.summary
