@@ -26,7 +26,13 @@ from tailback.telemetry.hashed import (
     HashedSamples,
     count_links,
 )
-from tailback.telemetry.packet_ids import ID_BITS, hop_hash, ids_of
+from tailback.telemetry.packet_ids import (
+    ID_BITS,
+    decision_words,
+    hop_hash,
+    ids_of,
+    takes_sample,
+)
 
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
@@ -122,6 +128,7 @@ def _sampled_in_part(
     pair, ejects = pairs.of(table["src_node"].to_numpy(), dst), pairs.ejects()[dst]
     length = pairs.length[pair].astype(np.int64)
     found, chance = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
+    words = decision_words(ids)
     for hop in range(int(length.max(initial=0))):
         at_end = length == hop + 1
         inner = pairs.acts[hop][pair] if hop < len(pairs.acts) else np.zeros(len(ids), np.uint8)
@@ -132,7 +139,7 @@ def _sampled_in_part(
                 remedy="use compact, which counts the hops that acted, or stamp whole tiers",
             )
         acts = np.where(at_end, ejects, (inner == 1) & (length > hop + 1))
-        replaces = acts & (hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS)
+        replaces = acts & takes_sample(ids, words, hop)
         found[replaces] = hop
         chance = np.where(acts, chance * (hop / (hop + 1.0)), chance)
         chance[replaces] = 1.0 / (hop + 1.0)
@@ -141,10 +148,9 @@ def _sampled_in_part(
 
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
-    found = np.full(len(ids), -1, np.int64)
+    found, words = np.full(len(ids), -1, np.int64), decision_words(ids)
     for hop in range(int(hops.max(initial=0))):
-        replaces = hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS
-        found[replaces & (hop < hops)] = hop
+        found[takes_sample(ids, words, hop) & (hop < hops)] = hop
     return found
 
 
