@@ -65,14 +65,13 @@ module decision (
   for (genvar i = 0; i < 16; i++) begin : g_reversed
     assign reversed[i] = word[15-i];
   end
-  always_comb
-    case (hop)
-      3'd0: take = 1'b1;
-      3'd1: take = ~word[23];
-      3'd2: take = word[20:5] < 16'd21845;
-      3'd3: take = ~|word[22:21];
-      default: take = reversed < 16'd13107;
-    endcase
+  logic [4:0] takes;
+  assign takes[0] = 1'b1;
+  assign takes[1] = ~word[23];
+  assign takes[2] = word[20:5] < 16'd21845;
+  assign takes[3] = ~|word[22:21];
+  assign takes[4] = reversed < 16'd13107;
+  assign take = hop[2] ? takes[4] : takes[hop[1:0]];
 endmodule
 
 // Link hash: bit k is the parity of the id under mask k of the output port.
@@ -86,9 +85,39 @@ module link_hash #(
   always_comb for (int k = 0; k < BITS; k++) hash[k] = ^(id & masks[k*24+:24]);
 endmodule
 
-// Link hash, a bit a clock, with the mask of bit 0 alone: dividing the id by x in GF(2^24) brings sums of
-// the next bits under the same mask. They come as bits 0, 0^1, 1^2, 0^2^3, 0^1^3^4, 1^2^4^5, 0^2^3^5^6 and
-// 1^3^4^6^7 of the hash; `hash` solves for the bits when all BITS sums are in. spec.sv has the proof.
+// An element of GF(2^24), x^24 = x^7 + x^2 + x + 1, divided by x.
+module divide_by_x (
+    input  logic [23:0] in,
+    output logic [23:0] out
+);
+  assign out = {in[0], in[23:1]} ^ {17'd0, in[0], 4'd0, {2{in[0]}}};
+endmodule
+
+// Dividing the id by x brings sums of the next hash bits under the mask of bit 0: first bit 0, then 0^1, 1^2, 0^2^3,
+// 0^1^3^4, 1^2^4^5, 0^2^3^5^6, 1^3^4^6^7. This solves for the bits.
+module solve_hash #(
+    parameter int BITS = 5
+) (
+    input  logic [BITS-1:0] sums,
+    output logic [BITS-1:0] hash
+);
+  logic [7:0] s, h;
+  always_comb begin
+    s = 8'd0;
+    s[BITS-1:0] = sums;
+  end
+  assign h[0] = s[0];
+  assign h[1] = s[1] ^ h[0];
+  assign h[2] = s[2] ^ h[1];
+  assign h[3] = s[3] ^ h[0] ^ h[2];
+  assign h[4] = s[4] ^ s[1] ^ h[3];
+  assign h[5] = s[5] ^ s[2] ^ h[4];
+  assign h[6] = s[6] ^ s[3] ^ h[5];
+  assign h[7] = s[7] ^ s[4] ^ h[0] ^ h[6];
+  assign hash = h[BITS-1:0];
+endmodule
+
+// Link hash, a bit a clock, with the mask of bit 0 alone.
 module link_hash_serial #(
     parameter int BITS = 5
 ) (
@@ -99,26 +128,14 @@ module link_hash_serial #(
     input  logic [    23:0] mask,
     output logic [BITS-1:0] hash
 );
-  logic [23:0] value;
+  logic [23:0] value, divided;
   logic [BITS-1:0] sums;
-  always_ff @(posedge clock)
-    if (load || next)
-      value <= load ? id : {value[0], value[23:1]} ^ {17'd0, value[0], 4'd0, {2{value[0]}}};
+  divide_by_x divide (.in(value), .out(divided));
+  always_ff @(posedge clock) if (load || next) value <= load ? id : divided;
   if (BITS == 1) begin : g_sums
     always_ff @(posedge clock) if (next) sums <= ^(value & mask);
   end else begin : g_sums
     always_ff @(posedge clock) if (next) sums <= {^(value & mask), sums[BITS-1:1]};
   end
-  for (genvar k = 0; k < BITS; k++) begin : g_hash
-    case (k)
-      0: assign hash[0] = sums[0];
-      1: assign hash[1] = sums[1] ^ hash[0];
-      2: assign hash[2] = sums[2] ^ hash[1];
-      3: assign hash[3] = sums[3] ^ hash[0] ^ hash[2];
-      4: assign hash[4] = sums[4] ^ sums[1] ^ hash[3];
-      5: assign hash[5] = sums[5] ^ sums[2] ^ hash[4];
-      6: assign hash[6] = sums[6] ^ sums[3] ^ hash[5];
-      default: assign hash[7] = sums[7] ^ sums[4] ^ hash[0] ^ hash[6];
-    endcase
-  end
+  solve_hash #(.BITS(BITS)) solver (.sums, .hash);
 endmodule

@@ -5,6 +5,7 @@
 //! and queue lengths at fixed instants), [`HeaderProbe`] (headers of single packets);
 //! [`CombinedProbe`] combines those that a run asks for.
 
+mod circuits;
 mod combined;
 mod headers;
 mod hooks;
@@ -18,7 +19,9 @@ mod windows;
 
 mod truth;
 
-pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
+pub use crate::settings::{
+    HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness,
+};
 pub(crate) use combined::ShardProbes;
 pub use combined::{CombinedProbe, ProbeTables};
 pub use headers::{Deployment, HeaderProbe, PacketRecord};
