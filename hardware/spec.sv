@@ -44,7 +44,7 @@ module prove_hash (input [23:0] id, input [23:0] d, output [7:0] product, output
       assign sums[j] = ^(values[j] & masks[23:0]);
     end
   endgenerate
-  solve_hash #(.BITS(8)) solver (.sums(sums), .hash(serial));
+  solve_hash #(.BITS(8)) solve_bits (.sums(sums), .hash(serial));
 endmodule
 
 // The decision, with each chance written as a product instead of a threshold.

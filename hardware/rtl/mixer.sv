@@ -34,21 +34,22 @@ module packet_id (
   mixer_round r6 (.in(last), .out(id));
 endmodule
 
-// Packet id, a round a clock. `step` is one-hot, from the clock of the first field: destination, source,
-// queue pair, nothing, PSN, nothing, nothing. `field` must be 0 where there is nothing, as it is behind an
-// AND-OR multiplexer that selects no field. `midway` is valid in step 5, `id` in step 6.
+// Packet id, a round a clock, seven in all. Fields come as destination, source, queue pair, nothing, PSN, nothing,
+// nothing. `field` must be 0 where there is nothing, as it is behind an AND-OR multiplexer that selects no field.
 module packet_id_serial (
     input  logic        clock,
-    input  logic [ 6:0] step,
+    input  logic        first,   // first clock: destination
+    input  logic        keep,    // fourth clock: what comes out is the key of the flow
+    input  logic        again,   // sixth clock: the key is added once more
     input  logic [23:0] field,
-    output logic [23:0] midway,
-    output logic [23:0] id
+    output logic [23:0] midway,  // in the sixth clock, the state two rounds before the end
+    output logic [23:0] id       // in the seventh clock
 );
   logic [23:0] state, key;
-  assign midway = (state & {24{~step[0]}}) ^ (step[5] ? key : field);
+  assign midway = (state & {24{~first}}) ^ (again ? key : field);
   mixer_round circuit (.in(midway), .out(id));
   always_ff @(posedge clock) state <= id;
-  always_ff @(posedge clock) if (step[3]) key <= id;
+  always_ff @(posedge clock) if (keep) key <= id;
 endmodule
 
 // Whether hop number `hop` replaces the sample of `coordinated`: chance 1/(hop + 1). `midway` is the id's
@@ -65,13 +66,12 @@ module decision (
   for (genvar i = 0; i < 16; i++) begin : g_reversed
     assign reversed[i] = word[15-i];
   end
-  logic [4:0] takes;
+  logic [3:0] takes;
   assign takes[0] = 1'b1;
   assign takes[1] = ~word[23];
   assign takes[2] = word[20:5] < 16'd21845;
   assign takes[3] = ~|word[22:21];
-  assign takes[4] = reversed < 16'd13107;
-  assign take = hop[2] ? takes[4] : takes[hop[1:0]];
+  assign take = hop[2] ? reversed < 16'd13107 : takes[hop[1:0]];
 endmodule
 
 // Link hash: bit k is the parity of the id under mask k of the output port.
@@ -101,20 +101,11 @@ module solve_hash #(
     input  logic [BITS-1:0] sums,
     output logic [BITS-1:0] hash
 );
-  logic [7:0] s, h;
-  always_comb begin
-    s = 8'd0;
-    s[BITS-1:0] = sums;
+  if (BITS < 8) begin : g_short
+    assign hash = sums ^ (sums << 1) ^ (sums << 2);
+  end else begin : g_long
+    assign hash = sums ^ (sums << 1) ^ (sums << 2) ^ (BITS'(sums[0]) << 7);
   end
-  assign h[0] = s[0];
-  assign h[1] = s[1] ^ h[0];
-  assign h[2] = s[2] ^ h[1];
-  assign h[3] = s[3] ^ h[0] ^ h[2];
-  assign h[4] = s[4] ^ s[1] ^ h[3];
-  assign h[5] = s[5] ^ s[2] ^ h[4];
-  assign h[6] = s[6] ^ s[3] ^ h[5];
-  assign h[7] = s[7] ^ s[4] ^ h[0] ^ h[6];
-  assign hash = h[BITS-1:0];
 endmodule
 
 // Link hash, a bit a clock, with the mask of bit 0 alone.
@@ -137,5 +128,5 @@ module link_hash_serial #(
   end else begin : g_sums
     always_ff @(posedge clock) if (next) sums <= {^(value & mask), sums[BITS-1:1]};
   end
-  solve_hash #(.BITS(BITS)) solver (.sums, .hash);
+  solve_hash #(.BITS(BITS)) solve_bits (.sums, .hash);
 endmodule

@@ -49,9 +49,9 @@ module telemetry_port #(
   if (SCHEME == 3) begin : g_hash
     assign {hash, midway, id} = '0;
     logic unused;
-    assign unused = &{1'b0, field};
+    assign unused = &{1'b0, field, id};
   end else begin : g_hash
-    packet_id_serial mix (.clock, .step(step[6:0]), .field, .midway, .id);
+    packet_id_serial mix (.clock, .first, .keep(step[3]), .again(step[5]), .field, .midway, .id);
     link_hash_serial #(.BITS(BITS)) hashed (
         .clock, .load(step[6]), .id, .next(|step[6+BITS:7]), .mask(register), .hash);
   end
@@ -81,6 +81,8 @@ module telemetry_port #(
       assign take[1] = 1'b0;
       scheme_compact #(.BITS(BITS), .COUNT_BITS(COUNT_BITS)) update (
           .hash, .congested, .counts, .take, .header_in, .header_out(result));
+      logic unused_count;
+      assign unused_count = &{1'b0, counts[15:8]};
     end else if (SCHEME == 2) begin : g_kind
       scheme_single_bit #(.BITS(BITS), .COUNT_BITS(COUNT_BITS)) update (
           .hash, .congested, .counts, .take, .header_in, .header_out(result));
