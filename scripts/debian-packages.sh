@@ -18,6 +18,7 @@ case ${1:-} in
       iproute2                              # a network of namespaces: the lab
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
       iverilog                              # the switch port in hardware, simulated
+      verilator yosys                       # its lint; its gates and proofs
     )
     ;;
   *) echo "usage: scripts/debian-packages.sh python|test" >&2; exit 2 ;;

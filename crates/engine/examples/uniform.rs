@@ -5,7 +5,9 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
+use tailback_engine::probe::{
+    HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness,
+};
 use tailback_engine::{Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{RoutePlan, Routes, RoutingRule};

@@ -19,9 +19,6 @@ const MASK: u32 = (1 << ID_BITS) - 1;
 const ID_ROUND: u32 = 0x24_3f6a;
 const HOP_ROUNDS: [u32; 4] = [0x37_0734, 0x4a_4093, 0x82_2299, 0xf3_1d00];
 
-/// Hops whose decision [`takes_sample`] makes from bits of the id's own rounds; those of longer paths need [`hop_hash`].
-const SHORT_PATH: u8 = 5;
-
 /// The ends of a packet and its queue pair, as its headers name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowKey {
@@ -70,7 +67,7 @@ pub const fn packet_id(psn: u32, flow: FlowKey) -> u32 {
 /// The switch computes the id anyway, and the state two rounds before the end is as random as the id. Its 24 bits,
 /// spread by two xorshifts so that no decision is correlated with a link hash, are cut into a word for each hop:
 /// one bit for 1/2, two for 1/4, 16 compared with 2^16/3 and with 2^16/5. The last two share eleven bits, those
-/// that matter most for one and least for the other.
+/// that matter most for one and least for the other. Hops beyond the fifth need [`hop_hash`].
 #[inline]
 pub const fn takes_sample(id: u32, hop: u8) -> bool {
     let before = round_back(round_back(id & MASK, ID_ROUND), ID_ROUND);
@@ -148,7 +145,7 @@ mod tests {
     fn decisions_do_not_tell_the_link_hash() {
         // Correlation of a hop's decision with every parity of the id, by a Walsh-Hadamard transform of the ids
         // that take the sample. Parities of 2^24 ids at random would reach 0.3 %.
-        for hop in 1..SHORT_PATH {
+        for hop in 1..5 {
             let mut sums: Vec<i32> =
                 (0..1 << ID_BITS).map(|id| takes_sample(id, hop).into()).collect();
             let mut stride = 1;

@@ -410,10 +410,10 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         decode_link_counts(injected)
     with pytest.raises(RunError, match="did you mean"):
         packets_of(run_of({"scheme": "compact"}, messages=1), host="n1")
-    for scheme in ("compact", "single-bit"):
+    for scheme, decode in (("compact", decode_samples), ("single-bit", decode_link_counts)):
         few = run_of({"scheme": scheme, "hash_bits": 4, "count_bits": 2}, messages=1)
         with pytest.raises(RunError, match="no more than 3 hops, and packets passed 5") as refused:
-            decode_link_counts(few)
+            decode(few)
         assert refused.value.remedy == "set [telemetry] count_bits = 3"
     detours = run_of(
         {"scheme": "compact", "count_bits": 2}, {"topology": TORUS, "routes": "valiant"}, messages=1

@@ -47,9 +47,8 @@ impl Circuits {
                     [start as u32, (start >> 32) as u32]
                         .map(|seed| Lfsr::new(16, 16, seed).expect("16 bits are supported"))
                 });
-                let mut decide = |which: usize| {
-                    registers[which].decide(u32::from(counts[which]) + 1)
-                };
+                let mut decide =
+                    |which: usize| registers[which].decide(u32::from(counts[which]) + 1);
                 [decide(0), decide(1)]
             }
             Self::Ring { seed } => {
@@ -79,11 +78,15 @@ mod tests {
             let mut survivor = 0;
             for hop in 0..5_u8 {
                 let now = packet * 41_300 + u64::from(hop) * 150_000;
-                let word = circuits.word(now, hop.into(), [hop, 0], mix(packet << 8 | u64::from(hop)));
+                let word =
+                    circuits.word(now, hop.into(), [hop, 0], mix(packet << 8 | u64::from(hop)));
                 if draw(word as u32, hop) {
                     survivor = hop.into();
                 }
-                assert!(draw((word >> 32) as u32, 0), "the first congested hop fills the reservoir");
+                assert!(
+                    draw((word >> 32) as u32, 0),
+                    "the first congested hop fills the reservoir"
+                );
             }
             count[survivor] += 1;
         }

@@ -19,9 +19,7 @@ mod windows;
 
 mod truth;
 
-pub use crate::settings::{
-    HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness,
-};
+pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 pub(crate) use combined::ShardProbes;
 pub use combined::{CombinedProbe, ProbeTables};
 pub use headers::{Deployment, HeaderProbe, PacketRecord};
