@@ -1,7 +1,8 @@
 r"""What telemetry in part does to the verdict: `python bench/deployment.py [--count N] [--json]`.
 
 Generated scenarios (``diagnosis_suite``) are observed with whole links and with six bits a packet:
-stamped by every switch or by leaf switches only, and with samples lost on the way. The diagnosis
+stamped by every switch or by leaf switches only, with samples lost on the way, and with the
+random-number circuits of the switch port in place of independent random numbers. The diagnosis
 gets the samples alone, nothing is simulated. A verdict is right if it names the cause that was
 built in, wrong if it names another one, and open if it names none.
 """
@@ -38,6 +39,8 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "6 bits `coordinated`, nine tenths lost": _COORDINATED | {"header_loss": 0.9},
     "6 bits `coordinated`, datagrams": _COORDINATED | {"queue_pairs": "shared"},
     "6 bits `compact`, all switches": _COMPACT,
+    "6 bits `compact`, shift registers": _COMPACT | {"randomness": "lfsr"},
+    "6 bits `compact`, rings": _COMPACT | {"randomness": "ring"},
     "6 bits `compact`, leaf switches": _COMPACT
     | {"hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
 }

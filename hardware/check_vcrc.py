@@ -50,7 +50,8 @@ def check(count: int) -> tuple[int, int]:
     """Packets and wrong VCRCs."""
     with tempfile.TemporaryDirectory() as folder:
         file, binary = Path(folder) / "packets", Path(folder) / "vcrc.vvp"
-        file.write_text("".join("%x %x %x %x\n" % case for case in cases(count)), encoding="ascii")
+        lines = (" ".join(f"{value:x}" for value in case) + "\n" for case in cases(count))
+        file.write_text("".join(lines), encoding="ascii")
         sources = [HERE / "rtl" / "vcrc.sv", HERE / "sim" / "vcrc.sv"]
         subprocess.run(
             ["iverilog", "-g2012", "-s", "vcrc_bench", "-o", binary, *sources], check=True

