@@ -1,4 +1,4 @@
-"""What a benchmark ran on."""
+"""The machine on which a benchmark ran."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """Name of the processor, as the system tells it."""
+    """Name of the processor, as the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

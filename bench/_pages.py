@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process and the commands it ran: what a free core would take."""
+    """Processor time of this process and the commands it ran: the time on an idle core."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(use.ru_utime + use.ru_stime for use in both)
 
@@ -33,7 +33,7 @@ def put(page: Path, parts: Mapping[str, str]) -> None:
 
 
 class Part(Protocol):
-    """What was found for one part of a page."""
+    """The results for one part of a page."""
 
     name: str
     seconds: float

@@ -1,13 +1,13 @@
-r"""How often a diagnosis of a measured run is right, where reality is not the model.
+r"""How often a diagnosis of a measured run is right when reality differs from the model.
 
     python bench/blind.py --make DIR --cases 60 --split build     cases to look at
     python bench/blind.py --split judge --json                    the figures, made where missing
 
-A case is a run on a simulated machine with causes that the diagnosis does not know, and what
-ordinary tools leave of it: a trace, a discovery, forwarding tables, port counters and a job list
+A case is a run on a simulated machine with causes that the diagnosis does not know, and the files
+that ordinary tools write: a trace, a discovery, forwarding tables, port counters and a job list
 (``blind_case``). ``tailback diagnose`` gets these files twice, once with all of them and once with
-trace, discovery and forwarding tables alone, and is held against the truth: what the run would have
-taken without each cause.
+trace, discovery and forwarding tables alone, and is compared with the truth: the time of the run
+without each cause.
 
 accuracy           share of the cases whose main cause is right, with everything
 accuracy_trace_only  the same with the trace alone; "not determined" is right where two causes fit
@@ -54,24 +54,24 @@ FILES = ("counters", "jobs", "forwarding")
 """Files of a case that have an option of ``diagnose`` by their name."""
 
 _FORMER = {"injection": "adapter", "undetermined": "not_determined", "not_network": "healthy"}
-"""Names of causes that said the same before."""
+"""Earlier names of causes."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was said of a case.
+    """The verdict on a case.
 
     Attributes:
         number, kind, long: The case.
         main: Its true main cause.
         accepted: Causes that count as right.
         evidence: ``all`` or ``trace``.
-        cause: The main cause that was named; empty where nothing was said.
-        confidence: How sure it was said to be, 0 to 1.
+        cause: The main cause that was named; empty without a verdict.
+        confidence: The stated confidence, 0 to 1.
         right: It is right.
-        shares: Of each cause the share of the measured time that the run saves without it, and
-            what it is said to save.
-        error: Why nothing was said.
+        shares: For each cause, the share of the measured time that the run saves without it, true
+            and as diagnosed.
+        error: Why there is no verdict.
     """
 
     number: int
@@ -94,7 +94,7 @@ def cause_of(diagnosis: dict[str, Any]) -> str:
 
 
 def shares_of(diagnosis: dict[str, Any]) -> dict[str, float]:
-    """Share of the measured time that the run is said to save without each cause."""
+    """Share of the measured time that the run would save without each cause, as diagnosed."""
     out: dict[str, float] = {}
     for part in (diagnosis.get("explanation") or {}).get("costs", []):
         name = str(part["cause"]).replace("-", "_")
@@ -104,7 +104,7 @@ def shares_of(diagnosis: dict[str, Any]) -> dict[str, float]:
 
 
 def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> Answer:
-    """Hold a diagnosis against the truth."""
+    """Compare a diagnosis with the truth."""
     cause = cause_of(diagnosis)
     right = cause in truth["accepted"]
     if evidence == "trace" and len(truth["fit_trace_alone"]) > 1:
@@ -124,7 +124,7 @@ def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> An
 
 
 def options_known() -> list[str]:
-    """Which of :data:`FILES` this ``tailback diagnose`` takes."""
+    """Which of :data:`FILES` this version of ``tailback diagnose`` accepts."""
     shown = subprocess.run(
         [sys.executable, "-m", "tailback", "diagnose", "--help"],
         check=True, capture_output=True, text=True,
@@ -133,7 +133,7 @@ def options_known() -> list[str]:
 
 
 def _given(seen: Path, name: str | None) -> list[Path]:
-    """What an option is given: files of a folder of readings one by one, a collection whole."""
+    """Arguments of an option: each file of a folder of readings, or a collection as a folder."""
     if name is None:
         return []
     path = seen / name
@@ -173,7 +173,7 @@ def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
 
 
 def answer(folder: Path, evidence: str, known: list[str]) -> Answer:
-    """Diagnose a case and judge what is said."""
+    """Diagnose a case and score the verdict."""
     truth = json.loads((folder / "truth" / "truth.json").read_text(encoding="utf-8"))
     try:
         return judge(truth, diagnose(folder, evidence, known), evidence)
@@ -185,7 +185,7 @@ def answer(folder: Path, evidence: str, known: list[str]) -> Answer:
 
 
 def make(folder: Path, split: str, cases: Iterable[int], seed: int) -> list[Path]:
-    """Make the cases that are not there yet; returns the folders of those there are."""
+    """Make the cases that do not exist yet; returns the folders of all that exist."""
     out = []
     for number in cases:
         path = folder / f"{split}-{number:03d}"
@@ -197,7 +197,7 @@ def make(folder: Path, split: str, cases: Iterable[int], seed: int) -> list[Path
                 print(error, file=sys.stderr)
                 shutil.rmtree(fresh, ignore_errors=True)
                 continue
-            # Only whole cases have the name.
+            # Only complete cases have this name.
             shutil.rmtree(path, ignore_errors=True)
             fresh.rename(path)
             print(f"{path.name}: {truth['kind']}", file=sys.stderr)
@@ -217,7 +217,7 @@ def _made(path: Path, seed: int) -> bool:
 
 
 def figures(found: list[Answer]) -> dict[str, Any]:
-    """The figures of all answers; None where nothing was asked."""
+    """The figures of all answers; None if there are none."""
     by = {name: [a for a in found if a.evidence == name] for name in ("all", "trace")}
     bins = {name: calibration(_sure(mine)) for name, mine in by.items()}
     return {
@@ -243,7 +243,7 @@ def figures(found: list[Answer]) -> dict[str, Any]:
 
 
 def _sure(found: list[Answer]) -> list[Answer]:
-    """Answers that name a cause: how sure it is that nothing can be told is no stated chance."""
+    """Answers that name a cause: an answer "not determined" states no probability."""
     return [a for a in found if a.cause not in ("", "not_determined")]
 
 
@@ -321,7 +321,7 @@ def main() -> int:
     missing = [f"--{name}" for name in FILES if name not in known]
     if missing:
         print(f"this tailback diagnose has no {', '.join(missing)}", file=sys.stderr)
-    # Without counters there is nothing to hold against the trace alone.
+    # Without counters there is nothing to compare with the trace alone.
     asked = ["trace"] if options.trace_only or "counters" not in known else ["all", "trace"]
     found = [answer(path, evidence, known) for path in made for evidence in asked]
     if options.save:

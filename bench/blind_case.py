@@ -1,4 +1,4 @@
-"""Writes a blind case: what tools leave on disk, and apart from it the truth."""
+"""Writes a blind case: the files that tools write and, in a separate folder, the truth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from blind_programs import bytes_sent, call_times
 from blind_trace import Clocks, write_trace
 
 VERSION = 1
-"""Of the cases: those of another version are made again."""
+"""Version of the cases; those of another version are made again."""
 
 _FIRST_UTC_NS = 1_790_000_000 * 10**9
 
@@ -23,7 +23,7 @@ _FIRST_UTC_NS = 1_790_000_000 * 10**9
 def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, Any]:
     """Make a case; returns its truth.
 
-    ``folder/seen`` is what the diagnosis gets, ``folder/truth`` what it must not see.
+    The diagnosis reads ``folder/seen`` and must not see ``folder/truth``.
 
     Raises:
         RuntimeError: No draw of the number was confirmed.
@@ -93,7 +93,7 @@ def _sampling(rng: np.random.Generator, case: Case) -> Sampling:
 def write_jobs(
     path: Path, case: Case, rng: np.random.Generator, utc_ns: int, elapsed_ps: int
 ) -> None:
-    """What ``SLURM_TIME_FORMAT=%s sacct -X --parsable2`` prints of the time around the run."""
+    """The output of ``SLURM_TIME_FORMAT=%s sacct -X --parsable2`` for the time around the run."""
     reality = case.reality
     name = reality.fabric.host_name
     rows = ["JobID|Start|End|State|NodeList"]
@@ -107,7 +107,7 @@ def write_jobs(
         # A job that computes and sends nothing.
         ran.append((str(int(rng.integers(1000, 4700))), free[: len(free) // 2 or 1], 0, None))
     for job, group, start, end in sorted(ran):
-        # Schedulers know seconds; a job begins before its MPI_Init and ends after MPI_Finalize.
+        # Schedulers record seconds; a job begins before MPI_Init and ends after MPI_Finalize.
         began = (utc_ns + start // 1000) // 10**9 - (1 if job == "4711" else 600)
         ended = "Unknown" if end is None else str((utc_ns + end // 1000) // 10**9 + 2)
         state = "RUNNING" if end is None else "COMPLETED"
@@ -122,7 +122,7 @@ def _truth(
     removed, shares = measured.removed_ps(), measured.shares_ps()
     ranked = sorted(removed, key=lambda cause: -removed[cause])
     main = ranked[0] if ranked else "healthy"
-    # Two causes fit where the second gives back nearly as much as the first.
+    # Two causes fit if removing the second saves nearly as much as removing the first.
     accepted = [cause for cause in ranked if removed[cause] >= 0.9 * removed[main]]
     return {
         "version": VERSION, "seed": seed, "number": number, "split": split, "kind": case.kind,
@@ -152,10 +152,10 @@ def _truth(
 
 
 def _fit_trace_alone(case: Case, main: str) -> list[str]:
-    """Causes among which message times alone cannot tell.
+    """Causes that message times alone cannot distinguish.
 
-    A cable between switches that is always slow looks like one that somebody else always loads, if
-    others have hosts whose traffic crosses it.
+    A cable between switches that is always slow looks like one that another job always loads, if
+    other jobs have hosts whose traffic crosses it.
     """
     if main != "slow_link" or len(case.reality.causes) > 1:
         return [main]

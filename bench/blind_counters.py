@@ -1,8 +1,8 @@
 """Writes port counters of a blind case as sites have them: perfquery, a collection, Prometheus.
 
-The engine's port-counter probe gives what really crossed every port; a device counts words and
-ticks from where somebody last reset it, a collector reads one port after another by a clock of its
-own, and a 32-bit PortXmitWait stops at all ones.
+The engine's port-counter probe gives what really crossed every port. A device counts words and
+ticks since its last reset, a collector reads one port after another by its own clock, and a 32-bit
+PortXmitWait stops at all ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tailback.run import Run
 
 FORMS = ("collect", "perfquery", "prometheus")
 STEPS = 4
-"""The engine's probe reads so many times an interval: ports are read at different ones of them."""
+"""Readings of the engine's probe per interval; ports are read at different ones of these."""
 
 TOP_32 = 2**32 - 1
 
@@ -37,12 +37,12 @@ class Sampling:
     Attributes:
         form: One of :data:`FORMS`.
         interval_ps: From one reading of a port to its next.
-        clock_ns: What the collector's clock is ahead of UTC.
+        clock_ns: How far the collector's clock is ahead of UTC.
         hosts: Ports of adapters are read too.
         narrow_wait: PortXmitWait has 32 bits and stops at all ones, as in all but the newest
             devices.
         latching: Share of the ports whose PortXmitWait was almost full at the start.
-        seed: Of the phases of the ports and the values at the start.
+        seed: Seed of the phases of the ports and of the initial values.
     """
 
     form: str
@@ -57,10 +57,10 @@ class Sampling:
 def write_counters(
     folder: Path, run: Run, fabric_file: Path, sampling: Sampling, utc_ns: int
 ) -> dict[str, Any]:
-    """Write the counters of a run; returns what is true of them.
+    """Write the counters of a run; returns the true values.
 
     Args:
-        folder: Made anew.
+        folder: Folder to create.
         run: A run with counters, read :data:`STEPS` times an interval.
         fabric_file: What ``ibnetdiscover`` printed.
         sampling: How they are read.
@@ -120,7 +120,7 @@ def _rows(
 
 
 def _idle_after(run: Run, readings: pl.DataFrame) -> pl.DataFrame:
-    """Readings that go on after the run, when nothing moves any more, so that all bytes are in."""
+    """Readings after the run, when no traffic is left, so that all bytes are counted."""
     end, step = int(run.summary["end_ps"]), int(run.summary["counters_ps"])
     first = -(-end // step)
     after = pl.DataFrame({"later_ns": [(first + n) * step // 1000 for n in range(2 * STEPS)]})
@@ -152,7 +152,7 @@ def _sweeps(rows: Rows, sampling: Sampling) -> list[Rows]:
 
 
 def _perfquery(folder: Path, targets: list[PortTarget], rows: Rows, sampling: Sampling) -> None:
-    """A file a sweep, written when its last port was read, with the time in its name."""
+    """One file per sweep, written when its last port was read, with the time in its name."""
     folder.mkdir()
     mask2 = 0 if sampling.narrow_wait else 2
     for sweep in _sweeps(rows, sampling):
@@ -193,7 +193,7 @@ _SERIES = {
 
 
 def _prometheus(folder: Path, targets: list[PortTarget], rows: Rows, sampling: Sampling) -> None:
-    """Answer of ``/api/v1/query_range`` to what ``tailback collect --metrics`` exposes."""
+    """Response of ``/api/v1/query_range`` for the metrics of ``tailback collect --metrics``."""
     folder.mkdir()
     result = []
     order = np.argsort(rows["target"], kind="stable")
@@ -214,6 +214,6 @@ def _prometheus(folder: Path, targets: list[PortTarget], rows: Rows, sampling: S
 
 
 def counted_bytes(intervals: pl.DataFrame) -> dict[str, int]:
-    """Bytes of all intervals of each port, by ``device[port]``: what readers make of a form."""
+    """Bytes of all intervals of each port, by ``device[port]``, as the readers compute them."""
     frame = intervals.group_by("node_name", "port").agg(pl.col("data_bytes").sum())
     return {f"{name}[{port}]": int(sent) for name, port, sent in frame.iter_rows()}

@@ -1,7 +1,7 @@
-"""Draws blind cases: a machine, a job on it, and what goes wrong, confirmed by counterfactuals.
+"""Draws blind cases: a machine, a job on it, and faults confirmed by counterfactual simulation.
 
-A case is a function of its number, its split and the seed. A draw is kept only if taking the
-causes away gives back what the kind of the case promises, and if nothing else ails the run.
+A case is a function of its number, its split and the seed. A draw is kept only if removing the
+causes saves as much time as its kind of case requires, and if nothing else slows the run.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ WORTH = 0.10
 WORTH_MIXED = 0.05
 """The same of each cause of a mixture."""
 NATURAL = 0.04
-"""Share of the time that routes by load may save in a run without causes: it is healthy then."""
+"""Largest share of the time that adaptive routes may save in a run without causes that counts as
+healthy."""
 
 MOST_CALLS = 12_000
-"""MPI calls of a job, about."""
+"""Approximate number of MPI calls of a job."""
 
 MOST_HOPS, LONG_HOPS = 2e6, 6e6
-"""Packet hops of a job, about; of one that lasts seconds."""
+"""Approximate number of packet hops of a job, and of one that lasts seconds."""
 
 MS = 10**9
 
@@ -67,7 +68,7 @@ SEQUENCE = (
     "healthy", "hidden_job", "incast", "late_partner", "placement+hidden_job",
     "healthy", "slow_cable", "hidden_job", "imbalance+incast", "noise+placement",
 )  # fmt: skip
-"""Kind of each case by its number, over and over."""
+"""Kind of each case by its number, repeated cyclically."""
 
 LONG_EVERY, LONG_AT = 12, 6
 """One in so many cases lasts seconds and has counters at 1 s."""
@@ -81,9 +82,9 @@ class Case:
         kind: One of :data:`KINDS`.
         long: It lasts seconds.
         reality: What happened.
-        counterfactual: What its causes cost.
+        counterfactual: The costs of its causes.
         interval_ps: Time between readings of a port.
-        facts: What was drawn, for the truth.
+        facts: The drawn values, for the truth.
         rejected: Draws that were not confirmed.
     """
 
@@ -135,7 +136,7 @@ def _attempt(rng: np.random.Generator, kind: str, long: bool, folder: Path, atte
 
 
 def _outlasted(counterfactual: Counterfactual) -> Counterfactual:
-    """The same with neighbours that go on until our job has ended, also if they delay it.
+    """The same with other jobs that continue until our job has ended, even if they delay it.
 
     Raises UnconfirmedError if the routes are bad without any cause.
     """
@@ -148,7 +149,7 @@ def _outlasted(counterfactual: Counterfactual) -> Counterfactual:
         return counterfactual
     alone = counterfactual.time_ps(["other_traffic"])
     reality = replace(reality, until_ps=reality.start_ps + round(1.4 * alone))
-    # Nothing of what is simulated so far has the neighbours in it.
+    # No simulation so far includes the other jobs.
     return replace(counterfactual, reality=reality)
 
 
@@ -171,7 +172,7 @@ def _confirm(counterfactual: Counterfactual) -> None:
 
 @dataclass(frozen=True)
 class _World:
-    """A machine, its routes, and who has which hosts."""
+    """A machine, its routes, and the hosts of each job."""
 
     machine: Machine
     fabric: Fabric
@@ -249,7 +250,7 @@ def _shape(rng: np.random.Generator, tapered: bool, long: bool) -> FatTree:
 def _allocate(
     rng: np.random.Generator, fabric: Fabric, per_leaf: int, shared: bool
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Our hosts and the others': halves of leaves, as a busy machine gives, or whole leaves."""
+    """Our hosts and the others': halves of leaves, as on a busy machine, or whole leaves."""
     n = fabric.n_hosts
     leaf, within = np.arange(n) // per_leaf, np.arange(n) % per_leaf
     if shared or rng.random() < 0.5:
@@ -268,7 +269,7 @@ def _allocate(
 
 @dataclass(frozen=True)
 class _Application:
-    """What our job runs: ``make(work, without)`` gives its scripts."""
+    """The program of our job: ``make(work, without)`` returns its scripts."""
 
     make: Callable[[Work, frozenset[str]], list[Script]]
     ranks: int
@@ -385,7 +386,7 @@ def _reality(
     rng: np.random.Generator, world: _World, application: _Application, causes: tuple[str, ...],
     folder: Path,
 ) -> Reality:  # fmt: skip
-    """Put the causes to work."""
+    """Apply the causes."""
     engine, efficiency, overhead = _engine(rng)
     quiet = Work(int(rng.integers(2**31)), float(rng.uniform(0.001, 0.015)), {},
                  float(rng.uniform(20, 100)), 8e6)  # fmt: skip
@@ -420,7 +421,7 @@ def _reality(
 def _slow_cable(
     rng: np.random.Generator, world: _World, reality: Reality
 ) -> tuple[tuple[str, float], ...]:
-    """One cable that much of our traffic crosses, and what it serves."""
+    """One cable that much of our traffic crosses, and its reduced rate."""
     load = _loads(world, reality)
     fabric = world.fabric
     inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
@@ -457,7 +458,7 @@ def _loads(world: _World, reality: Reality) -> NDArray[np.float64]:
 
 
 def _neighbours(rng: np.random.Generator, world: _World, guilty: bool) -> list[Neighbour]:
-    """Other jobs: the one that is in our way, and some that are not."""
+    """Other jobs: the one that delays ours, and some that do not."""
     out = []
     others = world.others
     leaf = world.fabric.node_switch[others]

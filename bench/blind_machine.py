@@ -1,4 +1,4 @@
-"""Machines of the blind cases: what ``ibnetdiscover`` and ``dump_lfts`` print of them.
+"""Machines of the blind cases, as ``ibnetdiscover`` and ``dump_lfts`` print them.
 
 A machine is wired by the builder of fat trees and written as text. The simulation of reality reads
 that text, as the diagnosis does, so both mean the same ports.
@@ -95,7 +95,7 @@ def _discovery(fabric: Fabric, width: str, speed: str) -> str:
 
 
 def _port(fabric: Fabric, link: int, first: int, width: str, speed: str) -> str:
-    """The line of one port, as it reads in the block of its switch or adapter."""
+    """The line of one port in the block of its switch or adapter."""
     here, there = int(fabric.link_src[link]), int(fabric.link_dst[link])
     at, to = int(fabric.link_src_port[link]) + first, int(fabric.link_dst_port[link]) + first
     peer, lid, speed = _tag(fabric, there), _lid(fabric, there), f"{width}{speed}"
@@ -116,11 +116,11 @@ Choice = Callable[[int, int, int], int]
 
 
 def next_links(fabric: Fabric, choose: Choice) -> NDArray[np.uint32]:
-    """Forwarding tables with the shortest ways up and down, shape (S, N).
+    """Forwarding tables with the shortest paths up and down, shape (S, N).
 
     Args:
         fabric: A fat tree, links in port order.
-        choose: Which of several links that are as near a switch takes.
+        choose: Which of several equally near links a switch takes.
     """
     n = fabric.n_nodes
     out = np.full((fabric.n_switches, n), NO_ENTRY, np.uint32)
@@ -162,12 +162,12 @@ def d_mod_k(hosts_per_leaf: int, uplinks: int) -> Choice:
 
 
 def drawn(seed: int, clumped: float) -> Choice:
-    """Destinations on up-links as if drawn; a share of them on the first ones of all alone.
+    """Destinations on randomly drawn up-links, a share of them on the first few only.
 
     Args:
         seed: Of the draw.
         clumped: Share of the destinations that take the first quarter of the links, as after ports
-            came up late and nobody balanced the tables again.
+            came up late and the tables were not rebalanced.
     """
 
     def choose(switch: int, node: int, n: int) -> int:

@@ -1,9 +1,9 @@
-"""Programs of the blind cases: scripts of MPI calls, and when each call really began and ended.
+"""Programs of the blind cases: scripts of MPI calls, and the true start and end of each call.
 
 A script is what a rank calls. :func:`lower` turns it into operations of the engine and marks the
-end of every call with a message of one byte that the rank sends to itself and nobody waits for:
-the message log then has the time. Such a message stays in the host, so it touches no port and
-delays nobody.
+end of every call with a message of one byte that the rank sends to itself and never waits for: the
+message log then has the time. Such a message stays in the host, so it uses no port and delays
+nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Call:
     Attributes:
         name: ``compute``, ``enter``, ``leave`` or an MPI call.
         peer: The other rank.
-        size_bytes: Of the message; of an allreduce, its vector.
+        size_bytes: Size of the message; for an allreduce, of its vector.
         tag: MPI tag.
-        ps: Of ``compute``: how long.
-        region: Of ``enter`` and ``leave``: the region of the program.
+        ps: Duration of ``compute``.
+        region: Region of the program, for ``enter`` and ``leave``.
     """
 
     name: str
@@ -53,12 +53,12 @@ Script = list[Call]
 
 @dataclass(frozen=True)
 class Work:
-    """How long ranks compute: what every rank should take, and what happens to it.
+    """How long ranks compute: the nominal time of every rank, and its disturbances.
 
     Attributes:
-        seed: Of everything drawn here.
-        spread: Standard deviation of the ranks' speeds that no program is free of, relative.
-        slow: How much more some ranks compute, by rank: 1.5 is half as much again.
+        seed: Seed of all random choices here.
+        spread: Relative standard deviation of the ranks' speeds, which every program has.
+        slow: Factor by which some ranks compute longer, by rank.
         rate_per_s: Interruptions of a computing rank a second.
         detour_ps: Mean length of an interruption; lengths are exponential.
     """
@@ -70,7 +70,7 @@ class Work:
     detour_ps: float = 0.0
 
     def of_rank(self, rank: int) -> Callable[[float], int]:
-        """What a stretch of computation of ``rank`` takes, each drawn after the one before."""
+        """Durations of the computations of ``rank``, drawn one after another."""
         rng = np.random.Generator(np.random.Philox(key=[self.seed, rank]))
         detours = np.random.Generator(np.random.Philox(key=[self.seed + 1, rank]))
         speed = max(1.0 + self.spread * rng.standard_normal(), 0.5) * self.slow.get(rank, 1.0)
@@ -115,7 +115,7 @@ def halo(
             out += [Call("compute", ps=takes(compute_ps)), Call("enter", region="halo")]
             if blocking:
                 for way, to in near.items():
-                    # What goes our way comes from the neighbour behind.
+                    # A message in our direction comes from the neighbour behind us.
                     back = near.get(way ^ 1, to)
                     out += [Call("MPI_Irecv", back, size, way), Call("MPI_Send", to, size, way),
                             Call("MPI_Wait")]  # fmt: skip
@@ -136,7 +136,7 @@ def exchange(
     ranks: int, shifts: list[int], size: int, rounds: int, compute_ps: float, work: Work,
     reduce_every: int,
 ) -> list[Script]:  # fmt: skip
-    """Every rank sends to those so many ranks on, round the ring, and computes between."""
+    """Every rank sends to the ranks at given distances around the ring, and computes in between."""
     scripts = []
     for rank in range(ranks):
         takes, out = work.of_rank(rank), list[Call]()
@@ -154,7 +154,7 @@ def exchange(
 def collect(
     ranks: int, roots: int, size: int, rounds: int, compute_ps: float, work: Work, spread: bool
 ) -> list[Script]:
-    """Every rank sends to one of few roots: what no network can serve.
+    """Every rank sends to one of few roots, a pattern that no network can serve.
 
     With ``spread`` the same bytes go to partners of their own, which any good network serves.
     """
@@ -210,14 +210,14 @@ def bursts(
     """Traffic in bursts whose share of the time changes from burst to burst.
 
     Args:
-        partner: To whom each rank sends, a permutation.
-        size: Of a message, bytes.
-        until_ps: It lasts at least so long.
-        rate: Bytes a picosecond that a rank sends at most.
+        partner: Destination of each rank, a permutation.
+        size: Size of a message, bytes.
+        until_ps: Minimum duration.
+        rate: Largest rate of a rank, bytes per picosecond.
         seed: Of the draws.
         duty: Least and largest share of a period in which it sends.
         period_ps: Mean time from burst to burst.
-        inflight: Messages a rank has under way at once.
+        inflight: Messages that a rank has in flight at once.
     """
     back = np.argsort(partner)
     rng = np.random.Generator(np.random.Philox(key=[seed, 0]))
@@ -249,8 +249,8 @@ def lower(name: str, scripts: list[Script], overhead_ps: int = 0, marked: bool =
     """Operations of the scripts.
 
     Args:
-        name: What to call the program.
-        scripts: What each rank calls.
+        name: Name of the program.
+        scripts: Calls of each rank.
         overhead_ps: Time of the processor that every MPI call takes.
         marked: Mark the end of every MPI call.
     """
@@ -305,7 +305,7 @@ def call_times(run: Run, scripts: list[Script]) -> list[NDArray[np.int64]]:
 
     Args:
         run: A run of it, as its first job.
-        scripts: What it was made of.
+        scripts: The scripts from which it was made.
 
     Returns:
         For each rank enter and leave of each entry of its script, picoseconds of the run, shape
@@ -333,6 +333,6 @@ def call_times(run: Run, scripts: list[Script]) -> list[NDArray[np.int64]]:
 
 
 def bytes_sent(scripts: list[Script]) -> dict[str, Any]:
-    """What the program itself sends: point-to-point messages and their bytes."""
+    """Traffic of the program itself: point-to-point messages and their bytes."""
     sends = [c for script in scripts for c in script if c.name in ("MPI_Send", "MPI_Isend")]
     return {"messages": len(sends), "bytes": sum(call.size_bytes for call in sends)}

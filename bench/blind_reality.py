@@ -1,7 +1,7 @@
-"""Reality of a blind case: everything that happened, simulated, and what each cause cost.
+"""Reality of a blind case: a simulation of everything that happens, and the cost of each cause.
 
-A :class:`Reality` holds the machine, the job and every cause that acts. :func:`run` simulates it,
-with any of the causes taken away: that is what the truth of a case rests on.
+A :class:`Reality` holds the machine, the job and every cause that acts. :func:`run` simulates it
+with or without each cause, which gives the truth of a case.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ CAUSES = (
     "imbalance", "noise", "late_partner", "pattern", "placement", "routing", "slow_link",
     "other_traffic",
 )  # fmt: skip
-"""What a blind case can suffer from, by the names of the diagnosis."""
+"""Possible causes of a blind case, by the names of the diagnosis."""
 
 None_: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A job of somebody else.
+    """Another user's job.
 
     Attributes:
         name: Its number in the job list.
         hosts: Hosts of its ranks.
         traffic: Arguments of :func:`blind_programs.bursts` but the time.
         named: The job list names it.
-        innocent: It is there when causes are taken away, too: it does not touch our links.
+        innocent: It also runs when causes are removed, because it does not use our links.
     """
 
     name: str
@@ -60,24 +60,24 @@ class Reality:
     """Everything that happened.
 
     Attributes:
-        seed: Of everything drawn.
+        seed: Seed of all random choices.
         fabric: The machine as it is printed.
         fabric_file, tables_file: What ``ibnetdiscover`` and ``dump_lfts`` print.
-        good_tables: Tables that spread the job's traffic better, in force when the cause
-            ``routing`` is taken away; None where routes are adaptive or the tables are good.
+        good_tables: Tables that spread the job's traffic better, used when the cause ``routing`` is
+            removed; None if routes are adaptive or the tables are good.
         adaptive: The switches choose routes by load.
         engine: Settings of the engine: latencies, buffers, packets.
         efficiency: Share of the printed rate that every link reaches.
         overhead_ps: Processor time of every MPI call.
         program: Makes the scripts of the job: ``program(work, without)``.
         work: How its ranks compute.
-        quiet: How they would, of a machine without more noise than usual.
+        quiet: How they would compute on a machine with the usual noise.
         node: Host of each rank.
-        good_node: Where they ran well; None where they do.
+        good_node: A good placement; None if ``node`` is one.
         slow: Cables that serve less, and their rates in Gb/s.
         neighbours: Jobs of others.
         start_ps: When our job begins.
-        tail_ps: For how long others go on after we are expected to have ended.
+        tail_ps: How long other jobs continue after the expected end of ours.
         causes: The causes that act.
     """
 
@@ -117,14 +117,14 @@ def run(
     counters_ps: int = 0,
     adaptive: bool | None = None,
 ) -> Run:
-    """Simulate what happened.
+    """Simulate reality.
 
     Args:
         reality: Everything.
         without: Causes that are taken away.
         marked: Mark the ends of calls, for :func:`blind_programs.call_times`.
         counters_ps: Time between readings of all port counters; 0 for none.
-        adaptive: Other than it was: routes by load, or by the tables.
+        adaptive: Overrides the routing: by load, or by the tables.
     """
     gone = frozenset(without)
     by_load = reality.adaptive if adaptive is None else adaptive
@@ -181,13 +181,13 @@ def _job(section: JobSection, fabric: Fabric, program: Program, node: NDArray[np
 
 @dataclass
 class Counterfactual:
-    """What our job takes with causes taken away; every set of causes is simulated once.
+    """Time of our job without some causes; every set of causes is simulated once.
 
     Attributes:
         reality: Everything that happened.
         counters_ps: Time between readings of all port counters of what happened; 0 for none.
         elapsed: Time of the job in picoseconds, by the causes that were taken away.
-        happened: What happened, its calls marked; None before anybody asked.
+        happened: The run with all causes, its calls marked; None until it is needed.
     """
 
     reality: Reality
@@ -214,12 +214,12 @@ class Counterfactual:
         return self.time_ps(self.reality.causes)
 
     def removed_ps(self) -> dict[str, int]:
-        """What taking each cause away alone saves."""
+        """Time saved by removing each cause alone."""
         whole = self.time_ps()
         return {cause: whole - self.time_ps([cause]) for cause in self.reality.causes}
 
     def shares_ps(self) -> dict[str, float]:
-        """What each cause costs: the mean over all orders of taking them away (Shapley, 1953)."""
+        """Cost of each cause: the mean over all orders of removing them (Shapley, 1953)."""
         causes = self.reality.causes
         out = dict.fromkeys(causes, 0.0)
         for order in permutations(causes):

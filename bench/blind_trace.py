@@ -1,7 +1,7 @@
 """Writes what a tracer would have recorded of a blind case: OTF2, through the OTF2 library.
 
-Events are those of Score-P. Every host has a clock of its own, which is off and drifts; its
-measurements of the offset at the beginning and at the end are written where the case has them.
+Events are those of Score-P. Every host has its own clock, with an offset and a drift; measurements
+of the offset at the beginning and at the end are written if the case has them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NS = 1000
 """Picoseconds of a tick: clocks of traces count nanoseconds."""
 
 _BASE = 10**12
-"""What clocks show when the simulation begins, ticks: they have run since their hosts booted."""
+"""Clock readings at the start of the simulation, ticks: clocks run since their hosts booted."""
 
 _BEFORE = 2000
 """Ticks from the first event of a rank to the end of its MPI_Init."""
@@ -31,7 +31,7 @@ class Clocks:
     """Clocks of the hosts.
 
     Attributes:
-        offset_ps: What each host's clock is ahead at the simulation's start, shape (hosts,).
+        offset_ps: How far each host's clock is ahead at the simulation's start, shape (hosts,).
         drift: How much faster each runs, seconds a second, shape (hosts,).
     """
 
@@ -64,7 +64,7 @@ def write_trace(
         host_of_rank: Index of each rank's host.
         host_name: Names of the hosts.
         clocks: Their clocks.
-        utc_ns: UTC when clocks that are right show 0: hosts know it as well as their clocks go.
+        utc_ns: UTC at which correct clocks show 0; hosts know it as accurately as their clocks run.
         recorded_offsets: Errors of the measurement of each host's offset at the beginning and at
             the end, picoseconds, shape (hosts, 2); None writes no offsets.
     """
@@ -79,7 +79,8 @@ def write_trace(
             _play(writer, script, ticks, names, len(scripts))
         if recorded_offsets is not None:
             _write_offsets(archive, times, host_of_rank, clocks, recorded_offsets)
-            # Such a trace begins by the clock of its first rank, as all times of it are read.
+            # The beginning of such a trace is a time of its first rank's clock, to which all times
+            # refer.
             first = min(int(one[0, 0]) for one in times)
             archive._first_timestamp = int(clocks.ticks(host_of_rank[0], first)) - _BEFORE
         # The package takes the time of writing; what is wanted is that of the recording.
@@ -129,7 +130,7 @@ def _play(
 ) -> None:
     """Write the events of one rank."""
     begin, end = int(ticks[0, 0]), int(ticks[-1, 1])
-    # MPI_Init is over when the first call begins; what it takes is not the program's.
+    # MPI_Init ends when the first call begins; its time is not part of the program's.
     writer.enter(begin - _BEFORE, names.region("main"))
     writer.enter(begin - 1000, names.region("MPI_Init"))
     writer.leave(begin, names.region("MPI_Init"))
@@ -196,7 +197,7 @@ def _write_offsets(
     archive: Any, times: list[NDArray[np.int64]], host_of_rank: list[int], clocks: Clocks,
     errors: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Write every clock's distance from that of rank 0, measured at both ends of the run."""
+    """Write the offset of every clock from that of rank 0, measured at both ends of the run."""
     import _otf2
 
     for rank, host in enumerate(host_of_rank):

@@ -1,9 +1,9 @@
-"""Whether calibrated intervals hold the truth: simulated machines with known settings.
+"""Whether calibrated intervals contain the truth: simulated machines with known settings.
 
 python bench/calibration.py --json              200 machines, the share of truths in the intervals
 python bench/calibration.py --draws 20          a quick look
 
-Of each machine the engine's settings are drawn within ±50 % of their defaults. The engine runs a
+The engine's settings of each machine are drawn within ±50 % of their defaults. The engine runs a
 ping-pong (within a host, over one switch and across the tree) and a window of 64 sends, as
 osu_latency and osu_bw do, and a small application. Times get noise, are printed as the tool prints
 them (the application's: clocks are shifted by up to 10 ms) and calibrated.
@@ -95,7 +95,7 @@ def draw(rng: np.random.Generator) -> Truth:
 
 
 def ping_pong() -> Program:
-    """Both ways, size after size."""
+    """Messages in both directions, size after size."""
     build = ProgramBuilder("ping-pong", 2)
     label = build.label(Label("ping-pong", "MPI_Send"))
     for size in LATENCY_SIZES:
@@ -151,7 +151,7 @@ def printed(title: str, column: str, sizes: list[int], values: np.ndarray) -> st
 
 
 def noisy(values: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """Values off by a share of themselves, each by another."""
+    """Values with independent relative errors."""
     return values * np.exp(noise * rng.standard_normal(len(values)))
 
 
@@ -185,7 +185,7 @@ def from_trace(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibrat
 
 
 def fabric_file(truth: Truth, folder: Path) -> Path:
-    """A scenario that describes the machine's network, and nothing else of it."""
+    """A scenario that describes only the machine's network."""
     shape = dict.fromkeys(("host_rate", "leaf_rate", "core_rate"), f"{truth.line_gbps!r} Gb/s")
     lines = ["[fabric.fat_tree]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in {**FABRIC, **shape}.items()]

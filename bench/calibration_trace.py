@@ -22,7 +22,7 @@ RANKS, STEPS = 16, 80
 SIZES = (8, 512, 2048, 4096, 8192, 12288, 16384, 20480, 24576, 32768, 65536, 262144, 1 << 20)
 CLOCKS_NS = 10_000_000
 LATE_PS = 5e6
-"""What a rank takes longer to receive is exponential, with the noise times this as its mean."""
+"""The extra time of a rank to receive is exponential, with the noise times this as its mean."""
 WORLD = "MPI_COMM_WORLD"
 
 
@@ -30,7 +30,7 @@ WORLD = "MPI_COMM_WORLD"
 class Meeting:
     """Two ranks that meet: one sends and waits for the answer.
 
-    Both compute before, and each takes a little longer to receive than the network does.
+    Both compute first, and each takes a little longer to receive than the network alone would.
     """
 
     first: int
@@ -46,7 +46,7 @@ def meetings(noise: float, rng: np.random.Generator) -> list[Meeting]:
     for step in range(STEPS):
         order = rng.permutation(RANKS)
         if step % 4 == 0:
-            # Every fourth time the two of a host.
+            # Every fourth time the two ranks of a host meet.
             order = np.arange(RANKS)
         for a, b in order.reshape(-1, 2).tolist():
             size = int(rng.choice(SIZES))
@@ -83,7 +83,7 @@ def scripts(
 
 
 class _Timeline:
-    """What each rank does when, by the messages of the run."""
+    """What each rank does when, from the messages of the run."""
 
     def __init__(
         self, prepared: PreparedScenario, table: pl.DataFrame, rng: np.random.Generator

@@ -1,8 +1,8 @@
-"""Packets a second that captures are read at: `python bench/capture.py [--packets N] [--json]`.
+"""Speed of reading captures, packets per second: `python bench/capture.py [--packets N] [--json]`.
 
 Captures of packets with 64 bytes of payload, in every format and network, are written and read.
-Time is that of one core, so other work on the machine does not count; memory is what the process
-holds at most beyond what it held before, with 100,000 packets kept whatever the file has.
+Time is that of one core, so other work on the machine does not count; memory is the largest
+increase of the process, with 100,000 packets kept regardless of the file's size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What memory ``tailback counters`` takes for a collection in sweeps.
+"""Memory that ``tailback counters`` takes for a collection in sweeps.
 
 Run it with ``python bench/collection.py --segments 12``. A collection of ``--ports`` ports and
-``--sweeps`` sweeps a segment is made in a temporary folder and analysed by a process of its own;
+``--sweeps`` sweeps a segment is made in a temporary folder and analysed by a separate process;
 ``--whole`` reads all of it into memory instead, for comparison. What is printed last is the largest
 resident set of that process, the imports included.
 """

@@ -1,12 +1,11 @@
 """All tables and figures of an archive of port counters: ``python bench/counters.py --records N``.
 
-Prints seconds, peak resident memory and rows per second of the analysis (Parquet to Tables I to
-III and Figures 4 to 7 as files), beside a plain pandas version of the same tables without figures
-and a NumPy version of Table II alone. Each runs in a process of its own, imports included, on the
-first ``--cores`` cores; their tables are compared.
-``--study torus`` does the torus study instead: distributions, correlations, I/O links, evolution,
-figures, beside distributions, correlations and means of links with pandas.
-The archive is synthetic and made first; that time is not counted.
+Prints seconds, peak resident memory and rows per second of the analysis (Parquet to Tables I to III
+and Figures 4 to 7 as files), beside a plain pandas version of the same tables without figures and a
+NumPy version of Table II alone. Each runs in a separate process, imports included, on the first
+``--cores`` cores; their tables are compared. ``--study torus`` does the torus study instead:
+distributions, correlations, I/O links, evolution, figures, beside distributions, correlations and
+means of links with pandas. The archive is synthetic and made first; that time is not counted.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def ours(archive: Path) -> dict[str, Any]:
 
 
 def plain_numpy(archive: Path) -> dict[str, Any]:
-    """The same tables as one writes them first: all columns in memory, no figure."""
+    """The same tables in the obvious way: all columns in memory, no figure."""
     import numpy as np
     import polars as pl
 
@@ -94,13 +93,13 @@ def plain_numpy(archive: Path) -> dict[str, Any]:
 
 
 def plain_pandas(archive: Path) -> dict[str, Any]:
-    """Tables I to III and the numbers of Figures 5 to 7 as one writes them with pandas."""
+    """Tables I to III and the numbers of Figures 5 to 7 in plain pandas."""
     import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     columns = ["round", "node_name", "port", "time_ns", "turnaround_ns", "xmit_wait_ticks"]
     files = sorted(archive.glob("part-*.parquet"))
     frame = pd.concat([pd.read_parquet(file, columns=columns) for file in files])
-    # Differences become floats, which do not hold nanoseconds since 1970.
+    # Differences become floats, which cannot represent nanoseconds since 1970 exactly.
     frame["time_ns"] -= frame["time_ns"].iloc[0]
     steps = frame.groupby("round")[["time_ns", "xmit_wait_ticks"]].diff()
     frame["fraction"] = 22.0 * steps["xmit_wait_ticks"] / steps["time_ns"]
@@ -148,7 +147,7 @@ def _check(
     at_least_one: dict[Any, int],
     table_iii: float,
 ) -> dict[str, Any]:
-    """What two versions have to agree on, as plain values."""
+    """The values on which two versions must agree."""
 
     def plain(table: dict[Any, Any]) -> dict[str, Any]:
         def short(value: Any) -> Any:
@@ -219,7 +218,7 @@ KINDS = {
 
 
 def measure(kind: str, archive: Path) -> None:
-    """Run one version in this process and print what it took."""
+    """Run one version in this process and print its time and memory."""
     start = time.perf_counter()
     out = KINDS[kind](archive)
     out["seconds"] = round(time.perf_counter() - start, 3)
@@ -250,7 +249,7 @@ def run(kind: str, archive: Path, records: int, cores: int, repeat: int) -> dict
 
 
 def _agrees(first: dict[str, Any], other: dict[str, Any]) -> bool | None:
-    """Whether the tables that both made are the same; None where one was not made."""
+    """Whether the tables of both are the same; None for a table that only one made."""
     if "error" in first or "error" in other:
         return None
     return all(first["check"][name] == table for name, table in other["check"].items())

@@ -1,8 +1,8 @@
-"""How often 95 % intervals hold the truth: ``python bench/coverage.py [--seeds N] [--json]``.
+"""How often 95 % intervals contain the truth: ``python bench/coverage.py [--seeds N] [--json]``.
 
-Simulated runs know the congested fraction of every link. This counts, over links on which some
-packet met congestion, those whose 95 % interval holds it: by the link's own samples, and with the
-evidence of its bundle, as the report draws it. Networks, patterns and rules of routing differ;
+Simulated runs know the congested fraction of every link. Over the links on which some packet met
+congestion, this counts those whose 95 % interval contains it: by the link's own samples, and with
+the evidence of its bundle, as the report draws it. Networks, patterns and rules of routing differ;
 seeds change the placement, the routes and the samples.
 """
 
@@ -37,13 +37,13 @@ FABRICS: dict[str, dict[str, Any]] = {
     }},
 }  # fmt: skip
 LARGE = {"tapered": (64, 72)}
-"""Fabrics whose patterns have more than 16 × 16 ranks; they run a sixth as often."""
+"""Fabrics whose patterns have more than 16 × 16 ranks; they run one sixth as often."""
 PATTERNS = ("stencil", "uniform", "scattered", "permutation")
 ROUTING = ("adaptive", "deterministic", "random")
 
 
 def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
-    """A pattern of a scenario on so many ranks."""
+    """A pattern of a scenario on a number of ranks."""
     ranks = dims[0] * dims[1]
     return {
         "stencil": {"kind": "stencil2d", "dims": list(dims), "size": "256 KiB", "rounds": 2},
@@ -55,7 +55,7 @@ def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
 
 
 def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
-    """Shares of intervals that hold the truth, over the links of several runs."""
+    """Shares of intervals that contain the truth, over the links of several runs."""
     own, shown = [], []
     job = {"pattern": pattern_of(pattern, LARGE.get(fabric, (16, 16))), "placement": "random"}
     runs = -(-seeds // 6) if fabric in LARGE else seeds

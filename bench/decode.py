@@ -36,7 +36,7 @@ def packets(
     random = np.random.default_rng(seed)
     field = min(n for n in FIELDS if n >= id_bits)
     ids = random.integers(0, 1 << id_bits, count, dtype=np.uint32)
-    # Skewed: low link numbers carry more, so that there is something to find.
+    # Skewed: low link numbers carry more, so that counts differ.
     sampled = (random.random(count) ** 2 * links).astype(np.uint32) + np.uint32(1)
     hashes = _core.link_hash("gf", ids, sampled, bits, field)
     weights = random.integers(1, 6, count, dtype=np.uint8)

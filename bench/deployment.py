@@ -1,4 +1,4 @@
-r"""What telemetry in part does to the verdict: `python bench/deployment.py [--count N] [--json]`.
+r"""Effect of partial telemetry on the verdict: `python bench/deployment.py [--count N] [--json]`.
 
 Generated scenarios (``diagnosis_suite``) are observed with whole links and with six bits a packet:
 stamped by every switch or by leaf switches only, with samples lost on the way, and with the
@@ -64,7 +64,7 @@ def verdict(case: Case, telemetry: dict[str, Any], packets: int) -> str:
 
 
 def measure(count: int, packets: int) -> list[dict[str, Any]]:
-    """A row for each deployment, over the first ``count`` scenarios of the half to judge by."""
+    """A row for each deployment, over the first ``count`` test scenarios."""
     found: dict[str, Counter[str]] = {name: Counter() for name in DEPLOYMENTS}
     for number in range(1, 2 * count, 2):
         try:

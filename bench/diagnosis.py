@@ -1,4 +1,4 @@
-r"""How often the diagnosis is right, by number of packets, scheme and what is known.
+r"""How often the diagnosis is right, by number of packets, scheme and knowledge.
 
     python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
     python bench/diagnosis.py --split build --fit        the curves of the stated confidence
@@ -7,7 +7,7 @@ r"""How often the diagnosis is right, by number of packets, scheme and what is k
                                                also docs/measurements/diagnosis-accuracy.md
 
 The scenarios and their labels are those of ``diagnosis_suite``. The diagnosis gets what a user has
-(``diagnosis_observe``): the own packets' samples, the own messages, and what it is told to know:
+(``diagnosis_observe``): the samples of its own packets, its own messages, and a level of knowledge:
 
 samples  nothing can be simulated
 own      the own job on the network as it should be can: no other job, no slow cable is known
@@ -51,7 +51,7 @@ from tailback.units import percent
 COUNT = 420
 KNOWLEDGE = ("samples", "own", "rough", "all")
 ONCE = ("rough", "all")
-"""Asked of the most packets and the first scheme only: the samples decide little there."""
+"""Measured only with most packets and the first scheme, because the samples matter little here."""
 
 SEEDS = 2
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "diagnosis-accuracy.md"
@@ -59,7 +59,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "diagnosi
 
 @dataclass(frozen=True)
 class Ask:
-    """Ways of observing that are asked of every scenario."""
+    """Ways of observing that are measured on every scenario."""
 
     packets: Sequence[int]
     schemes: Sequence[str]
@@ -78,7 +78,7 @@ def known(case: Case, knowledge: str) -> Scenario:
 
 
 def answers(number: int, ask: Ask) -> list[Answer]:
-    """Everything asked of one scenario; empty when no draw of it was confirmed."""
+    """All measurements of one scenario; empty if no draw of it was confirmed."""
     try:
         case = make(number)
     except RuntimeError as error:
@@ -212,7 +212,7 @@ def calibration(found: Iterable[Answer]) -> list[dict[str, float]]:
 
 
 def expected_error(bins: Iterable[dict[str, float]]) -> float:
-    """Mean distance of stated confidence from what came true, weighted by answers."""
+    """Mean difference of stated confidence and share of right answers, weighted by answers."""
     bins = list(bins)
     total = sum(b["answers"] for b in bins)
     return sum(b["answers"] * abs(b["stated"] - b["right"]) for b in bins) / max(total, 1)
@@ -228,7 +228,7 @@ def fit(found: list[Answer]) -> dict[str, tuple[float, float]]:
     """Log-odds of being right over the margin, for each basis, with a weak prior.
 
     The prior is one imagined right and one imagined wrong answer at either end of the margin, each
-    counting half: no basis is ever certain because nothing went wrong yet.
+    counting half: so no basis is certain merely because it has not yet been wrong.
     """
     curves = {}
     for basis in sorted({a.basis for a in found}):

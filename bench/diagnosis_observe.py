@@ -1,4 +1,4 @@
-"""What a user has of a generated scenario: executions joined to one run, thinned at will."""
+"""A user's data on a generated scenario: executions joined to one run, with samples thinned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailback.scenario import TelemetrySection
 from tailback.simulation import execute, make_evaluate, prepare, routes_for
 
 OURS = 0
-"""Number of the observed job: generated scenarios have it first."""
+"""Number of the observed job, which is the first in generated scenarios."""
 
 SIMULATED = ("truth", "counters", "queues")
 """Tables that only a simulator fills, or that a user of one job has no access to."""
@@ -46,7 +46,7 @@ def carrying(scenario: Scenario, scheme: str) -> Scenario:
 
 
 def observe(case: Case, packets: int, scheme: str = "full") -> list[Run]:
-    """Executions of a case until so many packets were sent.
+    """Executions of a case until the given number of packets was sent.
 
     Traffic and placements are the same in each; adaptive and random routes, and the hops that are
     sampled, are not. They are the same for every scheme.
@@ -55,7 +55,7 @@ def observe(case: Case, packets: int, scheme: str = "full") -> list[Run]:
 
 
 def observe_with(scenario: Scenario, packets: int) -> list[Run]:
-    """Executions of a scenario, with the telemetry it states, until so many packets were sent."""
+    """Executions of a scenario, with its telemetry, until the given number of packets was sent."""
     prepared = prepare(scenario)
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     runs: list[Run] = []
@@ -68,7 +68,7 @@ def observe_with(scenario: Scenario, packets: int) -> list[Run]:
 
 
 def _ours(run: Run) -> Run:
-    """The run as its user has it: own job, own messages, own packets."""
+    """The run as its user sees it: own job, own messages, own packets."""
     tables = dict(run.tables)
     for name in ("jobs", "ranks", "labels", "samples"):
         tables[name] = tables[name].filter(pl.col("job") == OURS)
@@ -121,10 +121,10 @@ def known_to_user(run: Run) -> Run:
 
 
 def thin(run: Run, packets: int, seed: int) -> Run:
-    """The run as if only so many of its packets, drawn at random, had carried a sample.
+    """The run as if only a given number of its packets, drawn at random, had carried a sample.
 
-    A packet drawn with chance 1/m stands for m, so a sample of a path of l hops weighs l·m and adds
-    l·m (l·m − 1) to the variance.
+    A packet drawn with probability 1/m represents m, so a sample of a path of l hops weighs l·m and
+    adds l·m (l·m − 1) to the variance.
     """
     sent = int(run.summary["observed_packets"])
     if sent <= packets:
@@ -133,7 +133,7 @@ def thin(run: Run, packets: int, seed: int) -> Run:
     m = sent / packets
     one_in = round(m)
     if run.scenario.telemetry.scheme != "full":
-        # Single packets: those that carry no header are left out.
+        # Single packets; those without a header are left out.
         headers = run.tables["packets"]
         kept = headers.filter(pl.Series(rng.random(headers.height) < 1.0 / one_in))
         summary = {**run.summary, "one_in": one_in}
@@ -164,7 +164,7 @@ def thin(run: Run, packets: int, seed: int) -> Run:
 
 
 def what_if(scenario: Scenario, executions: int) -> tuple[Evaluate, dict[str, NDArray[np.uint32]]]:
-    """Re-simulation of so many executions as known, and placements to try."""
+    """Re-simulation of a number of executions with the given knowledge, and placements to try."""
     prepared = prepare(scenario)
     once = make_evaluate(prepared)
 

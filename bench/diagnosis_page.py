@@ -13,7 +13,7 @@ from tailback.units import percent
 
 @dataclass(frozen=True)
 class Answer:
-    """What the diagnosis said of one scenario, observed in one way."""
+    """The diagnosis of one scenario, observed in one way."""
 
     number: int
     label: str
@@ -63,7 +63,7 @@ def confusion_table(found: Sequence[Answer]) -> list[str]:
 
 
 def calibration_table(bins: Sequence[dict[str, float]]) -> list[str]:
-    """Stated confidence against what came true."""
+    """Stated confidence against the share of right answers."""
     out = [
         "| stated | answers | mean stated | right | 95 % interval |",
         "|---|---:|---:|---:|---:|",
@@ -86,7 +86,7 @@ def fabric_table(found: Sequence[Answer]) -> list[str]:
 
 
 def miss_table(found: Sequence[Answer]) -> list[str]:
-    """Every miss, with what the counterfactuals say of the scenario."""
+    """Every miss, with the counterfactual times of the scenario."""
     out = [
         "| scenario | fabric, routing | built in | said | sure | saved by taking away alone |",
         "|---:|---|---|---|---:|---|",

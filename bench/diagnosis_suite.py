@@ -1,9 +1,9 @@
-"""The scenarios the diagnosis is measured on: generated, and labelled by construction.
+"""The scenarios on which the diagnosis is measured: generated, with labels known by construction.
 
-A scenario is a function of its number alone. The number's parity is its split: even numbers are to
-build on, odd ones only to judge by. Its label is the cause that was built in; a draw is kept only
-if counterfactual simulation confirms it (:func:`confirm`): taking that cause away, and nothing
-else, must give back most of the lost time. None of this looks at samples or asks the diagnosis.
+A scenario is a function of its number alone. The number's parity is its split: even numbers are for
+development, odd ones only for testing. Its label is the cause that was built in; a draw is kept
+only if counterfactual simulation confirms it (:func:`confirm`): removing that cause, and nothing
+else, must recover most of the lost time. None of this uses samples or the diagnosis.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LABELS = (
 
 ATTEMPTS = 60
 WORTH = 0.08
-"""Share of the observed time that taking the cause away must save: well above what the diagnosis
-calls worth fixing, so that the label is no matter of taste."""
+"""Share of the observed time that removing the cause must save: well above what the diagnosis calls
+worth fixing, so that the label is unambiguous."""
 
 MOST = 0.6
-"""Share of all lost time that it must give back."""
+"""Share of all lost time that it must recover."""
 
 RIVAL = 0.5
-"""What any other cause, taken away alone, may give back, relative to the labelled one."""
+"""How much removing any other cause alone may recover, relative to the labelled one."""
 
 TRIED = ("block", "metis", "tile", "round-robin")
 
@@ -49,7 +49,7 @@ class Case:
         label: The cause that was built in.
         kind: Kind of fabric.
         scenario: Everything, as it happened.
-        saved: Share of the observed time saved by taking away each cause alone, and ``lost``.
+        saved: Share of the observed time saved by removing each cause alone, and ``lost``.
         rejected: Draws of this number that counterfactual simulation did not confirm.
     """
 
@@ -66,7 +66,7 @@ class Case:
         return "judge" if self.number % 2 else "build"
 
     def as_known(self) -> Scenario:
-        """What a user knows of it: no other job, no cable that serves less than it should."""
+        """The scenario as a user knows it: no other job, no cable below its nominal rate."""
         data = self.scenario.model_dump(mode="json")
         data["job"] = [job for job in data["job"] if job["observed"]]
         data["fabric"]["degraded"] = []
@@ -168,7 +168,7 @@ def _stream(rng: np.random.Generator, kind: str, ranks: int) -> dict[str, Any]:
 
 
 def _local(rng: np.random.Generator, ranks: int) -> dict[str, Any]:
-    """Traffic that a good placement keeps near."""
+    """Traffic that a good placement keeps local."""
     return _stencil(rng, ranks) if rng.random() < 0.75 else _stream(rng, "ring", ranks)
 
 
@@ -197,7 +197,7 @@ def _scenario(
 
 
 def draw_pattern(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """Nodes are sent more than they can take, in a network that could carry it."""
+    """Nodes are sent more than they can receive, in a network that could carry it."""
     kind, fabric, nodes = _any(rng, 1.0)
     if rng.random() < 0.5:
         ranks = int(rng.integers(max(nodes // 2, 8), nodes + 1))
@@ -214,7 +214,7 @@ def draw_pattern(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 def draw_placement(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """Neighbours lie apart in a network with less room inside than at its edge."""
+    """Neighbours are far apart in a network with less capacity inside than at its edge."""
     kind, fabric, nodes = _any(rng, float(rng.choice([0.25, 0.5, 0.5, 0.75])))
     each = int(rng.choice([1, 1, 1, 2, 4]))
     job = {
@@ -225,7 +225,7 @@ def draw_placement(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 def draw_other(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """A job of others shares the links of ours, which alone would be well off."""
+    """Another job shares the links of ours, which would run well alone."""
     kind, fabric, nodes = _any(rng, float(rng.choice([0.5, 0.75, 1.0])))
     stride = int(rng.choice([2, 2, 3]))
     mine = [n for n in range(nodes) if n % stride == 0]
@@ -251,7 +251,7 @@ def draw_other(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 def draw_routing(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """Static routes put several flows on one link of a tree that has room for all."""
+    """Static routes put several flows on one link of a tree that has capacity for all."""
     kind, fabric, nodes = _tree(rng, 1.0)
     pick = rng.random()
     if pick < 0.6:
@@ -265,7 +265,7 @@ def draw_routing(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 def draw_slow(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """One cable serves a fraction of its rate; the network would be fine without."""
+    """One cable serves a fraction of its rate; the network is otherwise fast enough."""
     kind, fabric, nodes = _any(rng, 1.0)
     pattern = _stencil(rng, nodes) if rng.random() < 0.5 else _stream(rng, "permutation", nodes)
     routing = str(rng.choice(["adaptive", "random", "deterministic"], p=[0.4, 0.35, 0.25]))
@@ -282,7 +282,7 @@ def draw_slow(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 def draw_injection(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """Adapters send all the time at their own line rate and nothing is in the way."""
+    """Adapters send all the time at their own line rate and nothing delays them."""
     kind, fabric, nodes = _any(rng, float(rng.choice([1.0, 1.5])))
     if rng.random() < 0.5:
         pattern = {**_stream(rng, "ring", nodes), "size": _size(rng, 8, 10)}
@@ -332,14 +332,14 @@ def make(number: int) -> Case:
             prepared = prepare(scenario)
             saved = counterfactuals(prepared)
         except TailbackError:
-            continue  # Drawn so that it does not fit: too few hosts for a grid, say.
+            continue  # This draw does not fit: too few hosts for a grid, for example.
         if confirm(label, saved):
             return Case(number, label, kind, scenario, saved, attempt)
     raise RuntimeError(f"scenario {number} ({label}): no draw of {ATTEMPTS} was confirmed")
 
 
 def counterfactuals(prepared: PreparedScenario) -> dict[str, float]:
-    """Share of the observed time that is saved by taking away one thing alone.
+    """Share of the observed time that is saved by removing one cause alone.
 
     Returns:
         ``pattern``: endpoints that never queue; ``placement``: the best placement tried;
@@ -367,7 +367,7 @@ def counterfactuals(prepared: PreparedScenario) -> dict[str, float]:
 
 
 def confirm(label: str, saved: dict[str, float]) -> bool:
-    """Whether the counterfactuals bear the label out, with room to spare."""
+    """Whether the counterfactuals confirm the label, with a margin."""
     if label == "not-network":
         return saved["lost"] < 0.03 and saved["wire"] < 0.3 and saved["rates"] < 0.2
     if label == "injection":
@@ -375,8 +375,8 @@ def confirm(label: str, saved: dict[str, float]) -> bool:
     own = saved[label]
     rivals = [saved[name] for name in ("placement", "other-traffic", "routing", "slow-link")]
     if label == "routing":
-        # Where static routes collide another placement may avoid that too; the placement as it is
-        # would be no problem with the routes spread evenly, so it is the routes'.
+        # If static routes collide, another placement may avoid that too; but with evenly spread
+        # routes this placement would be no problem, so the routes are the cause.
         rivals.remove(saved["placement"])
     if label != "pattern":
         rivals.remove(own)
@@ -390,7 +390,7 @@ def elapsed(evaluate: Evaluate, **change: Any) -> int:
 
 
 def wire_time(run: Run, prepared: PreparedScenario) -> int:
-    """Time the busiest adapter of ours needs to send (or to take) its bytes at line rate."""
+    """Time that our busiest adapter needs to send (or receive) its bytes at line rate."""
     ranks = run.tables["ranks"].select("rank", "node", "job")
     observed = run.tables["jobs"].filter("observed")["job"]
     ranks = ranks.filter(pl.col("job").is_in(observed.implode()))
@@ -403,7 +403,7 @@ def wire_time(run: Run, prepared: PreparedScenario) -> int:
 
 
 def best_placement(prepared: PreparedScenario, evaluate: Evaluate, observed: int) -> int:
-    """The shortest time of our job under any placement tried, its own among them."""
+    """The shortest time of our job under any placement tried, including its own."""
     best = observed
     for name in TRIED:
         try:

@@ -1,6 +1,6 @@
 """CPU time and memory of whole diagnoses: ``python bench/end_to_end.py [--case NAME]... [--json]``.
 
-Each case is ``tailback diagnose --profile`` in a process of its own, from the start of the
+Each case is ``tailback diagnose --profile`` in a separate process, from the start of the
 interpreter to the written report. Prints user CPU seconds, wall-clock seconds, peak memory and the
 command's own table of stages. Compiled Python files are kept between cases, as an installed package
 has them; the first, uncounted start makes them.
@@ -43,7 +43,7 @@ pattern = { kind = "stencil2d", dims = [256, 256] }
 
 
 def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """Diagnose one case in a process of its own."""
+    """Diagnose one case in a separate process."""
     source = ROOT / CASES[name]
     if not CASES[name]:
         source = folder / f"{name}.toml"
@@ -57,7 +57,7 @@ def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, A
     )
     assert process.stderr is not None
     error = process.stderr.read()
-    # The largest child so far is not this one: what wait4 says is.
+    # RUSAGE_CHILDREN covers the largest child so far; wait4 gives this one.
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began

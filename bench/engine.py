@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
 
 
 def one_rank_a_node(program: Program) -> PlacedProgram:
-    """The program with rank r on node r, a host of its own, from time 0 on."""
+    """The program with rank r on node r, each on a separate host, from time 0 on."""
     nodes = np.arange(program.n_ranks, dtype=np.uint32)
     start = np.zeros(program.n_ranks, np.uint64)
     return PlacedProgram(program, nodes, nodes, start, label_observed=[True])
@@ -95,7 +95,7 @@ def traffic(ranks: int, args: argparse.Namespace) -> Program:
 
 
 def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
-    """Run it and say how fast it was."""
+    """Run it and report its speed."""
     scenario = parse(
         {
             "seed": args.seed,

@@ -1,7 +1,7 @@
 """Time to read a real fabric: ``python bench/fabric_read.py FILE [--repeat N] [--json]``.
 
-Prints the median wall-clock seconds, what was read, and the machine. The default file is the
-public discovery of NVIDIA Selene, where it lies beside the checkout.
+Prints the median wall-clock seconds, what was read, and the machine. The default file is the public
+discovery of NVIDIA Selene, if it is next to the checkout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """100,000 flows on a 65,536-host tree, event by event: `python bench/fluid.py --json`.
 
-The tree: three levels of 64-port switches, full bisection, 100 Gb/s. Flow sizes are uniform from
-1 B to 2 MiB. The time is that of the simulation, on one core; making the fabric, its routes and the
-flows' paths is given beside it.
+The tree: three levels of 64-port switches, full bisection, 100 Gb/s. Flow sizes are uniform from 1
+B to 2 MiB. The time is that of the simulation, on one core; the time for the fabric, its routes and
+the flows' paths is given separately.
 
 `--network tapered --load 0.4` times max-min rates alone, on the 2:1 tapered tree of 4608 hosts,
 with random pairs that start evenly over the time in which every host offers that part of its line
@@ -47,7 +47,7 @@ def traffic(case: str, n: int, seed: int) -> Flows:
     size = rng.integers(1, 2**21, n).astype(np.uint64)
     start = np.zeros(n, np.uint64)
     if case in ("load 0.5", "load 0.9"):
-        # Each host offers this part of its line rate: over so long do the flows start.
+        # The flows start over the time in which each host offers this part of its line rate.
         whole_ps = n * 2**20 * 8 / (100e9 * HOSTS * float(case.split()[1])) * 1e12
         start = np.sort(rng.integers(0, int(whole_ps), n)).astype(np.uint64)
     if case == "hot spots":

@@ -1,10 +1,10 @@
-"""The fluid model beside the packet engine, over the case studies.
+"""The fluid model compared with the packet engine, over the case studies.
 
 python bench/fluid_error.py --json            every scenario in examples/
 python bench/fluid_error.py --causes          where the error comes from
 python bench/fluid_error.py --write           writes its tables into docs/measurements/rates.md
 
-Costs are processor time, not affected by what else the machine does.
+Costs are processor time, which other work on the machine hardly affects.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def stencil(**engine: Any) -> Scenario:
 
 
 def by_choice() -> list[dict[str, Any]]:
-    """The stencil in two mappings: how packets choose paths against how flows do."""
+    """The stencil in two mappings: path choice of packets against that of flows."""
     rows = []
     pairs = [
         ("deterministic", "deterministic"), ("vc", "least-flows"), ("adaptive", "least-flows"),
@@ -121,7 +121,7 @@ def by_buffer() -> list[dict[str, Any]]:
 
 
 def by_spreading() -> list[dict[str, Any]]:
-    """Cases where packets are slower: with buffers in which nothing waits for what is ahead."""
+    """Cases where packets are slower: with buffers so large that no packet waits for space."""
     rows = []
     for name in ("pf3d/pf3d.toml", "background/background.toml"):
         for kib in (64, 128, 256, 1024):

@@ -1,15 +1,18 @@
 r"""How often a diagnosis of real packets is right: ``python bench/lab.py [--json]``, as root.
 
-    python bench/lab.py --runs 40 --keep cases --json
+    python bench/lab.py --runs 40 --keep cases --telemetry coordinated:4 --json
 
-Brings up the fabric of ``examples/lab``, runs its halo exchange once for every seed with what
-``tailback lab run --secret`` draws, diagnoses trace and counters, and holds the verdict against the
-truth that the lab wrote down.
+Brings up the fabric of ``examples/lab``, runs its halo exchange once for every seed with the causes
+that ``tailback lab run --secret`` draws, diagnoses trace and counters, and compares the verdict
+with the truth that the lab recorded.
 
 runs           cases
 right          verdicts that name what was wrong: of a cable also which one, of a healthy run that
                nothing was; where two things were wrong, either of them
 false_alarms   healthy runs that are said to suffer from something
+coverage       with --telemetry, by which ports sample packets and the diagnosis is given the
+               samples: share of the links with traffic, over all runs, whose 95 % interval of
+               packets has what the interface sent (``bench/datapath.py``); null otherwise
 
 A run takes half a minute on two cores, half of it the diagnosis. Cases that ``--keep`` finds in its
 folder are not run again, and need neither root nor MPI: what a change of the diagnosis does can be
@@ -31,10 +34,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from _machine import machine
+from datapath import IDLE, links_of
 
 from tailback import TailbackError
+from tailback.datapath.sampling import PacketScheme
 from tailback.lab import fabric, spec, system
+from tailback.lab.telemetry import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "lab"
@@ -42,7 +49,7 @@ TIMEOUT_S = 600
 
 HALOS = ((60, 40_000, 15), (60, 40_000, 30), (80, 25_000, 15), (40, 80_000, 30))
 """Iterations, bytes a message and milliseconds of computation; drawn with the seed. Messages take
-most of the time in all of them, so no fault of the network is without effect."""
+most of the time in all of them, so every network fault has an effect."""
 
 VERDICTS = {
     "slow-cable": "slow-link", "imbalance": "imbalance", "noise": "noise",
@@ -55,7 +62,7 @@ NO_ALARM = frozenset({"healthy", "undetermined"})
 
 @dataclass(frozen=True)
 class Judged:
-    """A case: what was wrong, what the diagnosis said, and whether that is right."""
+    """A case: its causes, the diagnosis, and whether that is right."""
 
     seed: int
     truth: list[str]
@@ -101,7 +108,7 @@ def _tailback(*arguments: object) -> None:
         raise SystemExit(f"tailback {arguments[0]} failed:\n{done.stderr}")
 
 
-def run(seeds: Iterable[int], folder: Path) -> None:
+def run(seeds: Iterable[int], folder: Path, scheme: PacketScheme | None) -> None:
     """Run the cases of some seeds; the lab is gone at the end."""
     needed = system.FABRIC_TOOLS | system.JOB_TOOLS | {"mpicc": "libopenmpi-dev"}
     system.require(needed)
@@ -110,7 +117,7 @@ def run(seeds: Iterable[int], folder: Path) -> None:
     wanted = spec.load(EXAMPLE / "leaf-spine.toml").model_copy(
         update={"name": f"bench{os.getpid()}"}
     )
-    fabric.bring_up(wanted)
+    fabric.bring_up(wanted, scheme)
     try:
         for seed in seeds:
             iterations, size, compute_ms = random.Random(f"halo {seed}").choice(HALOS)
@@ -123,12 +130,13 @@ def run(seeds: Iterable[int], folder: Path) -> None:
 
 
 def diagnose(seed: int, folder: Path) -> Judged:
-    """Diagnose one case and judge it."""
+    """Diagnose one case and score the verdict."""
     case, found = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
+    sampled = ["--samples", case / SAMPLES] if (case / SAMPLES).exists() else []
     _tailback(
         "diagnose", case / "trace", "--quiet", "--force", "--fabric", case / "links.csv",
         "--rankfile", case / "rank_host.csv", "--counters", case / "counters.csv.gz",
-        "--out", found,
+        "--out", found, *sampled,
     )  # fmt: skip
     truth = json.loads((case / "truth" / "truth.json").read_text())
     said = json.loads((found / "diagnosis.json").read_text())
@@ -140,11 +148,20 @@ def diagnose(seed: int, folder: Path) -> Judged:
     )  # fmt: skip
 
 
-def bench(seeds: range, folder: Path) -> list[Judged]:
-    """Judge the cases of some seeds, and run those that are not in the folder."""
+def coverage(seeds: range, folder: Path, scheme: PacketScheme | None) -> float | None:
+    """Share of the links with traffic whose interval has the packets that were sent."""
+    if scheme is None:
+        return None
+    tables = [links_of(folder / f"case-{seed}", 4, str(scheme), seed) for seed in seeds]
+    used = pl.concat(tables).filter(pl.col("sent") >= IDLE)
+    return round(float(used["covered"].mean()), 4)  # type: ignore[arg-type]
+
+
+def bench(seeds: range, folder: Path, scheme: PacketScheme | None) -> list[Judged]:
+    """Score the cases of some seeds, and run those that are not in the folder."""
     missing = [seed for seed in seeds if not (folder / f"case-{seed}" / "truth").is_dir()]
     if missing:
-        run(missing, folder)
+        run(missing, folder, scheme)
     judged = []
     for seed in seeds:
         one = diagnose(seed, folder)
@@ -159,15 +176,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="How often a diagnosis of real packets is right.")
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--telemetry", metavar="SCHEME", help="like coordinated:4")
     parser.add_argument("--keep", type=Path, help="folder of the cases and their diagnoses")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     seeds = range(args.first, args.first + args.runs)
     try:
+        scheme = None if args.telemetry is None else PacketScheme.parse(args.telemetry)
         with tempfile.TemporaryDirectory(prefix="tailback-bench-") as name:
             folder = args.keep or Path(name)
             folder.mkdir(parents=True, exist_ok=True)
-            judged = bench(seeds, folder)
+            judged = bench(seeds, folder, scheme)
+            covered = coverage(seeds, folder, scheme)
     except TailbackError as error:
         print(error, file=sys.stderr)
         return 2
@@ -176,6 +196,7 @@ def main() -> int:
         "right": sum(one.right for one in judged),
         "healthy": sum(not one.truth for one in judged),
         "false_alarms": sum(one.false_alarm for one in judged),
+        "coverage": covered,
         "machine": machine(),
         "cases": [asdict(one) for one in judged],
     }

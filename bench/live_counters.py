@@ -1,10 +1,10 @@
-"""A hidden job found by counters that real tools read: ``python bench/live_counters.py [--json]``.
+"""A hidden job found by counters of real tools: ``python bench/live_counters.py [--json]``.
 
-Two jobs are simulated on one machine, by the forwarding tables that a real opensm makes of it.
-Their port counters are played in real time into ibsim, which answers management datagrams of a
-fabric under that opensm; ``tailback collect`` reads them from there, knowing nothing of the
-simulation. Of one job there is a trace, of the other a line in the job list. ``tailback diagnose``
-gets what real tools left.
+Two jobs are simulated on one machine, with the forwarding tables that a real opensm computes for
+it. Their port counters are played in real time into ibsim, which answers management datagrams of a
+fabric under that opensm; ``tailback collect`` reads them from there, without access to the
+simulation. One job has a trace, the other a line in the job list. ``tailback diagnose`` gets the
+output of real tools.
 
 verdict    what it says, with its headline
 right      traffic of others is the main cause, and the job named is the one that sent it
@@ -137,7 +137,7 @@ def play(subnet: Subnet, run: Run, case: Case, out: Path) -> int:
 
 
 def device_keys(fabric_file: Path) -> dict[str, str]:
-    """Devices as ibsim calls them, by the names that people gave them."""
+    """Names that ibsim gives devices, by their node descriptions."""
     text = fabric_file.read_text()
     found = re.findall(r'^(?:Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"\s+#\s+"([^"]*)"', text, re.M)
     return {name: key for key, name in found}
@@ -159,7 +159,7 @@ def at(line: str) -> str:
 
 
 def value(line: str) -> int:
-    """What it sets it to."""
+    """The value that it sets."""
     return int(line.rpartition("=")[2])
 
 

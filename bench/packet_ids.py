@@ -3,11 +3,10 @@
 Packets of 1 to 10,000 queue pairs carry a hash of a link, and the receiver counts links that no
 packet crossed. The root mean square of these counts over the standard deviation that the receiver
 states should be 1. Sequence numbers start at 0 or at random; all packets cross one link, or each is
-about a link drawn at random from many. `flows` is how queue pairs, senders and receivers are
-numbered:
-all are patterns that a mixer could fail on. In two of the rows a hundredth of the packets is sent
-twice, or every packet is acknowledged. For comparison, the same with the sequence number alone as
-id and with a mixer that is linear in it.
+about a link drawn at random from many. `flows` is the numbering of queue pairs, senders and
+receivers: patterns on which a mixer could fail. In two of the rows a hundredth of the packets is
+sent twice, or every packet is acknowledged. For comparison, the same with the sequence number alone
+as id and with a mixer that is linear in it.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def measure(
     fabric: Fabric, program: Program, per_host: int, name: str, options: dict[str, object]
 ) -> dict[str, object]:
     problem = problem_for(fabric, program, hosts_from_spec("all", fabric), per_host, 1)
-    # The graph is made once for all placements of a job: not part of the time of one.
+    # The graph is built once for all placements of a job, so it is not part of their time.
     _ = problem.graph
     start = time.perf_counter()
     nodes = place(name, problem, options)

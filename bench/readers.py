@@ -1,10 +1,10 @@
 """CPU seconds and memory of the readers of traces: `python bench/readers.py [FORMAT …] [--json]`.
 
 Writes a trace of each format of a ring of ranks that exchange messages and compute, reads it in a
-process of its own on one thread, and prints events compiled per second of CPU time and bytes of
-peak memory per event, beyond what the interpreter and its libraries take. An event is an operation
-of the trace: a call, a node, a line. A path in place of a format reads that trace; its events are
-the operations of the program. Memory is also given per operation of the program: a blocking call
+separate process on one thread, and prints events compiled per second of CPU time and bytes of peak
+memory per event, beyond what the interpreter and its libraries take. An event is an operation of
+the trace: a call, a node, a line. A path in place of a format reads that trace; its events are the
+operations of the program. Memory is also given per operation of the program: a blocking call
 becomes a message, a wait for it and the computation before it.
 """
 
@@ -118,7 +118,7 @@ print(json.dumps({"cpu_s": time.process_time() - start, "bytes": peak() - before
 
 
 def measure(path: Path) -> dict[str, float]:
-    """CPU seconds, memory and size of the program of one trace, read in a process of its own."""
+    """CPU seconds, memory and size of the program of one trace, read in a separate process."""
     threads = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "TAILBACK_THREADS"), "1")
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, str(path)], env={**os.environ, **threads}, check=True,

@@ -70,7 +70,8 @@ def main() -> None:
         found: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(options.pairs):
             for way, command in ways.items():
-                # EZTrace 2.0 sometimes crashes in MPI_Finalize; what the loop took is known then.
+                # EZTrace 2.0 sometimes crashes in MPI_Finalize; by then the time of the loop is
+                # known.
                 (work / "ns").unlink(missing_ok=True)
                 subprocess.run(command(turn), cwd=work, check=way != "eztrace", env=os.environ,
                                capture_output=True)  # fmt: skip

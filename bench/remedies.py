@@ -1,11 +1,11 @@
-"""What remedies are proved on generated scenarios, and what screening by the fluid model misses.
+"""Remedies proved on generated scenarios, and those that screening by the fluid model misses.
 
     python bench/remedies.py --count 210 --json      by cause and by kind of remedy
     python bench/remedies.py --count 210 --write     tables in docs/explanation/diagnosis.md
 
-The scenarios are those to build on (bench/diagnosis_suite.py), with everything in them known: other
-jobs and slow cables, too. Every candidate is proved twice over: after screening, as ``tailback
-diagnose`` does it, and without.
+The scenarios are the development ones (bench/diagnosis_suite.py), with everything in them known,
+including other jobs and slow cables. Candidates are proved with screening, as ``tailback diagnose``
+does it, and without.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def tables(found: list[Found]) -> str:
 
 
 def _missed(tried: list[Found]) -> str:
-    """What screening saved, and what it cost."""
+    """The savings of screening, and its cost."""
     missed = sorted((each for each in tried if each.lost > 0.02), key=lambda each: -each.lost)
     kept, whole = sum(each.proved for each in tried), sum(each.all for each in tried)
     names = "; ".join(f"{each.number} ({each.best}, {percent(each.lost)})" for each in missed)

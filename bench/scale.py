@@ -3,13 +3,12 @@
     python bench/scale.py
     python bench/scale.py --million --threads 4
 
-Without ``--million``: three-level trees with full bisection, uniform traffic (128 KiB messages in
-4 KiB packets at load 0.4 for 50 us of simulated time): nanoseconds of processor time a packet-hop
-at each size, and how it compares with the smallest. With it: a tree of 1,048,576 hosts and one
-message of 32 packets from every host to another, a permutation; memory before and at the peak of
-the run, and memory an endpoint. (Processor time is that of all threads, their waiting included.)
-
-Every size runs in a process of its own, so that its peak memory is its own.
+Without ``--million``: three-level trees with full bisection, uniform traffic (128 KiB messages in 4
+KiB packets at load 0.4 for 50 us of simulated time): nanoseconds of processor time per packet-hop
+at each size, and the ratio to the smallest size. With it: a tree of 1,048,576 hosts and one message
+of 32 packets from every host to another, a permutation; memory before and at the peak of the run,
+and memory per endpoint. (Processor time is that of all threads, waiting included.) Every size runs
+in a separate process, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def permutation(ranks: int, message_bytes: int, seed: int) -> Program:
 
 
 def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Build one network, run it, and say what it took."""
+    """Build one network, run it, and report time and memory."""
     before = rss()
     began = time.perf_counter()
     network = build(nodes)

@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         return f"{self.scheme} n={self.size}" if self.scheme == "full" else self.scheme
 
 
@@ -71,7 +71,7 @@ LIKELY = [Entry("compact", 1, 4), *(Entry("coordinated", bits) for bits in (1, 2
 
 @dataclass
 class Decoded:
-    """What one run of a scheme gave."""
+    """Results of one run of a scheme."""
 
     counts: Floats
     header_bits: int

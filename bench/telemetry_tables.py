@@ -47,7 +47,7 @@ def factor(value: float | None) -> str:
 
 
 def title(result: Result) -> str:
-    """What was measured."""
+    """The measured results."""
     what = f"{network_name(result['network'])}, {result['pattern']}, {result['packets']} packets"
     if result["tagged"] > 1:
         what += f", one in {result['tagged']} tagged"

@@ -1,12 +1,12 @@
 """Packets to trace one fixed path of five hops: `python bench/telemetry_trace.py [--json]`.
 
-PINT's ground (Ben Basat et al., SIGCOMM 2020): all packets of a flow take one path, and the
+This is PINT's task (Ben Basat et al., SIGCOMM 2020): all packets of a flow take one path, and the
 receiver wants to know it. A packet's digest has b bits. PINT's code is made of two layers: with
 probability τ a packet holds the hash of one hop, which a shared hash of the packet id chose
 uniformly; else every hop XORs its hash into the digest with probability p. The decoder peels: hops
 already known are taken out of a digest, and once a single unknown hop is left in it, that hop's
 candidates must agree with the rest. τ = 1 is `coordinated`. For PINT the best of a grid of (τ, p)
-is given, found on the very paths it is measured on, which favours it a little.
+is given, chosen on the same paths on which it is measured, which favours it a little.
 """
 
 from __future__ import annotations

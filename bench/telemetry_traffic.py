@@ -44,8 +44,8 @@ class Traffic:
         destination: Node of each packet.
         ids: Packet ids.
         hops: Links of each path after the injection link.
-        links: Those links in rows, shape (P, most hops).
-        truth: Packets through each link, shape (L,).
+        links: The same links in rows, shape (P, most hops).
+        truth: Packets that crossed each link, shape (L,).
         tiers: Links of each tier.
         stages: Given packets and the hop each tells of (None: unknown), the rows that may tell of
             each stage with their candidates.
@@ -73,7 +73,7 @@ class Traffic:
 
 
 def network_name(network: str) -> str:
-    """How tables call it."""
+    """Its name in tables."""
     return {
         "tapered": "Tapered: 4608 nodes, fat tree",
         "torus": "torus 4 × 4 × 4, 4 nodes a switch",
@@ -197,7 +197,7 @@ def pair_plan(
 
 
 def flat_tiers(fabric: Fabric, network: str) -> dict[str, Rows]:
-    """Links between switches by what they join, and those to hosts."""
+    """Links between switches by the tiers that they join, and links to hosts."""
     n = fabric.n_nodes
     inner = (fabric.link_src >= n) & (fabric.link_dst >= n)
     host = np.flatnonzero(fabric.link_dst < n)

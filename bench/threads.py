@@ -1,12 +1,12 @@
-"""What threads bring: a run on several threads, beside as many runs of one thread at the same time.
+"""Gain from threads: a run on several threads, compared with as many simultaneous one-thread runs.
 
     python bench/threads.py --threads 4
 
-Cores share more than programs see: the halves of a core, caches, a processor with other machines.
-What four runs of one thread do side by side is what the machine has to give at that moment; a run
-cut into equal parts waits for the slowest, so it can do at most four times what that one does. Each
-round measures one run alone, several at once, and one on several threads, within seconds of one
-another. Other options are those of bench/engine.py.
+Cores share resources that programs do not see: hyper-threads, caches, and the processor with other
+virtual machines. The total speed of four simultaneous one-thread runs is what the machine can
+deliver at that moment; a run that is cut into equal parts waits for the slowest one, so it reaches
+at most four times the speed of that one. Each round measures one run alone, several at once, and
+one on several threads, within seconds of one another. Other options are those of bench/engine.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENGINE = Path(__file__).with_name("engine.py")
 
 
 def arguments() -> tuple[argparse.Namespace, list[str]]:
-    """The command line; what it does not know is for bench/engine.py."""
+    """The command line; unknown options are passed to bench/engine.py."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
@@ -35,13 +35,13 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
 
 
 def begin(threads: int, runs: int, rest: list[str]) -> subprocess.Popen[str]:
-    """Start bench/engine.py in a process of its own."""
+    """Start bench/engine.py in a separate process."""
     command = [sys.executable, str(ENGINE), "--threads", str(threads), "--runs", str(runs)]
     return subprocess.Popen([*command, *rest, "--json"], stdout=subprocess.PIPE, text=True)
 
 
 def speed(process: subprocess.Popen[str]) -> float:
-    """Million packet-hops a second, in the middle of its runs."""
+    """Million packet-hops per second, the median of its runs."""
     said, _ = process.communicate()
     if process.returncode:
         raise SystemExit(process.returncode)
@@ -65,7 +65,7 @@ def measure(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the rounds and their middle."""
+    """Print the rounds and their median."""
     args, rest = arguments()
     rounds = []
     for _ in range(args.rounds):

@@ -2,11 +2,10 @@
 
 A report of 18,432 directed links in 200 frames of time, in a headless Chromium that draws in
 software: seconds until it is ready; frames a second while a span of time is dragged over the plot
-of links against time with a link chosen, whose estimate follows in sight (the browser offers 60 at
-most), and processor time of the page's main thread for each of them, medians of several drags; the
-same in a window so tall that the raster of every link is in sight too, and for the change between
-two such runs; megabytes of heap, typed
-arrays included, after a collection of garbage.
+of links against time with a link chosen, whose estimate is updated visibly (the browser allows at
+most 60), and processor time of the page's main thread for each of them, medians of several drags;
+the same in a window so tall that the raster of every link is in sight too, and for the change
+between two such runs; megabytes of heap, typed arrays included, after a collection of garbage.
 """
 
 from __future__ import annotations

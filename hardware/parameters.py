@@ -1,7 +1,7 @@
 """Parameter tables of the switch port, from the software: `python hardware/parameters.py`.
 
-Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links`
-prints the register values of so many links as CSV: link number and hash masks.
+Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links
+N` prints the register values of N links as CSV: link number and hash masks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Replays packets of the engine through the switch port: `python hardware/replay.py [--packets N]`.
 
-The engine records which header arrives, not what happened on the way. To learn the way exactly,
-the same traffic runs once for each switch with only that switch stamping full reservoirs: a packet
+The engine records which header arrives, not what happened on the way. To obtain the exact path, the
+same traffic runs once for each switch, with only that switch stamping full reservoirs: a packet
 crosses a switch at most once, so the reservoir then holds the link by which it left and whether the
-link was congested. Runs with other schemes carry the same packets at the same times; their headers
-are what the port must give, decision by decision. Compiled schemes draw the same random words as
-the engine.
+link was congested. Runs with other schemes carry the same packets at the same times; the port must
+produce the headers of these runs, decision by decision. Compiled schemes draw the same random words
+as the engine.
 
 Needs verilator (`--simulator verilator`, for millions of packets) or iverilog.
 """

@@ -1,6 +1,6 @@
-"""Builds Tailback: maturin, after what maturin alone would leave out.
+"""Builds Tailback with maturin, and does two things that maturin leaves out.
 
-Every build passes through here: `make setup`, `make wheel` and a plain `pip install .`. It adds two
+Every build uses this module: `make setup`, `make wheel` and a plain `pip install .`. It adds two
 things to maturin's PEP 517 interface:
 
 * The OTF2 C library, as `tailback/_otf2/libotf2.so` beside its licence. `scripts/otf2-library.sh`
@@ -45,7 +45,7 @@ def place_library(folders: Iterable[Path]) -> None:
         if libraries and licences:
             PLACE.mkdir(exist_ok=True)
             shutil.copyfile(licences[0], PLACE / "COPYING")
-            # Whole or not at all: a process may have the old library open.
+            # Replaced atomically, because a process may have the old library open.
             new = LIBRARY.with_suffix(".new")
             shutil.copyfile(libraries[0], new)
             new.replace(LIBRARY)
@@ -72,7 +72,7 @@ def map_paths(folders: Iterable[str]) -> None:
         folders: Those of :func:`source_folders`.
     """
     cargo_home = os.environ.get("CARGO_HOME") or str(Path.home() / ".cargo")
-    # The last one that fits is taken.
+    # The compiler uses the last mapping that matches.
     flags = [
         f"--remap-path-prefix={cargo_home}=cargo",
         f"--remap-path-prefix={ROOT}=tailback",
@@ -96,21 +96,21 @@ def _build(build: Callable[..., str], folder: str, settings: Settings, metadata:
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What a wheel needs to be built, beside maturin."""
+    """Requirements for building a wheel, besides maturin."""
     import maturin
 
     return _requirements(maturin.get_requires_for_build_wheel, config_settings)
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """What an installation in place needs to be built, beside maturin."""
+    """Requirements for building an editable installation, besides maturin."""
     import maturin
 
     return _requirements(maturin.get_requires_for_build_editable, config_settings)
 
 
 def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
-    """What a source archive needs to be made, beside maturin."""
+    """Requirements for building a source archive, besides maturin."""
     import maturin
 
     return maturin.get_requires_for_build_sdist(config_settings)
@@ -124,7 +124,7 @@ def prepare_metadata_for_build_wheel(folder: str, config_settings: Settings = No
 
 
 def prepare_metadata_for_build_editable(folder: str, config_settings: Settings = None) -> str:
-    """Write the metadata of an installation in place."""
+    """Write the metadata of an editable installation."""
     import maturin
 
     return maturin.prepare_metadata_for_build_editable(folder, config_settings)
@@ -133,7 +133,7 @@ def prepare_metadata_for_build_editable(folder: str, config_settings: Settings =
 def build_wheel(
     folder: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Build a wheel into the folder; its file name."""
+    """Build a wheel into the folder; return its file name."""
     import maturin
 
     return _build(maturin.build_wheel, folder, config_settings, metadata_directory)
@@ -142,14 +142,14 @@ def build_wheel(
 def build_editable(
     folder: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Build an installation in place; the file name of its wheel."""
+    """Build an editable installation; return the file name of its wheel."""
     import maturin
 
     return _build(maturin.build_editable, folder, config_settings, metadata_directory)
 
 
 def build_sdist(folder: str, config_settings: Settings = None) -> str:
-    """Write a source archive into the folder; its file name."""
+    """Write a source archive into the folder; return its file name."""
     import maturin
 
     return maturin.build_sdist(folder, config_settings)

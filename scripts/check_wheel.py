@@ -1,4 +1,4 @@
-"""Checks a wheel of Tailback before anybody gets it; prints what is wrong and fails.
+"""Checks a wheel of Tailback before publication; prints its defects and fails if there are any.
 
 python scripts/check_wheel.py dist/tailback-*.whl
 """
@@ -19,7 +19,7 @@ MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def architecture(library: bytes) -> str:
-    """What machine a shared library is for."""
+    """The architecture that a shared library is built for."""
     if library[:4] != b"\x7fELF" or len(library) < 20:
         return "no machine (it is no ELF file)"
     number = int.from_bytes(library[18:20], "little")
@@ -27,14 +27,14 @@ def architecture(library: bytes) -> str:
 
 
 def build_places(data: bytes) -> list[str]:
-    """Places of the machine that built it, and package indexes, that a file names."""
+    """Paths of the build machine, and package indexes, that a file names."""
     private = {str(Path.home()), str(Path(__file__).resolve().parents[1])}
     found = {path for path in private if f"{path}/".encode() in data}
     return sorted(found | {match.decode() for match in INDEX.findall(data)})
 
 
 def faults(wheel: Path) -> list[str]:
-    """All that is wrong with the wheel, a line each."""
+    """The defects of the wheel, one line each."""
     found = []
     if f"abi3-manylinux_2_{GLIBC}_" not in wheel.name:
         found.append(f"it is not tagged abi3 and manylinux_2_{GLIBC}")
@@ -43,7 +43,7 @@ def faults(wheel: Path) -> list[str]:
     wanted = ["tailback/_core.abi3.so", "tailback/_otf2/libotf2.so", "tailback/_otf2/COPYING"]
     found += [f"{name} is missing" for name in wanted if name not in files]
     for name, data in files.items():
-        # The OTF2 library is taken as its authors built it, and names folders of theirs.
+        # The OTF2 library is used as its authors built it, and contains their paths.
         if name != "tailback/_otf2/libotf2.so":
             found += [f"{name} names {path}" for path in build_places(data)]
         if not name.endswith(".so"):
@@ -61,7 +61,7 @@ def faults(wheel: Path) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Check each wheel that is named."""
+    """Check each wheel given on the command line."""
     bad = 0
     for wheel in map(Path, names):
         for fault in faults(wheel):

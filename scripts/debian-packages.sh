@@ -16,6 +16,7 @@ case ${1:-} in
       eztrace otf2-tools                    # OTF2 traces of them, and a second reader to compare with
       tshark                                # captures, dissected by somebody else
       iproute2                              # a network of namespaces: the lab
+      clang bpftool libbpf-dev              # sampling in its ports: eBPF programs, built and loaded
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
       iverilog                              # the switch port in hardware, simulated
       verilator yosys                       # its lint; its gates and proofs

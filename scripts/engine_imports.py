@@ -5,8 +5,8 @@
 
 A file uses another if a path in it, outside tests and comments, names an item that the other
 defines. A re-export counts as a use of the file that defines the item; a `mod.rs` that only
-re-exports is no part of the graph. Calls of methods are not seen: `impl Shard` extends over
-several files, which `shard/mod.rs` calls without naming them.
+re-exports is no part of the graph. Method calls are not detected: `impl Shard` extends over several
+files, which `shard/mod.rs` calls without naming them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _plain(source: str) -> str:
 
 
 def _leaves(tree: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Paths of a tree of `use`, each with the name it goes by."""
+    """Paths of a `use` tree, each with the name under which it is imported."""
     tree = tree.strip()
     prefix, brace, rest = tree.partition("{")
     if not brace:
@@ -129,7 +129,7 @@ def graph(folder: Path = ENGINE) -> Graph:
 
 
 def circles(arrows: Graph) -> list[list[str]]:
-    """Sets of files each of which uses all others of its set, directly or by way of others."""
+    """Sets of files in which each file uses all others, directly or indirectly."""
     reached = {name: _reached(arrows, name) for name in arrows}
     sets = {
         tuple(sorted(other for other in reached[name] if name in reached[other]))
@@ -155,7 +155,7 @@ def upward(arrows: Graph) -> int:
 
 
 def _upward(arrows: Graph, files: list[str]) -> int:
-    """The same for one circle, over all orders: the fewest for each set of files at the bottom."""
+    """The same for one cycle, over all orders: the fewest for each set of files at the bottom."""
     inside = [sum(1 << files.index(to) for to in arrows[name] if to in files) for name in files]
     fewest = [0] * (1 << len(files))
     for below in range(1, len(fewest)):

@@ -3,11 +3,11 @@
     .venv/bin/python scripts/report-pictures.py
     .venv/bin/python scripts/report-pictures.py --review FOLDER report.html compare.html …
 
-Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed,
-compared and photographed, and so are two other examples, a torus and the evolution of
+Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed and
+compared, and screenshots are taken, as of two other examples, a torus and the evolution of
 examples/blue-waters; ``--kept FOLDER`` keeps their results there and uses them the next time. With
-``--review`` each page is written whole, in pieces one can look at, 1280 and 500 pixels wide: light,
-dark and without colour, and on A4 paper as a PDF. Needs the Debian packages chromium and
+``--review`` each page is written in full, in pieces of viewable size, 1280 and 500 pixels wide:
+light, dark and without colour, and on A4 paper as a PDF. Needs the Debian packages chromium and
 chromium-driver, as the browser tests do.
 """
 
@@ -50,7 +50,7 @@ for (const kind of ['pointermove', 'pointerdown', 'pointerup', 'click', 'pointer
 
 
 def look(browser: webdriver.Browser, width: int, mode: str = "light") -> None:
-    """A window of a width in which pages are light, dark, or seen without colour."""
+    """A browser window of a given width in which pages are light, dark or without colour."""
     scheme = {"name": "prefers-color-scheme", "value": MODES[mode]}
     browser.command("Emulation.setEmulatedMedia", media="", features=[scheme])
     sight = "achromatopsia" if mode == "grey" else "none"
@@ -85,7 +85,7 @@ def top_of(browser: webdriver.Browser, selector: str) -> float:
 
 
 def results(folder: Path) -> None:
-    """Diagnose and compare the demo, and follow congestion in another run; what is there stays."""
+    """Diagnose and compare the demo, and track congestion in another run; keep what exists."""
     tailback = Path(sys.executable).with_name("tailback")
     examples = ROOT / "examples"
     commands: dict[str, list[str | Path]] = {
@@ -105,7 +105,7 @@ def results(folder: Path) -> None:
 
 
 def torus(path: Path) -> None:
-    """A page on a torus with two placements; what is there stays."""
+    """A page on a torus with two placements; existing results are kept."""
     if path.exists():
         return
     runs = [simulate(parse({
@@ -157,14 +157,14 @@ SHEET = {
     "background": "background/report.html", "torus": "torus.html",
     "change": "compare/compare.html",
 }  # fmt: skip
-"""Pages of the sheet of ways to look at a report."""
+"""Pages of the picture that shows reports in every style."""
 WAYS = ((WIDE, "light"), (WIDE, "dark"), (WIDE, "grey"), (NARROW, "light"), (NARROW, "dark"),
         (PAPER, "print"))  # fmt: skip
 THUMB = 160
 
 
 def sheet(browser: webdriver.Browser, folder: Path) -> None:
-    """One picture of the part *Where* of several reports, in every way a report is looked at."""
+    """One picture of the part *Where* of several reports, in every style."""
     out = Image.new("RGB", (THUMB * len(WAYS), THUMB * len(SHEET)), "white")
     for row, page in enumerate(SHEET.values()):
         for column, (width, mode) in enumerate(WAYS):
@@ -181,7 +181,7 @@ def sheet(browser: webdriver.Browser, folder: Path) -> None:
 
 
 def review(pages: list[Path], folder: Path) -> None:
-    """Each page whole, in every way it is looked at."""
+    """Each page in full, in every style."""
     folder.mkdir(parents=True, exist_ok=True)
     with webdriver.Browser("--hide-scrollbars") as browser:
         for page in pages:
@@ -201,7 +201,7 @@ def review(pages: list[Path], folder: Path) -> None:
 
 
 def main() -> None:
-    """Photograph the documentation's pages, or those that are given."""
+    """Take screenshots for the documentation, or of the given pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kept", type=Path, help="folder of results to keep and use again")
     parser.add_argument("--review", type=Path, metavar="FOLDER", help="where to write PAGEs to")

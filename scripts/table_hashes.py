@@ -271,7 +271,7 @@ def runs() -> Iterator[tuple[str, Run]]:
 
 
 def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the fluid library and the schemes compute apart from runs: columns by name."""
+    """Results of the fluid library and of the schemes that belong to no run: columns by name."""
     random = np.random.default_rng(5)
     links = [random.choice(12, random.integers(1, 5), replace=False).tolist() for _ in range(40)]
     paths = FlowPaths.of(links)

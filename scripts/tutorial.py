@@ -1,4 +1,4 @@
-"""Run the tutorials: check what their pages show, or write it.
+"""Run the tutorials, and check or write the output that their pages show.
 
     .venv/bin/python scripts/tutorial.py            fails where a page shows something else
     .venv/bin/python scripts/tutorial.py --write    writes output and pictures into the pages
@@ -29,7 +29,7 @@ PICTURE = re.compile(r"\]\(images/([\w.-]+)\)")
 
 
 def executed(page: str, name: str) -> str:
-    """A page with the output its blocks have now; they run in the working directory."""
+    """A page with the current output of its blocks, which run in the working directory."""
     names: dict[str, Any] = {"__name__": "__main__"}
 
     def with_output(block: re.Match[str]) -> str:

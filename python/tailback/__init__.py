@@ -44,7 +44,7 @@ every result shows a summary.
     result.remedy.gain                           # share of the time saved, 0–1
     result.plot.waterfall()                      # what each cause costs
 
-Port counters, a job list or samples of packets make the diagnosis explain the measured time:
+With port counters, a job list or samples of packets, the diagnosis explains the measured time:
 ``counters=``, ``jobs=``, ``samples=``.
 
 **Place** the ranks, **compare** two runs, and **sweep** over values of a scenario::
@@ -140,11 +140,11 @@ _DEFINED_IN = {
     "simulate": "api.simulate",
     "sweep": "api.sweep",
 }
-"""Module of every public name, loaded when the name is asked for: all together take seconds."""
+"""Module of every public name, imported on first access: all together take seconds."""
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, or ``__version__`` as Cargo.toml states it, which takes long to look up."""
+    """A public name, or ``__version__`` from the package metadata, which is slow to look up."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""``python -m tailback``: the command line, where the script of that name is not on the path."""
+"""``python -m tailback``: the command line, if the script is not on the path."""
 
 from tailback.cli import main
 

@@ -11,7 +11,7 @@ from tailback.fluid.programs import RankModel
 from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import PlacedProgram
 
-# A column as narrow as its numbers are.
+# A column of the narrowest type that holds its numbers.
 _Unsigned: TypeAlias = NDArray[unsignedinteger[Any]]
 # Start, link and share of the paths of flows.
 _Paths: TypeAlias = tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]]
@@ -38,7 +38,7 @@ class RankColumns(TypedDict):
     wait_ps: NDArray[uint64]
 
 class ComputationColumns(TypedDict):
-    """Stretches of computation, in the order in which they began."""
+    """Intervals of computation, in order of their start."""
 
     rank: NDArray[uint32]
     start_ps: NDArray[uint64]
@@ -72,7 +72,7 @@ class SampleColumns(TypedDict):
     congested_variance: _Unsigned
 
 class TruthColumns(TypedDict):
-    """What crossed each link in each window."""
+    """Traffic of each link in each window."""
 
     window: _Unsigned
     link: _Unsigned
@@ -85,7 +85,7 @@ class TruthColumns(TypedDict):
     stall_ps: _Unsigned
 
 class CounterColumns(TypedDict):
-    """Counters of ports at instants, where any has changed."""
+    """Port counters at instants at which one has changed."""
 
     time_ps: _Unsigned
     link: _Unsigned
@@ -97,7 +97,7 @@ class CounterColumns(TypedDict):
     inq_ps: _Unsigned
 
 class QueueColumns(TypedDict):
-    """Queues of ports at instants, where any has changed."""
+    """Queues of ports at instants at which one has changed."""
 
     time_ps: _Unsigned
     link: _Unsigned
@@ -132,7 +132,7 @@ class FluidMessageColumns(TypedDict):
     start_ps: NDArray[uint64]
 
 class LinkUseColumns(TypedDict):
-    """What crossed each link in each window of the fluid model."""
+    """Traffic of each link in each window of the fluid model."""
 
     window: NDArray[uint32]
     link: NDArray[uint32]
@@ -140,14 +140,14 @@ class LinkUseColumns(TypedDict):
     busy_ps: NDArray[uint64]
 
 class FlowColumns(TypedDict):
-    """When flows ended, shape (F,), and how often rates were set on the way."""
+    """When flows ended, shape (F,), and how often rates were set meanwhile."""
 
     end_ps: NDArray[uint64]
     settlements: int
     rates_set: int
 
 class PathColumns(TypedDict):
-    """Paths: links of path p are ``link[start[p]:start[p + 1]]``; no ``share``: all of the flow."""
+    """Paths: links of path p are ``link[start[p]:start[p + 1]]``; no ``share``: the whole flow."""
 
     start: NDArray[uint64]
     link: NDArray[uint32]
@@ -161,7 +161,7 @@ class SuperposedColumns(PathColumns):
     rank: NDArray[uint64]
 
 class ProtocolColumns(TypedDict):
-    """What F flows of the distributed assignment did."""
+    """Results of the distributed assignment for F flows."""
 
     initial_ps: NDArray[uint64]
     final_ps: NDArray[uint64]
@@ -183,7 +183,7 @@ class PermutationColumns(TypedDict):
     mean_links: NDArray[float64]
 
 class SchemeColumns(TypedDict):
-    """What receivers learned of N samples, shape (N,)."""
+    """What receivers decode from N samples, shape (N,)."""
 
     packet: NDArray[uint32]
     congested: NDArray[bool_]
@@ -192,7 +192,7 @@ class SchemeColumns(TypedDict):
     weight: NDArray[float64]
 
 class CommunicatorDefinition(TypedDict):
-    """A communicator of a trace: ranks of its members; of an inter-communicator also the others."""
+    """A communicator of a trace: its ranks, and the remote group of an inter-communicator."""
 
     name: str
     members: NDArray[uint32]
@@ -200,7 +200,7 @@ class CommunicatorDefinition(TypedDict):
     is_self: bool
 
 class TraceDefinitions(TypedDict):
-    """What the anchor and the global definitions of an OTF2 archive state."""
+    """Anchor file and global definitions of an OTF2 archive."""
 
     ticks_per_second: int
     start: int
@@ -223,7 +223,7 @@ class CallPathColumns(TypedDict):
     site: NDArray[uint32]
 
 class CallColumns(TypedDict):
-    """MPI calls of a location, in the order in which they began."""
+    """MPI calls of a location, in order of their start."""
 
     region: NDArray[uint32]
     enter: NDArray[uint64]
@@ -253,7 +253,7 @@ class RecordColumns(TypedDict):
     probed: NDArray[Any]
 
 class LocationColumns(TypedDict):
-    """What one location of an OTF2 archive recorded."""
+    """Events of one location of an OTF2 archive."""
 
     location: int
     records: int
@@ -265,7 +265,7 @@ class LocationColumns(TypedDict):
     paths: CallPathColumns
 
 class CapturedColumns(TypedDict):
-    """Packets of captures as columns, and what became of the frames of each file."""
+    """Packets of captures as columns, and a summary of each file."""
 
     packets: dict[str, NDArray[Any]]
     addresses: list[str]
@@ -273,7 +273,7 @@ class CapturedColumns(TypedDict):
     files: list[CapturedSummary]
 
 class CapturedSummary(TypedDict):
-    """One file: frames left out and offset of the first, by reason."""
+    """One file: its frames, with the number skipped and offset of the first one by reason."""
 
     frames: int
     packets: int
@@ -289,16 +289,33 @@ class TraceColumns(TypedDict):
     locations: list[LocationColumns]
 
 class UnconnectedError(ValueError):
-    """There is no path between two places."""
+    """There is no path between two switches or nodes."""
 
     ends: tuple[str, int, int]
     """Their kind, ``switch`` or ``node``, and their numbers."""
 
-class DeadlockError(ValueError):
+class BadFabricError(ValueError):
+    """A fabric that is inconsistent or cannot be routed."""
+
+    parts: list[str | tuple[str, int]]
+    """The message: texts, and kind (``node``, ``switch``, ``link``) and number of what it names."""
+
+class DeadlockError(BadFabricError):
     """Buffers wait, or could wait, for each other in a cycle."""
 
 class BadProgramError(ValueError):
-    """An operation that cannot be, sends without receives, or ranks that wait for ever."""
+    """An invalid operation, sends and receives that do not match, or ranks that wait forever."""
+
+class EngineInputError(ValueError):
+    """A setting, count, time or link that the engine cannot run with."""
+
+    place: str | None
+    """Table and key of the scenario: ``[engine] buffer``."""
+    link: int | None
+    """The link concerned."""
+    message: str
+    """What is wrong, without the place."""
+    remedy: str
 
 class Network:
     """A fabric with its routes, ready to simulate on."""
@@ -333,7 +350,7 @@ def fat_tree(
 ) -> FabricArrays: ...
 
 class PacketOutcome:
-    """What came of a run of the packet engine: figures, and tables as columns by name."""
+    """Result of a run of the packet engine: figures, and tables as columns by name."""
 
     packets: int
     packet_hops: int
@@ -367,7 +384,7 @@ def simulate(
 def read_captures(paths: Sequence[Path], most: int) -> CapturedColumns: ...
 
 _Integers: TypeAlias = NDArray[int64]
-# What cannot be decoded raises a ValueError: kind, row, text, number and limit.
+# Input that cannot be decoded raises a ValueError: kind, row, text, number and limit.
 _Decoded: TypeAlias = dict[str, Any]
 
 def dense_numbers(values: _Integers) -> tuple[_Integers, _Integers]: ...
@@ -421,17 +438,17 @@ class NetworkRouting:
         network: Network, dims: Sequence[int], tie: str, dateline: bool, detour: bool
     ) -> NetworkRouting: ...
     @staticmethod
-    def all_to_all(network: Network, dims: Sequence[int], detour: bool) -> NetworkRouting: ...
+    def hyperx(network: Network, dims: Sequence[int], detour: bool) -> NetworkRouting: ...
     @staticmethod
-    def groups(network: Network, detour: bool, lanes: bool) -> NetworkRouting: ...
+    def dragonfly(network: Network, detour: bool, lanes: bool) -> NetworkRouting: ...
     @staticmethod
-    def sideways(network: Network, counts: tuple[int, int, int]) -> NetworkRouting: ...
+    def peer_links(network: Network, counts: tuple[int, int, int]) -> NetworkRouting: ...
     @property
     def lanes(self) -> int: ...
     @property
     def detours(self) -> int: ...
     def next(self, switch: int, node: int, via: int, state: int) -> tuple[list[int], int, int]: ...
-    def fixed(self, node: int) -> NDArray[uint32]: ...
+    def deterministic_links(self, node: int) -> NDArray[uint32]: ...
     def path(self, source: int, node: int, via: int, pick: int) -> list[tuple[int, int]]: ...
     def cycle(self) -> list[tuple[int, int]]: ...
     def as_network(self) -> Network: ...
@@ -511,7 +528,7 @@ def fluid_paths(
 ) -> PathColumns: ...
 
 class FluidOutcome:
-    """What came of a rank program in the fluid model: tables as columns by name, and figures."""
+    """Result of a rank program in the fluid model: tables as columns by name, and figures."""
 
     messages: FluidMessageColumns
     ranks: RankColumns

@@ -1,14 +1,15 @@
-"""How a result takes the place of an older one, and what is left when that is killed.
+"""Atomic replacement of an older result, and clean-up after a process that was killed.
 
 A result is written under a hidden name next to its final place:
 ``.run-1a2b3c4d.tailback-HOST-PID-TIME-N``.
-Where the system can exchange two names in one step (``renameat2``, Linux 3.15, most local file
-systems) a kill at any moment leaves the old result or the new one in its place, whole. Where it
-cannot (NFS, say) the old one is renamed first, and a kill between the two renames leaves none in
-place: the next start finishes it. The next start also removes what a process that is gone left.
+Where the system can exchange two names atomically (``renameat2``, Linux 3.15, most local file
+systems), a kill at any moment leaves either the old or the new result, complete. Elsewhere (NFS,
+for example) the old result is renamed first, and a kill between the two renames leaves neither
+under the final name; the next start then completes the replacement. The next start also removes
+whatever dead processes left behind.
 
-The name says which process of which machine made it. What another machine made stays: whether that
-process is alive cannot be known here.
+The hidden name identifies the process and machine that created it. Files of other machines are
+kept: whether their processes are alive cannot be checked from here.
 """
 
 from __future__ import annotations
@@ -26,81 +27,81 @@ from functools import cache
 from pathlib import Path
 
 OLD = ".old"
-"""Ends the name of an older result while a newer one takes its place in two steps."""
+"""Suffix of the older result during a replacement in two steps."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 _NAME = re.compile(
-    r"\.tailback-(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]{1,10})-(?P<began>[0-9]{1,20})-[0-9a-f]{8}"
+    r"\.tailback-(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20})-[0-9a-f]{8}"
     r"(?:\.old)?\Z"
 )
 
 
-_made: set[Path] = set()
-"""Hidden names that this process made."""
+_created: set[Path] = set()
+"""Hidden names that this process created."""
 
 
-def hidden_name(place: Path) -> Path:
-    """An unused name next to ``place``, for what will replace it."""
-    # Names that share the part that fits differ in their digest.
-    owner = f"{_host()}-{os.getpid()}-{_began(os.getpid())}"
-    name = place.with_name(f"{_prefix(place)}.tailback-{owner}-{secrets.token_hex(4)}")
-    _made.add(name)
+def hidden_name(target: Path) -> Path:
+    """An unused name next to ``target``, for what will replace it."""
+    # Long names are cut; the digest keeps them apart.
+    owner = f"{_host()}-{os.getpid()}-{_start_time(os.getpid())}"
+    name = target.with_name(f"{_prefix(target)}.tailback-{owner}-{secrets.token_hex(4)}")
+    _created.add(name)
     return name
 
 
 def discard_unfinished() -> None:
-    """Remove what this process has begun to write, before it ends without its clean-up."""
-    for path in list(_made):
+    """Remove the unfinished results of this process before it ends without normal clean-up."""
+    for path in list(_created):
         remove(path)
 
 
-def recover(place: Path) -> None:
-    """Finish or remove what killed processes left of results that were to stand at ``place``.
+def recover(target: Path) -> None:
+    """Complete or remove unfinished results for ``target`` that killed processes left.
 
-    Cheap where there is nothing to do: one listing of the folder around it.
+    Cheap if there are none: it lists the parent folder once.
     """
-    prefix = _prefix(place)
+    prefix = _prefix(target)
     try:
-        with os.scandir(place.parent) as entries:
+        with os.scandir(target.parent) as entries:
             found = [entry.name for entry in entries if entry.name.startswith(prefix)]
     except OSError:
         return
-    left = [place.with_name(name) for name in sorted(found) if _is_left(name[len(prefix) :])]
-    if not os.path.lexists(place):
-        _finish(place, left)
-    for path in left:
+    orphans = [target.with_name(name) for name in sorted(found) if _is_orphan(name[len(prefix) :])]
+    if not os.path.lexists(target):
+        _finish(target, orphans)
+    for path in orphans:
         remove(path)
 
 
-def _finish(place: Path, left: list[Path]) -> None:
-    """Give ``place`` the result that was to have it, after a kill between two renames."""
-    for old in left:
+def _finish(target: Path, orphans: list[Path]) -> None:
+    """Complete a replacement that was killed between its two renames."""
+    for old in orphans:
         if old.name.endswith(OLD):
             new = old.with_name(old.name.removesuffix(OLD))
-            # The old one is renamed only when the new one is whole.
+            # The old one is renamed only once the new one is complete.
             with suppress(OSError):
-                (new if new.exists() else old).rename(place)
+                (new if new.exists() else old).rename(target)
             return
 
 
-def replace(part: Path, place: Path) -> None:
-    """Give ``part`` the name ``place``; what stood there is removed once that is done.
+def replace(part: Path, target: Path) -> None:
+    """Rename ``part`` to ``target``, then remove what ``target`` was before.
 
     Raises:
-        OSError: It cannot be renamed; both are where they were.
+        OSError: It cannot be renamed; both are unchanged.
     """
-    if _exchange(part, place):
+    if _exchange(part, target):
         remove(part)
         return
     old = part.with_name(part.name + OLD)
     try:
-        place.rename(old)
-        part.rename(place)
+        target.rename(old)
+        part.rename(target)
     except BaseException:
-        # Ctrl-C may come behind either of the two.
+        # Ctrl-C may arrive after either rename.
         if part.exists() and old.exists():
-            old.rename(place)
+            old.rename(target)
         raise
     finally:
         if not part.exists():
@@ -108,7 +109,7 @@ def replace(part: Path, place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder or file, if possible: a file that is open over NFS, for example, stays."""
+    """Remove a folder or file if possible; a file that is open over NFS, for example, stays."""
     if not path.is_dir() or path.is_symlink():
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -116,13 +117,13 @@ def remove(path: Path) -> None:
     try:
         shutil.rmtree(path, ignore_errors=True)
     except KeyboardInterrupt:
-        # Thousands of files shall not stay because it came here; a second one stops this too.
+        # Do not leave thousands of files behind; a second Ctrl-C interrupts this too.
         shutil.rmtree(path, ignore_errors=True)
         raise
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names atomically; False if the system or the file system cannot."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -138,36 +139,36 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(number, os.strerror(number), str(other))
 
 
-def _prefix(place: Path) -> str:
-    name = place.name.encode("utf-8", "surrogateescape")
-    # Names have a limit of their own, in bytes.
+def _prefix(target: Path) -> str:
+    name = target.name.encode("utf-8", "surrogateescape")
+    # File names are limited to 255 bytes.
     return f".{name[:40].decode('ascii', 'replace')}-{hashlib.sha256(name).hexdigest()[:8]}"
 
 
-def _is_left(ending: str) -> bool:
-    """Whether a process of this machine made what has such an ending, and is gone."""
+def _is_orphan(ending: str) -> bool:
+    """Whether a name with this ending was created by a process of this machine that is gone."""
     match = _NAME.match(ending)
     if match is None or match["host"] != _host():
         return False
-    return _began(int(match["pid"])) != int(match["began"])
+    return _start_time(int(match["pid"])) != int(match["started"])
 
 
-def _began(pid: int) -> int:
-    """When a process began, in clock ticks since the machine did; 0 if there is none.
+def _start_time(pid: int) -> int:
+    """Start time of a process in clock ticks since boot; 0 if there is no such process.
 
-    A number of a process is given again; with the time it began it is not.
+    Process ids are reused; a pid together with its start time is unique.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
     except OSError:
         return 0 if Path("/proc/self/stat").exists() else _alive(pid)
-    # The name of the program, in brackets, may hold anything.
+    # The program name, in parentheses, may contain any character.
     fields = text.rpartition(")")[2].split()
     return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _alive(pid: int) -> int:
-    """1 if there is such a process, where the system says no more of it."""
+    """1 if the process exists, 0 if not: for systems without ``/proc``."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -179,7 +180,7 @@ def _alive(pid: int) -> int:
 
 @cache
 def _host() -> str:
-    """What tells this machine apart, since it was started, and containers on it."""
+    """Digest of host name and PID namespace: tells machines and containers apart."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts.append(os.readlink("/proc/self/ns/pid"))

@@ -1,4 +1,4 @@
-"""How much memory there is: for all that asks before it takes some."""
+"""How much memory is available, for checks before a large allocation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tailback.errors import ScenarioError
 from tailback.units import parse_memory
 
 MEMORY_VARIABLE = "TAILBACK_MEMORY"
-"""Environment variable: how much memory a run may count on, in place of what the machine has."""
+"""Environment variable that overrides how much memory a run may use."""
 
 
 def available_memory() -> int | None:
-    """Bytes this process can still take, None where the machine does not say.
+    """Bytes that this process can still allocate; None if unknown.
 
-    The least of: what ``TAILBACK_MEMORY`` says, what the machine has free, what the control group
-    has left, what the limit on address space leaves.
+    ``TAILBACK_MEMORY`` if it is set; otherwise the least of the machine's free memory, what the
+    control group has left, and what the limit on address space leaves.
 
     Raises:
         ScenarioError: The variable is not an amount of memory.
@@ -40,28 +40,28 @@ INPUT_BYTES = 2 << 30
 
 
 def memory_for_input() -> int | None:
-    """Bytes that reading one input may take: a small file can stand for a great deal.
+    """Bytes that reading one input may take: a small file can expand to a great deal.
 
-    ``TAILBACK_MEMORY`` where it is set; otherwise half of what there is, at most
-    :data:`INPUT_BYTES`. None where the machine does not say what it has.
+    ``TAILBACK_MEMORY`` if it is set; otherwise half of the available memory, at most
+    :data:`INPUT_BYTES`. None if the available memory is unknown.
 
     Raises:
         ScenarioError: As :func:`available_memory`.
     """
-    there = available_memory()
-    if there is None or MEMORY_VARIABLE in os.environ:
-        return there
-    return min(there // 2, INPUT_BYTES)
+    available = available_memory()
+    if available is None or MEMORY_VARIABLE in os.environ:
+        return available
+    return min(available // 2, INPUT_BYTES)
 
 
 def memory_remedy(needed: int) -> str:
-    """The remedy for what takes ``needed`` bytes, more than it may."""
+    """The remedy for something that needs ``needed`` bytes, which is more than it may take."""
     whole = -(-needed // 2**30)
     return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"
 
 
 def _free_memory() -> int | None:
-    """What the machine can give without swapping."""
+    """Memory that the machine can provide without swapping."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -71,7 +71,7 @@ def _free_memory() -> int | None:
 
 
 def _control_groups() -> list[int]:
-    """What the control groups of this process have left, innermost first (versions 2 and 1)."""
+    """What the control groups of this process have left (versions 2 and 1)."""
     root = Path("/sys/fs/cgroup")
     left = []
     for limit, usage in (
@@ -82,7 +82,7 @@ def _control_groups() -> list[int]:
             most, used = limit.read_text().strip(), usage.read_text().strip()
         except OSError:
             continue
-        # Version 1 writes a number near 2^63 where there is no limit.
+        # Version 1 writes a number near 2^63 for no limit.
         if most.isdecimal() and used.isdecimal() and int(most) < 1 << 60:
             left.append(max(0, int(most) - int(used)))
     return left

@@ -1,4 +1,4 @@
-"""Whether the tables of a run fit together: what reads them takes numbers as places in arrays."""
+"""Checks that the tables of a run fit together: readers use their numbers as array indices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERED = {
     "nodes": "node", "switches": "switch", "links": "link", "jobs": "job", "ranks": "rank",
     "labels": "label", "windows": "window",
 }  # fmt: skip
-"""Tables whose row n has number n, and the column that says so."""
+"""Tables whose rows are numbered 0, 1, 2 …, and the column with the number."""
 
 REFERENCES = {
     "nodes": {"switch": "switches"},
@@ -28,23 +28,23 @@ REFERENCES = {
     "queues": {"link": "links"},
     "packets": {"src_node": "nodes", "dst_node": "nodes", "label": "labels"},
 }
-"""Columns that hold numbers of rows of another table; -1 in ``nodes`` stands for no switch."""
+"""Columns that refer to rows of another table; -1 in ``nodes`` stands for no switch."""
 
 NON_EMPTY_TABLES = ("nodes", "switches", "links", "labels", "windows", "samples")
-"""Tables in which nothing is ever unknown."""
+"""Tables without null values."""
 
 KEPT_PACKET_COLUMNS = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
-"""Columns of other tables in which nothing is, besides those that refer to other tables."""
+"""Columns of other tables without null values, besides those that refer to other tables."""
 
 
 def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
-    """Find tables that are cut, of another run, or hold nulls where nothing can be unknown.
+    """Refuse tables that are truncated, belong to another run, or have nulls where none may be.
 
     Args:
         tables: Frame of every table in ``schema.TABLES``.
 
     Raises:
-        RunError: The first that does not fit; its place is table and column.
+        RunError: For the first inconsistency; its place is table and column.
     """
     for name, frame in tables.items():
         columns = (
@@ -54,11 +54,11 @@ def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
         )
         for column in columns:
             if frame[column].null_count():
-                raise _damaged(name, column, "holds nulls")
+                raise _damaged(name, column, "contains nulls")
     for name, column in NUMBERED.items():
         frame = tables[name]
         if frame.select((pl.col(column) != pl.int_range(pl.len())).any()).item():
-            raise _damaged(name, column, "does not count its rows")
+            raise _damaged(name, column, "is not 0, 1, 2, … row by row")
     vertices = tables["nodes"].height + tables["switches"].height
     for column in ("src", "dst"):
         _require_below(tables, "links", column, vertices, "nodes and switches")
@@ -68,10 +68,10 @@ def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
 
 
 def check_summary(summary: Any, notes: Any) -> None:
-    """Find what ``run.json`` lacks or says in a form that it never has.
+    """Refuse a summary of ``run.json`` with missing or malformed entries.
 
     Raises:
-        RunError: The first such; its place is its name.
+        RunError: For the first one; its place is its name.
     """
     if not isinstance(summary, dict):
         raise RunError("is damaged", place="summary")
@@ -97,10 +97,10 @@ def _require_below(
 ) -> None:
     lowest, highest = -1 if name == "nodes" else 0, tables[name][column].max()
     if isinstance(highest, int) and highest >= rows:
-        raise _damaged(name, column, f"holds {highest}, and there are {rows} {other}")
+        raise _damaged(name, column, f"contains {highest}, but there are only {rows} {other}")
     smallest = tables[name][column].min()
     if isinstance(smallest, int) and smallest < lowest:
-        raise _damaged(name, column, f"holds {smallest}")
+        raise _damaged(name, column, f"contains {smallest}")
 
 
 def _damaged(name: str, column: str, what: str) -> RunError:

@@ -1,7 +1,7 @@
-"""Delimited text (CSV), plain or gzip: columns by their usual names, errors with their place.
+"""Delimited text (CSV), plain or gzip: columns by any of their usual names, located errors.
 
 Inventories, samplers and schedulers all export CSV, each with its own names for the same columns.
-A reader says which names it knows for each *role*; it gets a column of text for each role, and
+A reader lists the names that it knows for each *role*; it gets a column of text for each role, and
 numbers on request. Every error names the file, the line, the column and the value.
 """
 
@@ -22,20 +22,20 @@ import polars as pl
 from tailback.errors import TailbackError
 
 Aliases = Mapping[str, Sequence[str]]
-"""The names that a column may have, in the form :func:`normal` gives them, by its role."""
+"""Names that a column may have, normalised by :func:`normal`, by role."""
 
-Fault = Callable[..., TailbackError]
-"""The kind of error to raise, like ``FabricError``."""
+ErrorType = Callable[..., TailbackError]
+"""The type of error to raise, like ``FabricError``."""
 
-MOST_BYTES: Final = 4 << 30
-"""Most bytes that a compressed file may grow to: more is no log but an attack on the memory."""
+MAX_BYTES: Final = 4 << 30
+"""Maximum size of a decompressed file: a larger one is more likely a zip bomb than a log."""
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _GZIP: Final = b"\x1f\x8b"
 
 
 def normal(name: str) -> str:
-    """A column name without case, punctuation and blanks: ``"Rate (Mbit)"`` is ``rate_mbit``."""
+    """A column name in lower case, with underscores: ``"Rate (Mbit)"`` becomes ``rate_mbit``."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
@@ -44,12 +44,12 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "…")
 
 
-def content(path: Path, fault: Fault = TailbackError) -> bytes:
+def content(path: Path, error_type: ErrorType = TailbackError) -> bytes:
     """The bytes of a file, decompressed if it is a gzip file.
 
     Args:
         path: The file.
-        fault: Error to raise.
+        error_type: Error to raise.
 
     Raises:
         TailbackError: It cannot be read, or is a damaged or oversized gzip file.
@@ -58,21 +58,21 @@ def content(path: Path, fault: Fault = TailbackError) -> bytes:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise fault(f"cannot be read: {reason}", file=path, remedy="check the path") from None
-    return unzipped(data, path, fault) if data.startswith(_GZIP) else data
+        raise error_type(f"cannot be read: {reason}", file=path, remedy="check the path") from None
+    return gunzip(data, path, error_type) if data.startswith(_GZIP) else data
 
 
-def unzipped(data: bytes, path: Path, fault: Fault = TailbackError) -> bytes:
-    """What a gzip file holds; raises ``fault`` where it is damaged, cut short or too large."""
+def gunzip(data: bytes, path: Path, error_type: ErrorType = TailbackError) -> bytes:
+    """Decompress a gzip file; raises ``error_type`` if it is damaged, truncated or too large."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            out = file.read(MOST_BYTES + 1)
+            out = file.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise fault(
-            f"damaged gzip file: {error}", file=path, remedy="copy or make the file again"
+        raise error_type(
+            f"damaged gzip file: {error}", file=path, remedy="copy or create the file again"
         ) from None
-    if len(out) > MOST_BYTES:
-        raise fault("holds more than 4 GiB", file=path, remedy="split it")
+    if len(out) > MAX_BYTES:
+        raise error_type("is larger than 4 GiB decompressed", file=path, remedy="split it")
     return out
 
 
@@ -98,13 +98,13 @@ class Delimited:
     """A table as text.
 
     Attributes:
-        rows: ``line`` (number in the file, from 1) and a String column for each role that the file
-            has, blanks at the ends removed, null where a field is empty.
-        header: Name of each role's column as the file has it.
+        rows: ``line`` (line number in the file, from 1) and a String column for each role that the
+            file has, stripped of white space, null where a field is empty.
+        header: Name of each role's column in the file.
         column: Number of each role's column, from 1.
         unused: Names of the columns without a role, in order.
         path: The file, None for text without one.
-        fault: Error to raise.
+        error_type: Error to raise.
     """
 
     rows: pl.DataFrame
@@ -112,12 +112,12 @@ class Delimited:
     column: dict[str, int]
     unused: list[str] = field(default_factory=list)
     path: Path | None = None
-    fault: Fault = TailbackError
+    error_type: ErrorType = TailbackError
 
-    def wrong(self, role: str, line: int, message: str, remedy: str) -> TailbackError:
+    def error_at(self, role: str, line: int, message: str, remedy: str) -> TailbackError:
         """The error for one value."""
         where = f"line {line}, column {self.column[role]} ({self.header[role][:40]})"
-        return self.fault(message, file=self.path, place=where, remedy=remedy)
+        return self.error_type(message, file=self.path, place=where, remedy=remedy)
 
     def need(self, role: str) -> pl.Series:
         """A column without empty fields.
@@ -128,7 +128,7 @@ class Delimited:
         values = self.rows[role]
         if values.null_count():
             line = int(self.rows["line"][int(values.is_null().arg_true()[0])])
-            raise self.wrong(role, line, "the field is empty", "fill it in, or leave the line out")
+            raise self.error_at(role, line, "the field is empty", "fill it in, or drop the line")
         return values
 
     def number(self, role: str, *, whole: bool = False) -> pl.Series:
@@ -150,24 +150,25 @@ class Delimited:
         if bad.any():
             row = int(bad.arg_true()[0])
             what = "whole number from 0 to 2^64 − 1" if whole else "number"
-            raise self.wrong(
+            raise self.error_at(
                 role, int(self.rows["line"][row]), f"{shown(str(text[row]))} is not a {what}",
-                "correct it, or leave the line out; the file may be cut",
+                "correct it, or leave the line out; the file may be truncated",
             )  # fmt: skip
         return out.alias(role)
 
     def instants(self, role: str, zone: str | None = None) -> pl.Series:
         """A column of times as UTC nanoseconds since 1970 (Int64), null where a field is empty.
 
-        A number is seconds, milliseconds, microseconds or nanoseconds since 1970, by its size. A
-        date and time has its zone in it (``Z``, ``+01:00``), or ``utc`` in the name of its column.
+        A number is seconds, milliseconds, microseconds or nanoseconds since 1970, depending on its
+        magnitude. A date and time states its zone (``Z``, ``+01:00``), or its column's name has
+        ``utc`` in it.
 
         Args:
             role: The column.
-            zone: Name of the zone of times that do not say theirs, like ``Europe/Paris``.
+            zone: Name of the zone of times that state none, like ``Europe/Paris``.
 
         Raises:
-            TailbackError: A field is no time, or a time without a zone.
+            TailbackError: A field is not a time, or a time without a zone.
         """
         text = self.rows[role]
         own = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
@@ -177,29 +178,29 @@ class Delimited:
             row = int(bad.arg_true()[0])
             value, line = str(text[row]), int(self.rows["line"][row])
             if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
-                raise self.wrong(
+                raise self.error_at(
                     role, line, f"{shown(value)} has no time zone",
                     "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
                 )  # fmt: skip
-            raise self.wrong(
-                role, line, f"{shown(value)} is no time",
+            raise self.error_at(
+                role, line, f"{shown(value)} is not a time",
                 "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
             )  # fmt: skip
         return out.alias(role)
 
 
 _EARLIEST_S: Final = 1e8
-"""1973: a smaller number is no time since 1970 but since the start of something."""
+"""In 1973: a smaller number is not counted from 1970 but from some start."""
 _SCALES_NS: Final = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9.2e18, 1))
-"""Numbers below the first are seconds, milliseconds …: those of the years 1973 to 5138."""
+"""Upper limit and unit: seconds, milliseconds …, for times in the years 1973 to 5138."""
 
 
 def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
-    """Times as UTC nanoseconds since 1970 (Int64), null where a text is none.
+    """Times as UTC nanoseconds since 1970 (Int64), null for text that is not a time.
 
     Args:
         text: Numbers since 1970 or dates as :meth:`Delimited.instants` takes them.
-        zone: Zone of dates that do not say theirs; they are null without one.
+        zone: Zone of dates that state none; without it they are null.
 
     Raises:
         TailbackError: There is no such zone.
@@ -218,7 +219,7 @@ def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
     if zone is not None:
         local = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
         try:
-            # An hour that comes twice in autumn is taken as its first.
+            # Of the hour that occurs twice in autumn, take the first.
             local = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
         except pl.exceptions.PolarsError:
             raise TailbackError(
@@ -236,14 +237,14 @@ def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
         aliases: Names of each role.
 
     Returns:
-        The roles found; None where the text has no such line.
+        The roles found; None if the text has no header line.
     """
     found = _header(text)
     return None if found is None else _roles(found[1], aliases)
 
 
 def _header(text: str) -> tuple[int, list[str], str] | None:
-    """Lines before the header, its names and the delimiter."""
+    """Number of lines before the header, the header's names and the delimiter."""
     for number, line in enumerate(text.splitlines()):
         if not line.strip() or line.startswith("#"):
             continue
@@ -257,7 +258,7 @@ def _header(text: str) -> tuple[int, list[str], str] | None:
 
 
 def _roles(names: Sequence[str], aliases: Aliases) -> dict[str, int]:
-    """The first of a role's names, in their order, that the header has; no column has two roles."""
+    """Column of each role: by the first of its names that is in the header and still free."""
     plain = [normal(name) for name in names]
     out: dict[str, int] = {}
     for role, known in aliases.items():
@@ -274,33 +275,33 @@ def parse(
     needed: Sequence[str] = (),
     *,
     path: Path | None = None,
-    fault: Fault = TailbackError,
+    error_type: ErrorType = TailbackError,
 ) -> Delimited:
     """Read delimited text with a header.
 
     Args:
-        data: The text, delimited by comma, semicolon, tab or bar.
+        data: The text, delimited by comma, semicolon, tab or vertical bar.
         aliases: Names of each role.
-        needed: Roles that must be there.
+        needed: Required roles.
         path: The file, for errors.
-        fault: Error to raise.
+        error_type: Error to raise.
 
     Raises:
-        TailbackError: A column is missing or there twice, a line has too few or too many fields,
-            or the text is no CSV.
+        TailbackError: A column is missing or occurs twice, a line has too few or too many fields,
+            or the text is not CSV.
     """
     raw = data.encode() if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if (zero := raw.find(b"\0")) >= 0:
         line = raw[:zero].count(b"\n") + 1
         column = zero - raw.rfind(b"\n", 0, zero)
-        raise fault(
-            "holds a zero byte", file=path, place=f"line {line}, column {column}",
-            remedy="copy or make the file again",
+        raise error_type(
+            "contains a zero byte", file=path, place=f"line {line}, column {column}",
+            remedy="copy or create the file again",
         )  # fmt: skip
     found = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
     if found is None:
-        raise fault(
+        raise error_type(
             "has no header line", file=path, place="line 1, column 1",
             remedy="name the columns in the first line",
         )  # fmt: skip
@@ -309,13 +310,13 @@ def parse(
     for role in needed:
         if role not in roles:
             listed = ", ".join(shown(name) for name in names[:12])
-            raise fault(
+            raise error_type(
                 f"no column for the {role.replace('_', ' ')}; its columns are: {listed}",
                 file=path, place=f"line {skip + 1}, column 1",
                 remedy=f"name one of them {' or '.join(aliases[role][:4])}",
             )  # fmt: skip
-    rows = _rows(raw, skip, len(names), delimiter, path, fault)
-    # A byte order mark, comments and empty lines are no rows.
+    rows = _rows(raw, skip, len(names), delimiter, path, error_type)
+    # Comments and empty lines are not rows.
     some = pl.any_horizontal(pl.exclude("line").is_not_null())
     rows = rows.filter(~pl.col("c0").str.starts_with("#").fill_null(False) & some)
     columns = {role: pl.col(f"c{index}") for role, index in roles.items()}
@@ -327,12 +328,12 @@ def parse(
         {role: index + 1 for role, index in roles.items()},
         [name for index, name in enumerate(names) if index not in used],
         path,
-        fault,
+        error_type,
     )
 
 
 def _rows(
-    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, fault: Fault
+    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, error_type: ErrorType
 ) -> pl.DataFrame:
     """All rows below the header as text, numbered by line."""
     quote = '"' if b'"' in raw else None
@@ -343,22 +344,22 @@ def _rows(
             schema={f"c{i}": pl.String for i in range(width)}, missing_columns="insert",
         )  # fmt: skip
     except pl.exceptions.PolarsError as error:
-        raise _ragged(raw, skip, width, delimiter, path, fault) or fault(
+        raise _ragged(raw, skip, width, delimiter, path, error_type) or error_type(
             f"cannot be read as CSV: {str(error).splitlines()[0][:200]}", file=path,
             place=f"line {skip + 2}, column 1",
-            remedy="write it anew, with quotes around fields that hold the delimiter",
+            remedy="export it again, with quotes around fields that contain the delimiter",
         ) from None  # fmt: skip
     if frame[f"c{width - 1}"].null_count() or quote:
-        bad = _ragged(raw, skip, width, delimiter, path, fault)
+        bad = _ragged(raw, skip, width, delimiter, path, error_type)
         if bad is not None:
             raise bad
     return frame.with_row_index("line", offset=skip + 2)
 
 
 def _ragged(
-    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, fault: Fault
+    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, error_type: ErrorType
 ) -> TailbackError | None:
-    """The first line that has not ``width`` fields, as an error."""
+    """An error for the first line that does not have ``width`` fields."""
     reader = csv.reader(io.StringIO(raw.decode("utf-8", errors="replace")), delimiter=delimiter)
     try:
         for fields in reader:
@@ -366,23 +367,23 @@ def _ragged(
             if line <= skip + 1 or not fields or fields[0].startswith("#"):
                 continue
             if any("\n" in part for part in fields) or len(fields) != width:
-                return fault(
+                return error_type(
                     f"{len(fields)} fields where the header has {width}", file=path,
                     place=f"line {line}, column {min(len(fields), width) + 1}",
-                    remedy="the line is cut, or a field holds the delimiter without quotes",
+                    remedy="the line is truncated, or an unquoted field contains the delimiter",
                 )  # fmt: skip
     except csv.Error as error:
         place = f"line {reader.line_num}, column 1"
-        return fault(f"{error}", file=path, place=place, remedy="correct it")
+        return error_type(f"{error}", file=path, place=place, remedy="correct it")
     return None
 
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the start of a formula."""
+"""Characters at which a spreadsheet starts to read a formula."""
 
 
 def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with no text that a spreadsheet would calculate: names in files are hostile."""
+    """The frame with formulas disarmed: names from files are hostile, and spreadsheets run them."""
     text = [name for name, dtype in frame.schema.items() if dtype == pl.String]
     starts = {name: pl.col(name).str.slice(0, 1).is_in(_FORMULA) for name in text}
     return frame.with_columns(

@@ -56,7 +56,7 @@ class FabricError(TailbackError):
 
 
 class ScenarioError(TailbackError):
-    """A scenario with an unknown key, a wrong unit or values that do not fit together."""
+    """A scenario with an unknown key, a wrong unit or values that contradict each other."""
 
 
 class PlacementError(TailbackError):
@@ -70,8 +70,8 @@ class RunError(TailbackError):
 class InvalidValueError(ValueError):
     """A value that a validator refuses, with its remedy.
 
-    Validators raise it, and pydantic reports it; :func:`complaint` gives both parts back. Its text
-    is both: for callers that know no remedy, such as the command line's option types.
+    Validators raise it, and pydantic reports it; :func:`message_and_remedy` takes the two apart
+    again. ``str()`` has both, for callers without remedies, such as click's option types.
 
     Attributes:
         message: What is wrong with the value.
@@ -84,31 +84,31 @@ class InvalidValueError(ValueError):
         self.remedy = remedy
 
 
-def complaint(error: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Message and remedy of one error as pydantic reports it; None where it has no remedy."""
+def message_and_remedy(error: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Message and remedy of one error as pydantic reports it; None without a remedy."""
     cause = (error.get("ctx") or {}).get("error")
     if isinstance(cause, InvalidValueError):
         return cause.message, cause.remedy
-    # Pydantic puts the kind of an error that a validator raised before its text.
+    # Pydantic prefixes the text of an error that a validator raised with its kind.
     return str(error["msg"] if cause is None else cause), None
 
 
-SHOWN = 40
-"""Choices that a remedy lists: all of every kind of part, some of the hosts of a machine."""
+MAX_CHOICES = 40
+"""Choices that a remedy lists: enough for all parts of a kind, if not for all hosts."""
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return a remedy that names the valid word nearest to ``word``, or what there is."""
+    """Return a remedy that names the valid word nearest to ``word``, or lists the valid ones."""
     choices = sorted(valid)
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
-    return "valid choices: " + ", ".join(choices[:SHOWN]) + more
+    more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
+    return "valid choices: " + ", ".join(choices[:MAX_CHOICES]) + more
 
 
 def type_remedy(kind: str) -> str | None:
-    """How a value of the right type is written, for a validator's complaint of this type."""
+    """How to write a value of the right type, by pydantic's type of error."""
     return {
         "int_type": "write a whole number without quotes, like 4",
         "int_from_float": "write a whole number, like 4",
@@ -119,20 +119,20 @@ def type_remedy(kind: str) -> str | None:
 
 
 def as_toml(value: object) -> str:
-    """A value as it stands in the file, cut where it is long."""
+    """A value as the file has it, shortened if it is long."""
     return str(value).lower() if isinstance(value, bool) else brief(value)
 
 
-def wrong_option(
+def option_error(
     error: Mapping[str, Any], options: Mapping[str, str], *, section: str, page: str
 ) -> ScenarioError:
-    """Turn a validator's complaint about one option into ours.
+    """Turn a validator's error about one option into a :class:`ScenarioError`.
 
     Args:
         error: ``loc``, ``type``, ``msg`` and ``input``, as pydantic reports them.
         options: Meaning of every valid option, by name.
         section: Section of the scenario that holds them.
-        page: Page of the documentation to send the user to.
+        page: Page of the documentation to refer to.
     """
     names = [str(name) for name in error["loc"] if not isinstance(name, int)]
     key = names[0] if names else ""
@@ -142,7 +142,7 @@ def wrong_option(
     if error["type"] == "missing":
         about = options.get(key) or f"see {page}"
         return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
-    message, remedy = complaint(error)
+    message, remedy = message_and_remedy(error)
     if remedy is not None:
         return ScenarioError(message, place=place, remedy=remedy)
     return ScenarioError(

@@ -1,7 +1,7 @@
-"""The contract between diagnosis and simulation: change one thing, get the run that results.
+"""The interface between diagnosis and simulation: change one thing, get the resulting run.
 
-Diagnosis and remedy never import the engine. They are handed an :data:`Evaluate` and ask it
-"what if"; who answers, and how, is not their business.
+Diagnosis and remedy never import the engine. They receive a function, :data:`Evaluate`, that
+answers "what if": packet by packet or with the fluid model.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ from tailback.run import Run
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
-"""Who decides the rates of flows; both follow as flows come and go (docs/explanation/rates.md)."""
+"""How rates of flows are set; both adjust as flows start and end (docs/explanation/rates.md)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What differs from the scenario as it is.
+    """A difference from the scenario.
 
     Attributes:
         placement: Node of each rank of the observed job, shape (R,); None keeps its placement.
-        placement_name: What to call that placement.
-        network: ``as-is``; ``healthy`` (every link serves the rate it is meant to have); and, both
-            of healthy links, ``star`` (one ideal switch with the same host links: only endpoints
-            can be contended) and ``no-contention`` (every message at its own line rate, nothing
-            shared); and ``instant``, without latency and with infinite bandwidth, as POP's
-            efficiencies want it.
-        routing: Another choice among the candidates of a route, None keeps the scenario's.
-        rule: Another routing rule of the topology, None keeps the scenario's.
-        program: Another program of the observed job, None keeps its own.
-        rates: Every message of every job at an explicit rate, computed so; None: at no rate.
-        slow: Links that serve less than they should.
-        limits: Links whose traffic is limited to less than they serve, without being slow: number
-            of the link, of this direction alone, and the rate in gigabits per second.
+        placement_name: Its name.
+        network: ``as-is``; ``healthy``: every link at its nominal rate; with healthy links also
+            ``star``, one ideal switch with the same host links, where only endpoints are
+            contended, and ``no-contention``, every message at line rate with nothing shared; or
+            ``instant``, without latency and with infinite bandwidth, as POP's efficiencies assume.
+        routing: Another choice among the candidates of a route; None keeps the scenario's.
+        rule: Another routing rule of the topology; None keeps the scenario's.
+        program: Another program of the observed job; None keeps its own.
+        rates: Give every message of every job an explicit rate, computed this way; None: no rates.
+        slow: Links that carry less than their nominal rate.
+        limits: Links whose traffic is limited although they are not slow: number of the directed
+            link, and the rate in gigabits per second.
         fair_adapters: Adapters share their link among messages, whatever the scenario says.
         background: False removes jobs that are not observed.
-        seed_offset: Added to the seed: a repetition with other random choices.
-        measure: False skips telemetry where only the time is wanted.
+        seed_offset: Added to the seed, for a repetition with other random choices.
+        measure: False skips telemetry if only the time is needed.
         computations: Record when ranks compute, in ``computations`` of the run.
     """
 

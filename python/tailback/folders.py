@@ -1,4 +1,4 @@
-"""Folders and files of results: they appear whole or not at all, and replace only such folders."""
+"""Folders and files of results: written completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tailback.manifest import read_manifest, write_manifest
 
 
 class AtomicDirectory:
-    """Context manager: a folder that appears at ``path`` whole, or not at all.
+    """Context manager: a folder that appears at ``path`` completely, or not at all.
 
-    Everything is written to a sibling folder that takes the final name at the end; on any error,
-    a full disk or Ctrl-C among them, it is removed and what stood there before is untouched. A
-    symbolic link at ``path`` is followed and stays. ``manifest.json`` lists what was written, with
-    the SHA-256 of every file. What a process that was killed left there is removed first, and what
-    it was about to put in place is put there (:mod:`tailback.atomic_exchange`).
+    Everything is written to a sibling folder that gets the final name at the end. On any error,
+    including a full disk and Ctrl-C, the sibling is removed and an existing folder stays as it was.
+    A symbolic link at ``path`` is followed and kept. ``manifest.json`` lists what was written, with
+    the SHA-256 of every file. Leftovers of killed processes are removed or completed first
+    (:mod:`tailback.atomic_exchange`).
 
     Args:
         path: The folder.
-        force: Replace what stands there, if its manifest lists all of it.
-        sources: What the folder is made from; it is not replaced by its own result.
+        force: Replace an existing folder if its manifest lists everything in it.
+        sources: Inputs of the result; a folder that contains one of them is not replaced.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class AtomicDirectory:
         self.path = Path(path)
         self.force = force
         self.sources = sources
-        # All checks look at what will be replaced: "new/../old" exists only once "new" does.
-        self._place = Path(os.path.realpath(self.path))
+        # Check what will be replaced: "new/../old" exists only once "new" does.
+        self._target = Path(os.path.realpath(self.path))
 
     def __enter__(self) -> Path:
-        recover(self._place)
+        recover(self._target)
         self._check()
         try:
-            self._place.parent.mkdir(parents=True, exist_ok=True)
-            self._part = hidden_name(self._place)
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            self._part = hidden_name(self._target)
             self._part.mkdir(mode=0o700)
         except OSError as error:
             raise RunError(
@@ -61,13 +61,13 @@ class AtomicDirectory:
             if error is None:
                 write_manifest(self._part, tailback.__version__)
                 os.chmod(self._part, 0o755)
-                self._put_in_place()
+                self._install()
         except OSError as problem:
             error = problem
         finally:
             remove(self._part)
         if isinstance(error, RunError) and error.file is not None:
-            # Errors inside name the folder by its final name.
+            # Errors from inside refer to the final name.
             if error.file.is_relative_to(self._part):
                 error.file = self.path / error.file.relative_to(self._part)
             return
@@ -78,41 +78,41 @@ class AtomicDirectory:
             ) from None  # fmt: skip
 
     def _check(self) -> None:
-        """Refuse what may not be replaced."""
-        require_utf8(self._place)
-        if not self._place.exists():
+        """Refuse to replace anything but a result of Tailback."""
+        require_utf8(self._target)
+        if not self._target.exists():
             return
         if not self.force:
             raise RunError(
                 "already exists", file=self.path, remedy="choose another --out, or add --force"
             )
-        if not self._place.is_dir():
+        if not self._target.is_dir():
             raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
         for source in self.sources:
-            if Path(os.path.realpath(source)).is_relative_to(self._place):
+            if Path(os.path.realpath(source)).is_relative_to(self._target):
                 raise RunError(
-                    f"holds {str(source)!r}, which the result is made from", file=self.path,
+                    f"contains {str(source)!r}, an input of this result", file=self.path,
                     remedy="choose another --out",
                 )  # fmt: skip
-        foreign = _foreign(self._place)
-        if foreign is not None:
+        unlisted = _unlisted(self._target)
+        if unlisted is not None:
             raise RunError(
-                f"holds {foreign!r}, which Tailback did not write; refusing to replace it",
+                f"contains {unlisted!r}, which Tailback did not write, so it is not replaced",
                 file=self.path, remedy="choose another --out, or remove the folder yourself",
             )  # fmt: skip
 
-    def _put_in_place(self) -> None:
-        """Give the new folder its name; the old one goes only once that is done."""
-        self._check()  # Again: hours may lie between.
-        if not self.force or not self._place.exists():
-            # The system refuses it where a folder with files has appeared since.
-            self._part.rename(self._place)
+    def _install(self) -> None:
+        """Rename the new folder to its final name; only then remove the old one."""
+        self._check()  # Again: hours may have passed.
+        if not self.force or not self._target.exists():
+            # The system refuses this if a folder with files has appeared meanwhile.
+            self._part.rename(self._target)
             return
-        replace(self._part, self._place)
+        replace(self._part, self._target)
 
 
 def check_writable(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
-    """Find out, before hours of work, whether a folder could be written at ``path``.
+    """Check, before hours of work, that a folder can be written at ``path``.
 
     Raises:
         RunError: As :class:`AtomicDirectory`.
@@ -122,63 +122,63 @@ def check_writable(path: Path, *, force: bool = False, sources: Sequence[Path] =
 
 @contextmanager
 def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
-    """A binary file that appears at ``path`` whole, or not at all.
+    """A binary file that appears at ``path`` completely, or not at all.
 
-    As :class:`AtomicDirectory`: it is written under another name next to it. What is not a regular
-    file, like a pipe, is written as it is.
+    As in :class:`AtomicDirectory`, it is written under a hidden name first. Anything but a regular
+    file, a pipe for example, is written directly.
 
     Raises:
-        FileExistsError: Something stands there (without ``force``).
+        FileExistsError: The path exists (without ``force``).
         OSError: It cannot be written.
     """
-    path, place = Path(path), Path(os.path.realpath(path))
-    if (path.exists() or place.exists()) and not force:
+    path, target = Path(path), Path(os.path.realpath(path))
+    if (path.exists() or target.exists()) and not force:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
         return
-    recover(place)
-    part = hidden_name(place)
+    recover(target)
+    part = hidden_name(target)
     try:
         with part.open("xb") as file:
             yield file
         if force:
-            if place.exists():
-                shutil.copymode(place, part)
-            part.replace(place)
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
         else:
-            _name_once(part, place)
+            _link_new(part, target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _name_once(part: Path, place: Path) -> None:
-    """Give a file its name, unless something has taken it meanwhile."""
+def _link_new(part: Path, target: Path) -> None:
+    """Give a file its final name, unless that exists by now."""
     try:
-        place.hardlink_to(part)
+        target.hardlink_to(part)
     except FileExistsError:
         raise
     except OSError:
-        # Some file systems have no links.
-        if place.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place)) from None
-        part.replace(place)
+        # Some file systems have no hard links.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        part.replace(target)
 
 
 def require_utf8(path: Path) -> None:
-    """Refuse a path that is not UTF-8: the library that reads and writes Parquet takes no other."""
+    """Refuse a path that is not UTF-8: the Parquet library accepts no other."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
         raise RunError(
             "the path is not UTF-8", file=path,
-            remedy="use a folder whose name, and the names above it, are UTF-8",
+            remedy="use a folder whose complete path is UTF-8",
         ) from None  # fmt: skip
 
 
-def _foreign(folder: Path) -> str | None:
-    """Something in a folder that its manifest does not list; None if there is nothing."""
+def _unlisted(folder: Path) -> str | None:
+    """A path in a folder that its manifest does not list; None if all are listed."""
     try:
         listed = read_manifest(folder).files
     except RunError:

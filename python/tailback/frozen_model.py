@@ -1,4 +1,4 @@
-"""The base of what is written to ``diagnosis.json``: checked when it is made, and frozen."""
+"""Base of the models in ``diagnosis.json``: validated on creation, then immutable."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 
 class FrozenModel(BaseModel):
-    """A model whose fields cannot be assigned and that takes no unknown ones."""
+    """An immutable model without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed, checked as a new one is; pydantic's own is not."""
+        """A copy with some fields changed, validated again, which pydantic's own copy is not."""
         copied = super().model_copy(deep=deep)
         return type(self).model_validate({**dict(copied), **(update or {})})

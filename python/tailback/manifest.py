@@ -1,8 +1,8 @@
-"""``manifest.json``: what Tailback wrote into a folder, with the SHA-256 of every file.
+"""``manifest.json``: what Tailback wrote to a folder, with the SHA-256 of every file.
 
-That, and nothing else, it may replace; and a file whose SHA-256 is another has been changed or
-damaged since, by a single bit, say, and is not read. A manifest holds the SHA-256 of itself too.
-Versions that wrote no SHA-256 left folders that are still read, with a note.
+Tailback replaces only what a manifest lists, and does not read a file whose SHA-256 differs: even a
+single bit may have been changed or damaged. The manifest includes its own SHA-256. Folders of
+earlier versions, which wrote no SHA-256, are still read, with a note.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ UNCHECKED = (
     "the files of this folder have no SHA-256 (an earlier version wrote it), so damage to them may "
     "go unnoticed"
 )
-"""Note on what was read from a folder whose files cannot be checked."""
+"""Note on a folder whose files cannot be checked."""
 
-_OWN = "manifest_sha256"
-_REMEDY = "restore the file from a copy, or make the result again"
+_SELF_DIGEST = "manifest_sha256"
+_REMEDY = "restore the file from a copy, or create the result again"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest says.
+    """Content of a manifest.
 
     Attributes:
-        folder: The folder it is of.
+        folder: The folder it describes.
         files: Relative paths of all files and folders.
         sha256: SHA-256 of each file by its relative path; None in the manifest of an earlier
             version, or where there is no manifest.
@@ -44,11 +44,11 @@ class Manifest:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of results read from the folder."""
+        """Notes on results read from the folder."""
         return [] if self.sha256 is not None else [UNCHECKED]
 
     def check(self, name: str) -> None:
-        """Find out whether a file is as it was written.
+        """Check that a file is as it was written.
 
         Args:
             name: Its path relative to the folder.
@@ -94,7 +94,7 @@ def write_manifest(folder: Path, version: str) -> None:
             if path.is_file() and name != MANIFEST
         },
     }
-    content[_OWN] = hashlib.sha256(_text(content).encode()).hexdigest()
+    content[_SELF_DIGEST] = hashlib.sha256(_text(content).encode()).hexdigest()
     (folder / MANIFEST).write_text(_text(content), encoding="utf-8")
 
 
@@ -102,7 +102,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder.
 
     Returns:
-        What it says; without files and SHA-256 where there is none.
+        Its content; no files and no SHA-256 if the folder has none.
 
     Raises:
         RunError: It is damaged.
@@ -117,22 +117,22 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         content = json.loads(text)
         files = content["files"]
-        sound = isinstance(files, list) and all(isinstance(name, str) for name in files)
-        if not sound or set(content) not in ({"tailback", "files"}, _KEYS):
-            raise ValueError("it holds other things than a manifest")
-        if _OWN not in content:
+        valid = isinstance(files, list) and all(isinstance(name, str) for name in files)
+        if not valid or set(content) not in ({"tailback", "files"}, _KEYS):
+            raise ValueError("its keys are not those of a manifest")
+        if _SELF_DIGEST not in content:
             return Manifest(folder, frozenset(files), None)
-        own = content.pop(_OWN)
+        own = content.pop(_SELF_DIGEST)
         if hashlib.sha256(_text(content).encode()).hexdigest() != own:
             raise ValueError("its SHA-256 is not the one it states")
-        if _text({**content, _OWN: own}) != text:
+        if _text({**content, _SELF_DIGEST: own}) != text:
             raise ValueError("it has changed since it was written")
         return Manifest(folder, frozenset(files), dict(content["sha256"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, str(error) or "it is not a manifest") from None
 
 
-_KEYS = {"tailback", "files", "sha256", _OWN}
+_KEYS = {"tailback", "files", "sha256", _SELF_DIGEST}
 
 
 def _text(content: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""The one place where Parquet files are opened: what is wrong with one becomes a Tailback error.
+"""The only module that opens Parquet files: a damaged one becomes a Tailback error.
 
-Before a file is decoded, its footer says what it will take: a file of kilobytes can hold gigabytes
-of equal values. What polars makes of a damaged file may be a polars exception or a panic of
-its Rust code, which is no ``Exception`` and prints to standard error; neither reaches the user.
+Before a file is decoded, its footer gives the memory needed: a file of kilobytes can contain
+gigabytes of equal values. On a damaged file polars raises an exception, or its Rust code panics,
+which is not an ``Exception`` and prints to standard error; neither reaches the user.
 
 The footer is Thrift in the compact protocol; the field numbers are those of ``parquet.thrift`` in
 the Apache Parquet format specification.
@@ -28,13 +28,13 @@ from tailback.errors import TailbackError
 from tailback.units import format_bytes
 
 _MAGIC: Final = b"PAR1"
-_MOST_FOOTER_BYTES: Final = 64 << 20
-_NESTED: Final = 32
-_MOST_HEADER_BYTES: Final = 64 << 10
+_MAX_FOOTER_BYTES: Final = 64 << 20
+_MAX_DEPTH: Final = 32
+_MAX_HEADER_BYTES: Final = 64 << 10
 _VALUE_BYTES: Final = (1, 4, 8, 12, 4, 8, 16, 16)
-"""Memory of a value of each physical type; text and bytes are views of 16 bytes into a buffer."""
+"""Memory per value by physical type; text and bytes are 16-byte views into a buffer."""
 _COPIES: Final = 2
-"""Copies of a table at the peak: the decoded columns, and those of the types asked for."""
+"""Copies of a table at the peak: the decoded columns, and the same after conversion."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Footer:
 
     Attributes:
         rows: Number of rows.
-        row_group_bytes: Memory that each row group takes when it is decoded.
+        row_group_bytes: Memory of each row group when decoded.
     """
 
     rows: int
@@ -51,7 +51,7 @@ class Footer:
 
     @property
     def table_bytes(self) -> int:
-        """Memory that reading the whole table takes at its peak."""
+        """Peak memory of reading the whole table."""
         return _COPIES * sum(self.row_group_bytes)
 
 
@@ -66,12 +66,12 @@ def read_table(
         remedy: What to do about a damaged file.
 
     Raises:
-        TailbackError: Of type ``error``: the file is missing or damaged, or takes more memory than
-            there is for it; names the file.
+        TailbackError: Of type ``error``: the file is missing or damaged, or needs more memory than
+            one input may take; names the file.
     """
     path = Path(path)
     with reading(path, error=error, remedy=remedy):
-        require_room(path, footer(path).table_bytes, error)
+        require_memory_for(path, footer(path).table_bytes, error)
         return pl.read_parquet(path)
 
 
@@ -89,7 +89,7 @@ def scan_tables(
     files = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
     for path in files:
         with reading(path, error=error, remedy=remedy):
-            require_room(path, max(footer(path).row_group_bytes, default=0), error)
+            require_memory_for(path, max(footer(path).row_group_bytes, default=0), error)
     with reading(files[0] if len(files) == 1 else files[0].parent, error=error, remedy=remedy):
         frame = pl.scan_parquet(files)
         frame.collect_schema()
@@ -100,13 +100,13 @@ def scan_tables(
 def reading(
     path: str | Path, *, error: type[TailbackError] = TailbackError, remedy: str | None = None
 ) -> Iterator[None]:
-    """Turn whatever decoding the file at ``path`` ends in into a Tailback error that names it."""
+    """Turn any failure to decode the file at ``path`` into a Tailback error that names it."""
     try:
         with _no_panic_message():
             yield
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as found:
         raise error(
-            _cause(found), file=path, remedy=remedy or "write it again, or take another copy of it"
+            _cause(found), file=path, remedy=remedy or "write it again, or use another copy"
         ) from None
 
 
@@ -122,30 +122,30 @@ def _cause(found: BaseException) -> str:
     return f"damaged Parquet file: {lines[0][:200]}"
 
 
-def require_room(path: Path, needed: int, error: type[TailbackError] = TailbackError) -> None:
-    """Refuse a file that takes more memory than there is for one input.
+def require_memory_for(path: Path, needed: int, error: type[TailbackError] = TailbackError) -> None:
+    """Refuse a file that needs more memory than one input may take.
 
     Raises:
         TailbackError: Of type ``error``: states the estimate, the limit, and how to raise it.
     """
-    there = memory_for_input()
-    if there is not None and needed > there:
+    limit = memory_for_input()
+    if limit is not None and needed > limit:
         raise error(
-            f"takes about {format_bytes(needed)} of memory when it is read ({path.stat().st_size:,}"
-            f" bytes on disk), and the limit for one file is {format_bytes(there)}",
+            f"needs about {format_bytes(needed)} of memory to read ({path.stat().st_size:,} bytes "
+            f"on disk), and the limit for one file is {format_bytes(limit)}",
             file=path, remedy=memory_remedy(needed),
         )  # fmt: skip
 
 
 @contextmanager
 def _no_panic_message() -> Iterator[None]:
-    """Keep what a panic prints off standard error; everything else printed meanwhile is let out."""
+    """Suppress what a panic prints to standard error; anything else is printed afterwards."""
     try:
         stderr = sys.stderr.fileno() if sys.stderr is not None else -1
     except (OSError, ValueError, io.UnsupportedOperation):
         stderr = -1
-    # Nor where standard error is no file of the system (a notebook), or where other threads read
-    # at the same time: there is one standard error for all of them.
+    # Not in a notebook, whose standard error is not a file descriptor, nor in other threads, which
+    # share one standard error.
     if stderr != 2 or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -187,9 +187,9 @@ def footer(path: Path) -> Footer:
         tail = file.read(8)
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != _MAGIC:
-            raise ValueError("it does not end as a Parquet file does")
-        if length > min(size - 12, _MOST_FOOTER_BYTES):
-            raise ValueError(f"its footer has {length:,} bytes")
+            raise ValueError("it does not end with the Parquet magic number")
+        if length > min(size - 12, _MAX_FOOTER_BYTES):
+            raise ValueError(f"its footer claims {length:,} bytes")
         file.seek(size - 8 - length)
         data = file.read(length)
         try:
@@ -206,8 +206,7 @@ def footer(path: Path) -> Footer:
 def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> None:
     """Check the page headers of a column chunk.
 
-    Polars asks for the memory that they state, and ends the process where there is none: a flipped
-    bit is enough for that.
+    Polars allocates what they state and aborts if that fails: one flipped bit is enough.
 
     Args:
         file: The file.
@@ -216,7 +215,7 @@ def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> No
         end_of_data: Where the footer begins.
 
     Raises:
-        ValueError: A header states what cannot be.
+        ValueError: A header states impossible sizes.
     """
     values, whole = int(column[5]), int(column[6])
     at = int(column[9])
@@ -224,10 +223,10 @@ def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> No
         at = int(column[11])
     end = at + int(column[7])
     if not len(_MAGIC) <= at <= end <= end_of_data:
-        raise ValueError("a column lies outside of it")
+        raise ValueError("a column lies outside the file")
     while at < end:
         file.seek(at)
-        decoder = _Thrift(file.read(min(_MOST_HEADER_BYTES, end - at)))
+        decoder = _Thrift(file.read(min(_MAX_HEADER_BYTES, end - at)))
         header = decoder.struct()
         # PageHeader: 2 uncompressed_page_size, 3 compressed_page_size, and one of 5 data page,
         # 7 dictionary page, 8 data page of version 2, each with 1 num_values.
@@ -262,14 +261,14 @@ class _Thrift:
         self.at = 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        if depth > _NESTED:
+        if depth > _MAX_DEPTH:
             raise ValueError("its footer is nested too deeply")
         out: dict[int, Any] = {}
         number = 0
         while (head := self._byte()) != 0:
             delta, kind = head >> 4, head & 15
             number = number + delta if delta else self._zigzag()
-            # A truth value lies in the head itself.
+            # A boolean is encoded in the field header itself.
             out[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
         return out
 
@@ -286,11 +285,11 @@ class _Thrift:
             head = self._byte()
             count = head >> 4 if head >> 4 < 15 else self._varint()
             if count > len(self.data):
-                raise ValueError("its footer holds a list longer than itself")
+                raise ValueError("its footer claims a list longer than itself")
             return [self._value(head & 15, depth + 1) for _ in range(count)]
         if kind == 12:
             return self.struct(depth + 1)
-        raise ValueError(f"its footer holds a field of type {kind}")
+        raise ValueError(f"its footer has a field of unknown type {kind}")
 
     def _byte(self) -> int:
         self.at += 1
@@ -298,7 +297,7 @@ class _Thrift:
 
     def _take(self, count: int) -> bytes:
         if count > len(self.data) - self.at:
-            raise ValueError("its footer is cut short")
+            raise ValueError("its footer is truncated")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -308,7 +307,7 @@ class _Thrift:
             out |= (byte & 127) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("its footer holds a number of more than 64 bits")
+                raise ValueError("its footer has a number of more than 64 bits")
         return out | byte << shift
 
     def _zigzag(self) -> int:

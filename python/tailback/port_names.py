@@ -1,9 +1,9 @@
-"""What ports and links are called, in every table, message, picture and report.
+"""Names of ports and links in every table, message, figure and report.
 
-A port is called by its device and, in brackets, the name of its interface where the fabric or the
-source of the counters states one, else its number: ``l2[swp5]``, ``leaf3[7]``. A link is the port
-that it leaves and the device that it leads to: ``l2[swp5] → s1``. Whatever asks for a port, such as
-``[[fabric.degraded]]``, takes both the interface and the number.
+A port is named by its device and, in brackets, its interface if the fabric or the source of the
+counters has one, else its number: ``l2[swp5]``, ``leaf3[7]``. A link is named by the port that it
+leaves and the device that it leads to: ``l2[swp5] → s1``. Inputs that name a port, such as
+``[[fabric.degraded]]``, accept both interface and number.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 Peers = Mapping[tuple[str, int], str]
-"""Where the link of a port ends, by the device and number of the port."""
+"""Device at the far end of each port, by device and number of the port."""
 
 _PORT = re.compile(r"^(.+)\[([^\[\]]+)\]$", re.DOTALL)
 
 
 def port_name(device: str, port: int | str, interface: str | None = None) -> str:
-    """A port: ``l2[swp5]`` by its interface, ``leaf3[7]`` where it has a number alone."""
+    """A port: ``l2[swp5]`` by its interface, ``leaf3[7]`` if it only has a number."""
     return f"{device}[{interface or port}]"
 
 
 def link_name(device: str, port: int | str, peer: str | None, interface: str | None = None) -> str:
-    """A directed link: ``l2[swp5] → s1``; the port alone where nobody knows what it leads to."""
+    """A directed link: ``l2[swp5] → s1``; only the port if its far end is unknown."""
     name = port_name(device, port, interface)
     return name if peer is None else f"{name} → {peer}"
 
 
 def split_port(text: str) -> tuple[str, str] | None:
-    """Device and interface or number of ``leaf3[7]``; None if the text is no name of a port."""
+    """Device and interface or number of ``leaf3[7]``; None if the text is not a port's name."""
     found = _PORT.match(text.strip())
     return None if found is None else (found.group(1), found.group(2).strip())
 
@@ -43,7 +43,7 @@ def link_names(links: pl.DataFrame) -> list[str]:
 
 
 def links_by_port(links: pl.DataFrame) -> dict[str, int]:
-    """The link that leaves each port of table ``links``, by both names that a port may have."""
+    """The link that leaves each port of table ``links``, by number and by interface."""
     columns = links.select("src_name", "src_port", "src_interface", "link").rows()
     by_number = {port_name(device, port): link for device, port, _, link in columns}
     return by_number | {port_name(*row): link for *row, link in columns}
@@ -53,7 +53,7 @@ def some_ports(ports: pl.DataFrame, most: int = 3) -> str:
     """The first few ports of a table with ``node_name`` and ``port``, for a sentence.
 
     Args:
-        ports: The ports, with the column ``interface`` where it is known.
+        ports: The ports, with column ``interface`` if known.
         most: How many to name; names are cut to 30 characters.
     """
     columns = [name for name in ("node_name", "port", "interface") if name in ports.columns]

@@ -1,4 +1,4 @@
-"""One thing, one file, one registration line: how every kind of part is found by name."""
+"""Registries: each kind of part by name; a part is one file with one registration line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tailback.errors import ScenarioError, TailbackError, nearest, wrong_option
+from tailback.errors import ScenarioError, TailbackError, nearest, option_error
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -93,12 +93,12 @@ def with_options(
     try:
         return part.model_validate(options)
     except ValidationError as error:
-        # An unknown key first: it is often the misspelt name of one that is missing.
+        # An unknown key first: it is often a misspelling of one that is missing.
         first: dict[str, Any] = dict(
             min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         )
         known = {name: field.description or "" for name, field in part.model_fields.items()}
-        raise wrong_option(first, known, section=section, page=page) from None
+        raise option_error(first, known, section=section, page=page) from None
 
 
 def kinds() -> dict[str, Registry[object]]:

@@ -1,9 +1,9 @@
 """A run: the tables of one simulation or measurement, its scenario and its provenance, on disk.
 
-A run directory holds one Parquet file a table (``tailback.schema``), ``scenario.json`` (the
-scenario as it was understood), ``run.json`` (summary and provenance) and ``manifest.json`` (the
-list of its files, with the SHA-256 of each). The same scenario, seed and version give the same
-bytes; wall-clock figures live in ``performance.json`` alone, whose SHA-256 changes with them.
+A run directory has one Parquet file per table (``tailback.schema``), ``scenario.json`` (the
+scenario with all defaults), ``run.json`` (summary and provenance) and ``manifest.json`` (the list
+of files with their SHA-256). The same scenario, seed and version give the same bytes, except for
+wall-clock times, which are in ``performance.json`` alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tailback.schema import TABLES, conform
 __all__ = [
     "FORMAT",
     "MANIFEST",
-    "PROBED",
+    "PROBE_TABLES",
     "AtomicDirectory",
     "Run",
     "atomic_file",
@@ -40,10 +40,10 @@ __all__ = [
 
 FORMAT = 1
 
-_AGAIN = "run the scenario again"
+_RERUN = "run the scenario again"
 
-PROBED = ("counters", "queues", "packets")
-"""Tables of probes: empty unless asked for."""
+PROBE_TABLES = ("counters", "queues", "packets")
+"""Tables of probes: empty unless the scenario asks for them."""
 
 
 @dataclass
@@ -53,16 +53,16 @@ class Run:
     Attributes:
         scenario: The scenario, with all defaults.
         tables: Frame of every table in ``schema.TABLES``.
-        summary: ``elapsed_ps`` (from the first start of an observed job to the finish of the last
-            of their ranks), ``job_elapsed_ps`` (the same of each job), ``packets``,
-            ``packet_hops``, ``events``, ``average_path_length`` (switches a packet of observed jobs
-            visits), ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free
-            entry, a switch each, of routing ``vc``), ``marked_packets`` (by congestion control),
-            ``remedy`` (what a diagnosis changed, which the scenario does not state) …
-        performance: Wall-clock figures: never part of what must be reproducible.
+        summary: ``elapsed_ps`` (from the first start of an observed job until the last of its
+            ranks finishes), ``job_elapsed_ps`` (the same for each job), ``packets``,
+            ``packet_hops``, ``events``, ``average_path_length`` (switches that a packet of the
+            observed jobs visits), ``observed_packets``, ``complete``, ``vc_refused`` (how often a
+            switch had no free entry for a flow, with routing ``vc``), ``marked_packets`` (by
+            congestion control), ``remedy`` (applied by a diagnosis and not part of the scenario) …
+        performance: Wall-clock times, which need not be reproducible.
         notes: Irregularities in the input that were accepted.
-        computations: ``rank, start_ps`` of every computation, by rank and time, where that was
-            asked for; not written.
+        computations: ``rank, start_ps`` of every computation, by rank and time, if requested; not
+            written to disk.
     """
 
     scenario: Scenario
@@ -79,11 +79,11 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """False when the run was interrupted; its tables end there."""
+        """False if the run was interrupted; its tables end at that time."""
         return bool(self.summary["complete"])
 
     def write(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the run directory: all of it or nothing.
+        """Write the run directory, completely or not at all.
 
         Raises:
             RunError: The directory exists (without ``force``) or cannot be written.
@@ -108,8 +108,8 @@ class Run:
     def read(path: str | Path) -> Run:
         """Read a run directory; raises RunError naming what is missing or damaged.
 
-        Every file is compared with its SHA-256 in the manifest before it is decoded. A folder
-        without SHA-256, of an earlier version, is read with a note.
+        Every file is checked against its SHA-256 in the manifest before it is decoded. Folders of
+        earlier versions, without SHA-256, are read with a note.
         """
         path = Path(path)
         require_utf8(path)
@@ -130,27 +130,27 @@ class Run:
             performance = json.loads((path / "performance.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(
-                f"damaged run directory: {str(error).splitlines()[0]}", file=path, remedy=_AGAIN
+                f"damaged run directory: {str(error).splitlines()[0]}", file=path, remedy=_RERUN
             ) from None
         found = provenance.get("format") if isinstance(provenance, dict) else None
         if found != FORMAT:
             raise RunError(
                 f"run format {found!r}, this version reads {FORMAT}",
-                file=path / "run.json", remedy=_AGAIN,
+                file=path / "run.json", remedy=_RERUN,
             )  # fmt: skip
         tables = {}
         for name in TABLES:
             file = path / f"{name}.parquet"
             manifest.check(file.name)
-            if name in PROBED and not file.exists():
-                # Written by a version that did not have these probes.
+            if name in PROBE_TABLES and not file.exists():
+                # Written by a version without these probes.
                 tables[name] = pl.DataFrame(schema=TABLES[name].polars_schema)
                 continue
-            frame = read_table(file, error=RunError, remedy=_AGAIN)
+            frame = read_table(file, error=RunError, remedy=_RERUN)
             try:
                 tables[name] = conform(name, frame)
             except pl.exceptions.PolarsError as error:
-                raise RunError(f"damaged table: {error}", file=file, remedy=_AGAIN) from None
+                raise RunError(f"damaged table: {error}", file=file, remedy=_RERUN) from None
             except RunError as error:
                 raise error.located(file) from None
         summary, notes = provenance.get("summary"), provenance.get("notes")
@@ -159,20 +159,20 @@ class Run:
             check_tables(tables)
         except RunError as error:
             table = error.place is not None and ".parquet" in error.place
-            error.remedy = _AGAIN
+            error.remedy = _RERUN
             raise error.located(path if table else path / "run.json") from None
-        # The digest is of the text without the end of its last line.
+        # The digest leaves out the final newline.
         text = (path / "scenario.json").read_bytes().removesuffix(b"\n")
         if provenance.get("scenario_sha256") != hashlib.sha256(text).hexdigest():
             raise RunError(
-                "is not the scenario that was run (run.json has its SHA-256)",
-                file=path / "scenario.json", remedy=_AGAIN,
+                "is not the scenario of this run: its SHA-256 differs from the one in run.json",
+                file=path / "scenario.json", remedy=_RERUN,
             )  # fmt: skip
         return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
 
 
 def run_folder(folder: Path) -> Path:
-    """The folder of a run: the one given, or of a result of ``diagnose`` the run it is of."""
+    """The folder of a run: ``folder``, or ``run`` in it if it is a result of ``diagnose``."""
     recover(Path(os.path.realpath(folder)))
     return folder / "run" if (folder / "diagnosis.json").is_file() else folder
 

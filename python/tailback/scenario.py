@@ -1,4 +1,4 @@
-"""A scenario: one TOML file that says everything a run depends on.
+"""A scenario: one TOML file with everything that a run depends on.
 
 Unknown keys are refused with the nearest valid one; quantities carry their unit as text
 (``"128 KiB"``, ``"60 ns"``, ``"100 Gb/s"``); every random choice follows from ``seed``.
@@ -22,7 +22,7 @@ from tailback.errors import (
     InvalidValueError,
     ScenarioError,
     as_toml,
-    complaint,
+    message_and_remedy,
     nearest,
     type_remedy,
 )
@@ -30,7 +30,7 @@ from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
     EngineSection,
-    Location,
+    FilePath,
     PacingSection,
     Section,
 )
@@ -40,6 +40,7 @@ from tailback.units import (
     SizeBytes,
     TimePs,
 )
+from tailback.value_ranges import range_problem
 
 
 class FatTree(Section):
@@ -86,7 +87,10 @@ class Degraded(Section):
     @model_validator(mode="after")
     def _one_place(self) -> Degraded:
         if (self.cable is None) == (self.link is None):
-            raise ValueError("give exactly one of cable or link")
+            raise InvalidValueError(
+                "exactly one of cable or link is needed",
+                "name the cable if both directions are slow, the link if one is",
+            )
         return self
 
 
@@ -103,39 +107,44 @@ class FabricSection(Section):
         description="routing rule of a topology; its default rule when absent: "
         "[topologies.md](topologies.md)",
     )
-    file: Location | None = None
+    file: FilePath | None = None
     format: str | None = None
-    forwarding: Location | None = Field(
+    forwarding: FilePath | None = Field(
         default=None,
         description="forwarding tables of a fabric read from a file (dump_lfts, ibroute): a file "
         "or folder; up/down routes when absent",
     )
     cable_delay: TimePs | None = Field(default=None, description="delay of cables read from a file")
     degraded: list[Degraded] = Field(
-        default_factory=list, description="cables that serve less than the fabric says"
+        default_factory=list, description="cables that carry less than the fabric states"
     )
 
     @model_validator(mode="after")
     def _one_source(self) -> FabricSection:
         sources = (self.preset, self.fat_tree, self.topology, self.file)
         if sum(source is not None for source in sources) != 1:
-            raise ValueError("give exactly one of preset, fat_tree, topology or file")
+            raise InvalidValueError(
+                "exactly one of preset, fat_tree, topology or file is needed",
+                'give one, like preset = "tapered"',
+            )
         if self.forwarding is not None and self.file is None:
             raise InvalidValueError(
-                "forwarding needs a file", "tables belong to a discovered fabric"
+                "forwarding needs a file", "set file: the tables belong to a discovered fabric"
             )
         for name in ("format", "cable_delay"):
             if getattr(self, name) is not None and self.file is None:
-                raise InvalidValueError(f"{name} needs a file", "it selects the reader")
+                raise InvalidValueError(f"{name} needs a file", f"set file, or leave {name} out")
         if self.routes is not None and self.topology is None:
-            raise InvalidValueError("routes needs a topology", "other fabrics are routed up/down")
+            raise InvalidValueError(
+                "routes needs a topology", "leave it out: other fabrics use up/down routes"
+            )
         return self
 
 
 class NcclSection(Section):
     """How NCCL runs the collectives of a job.
 
-    What is left out stays as recorded, or as NCCL's cost model chooses:
+    Without a key, the recorded choice or that of NCCL's cost model applies:
     [traffic.md](traffic.md#collectives-of-nccl).
     """
 
@@ -143,7 +152,7 @@ class NcclSection(Section):
         default=None, description="algorithm of all-reduces; other collectives use rings"
     )
     protocol: Literal["simple", "ll", "ll128"] | None = Field(
-        default=None, description="flags: `ll` doubles the bytes, `ll128` adds 1/15"
+        default=None, description="`ll` doubles the bytes with its flags, `ll128` adds 1/15"
     )
     channels: int | None = Field(
         default=None, ge=1, le=64, description="rings or trees that share the bytes"
@@ -157,17 +166,17 @@ class JobSection(Section):
     """One application: its traffic and where it runs."""
 
     name: str = "app"
-    trace: Location | None = None
+    trace: FilePath | None = None
     format: str | None = Field(default=None, description="trace format; detected when absent")
     pattern: dict[str, Any] | None = Field(default=None, description="kind = …, and its parameters")
     placement: str = "block"
     placement_options: dict[str, Any] = Field(default_factory=dict)
-    placement_file: Location | None = None
+    placement_file: FilePath | None = None
     ranks_per_host: int = Field(default=1, ge=1, le=65536)
     hosts: str = Field(
         default="all",
-        description="which hosts: all, 0-127,200, node[001-016], or parity-of-square:even; slots "
-        "of some: node[001-016]:4",
+        description="which hosts: all, 0-127,200, node[001-016], or parity-of-square:even; with "
+        "slots per host: node[001-016]:4",
     )
     observed: bool = Field(
         default=True, description="false: a background job whose packets are not sampled"
@@ -188,24 +197,27 @@ class JobSection(Section):
     @model_validator(mode="after")
     def _one_source(self) -> JobSection:
         if (self.trace is None) == (self.pattern is None):
-            raise ValueError("give exactly one of trace or pattern")
+            raise InvalidValueError(
+                "exactly one of trace or pattern is needed",
+                'give one, like pattern = { kind = "ring" }',
+            )
         if self.pattern is not None and "kind" not in self.pattern:
             raise InvalidValueError("pattern needs kind = …", "see 'tailback list pattern'")
         if self.format is not None and self.trace is None:
-            raise InvalidValueError("format needs a trace", "it selects the reader")
+            raise InvalidValueError("format needs a trace", "set trace, or leave format out")
         return self
 
 
 RESERVED_BITS = 6
-"""Bits of InfiniBand's base transport header that are reserved, behind FECN and BECN."""
+"""Reserved bits of InfiniBand's base transport header, after FECN and BECN."""
 
 
 STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated")
-"""Schemes that work where only some switches know them: which hops acted is known or counted."""
+"""Schemes that work if only some switches take part: the hops that act are known or counted."""
 
 
 class TelemetrySection(Section):
-    """What packets carry and when a port counts as congested."""
+    """What packets carry, and when a port counts as congested."""
 
     scheme: Literal[
         "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "worst-hop",
@@ -232,8 +244,8 @@ class TelemetrySection(Section):
     packets: int | None = Field(
         default=None, ge=0, le=1_000_000_000,
         description="maximum number of packets to keep (table `packets`): if there are more, one "
-                    "in k carries a sample; when absent none with scheme `full` and ten million "
-                    "with others",
+                    "in k carries a sample; default: none with scheme `full`, ten million with "
+                    "others",
     )  # fmt: skip
     one_in: int = Field(
         default=1,
@@ -255,12 +267,12 @@ class TelemetrySection(Section):
     stamping: Literal["all", "leaf"] | list[str] = Field(
         default="all",
         description="switches that put samples into packets: `all`, those with nodes (`leaf`), or "
-        "a list of names; not `all` with schemes full, single-bit, compact and coordinated only",
+        "a list of names; `leaf` and lists need scheme full, single-bit, compact or coordinated",
     )
     charge_header: bool = Field(
         default=False,
         description="make every packet longer by the bytes of the scheme's header; up to six bits "
-        "fit reserved bits of InfiniBand and stay free",
+        "fit into reserved bits of InfiniBand and cost nothing",
     )
 
     @model_validator(mode="after")
@@ -275,16 +287,16 @@ class TelemetrySection(Section):
                 f"with stamping other than all, use {', '.join(STAMPED_IN_PART)}",
             )
         if self.stamping != "all" and self.count_injection:
-            raise ValueError("count_injection needs stamping = all")
+            raise InvalidValueError(
+                "count_injection needs samples from every switch", 'set stamping = "all"'
+            )
         if self.randomness != "ideal" and self.scheme not in ("compact", "single-bit"):
             raise InvalidValueError(
                 f"scheme {self.scheme} makes no random decision by a circuit of the port",
                 "with randomness other than ideal, use compact or single-bit",
             )
         if self.stamping == []:
-            raise InvalidValueError(
-                "stamping names no switch", "scheme = off switches telemetry off"
-            )
+            raise InvalidValueError("stamping names no switch", "name some, or set scheme = off")
         return self
 
     @property
@@ -328,15 +340,15 @@ class Scenario(Section):
 
     @property
     def packet_header_bytes(self) -> int:
-        """Bytes a packet costs on the wire besides its payload."""
+        """Bytes of a packet on the wire besides its payload."""
         return self.engine.header + self.telemetry.header_bytes
 
     @model_validator(mode="after")
     def _fecn(self) -> Scenario:
         if self.telemetry.rule == "fecn" and self.engine.congestion_control is None:
-            raise ValueError(
-                'telemetry rule "fecn" needs [engine.congestion_control], which says when '
-                "switches set FECN"
+            raise InvalidValueError(
+                'telemetry rule "fecn" needs congestion control, which sets FECN',
+                "add [engine.congestion_control], or choose another rule",
             )
         return self
 
@@ -371,9 +383,9 @@ def load(path: str | Path) -> Scenario:
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        # Besides what is not TOML: a number of thousands of digits, thousands of brackets.
+        # Also numbers of thousands of digits, and thousands of nested brackets.
         raise ScenarioError(
-            f"not valid TOML: {error}", file=path, remedy="docs/reference/scenario.md has the form"
+            f"not valid TOML: {error}", file=path, remedy="see docs/reference/scenario.md"
         ) from None
     scenario = parse(data, path)
     base = path.resolve().parent
@@ -398,17 +410,17 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
-        # An unknown key first: it is often the misspelt name of one that is missing.
+        # An unknown key first: it is often a misspelling of one that is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = _explain(dict(first), file)
-        which = _which(first["loc"], data)
-        if which:
-            found.place = f"{which}: {found.place}"
+        found = _explain(dict(first), file, data)
+        table = _numbered_table(first["loc"], data)
+        if table:
+            found.place = f"{table}: {found.place}"
         raise found from None
 
 
-def _which(loc: tuple[int | str, ...], data: Any) -> str:
-    """The table that a complaint is of, where there are several of its name: ``job 2 of 3``."""
+def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
+    """The table that an error is in, if there are several of its name: ``job 2 of 3``."""
     name = ""
     for part in loc:
         if isinstance(part, int) and isinstance(data, list):
@@ -429,11 +441,11 @@ _TABLES = {
     "pattern": 'name its kind and options: pattern = { kind = "ring", … }',
     "topology": 'name its kind and options: topology = { kind = "torus", … }',
 }
-"""How a table is written that was given as something else."""
+"""How to write a table that was given as something else."""
 
 
-def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
-    """Turn one complaint of pydantic into ours."""
+def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
+    """Turn one error of pydantic about ``data`` into a :class:`ScenarioError`."""
     loc = [part for part in error["loc"] if not str(part).startswith("function-")]
     names = [str(part) for part in loc if not isinstance(part, int)]
     section = ".".join(names[:-1])
@@ -444,11 +456,18 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
             f"unknown key {names[-1]!r}", file=file, place=place,
             remedy=nearest(names[-1], model.model_fields),
         )  # fmt: skip
-    message, known = complaint(error)
+    message, known = message_and_remedy(error)
+    if error["type"] == "value_error" and names and names[-1] in _CHILDREN:
+        place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
+    field = _model_at(names[:-1]).model_fields.get(names[-1]) if names else None
+    if field is not None:
+        problem = range_problem(error, field, _value_at(loc, data, error["input"]))
+        if problem is not None:
+            return ScenarioError(problem[0], file=file, place=place, remedy=problem[1])
     remedy = known or type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
@@ -460,14 +479,27 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
     return ScenarioError(message, file=file, place=place, remedy=remedy)
 
 
+def _value_at(loc: list[Any], data: Any, default: object) -> object:
+    """The value at a place of the scenario as the user wrote it; ``default`` if it is not there."""
+    for part in loc:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return data
+
+
+_CHILDREN: dict[str, type[BaseModel]] = {
+    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
+    "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
+    "congestion_control": CongestionControlSection, "pacing": PacingSection,
+    "adaptive": AdaptiveSection,
+}  # fmt: skip
+"""The tables of a scenario by name."""
+
+
 def _model_at(names: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Scenario
-    children: dict[str, type[BaseModel]] = {
-        "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
-        "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
-        "congestion_control": CongestionControlSection, "pacing": PacingSection,
-        "adaptive": AdaptiveSection,
-    }  # fmt: skip
     for name in names:
-        model = children.get(name, model)
+        model = _CHILDREN.get(name, model)
     return model

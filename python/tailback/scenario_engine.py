@@ -1,4 +1,4 @@
-"""The engine's part of a scenario: ``[engine]`` and the tables below it."""
+"""Section ``[engine]`` of a scenario and its sub-tables."""
 
 from __future__ import annotations
 
@@ -8,55 +8,56 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from tailback.errors import InvalidValueError
-from tailback.units import RateGbps, SizeBytes, TimePs
+from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes
 
 Routing = Literal["adaptive", "random", "deterministic", "vc"]
 """Choice among the candidates of a route."""
 
-Location = Annotated[Path, Strict(False)]
-"""A path: text in a file."""
+FilePath = Annotated[Path, Strict(False)]
+"""A path, given as text."""
 
 
 class Section(BaseModel):
     """A table of the scenario file; refuses keys it does not know."""
 
-    # Strict: true is no number, "1" neither, and 1.5 is not cut to 1.
+    # Strict: neither true nor "1" is a number, and 1.5 is not truncated to 1.
     model_config = ConfigDict(extra="forbid", validate_default=False, strict=True)
 
 
-_OF_SCHEME = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
-_OF_INDEX = ("increase", "limit", "timer")
+_SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
+_INDEX_OPTIONS = ("increase", "limit", "timer")
 
 
 class CongestionControlSection(Section):
-    """InfiniBand congestion control (annex A10), by its names, or a scheme built on it.
+    """InfiniBand congestion control (annex A10, with its names), or a scheme built on it.
 
     Off without this table; needs injection per-destination.
     """
 
     scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
         default="infiniband",
-        description="as specified; a marking rate that changes while victims are created; red and "
-        "green lights: [congestion.md](../explanation/congestion.md)",
+        description="as specified; with a marking rate that changes while victims are created "
+        "(`dcms`); or with red and green signals to senders (`rgbcc`): "
+        "[congestion.md](../explanation/congestion.md)",
     )
     threshold: SizeBytes = Field(
         default=32768, description="queue of an output above which packets are marked (FECN)"
     )
     marking_rate: int = Field(
-        default=0, ge=0, description="packets that pass unmarked between two marked ones"
+        default=0, ge=0, description="number of unmarked packets between two marked ones"
     )
     packet: SizeBytes = Field(default=0, description="smaller packets are not marked")
     victims: bool = Field(default=False, description="also mark packets without credit")
     increase: int = Field(
-        default=1, ge=1, description="what a notification (BECN) adds to the index"
+        default=1, ge=1, description="increase of the index per notification (BECN)"
     )
     limit: int = Field(default=127, ge=1, le=65535, description="highest index into the table")
     timer: TimePs = Field(
         default=153_600_000, gt=0, description="time after which the index falls by one"
     )
     table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
-        default=None, description="pauses in packet times, `shift × 16384 + multiplier`; default "
-        "0, 1, 2 … limit",
+        default=None, description="pauses in packet times, as `shift × 16384 + multiplier`; "
+        "default 0, 1, 2 … limit",
     )  # fmt: skip
     calm_marking_rate: int = Field(
         default=65535, ge=0, lt=1 << 32, description="marking rate of a switch that creates no "
@@ -71,21 +72,22 @@ class CongestionControlSection(Section):
     )
 
     @model_validator(mode="after")
-    def _lights(self) -> CongestionControlSection:
+    def _green_below_threshold(self) -> CongestionControlSection:
         if self.scheme == "rgbcc" and self.green >= self.threshold:
             raise InvalidValueError(
-                f"green = {self.green} B is not below threshold = {self.threshold} B",
+                f"green = {exact_bytes(self.green)} is not below threshold = "
+                f"{exact_bytes(self.threshold)}",
                 "lower green, or raise threshold",
             )
         return self
 
     @property
-    def idle(self) -> list[str]:
-        """Options that are not as they are by default, and that the scheme does not look at."""
-        of_others = [name for scheme, own in _OF_SCHEME.items() if scheme != self.scheme
+    def unused_options(self) -> list[str]:
+        """Options that differ from their default although the scheme does not use them."""
+        of_others = [name for scheme, own in _SCHEME_OPTIONS.items() if scheme != self.scheme
                      for name in own]  # fmt: skip
-        # Lights stop a sender and let it go: it has no index that rises and falls.
-        unread = [*of_others, *(_OF_INDEX if self.scheme == "rgbcc" else ())]
+        # RGBCC stops and releases senders; it has no index that rises and falls.
+        unread = [*of_others, *(_INDEX_OPTIONS if self.scheme == "rgbcc" else ())]
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
 
@@ -94,23 +96,23 @@ class PacingSection(Section):
     """Pacing of flows, and their rates; needs injection per-destination."""
 
     kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = Field(
-        default="off", description="how a flow keeps its rate; elastic is recommended"
+        default="off", description="how adapters keep a flow to its rate; elastic is recommended"
     )
     depth: SizeBytes = Field(default=65536, description="bytes that a leaky bucket sends at once")
     percent: int = Field(
         default=25,
         ge=1,
         le=100,
-        description="share of its interval that a late packet keeps (elastic)",
+        description="minimum gap before a late packet, per cent of the flow's interval (elastic)",
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "first (Birk and Zdornov, 2009), `max-min` leaves no capacity unused: "
+        "soonest (Birk and Zdornov, 2009), `max-min` leaves no capacity unused: "
         "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
-    rates_file: Location | None = Field(
-        default=None, description="or a table of rates: `src_rank,dst_rank,rate_gbps`, ranks as "
-                                  "in table messages; other flows are not paced",
+    rates_file: FilePath | None = Field(
+        default=None, description="or a CSV of rates: `src_rank,dst_rank,rate_gbps`, ranks as in "
+                                  "table messages; other flows are not paced",
     )  # fmt: skip
     share: float = Field(
         default=1.0, gt=0, le=1, description="fraction of the computed rates that flows use; "
@@ -118,7 +120,7 @@ class PacingSection(Section):
                                              "two",
     )  # fmt: skip
     offset: Literal["none", "random", "shift"] = Field(
-        default="shift", description="where in its interval a flow begins: at its start, at "
+        default="shift", description="when in its interval a flow starts: at the beginning, at "
                                      "random, or by the distance from source to destination",
     )  # fmt: skip
 
@@ -133,46 +135,45 @@ class PacingSection(Section):
         return self
 
 
-def _a_turn(weight: int) -> int:
-    """Refuse what a subnet manager takes for no turn at all, and the engine for one packet."""
+def _positive_weight(weight: int) -> int:
+    """Refuse weight 0, which to a subnet manager means no turn, and to the engine one packet."""
     if weight < 1:
         raise InvalidValueError(
             "a weight of 0 bytes is not allowed",
-            "give the bytes a level may send in its turn, "
-            "at least a packet (a level without a weight would never send)",
+            "give the bytes that a level may send in its turn, "
+            "at least one packet (a level of weight 0 would never send)",
         )
     return weight
 
 
 class AdaptiveSection(Section):
-    """How adaptive routing compares ports, and how often; needs routing adaptive."""
+    """How and how often adaptive routing chooses a port; needs routing adaptive."""
 
     load: Literal["queue", "queue-and-credit"] = Field(
-        default="queue", description="load of a port: time to send the bytes booked and waiting "
-                                     "there; or bytes that wait and bytes whose credit has not "
-                                     "come back (CODES)",
+        default="queue", description="load of a port: time to send its queued bytes; or queued "
+                                     "bytes plus bytes whose credit has not come back (CODES)",
     )  # fmt: skip
     ties: Literal["random", "lowest", "random-or-lowest"] = Field(
         default="random",
-        description="choice among equal ports: the first from a random one on; the lowest; or a "
-                    "random one of all ports if none has less, else the lowest (CODES)",
+        description="choice among equally loaded ports: the first from a random one on; the "
+                    "lowest; or a random one if all are equal, else the lowest (CODES)",
     )  # fmt: skip
     per: Literal["packet", "message", "chunk", "flowlet"] = Field(
-        default="packet", description="how long a choice holds: for one packet, a message, a "
-                                      "chunk of a message (He et al., 2015), or until the message "
-                                      "pauses for longer than gap (Sinha et al., 2004)",
+        default="packet", description="how long a choice lasts: one packet, a message, a chunk of "
+                                      "a message (He et al., 2015), or until the message pauses "
+                                      "for longer than gap (Sinha et al., 2004)",
     )  # fmt: skip
-    gap: TimePs = Field(default=500_000, description="the pause of per flowlet")
+    gap: TimePs = Field(default=500_000, description="pause that ends a flowlet")
     chunk: SizeBytes = Field(
         default=65536, gt=0, lt=1 << 32,
-        description="bytes of a chunk, per chunk; a packet counts to the chunk of its first byte",
+        description="bytes of a chunk; a packet belongs to the chunk of its first byte",
     )  # fmt: skip
 
     @model_validator(mode="after")
     def _gap(self) -> AdaptiveSection:
         for key, per in (("gap", "flowlet"), ("chunk", "chunk")):
             usual = type(self).model_fields[key].default
-            # A run that was kept states all keys.
+            # The scenario of a stored run states all keys.
             if self.per != per and getattr(self, key) != usual:
                 raise InvalidValueError(
                     f"{key} has no effect with per = {self.per}", f'set per = "{per}"'
@@ -183,9 +184,9 @@ class AdaptiveSection(Section):
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
-    packet: SizeBytes = Field(default=4096, gt=0, lt=1 << 32)
+    packet: SizeBytes = Field(default=4096, gt=0, le=1 << 20)
     header: SizeBytes = Field(
-        default=0, lt=1 << 32, description="additional bytes of a packet on the wire"
+        default=0, le=1 << 16, description="additional bytes of a packet on the wire"
     )
     buffer: SizeBytes = Field(
         default=65536, lt=1 << 32, description="buffer at the far end of each link"
@@ -206,20 +207,19 @@ class EngineSection(Section):
         description="order of packets at an output: by arrival, or input ports in turn",
     )
     crossbar_speedup: float = Field(
-        default=0.0, ge=0, le=1000, description="how much faster than its link an input port hands "
+        default=0.0, ge=0, le=1000, description="how much faster than its link an input passes "
         "packets to the crossbar; 0: no limit",
     )  # fmt: skip
     services: int = Field(
         default=1, ge=1, le=8, description="service levels, each with separate virtual lanes"
     )
-    lane_weights: list[Annotated[SizeBytes, AfterValidator(_a_turn)]] = Field(
+    lane_weights: list[Annotated[SizeBytes, AfterValidator(_positive_weight)]] = Field(
         default_factory=list,
-        description="bytes each service level may send before the next one's turn, above 0; none: "
-        "no turns",
+        description="bytes that each service level may send in its turn, above 0; empty: no turns",
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
     injection_rate: Annotated[RateGbps, Field(ge=0.001, le=4e6)] | None = Field(
-        default=None, description="rate at which an adapter sends, if it is below that of its link",
+        default=None, description="rate at which adapters send, if below that of their link",
     )  # fmt: skip
     congestion_control: CongestionControlSection | None = Field(
         default=None, description="congestion control; needs injection per-destination"
@@ -227,14 +227,14 @@ class EngineSection(Section):
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
-    local_rate: RateGbps = Field(default=400.0, description="between ranks of one host")
+    local_rate: RateGbps = Field(default=400.0, description="rate between ranks of one host")
     local_delay: TimePs = 500_000
 
     @model_validator(mode="after")
     def _adaptive(self) -> EngineSection:
         if self.routing != "adaptive" and self.adaptive != AdaptiveSection():
             raise InvalidValueError(
-                f"routing is {self.routing}, and [engine.adaptive] is a rule of routing adaptive",
+                f"[engine.adaptive] has no effect with routing = {self.routing}",
                 'set routing = "adaptive", or leave [engine.adaptive] out',
             )
         return self

@@ -1,4 +1,4 @@
-"""The reference of a scenario's keys, ``docs/reference/scenario.md``, made from the models."""
+"""The reference of a scenario's keys, ``docs/reference/scenario.md``, generated from the models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def markdown() -> str:
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Defaults as they would be written in a file: with their units."""
+    """Defaults as a file would state them, with their units."""
     given = {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
@@ -75,7 +75,7 @@ def _default(value: object) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """The kind of value, or the choices."""
+    """The type of a value, or its choices."""
     if "list[" in str(field.annotation):
         return _list_values(str(field.annotation), get_args(field.annotation))
     parsers = {parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate"}
@@ -97,7 +97,7 @@ def _values(field: FieldInfo) -> str:
 
 
 def _list_values(annotation: str, parts: tuple[object, ...]) -> str:
-    """The kind of a list's items, behind the words that may stand for a list."""
+    """Words accepted in place of a list, then the type of its items."""
     items = (
         "sizes" if "_bytes" in annotation else "names" if "list[str]" in annotation else "numbers"
     )
@@ -107,7 +107,7 @@ def _list_values(annotation: str, parts: tuple[object, ...]) -> str:
     return ", ".join([*words, f"list of {items}"])
 
 
-_INTRODUCTION = """A scenario is one TOML file that says everything a run depends on.
+_INTRODUCTION = """A scenario is one TOML file with everything that a run depends on.
 Generated from `python/tailback/scenario.py` by `python -m tailback.scenario_reference`.
 
 ```toml
@@ -127,15 +127,15 @@ buffer = "64 KiB"
 
 Times, sizes and rates are text with a unit: `"60 ns"`, `"128 KiB"`, `"100 Gb/s"` (`Gb/s` is bits,
 `GB/s` bytes; `kB` … `PB` are powers of 1000, `KiB` … `PiB` of 1024). Sizes are whole bytes and
-times whole picoseconds: `"0.5 B"` is refused. Numbers and `true` stand without quotes. Paths are
-relative to the file. Unknown keys are refused with the nearest valid one.
+times whole picoseconds: `"0.5 B"` is refused. Numbers and `true` are written without quotes. Paths
+are relative to the file. For an unknown key, the error names the nearest valid one.
 Patterns and their options: [traffic.md](traffic.md); placements: [placement.md](placement.md)."""
 
 MEANING = {
     ("Scenario", "name"): "name of the run",
-    ("Scenario", "seed"): "every random choice follows from it",
+    ("Scenario", "seed"): "seed of every random choice",
     ("FabricSection", "preset"): "a network by name: `tailback list fabric`",
-    ("FabricSection", "file"): "a file that a fabric is read from: [fabrics.md](fabrics.md)",
+    ("FabricSection", "file"): "a file that describes the fabric: [fabrics.md](fabrics.md)",
     ("FabricSection", "format"): "its format; detected when absent",
     ("FatTree", "hosts_per_leaf"): "hosts on each leaf",
     ("FatTree", "pods"): "pods; 0 for a tree of two levels",
@@ -147,17 +147,17 @@ MEANING = {
     ("FatTree", "leaf_delay"): "delay of cables between leaves and aggregation",
     ("FatTree", "core_delay"): "delay of cables between aggregation and cores",
     ("JobSection", "name"): "name of the job",
-    ("JobSection", "trace"): "trace in one of the formats of `tailback list reader`",
+    ("JobSection", "trace"): "trace in any format of `tailback list reader`",
     ("JobSection", "placement"): "placement of the ranks on nodes: `tailback list placement`",
     ("JobSection", "placement_options"): "options of the placement",
-    ("JobSection", "placement_file"): "a rank file or host list instead",
-    ("JobSection", "ranks_per_host"): "slots of each host for which `hosts` gives none",
-    ("JobSection", "start"): "when the job starts; its time counts from then",
+    ("JobSection", "placement_file"): "a rank file or host list, instead of `placement`",
+    ("JobSection", "ranks_per_host"): "slots of each host for which `hosts` gives no number",
+    ("JobSection", "start"): "when the job starts; its elapsed time counts from then",
     ("EngineSection", "packet"): "payload of a full packet",
     ("EngineSection", "buffering"): "when buffer space is released: "
     "[engine.md](../explanation/engine.md)",
     ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",
-    ("EngineSection", "switch_delay"): "from head in to head out, without contention",
+    ("EngineSection", "switch_delay"): "latency of a switch without contention, head to head",
     ("EngineSection", "routing"): "choice among the candidates of a route",
     ("EngineSection", "injection"): "how an adapter shares its link between messages",
     ("EngineSection", "local_delay"): "latency between ranks of one host",
@@ -165,8 +165,8 @@ MEANING = {
     ("TelemetrySection", "rule"): "when a port counts as congested: "
     "[engine.md](../explanation/engine.md); `fecn` where the switch would set FECN",
     ("TelemetrySection", "when"): "when the port is evaluated",
-    ("TelemetrySection", "queue_pairs"): "one queue pair for each pair of ranks (RC), or one for "
-    "all that a rank sends (UD); each counts its own packets",
+    ("TelemetrySection", "queue_pairs"): "one queue pair per pair of ranks (RC), or one for "
+    "everything a rank sends (UD); each counts its own packets",
     ("TelemetrySection", "psn_start"): "first packet sequence number of a queue pair",
 }
 

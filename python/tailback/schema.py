@@ -1,8 +1,7 @@
-"""Every table of a run: its columns, their units and what they mean.
+"""Every table of a run: its columns, their units and their meaning.
 
 ``docs/reference/tables.md`` is generated from this file (``python -m tailback.schema``). A run
-directory holds one Parquet file per table; everything that analyses, diagnoses or draws reads these
-and nothing else.
+directory has one Parquet file per table; analyses, diagnosis and figures read nothing else.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ TABLES = {
             ("src_port", pl.UInt32, "port number at the source"),
             ("dst_port", pl.UInt32, "port number at the destination"),
             ("src_interface", pl.String, "name of the port at the source, like swp5; empty "
-             "where the fabric gives numbers alone"),
-            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; of a flat "
-             "link that of its switches plus 1"),
+             "if the fabric only has port numbers"),
+            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; for a flat "
+             "link the tier of its switches plus 1"),
             ("direction", pl.String, "up, down or flat (between switches of one tier)"),
             ("from_node", pl.Boolean, "injection link: the source is a node"),
             ("to_node", pl.Boolean, "ejection link: the destination is a node"),
@@ -89,7 +88,7 @@ TABLES = {
             ("observed", pl.Boolean, "true: ours, its packets are measured; false: background"),
             ("ranks", pl.UInt32, "number of ranks"),
             ("placement", pl.String,
-             "placement it ran with; `file`: of a rank file, `recorded`: as its trace says"),
+             "placement it ran with; `file`: from a rank file, `recorded`: from its trace"),
             ("grid", pl.String, "Cartesian grid, like 64x72 (x fastest), empty when unknown"),
         ),
         Table.of(
@@ -99,7 +98,7 @@ TABLES = {
             ("job_rank", pl.UInt32, "its rank within the job"),
             ("node", pl.UInt32, "node it ran on"),
             ("finish_ps", pl.UInt64, "when its last operation completed; 0 if the run was "
-             "interrupted before"),
+             "interrupted first"),
             ("compute_ps", pl.UInt64, "time it computed"),
             ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
         ),
@@ -120,7 +119,7 @@ TABLES = {
             ("end_ps", pl.UInt64, "first picosecond after it; the last window ends with the run"),
         ),
         Table.of(
-            "samples", "what receivers learned of one link in one window under one label",
+            "samples", "samples of one link in one window and with one label",
             ("window", pl.UInt32, "window of the packets' arrival"),
             ("job", pl.UInt32, "job of the packets"),
             ("label", pl.UInt32, "label of the packets"),
@@ -141,12 +140,12 @@ TABLES = {
             ("bytes", pl.UInt64, "bytes sent"),
             ("observed_packets", pl.UInt64, "of them, data packets of observed jobs"),
             ("congested_packets", pl.UInt64, "packets of any job that met congestion there; they "
-             "may leave later"),
+             "may leave in a later window"),
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
-            ("busy_ps", pl.UInt64, "time the link was sending: of a packet all of it where it "
-             "began"),
-            ("stall_ps", pl.UInt64, "time it had data but no credit, all in the window in which "
-             "that ended"),
+            ("busy_ps", pl.UInt64, "time the link was sending; a packet counts in the window in "
+             "which it began"),
+            ("stall_ps", pl.UInt64, "time it had data but no credit, counted in the window in "
+             "which the stall ended"),
         ),
         Table.of(
             "messages", "one message",
@@ -157,31 +156,31 @@ TABLES = {
             ("label", pl.UInt32, "its label"),
             ("post_ps", pl.UInt64, "when the send was posted"),
             ("start_ps", pl.UInt64, "when its first packet entered the network; null if the run "
-             "was interrupted before"),
+             "was interrupted first"),
             ("arrival_ps", pl.UInt64, "when its last byte arrived; null if the run was interrupted "
-             "before"),
+             "first"),
             ("packets", pl.UInt32, "data packets"),
-            ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),
+            ("switch_hops", pl.UInt32, "switches visited, summed over its packets"),
         ),
         Table.of(
-            "counters", "one port's counters at one instant, where any has changed",
+            "counters", "one port's counters at one instant, if any has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
-            ("data_bytes", pl.UInt64, "bytes sent since the start, with the part sent of a packet"),
-            ("packets", pl.UInt64, "packets sent whole since the start"),
+            ("data_bytes", pl.UInt64, "bytes sent since the start, including part of a packet"),
+            ("packets", pl.UInt64, "packets sent completely since the start"),
             ("busy_ps", pl.UInt64, "time sending"),
-            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit; with "
-             "round-robin arbitration also of a free crossbar input"),
-            ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
+            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit or, "
+             "with round-robin arbitration, of a free crossbar input"),
+            ("queue_ps", pl.UInt64, "time in which data waited behind other data being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),
         Table.of(
-            "queues", "one port's queue at one instant, where it has changed",
+            "queues", "one port's queue at one instant, if it has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
             ("waiting_bytes", pl.UInt64, "bytes that wait for credit or for their turn"),
             ("booked_bytes", pl.UInt64, "bytes with credit that are not sent yet"),
-            ("packets", pl.UInt32, "packets of both, one being sent included"),
+            ("packets", pl.UInt32, "packets of both, including one being sent"),
         ),
         Table.of(
             "packets", "one packet of an observed job that arrived with a sample",
@@ -194,8 +193,8 @@ TABLES = {
             ("dst_node", pl.UInt32, "node it went to"),
             ("label", pl.UInt32, "label of its message"),
             ("size_bytes", pl.UInt32, "payload"),
-            ("hops", pl.UInt8, "switches on its path; null where a receiver cannot know"),
-            ("header", pl.UInt64, "what it carried, as the scheme lays it out"),
+            ("hops", pl.UInt8, "switches on its path; null if a receiver cannot know"),
+            ("header", pl.UInt64, "header bits in the layout of the scheme"),
         ),
     )
 }  # fmt: skip
@@ -205,19 +204,19 @@ DERIVED = {
     table.name: table
     for table in (
         Table.of(
-            "attribution", "one line of the program at one place that it congests",
-            ("place", pl.String, "the links: one, or parallel ones among which routing chooses"),
-            ("link", pl.UInt32, "the heaviest link of them"),
-            ("filled_by", pl.String, "whose traffic fills the place: ours, others or unknown"),
+            "attribution", "one line of the program at one link, or bundle, that it congests",
+            ("place", pl.String, "the link, or the bundle of parallel links"),
+            ("link", pl.UInt32, "its most congested link"),
+            ("filled_by", pl.String, "whose traffic fills it: ours, others or unknown"),
             ("line", pl.String, "call path and call, or call, phase and tag without a path"),
             ("phase", pl.String, "phase of the messages"),
             ("call", pl.String, "call that sent them"),
             ("tag", pl.Int64, "their MPI tag, -1 where there is none"),
             ("communicator", pl.String, "their communicator"),
-            ("share", pl.Float64, "share of our congested packets at the place, 0-1"),
-            ("stall_ps", pl.Float64, "stall the line suffers there; null without a message log"),
-            ("congested_packets", pl.Float64, "used without a message log, else null"),
-            ("ranks", pl.List(pl.UInt32), "ranks of the job that suffer; empty where unknown"),
+            ("share", pl.Float64, "share of our congested packets there, 0-1"),
+            ("stall_ps", pl.Float64, "stall of the line there; null without a message log"),
+            ("congested_packets", pl.Float64, "instead of `stall_ps` without a message log"),
+            ("ranks", pl.List(pl.UInt32), "ranks of the job that wait; empty if unknown"),
         ),
         Table.of(
             "changes", "one directed link in two runs, over the whole runs or in one phase",
@@ -228,24 +227,24 @@ DERIVED = {
             ("phase", pl.String, "phase of the application, null for the whole runs"),
             ("before_samples", pl.UInt64, "hop samples in the first run"),
             ("after_samples", pl.UInt64, "hop samples in the second run"),
-            ("before_fraction", pl.Float64, "congested fraction (with its bundle), null: unknown"),
+            ("before_fraction", pl.Float64, "congested fraction (shrunk estimate), null: unknown"),
             ("after_fraction", pl.Float64, "the same in the second run"),
-            ("change", pl.Float64, "after - before, null where either is"),
-            ("standard_error", pl.Float64, "of the change: both runs' samples are independent"),
+            ("change", pl.Float64, "after - before, null if either is"),
+            ("standard_error", pl.Float64, "of the change; samples of two runs are independent"),
             ("before_utilization", pl.Float64, "our packets' share of the line rate, 0-1"),
             ("after_utilization", pl.Float64, "the same in the second run"),
         ),
     )
 }  # fmt: skip
-"""Tables made from runs by diagnosis and comparison; they are not part of a run."""
+"""Tables derived from runs by diagnosis and comparison; not part of a run."""
 
-ADDED = {
+ADDED_COLUMNS = {
     ("labels", "path"): "",
     ("links", "src_interface"): "",
     ("counters", "inq_ps"): None,
     ("packets", "queue_pair"): None,
 }
-"""Columns that came later, with what they hold in the tables of runs written before."""
+"""Columns added later, and their value in runs that were written before."""
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
@@ -257,7 +256,7 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     schema = (TABLES.get(name) or DERIVED[name]).polars_schema
     later = {
         column: pl.lit(value)
-        for (table, column), value in ADDED.items()
+        for (table, column), value in ADDED_COLUMNS.items()
         if table == name and column not in frame.columns
     }
     frame = frame.with_columns(**later)
@@ -279,17 +278,19 @@ def markdown() -> str:
         "",
         "Generated from `python/tailback/schema.py` by `python -m tailback.schema`.",
         "",
-        "A run has all of them, some without rows: `counters`, `queues` and `packets` unless the",
-        "[scenario](scenario.md) asks for them; `messages` with `[telemetry] messages = false`;",
-        '`windows`, `samples` and `truth` with `scheme = "off"`. `samples` has rows of scheme',
-        "`full` alone: of the others they are made of `packets` when the run is read",
-        "([telemetry](../explanation/telemetry.md)). Of the [fluid model](../explanation/rates.md)",
-        "there are no samples, and `truth` has `bytes` and `busy_ps`; its other numbers are null.",
+        "A run has all of these tables, some without rows: `counters`, `queues` and `packets`",
+        "unless the [scenario](scenario.md) asks for them; `messages` with",
+        '`[telemetry] messages = false`; `windows`, `samples` and `truth` with `scheme = "off"`.',
+        "Rows of `samples` are stored for scheme `full` only; for other schemes they are decoded",
+        "from `packets` when the run is read",
+        "([telemetry](../explanation/telemetry.md)). Runs of the",
+        "[fluid model](../explanation/rates.md) have no samples, and only `bytes` and `busy_ps` in",
+        "`truth`; its other columns are null.",
         "",
     ]
     for table in TABLES.values():
         lines += _described(table)
-    lines += ["## Tables made from runs", "",
+    lines += ["## Tables derived from runs", "",
               "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
               "`changes` by `tailback compare --out`.", ""]  # fmt: skip
     for table in DERIVED.values():

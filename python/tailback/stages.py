@@ -1,7 +1,7 @@
 """Where a command's own time and memory go, stage by stage (``--profile``).
 
-Library code marks its stages with :func:`stage`; that costs next to nothing unless somebody
-records. A stage within a stage is charged to the inner one alone, so the times of a table add up.
+Library code marks its stages with :func:`stage`, which costs next to nothing unless they are
+recorded. Time in a nested stage counts for the inner stage only, so the times of a table add up.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 START = "start and imports"
-"""Stage before the recording began: the interpreter and the modules that it loaded."""
+"""Before the recording began: starting the interpreter and loading modules."""
 REST = "everything else"
-"""Stage of what no other stage covers."""
+"""Everything that no other stage covers."""
 
 
 @dataclass
 class StageCost:
-    """What one stage took.
+    """Cost of one stage.
 
     Attributes:
-        calls: Times that it was entered.
+        calls: How often it was entered.
         cpu_s: CPU time of all threads, user and system, seconds.
         wall_s: Wall-clock time, seconds.
         peak_mb: Largest resident memory of the process up to the end of the stage, MB (10⁶ bytes).
@@ -39,7 +39,7 @@ class StageCost:
 
 @dataclass
 class StageTable:
-    """Stages in the order in which they were first entered; the one running is last in ``_open``.
+    """Stages in the order in which they were first entered; ``_open[-1]`` is running.
 
     Attributes:
         costs: Cost of each stage by its name.
@@ -50,7 +50,7 @@ class StageTable:
     _since: tuple[float, float] = (0.0, 0.0)
 
     def enter(self, name: str) -> None:
-        """Charge what ran until now to the stage around, and begin another."""
+        """Charge the time so far to the enclosing stage, and begin another."""
         self._charge()
         self._open.append(name)
         self.costs.setdefault(name, StageCost()).calls += 1
@@ -61,12 +61,12 @@ class StageTable:
         self._open.pop()
 
     def rows(self) -> list[dict[str, float | str]]:
-        """The table as of now, for JSON: one object a stage."""
+        """The table so far, for JSON: one object per stage."""
         self._charge()
         return [{"stage": name, **vars(cost)} for name, cost in self.costs.items()]
 
     def lines(self) -> list[str]:
-        """The table as of now as text, with the sums in the last line."""
+        """The table so far as text, with the sums in the last line."""
         self._charge()
         costs = list(self.costs.values())
         total = StageCost(
@@ -93,7 +93,7 @@ _table: ContextVar[StageTable | None] = ContextVar("stages", default=None)
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Charge a ``with`` block, or as a decorator a function, to a stage where one records."""
+    """Charge a ``with`` block or, as a decorator, a function to a stage, if stages are recorded."""
     table = _table.get()
     if table is None:
         yield
@@ -107,9 +107,9 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def record_stages() -> Iterator[StageTable]:
-    """Record the stages of a ``with`` block, after what the process did before it."""
+    """Record the stages of a ``with`` block; the first row is what the process did before it."""
     table = StageTable()
-    # How long ago the process began is not known everywhere: its CPU time stands for both.
+    # Not every system tells when the process started: its CPU time serves as wall-clock time.
     before = time.process_time()
     table.costs[START] = StageCost(1, before, before, _peak_mb())
     table.enter(REST)
@@ -122,7 +122,7 @@ def record_stages() -> Iterator[StageTable]:
 
 
 def recorded_stages() -> StageTable | None:
-    """The table that is being recorded, None where nobody records."""
+    """The table being recorded; None if there is none."""
     return _table.get()
 
 

@@ -1,7 +1,7 @@
 """Quantities with units: text such as ``"128 KiB"`` to and from plain numbers.
 
-Inside Tailback every number says its unit in its name (``_ps``, ``_ns``, ``_bytes``, ``_gbps``);
-text with a unit exists only at the edges, in scenarios and on the command line.
+Inside Tailback the name of every number has its unit (``_ps``, ``_ns``, ``_bytes``, ``_gbps``);
+text with a unit occurs only in scenarios and on the command line.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ GBPS = {
 }  # fmt: skip
 
 LONGEST_PS = 2**62
-"""The longest time that a scenario may name, 53 days: sums with it still fit the engine's clock."""
-MOST_BYTES = 2**62
-"""The largest size that a scenario may name."""
+"""Longest time in a scenario, 53 days: sums with it still fit the engine's clock."""
+MAX_SIZE_BYTES = 2**62
+"""Largest size in a scenario."""
 
 
 def _split(text: str, units: dict[str, int] | dict[str, float], what: str) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def parse_bytes(value: object) -> int:
     """Bytes of ``"128 KiB"``; raises ValueError that names the valid units."""
     if isinstance(value, str):
         number, unit = _split(value, BYTES, "a size")
-        return _whole(value, number, BYTES[unit], MOST_BYTES, ("size", "4 EiB", "B"))
+        return _whole(value, number, BYTES[unit], MAX_SIZE_BYTES, ("size", "4 EiB", "B"))
     if _is_zero(value):
         return 0
     raise InvalidValueError(f"{value!r} has no unit", "write a size as text, like '128 KiB'")
@@ -83,9 +83,9 @@ def parse_memory(text: str) -> int:
             f"of the units {', '.join(MEMORY)} (K, M, G and T mean KiB, MiB, GiB and TiB), "
             "like '1.7 GiB', '8G' or '1500 MB'",
         )
-    number = _DIGITS.create_decimal(match.group(1).replace("_", ""))
-    amount = _DIGITS.multiply(number, Decimal(MEMORY[match.group(2)]))
-    if not 1 <= amount <= MOST_BYTES:
+    number = _EXACT_DECIMAL.create_decimal(match.group(1).replace("_", ""))
+    amount = _EXACT_DECIMAL.multiply(number, Decimal(MEMORY[match.group(2)]))
+    if not 1 <= amount <= MAX_SIZE_BYTES:
         raise InvalidValueError(f"{text!r} is out of range", "give at least 1 B and at most 4 EiB")
     return int(amount)
 
@@ -102,32 +102,32 @@ def parse_gbps(value: object) -> float:
 
 
 def _is_zero(value: object) -> bool:
-    """Whether a value is the number 0, which needs no unit; ``false`` is none."""
+    """Whether a value is the number 0, which needs no unit; ``false`` does not count."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
-_DIGITS = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-"""Exact for every number of units that is within the limits; beyond any, infinite."""
+_EXACT_DECIMAL = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+"""Decimal context that is exact within the limits and overflows to infinity beyond them."""
 
 
 def _whole(text: str, number: str, unit: int, most: int, words: tuple[str, str, str]) -> int:
-    """A number of units as so many of the smallest; refuses a part of one."""
+    """A number of units as a whole number of the smallest; refuses fractions of it."""
     kind, limit, smallest = words
-    amount = _DIGITS.multiply(_DIGITS.create_decimal(number), Decimal(unit))
+    amount = _EXACT_DECIMAL.multiply(_EXACT_DECIMAL.create_decimal(number), Decimal(unit))
     if not amount <= most:
         raise InvalidValueError(f"{text!r} is out of range", f"give at most {limit}")
-    whole = amount.to_integral_value(context=_DIGITS)
+    whole = amount.to_integral_value(context=_EXACT_DECIMAL)
     if whole != amount:
         raise InvalidValueError(
-            f"{text!r} is {amount.normalize(_DIGITS):.12g} {smallest}, and a {kind} is a whole "
-            f"number of {smallest}",
+            f"{text!r} is {amount.normalize(_EXACT_DECIMAL):.12g} {smallest}, and a {kind} is a "
+            f"whole number of {smallest}",
             f"write {max(int(whole), 1)} {smallest}, say",
         )
     return int(whole)
 
 
 def transfer_ps(size_bytes: int, gbps: float) -> int:
-    """Picoseconds that so many bytes take at a rate.
+    """Picoseconds to transfer ``size_bytes`` at a rate.
 
     Raises:
         ValueError: The rate is not above 0, or the time is more than :data:`LONGEST_PS`.
@@ -141,8 +141,8 @@ def transfer_ps(size_bytes: int, gbps: float) -> int:
     return round(time_ps)
 
 
-def _exact_rate(gbps: float) -> str:
-    """A rate in so many digits as bring it back bit for bit."""
+def exact_rate(gbps: float) -> str:
+    """A rate with enough digits to restore it bit for bit."""
     short = f"{gbps:g}"
     return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
 
@@ -150,9 +150,8 @@ def _exact_rate(gbps: float) -> str:
 def percent(share: float, digits: int | None = None, sign: str = "") -> str:
     """A share as per cent, 0.24 as ``"24 %"``; with ``sign="+"`` a change: ``"+24 %"``.
 
-    Unless ``digits`` after the point are asked for, whole per cent from 10 % on and one digit
-    below, so that 0.004 is ``"0.4 %"`` and only nothing at all ``"0 %"``. What rounds to zero
-    has no minus.
+    Without ``digits`` (after the point): whole per cent from 10 % on and one digit below, so that
+    0.004 is ``"0.4 %"`` and only 0 itself is ``"0 %"``. There is no negative zero.
     """
     if digits is None:
         digits = 0 if share == 0 or abs(share) >= 0.0995 else 1
@@ -165,7 +164,7 @@ def counted(number: int, word: str, form: str = "") -> str:
 
 
 def format_time(ps: float) -> str:
-    """Human-readable time: ``44 µs``; four digits, or whole seconds where there are more."""
+    """Human-readable time: ``44 µs``; four digits, or whole seconds if there are more."""
     return " ".join(time_in_unit(ps))
 
 
@@ -192,7 +191,7 @@ def _scaled(
     Args:
         amount: In the first unit.
         units: Names and sizes, smallest first.
-        whole: Whether there are no parts of the first unit.
+        whole: Whether the first unit has no fractions.
     """
     for (name, size), larger in zip(units, (*units[1:], None), strict=True):
         value = amount / size
@@ -210,22 +209,32 @@ def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:
     return f"{value} {order[-1]}"
 
 
+def exact_time(ps: int) -> str:
+    """A time as a scenario states it, without rounding: ``1500 ns``."""
+    return _exact(ps, TIME_PS, ("s", "ms", "us", "ns", "ps"))
+
+
+def exact_bytes(size: int) -> str:
+    """A size as a scenario states it, without rounding: ``64 KiB``."""
+    return _exact(size, BYTES, ("GiB", "MiB", "KiB", "B"))
+
+
 TimePs = Annotated[
     int,
     BeforeValidator(parse_time_ps),
-    PlainSerializer(lambda v: _exact(v, TIME_PS, ("s", "ms", "us", "ns", "ps")), return_type=str),
+    PlainSerializer(exact_time, return_type=str),
 ]
 """A time in a scenario: text with a unit outside, integer picoseconds inside."""
 
 SizeBytes = Annotated[
     int,
     BeforeValidator(parse_bytes),
-    PlainSerializer(lambda v: _exact(v, BYTES, ("GiB", "MiB", "KiB", "B")), return_type=str),
+    PlainSerializer(exact_bytes, return_type=str),
 ]
 """A size in a scenario: text with a unit outside, integer bytes inside."""
 
 RateGbps = Annotated[
-    float, BeforeValidator(parse_gbps), PlainSerializer(_exact_rate, return_type=str)
+    float, BeforeValidator(parse_gbps), PlainSerializer(exact_rate, return_type=str)
 ]
 """A data rate in a scenario: text with a unit outside, gigabits per second inside."""
 

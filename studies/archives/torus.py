@@ -1,9 +1,9 @@
-"""Archives of intervals of a Gemini torus, for benchmarks and tests: synthetic, and say so.
+"""Archives of intervals of a Gemini torus for benchmarks and tests, marked as synthetic.
 
 The shape is that of the study of Blue Waters (Jha et al., *Characterizing Supercomputer Traffic
 Networks Through Link-Level Analysis*, HPCMASPA 2018, II): 24 × 24 × 24 routers, six directions, a
-sample a minute. Utilization falls off exponentially, stall goes with it and is highest in X, and
-now and then a stretch of an X ring is congested for some minutes; nothing is measured.
+sample a minute. Utilization falls off exponentially, stall is correlated with it and highest in X,
+and occasionally a section of an X ring is congested for some minutes; nothing is measured.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _minute(
 def _events(
     minute: int, seed: int, shape: tuple[int, int, int]
 ) -> list[tuple[int, int, int, float]]:
-    """Congested stretches of X rings in a minute: start, length, ring, depth; they grow and go."""
+    """Sections of X rings congested in a minute: start, length, ring, depth; they grow and go."""
     out = []
     hour = minute // 60
     random = np.random.default_rng([seed, 1 << 20, hour])

@@ -1,4 +1,4 @@
-"""Archives of counter readings of any size, for benchmarks and tests: synthetic, and say so.
+"""Archives of counter readings of any size for benchmarks and tests, marked as synthetic.
 
 The shape is that of the study of Yellowstone (Alali et al., *A Measurement Study of Congestion in
 an InfiniBand Network*, III): rounds of 100 readings, 100 ms and a turn-around apart, of random
@@ -41,7 +41,7 @@ class Category:
     """Switches of one kind.
 
     Attributes:
-        name: As the study calls them.
+        name: Name in the study.
         switches: How many there are.
         down_ports: Ports 1 … this one lead down, the rest of the 36 up.
         stalled: Share of 100-ms intervals with a stall, (down, up).
@@ -144,8 +144,8 @@ def _ticks(
 ) -> NDArray[np.int64]:
     """PortXmitWait of every reading, shape (rounds, 100).
 
-    A round is quiet, or busy with its own share and level; one busy round in 200 is stalled all
-    the time, where an estimated fraction passes 1 because the true instants of two readings lie
+    A round is quiet, or busy with its own share and level. One busy round in 200 is stalled all the
+    time; there an estimated fraction can exceed 1, because the true instants of two readings lie
     anywhere in their turn-arounds.
     """
     rounds, each = query.shape

@@ -1,4 +1,4 @@
-"""Congestion control by three schemes beside no control and pacing by assignment, by workload.
+"""Three schemes of congestion control against no control and pacing by assignment, by workload.
 
     python -m studies.birk_zdornov2009.congestion_control --json     the numbers
     python -m studies.birk_zdornov2009.congestion_control --write    tables of the page
@@ -59,7 +59,7 @@ def parameters(
         threshold: Of the specification: 15 marks from 1/16 of the buffer on, 1 from 15/16 on.
         timer_us: Time after which the index falls by one, in microseconds.
         marking_rate: Packets that pass unmarked between two marked ones.
-        increase: What a notification adds to the index.
+        increase: Increment of the index per notification.
         limit: Highest index.
         victims: Mark also where credit is missing.
     """
@@ -83,13 +83,13 @@ def squares(scale: int, shift: int) -> list[int]:
 
 
 def dynamic(timer_us: float, hold_us: float = 100.0) -> CongestionSettings:
-    """DCMS: every packet above the threshold marked while victims are created, hardly any else."""
+    """DCMS marks all packets above the threshold while victims are created, else hardly any."""
     scheme = CongestionSchemeSettings("dcms", calm_marking_rate=65535, hold_ps=round(hold_us * 1e6))
     return replace(parameters(15, timer_us), scheme=scheme)
 
 
 def lights(red: int, green: int) -> CongestionSettings:
-    """RGBCC: red above so many packets in a queue, green at so many."""
+    """RGBCC: red above one number of packets in a queue, green at another."""
     scheme = CongestionSchemeSettings("rgbcc", green_bytes=green * PACKET)
     return replace(parameters(15, 1.0), threshold_bytes=red * PACKET, scheme=scheme)
 
@@ -176,7 +176,7 @@ def measure(
 
     Args:
         net: The flows.
-        settings: What differs of the engine's.
+        settings: Settings of the engine other than the defaults.
         fair: Paced flows have max-min rates, not those of the assignment.
         hot: Flows to node 0 are the hot spot, whose fairness counts, and all others victims.
     """
@@ -217,7 +217,7 @@ def compare(scale: int = 1) -> list[dict[str, Any]]:
 
 
 def networks(scale: int = 1) -> dict[str, Network]:
-    """What sweeps are made on."""
+    """Workloads of the sweeps."""
     flows = workloads(scale)
     return {"hot spot": network(flows[HOT]), "permutation": network(flows["permutation"]),
             "stencil": network(flows["stencil, random placement"])}  # fmt: skip

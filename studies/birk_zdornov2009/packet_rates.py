@@ -65,7 +65,7 @@ PACING: dict[str, dict[str, Any]] = {
 }
 """Engine settings of each way of pacing."""
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Parts of the assignment, for buffers of a packet or two."""
+"""Fractions of the assignment, for buffers of one or two packets."""
 COPIES = (1, 4, 8)
 FLOW_BYTES = 128 * PACKET
 PERCENT = (5, 10, 25, 35, 50, 65, 80, 100)
@@ -155,7 +155,7 @@ def network(flows: list[Flow], arity: int = ARITY, levels: int = LEVELS) -> Netw
 
 
 def permutations(copies: int, seed: int, size: int, nodes: int = ARITY**LEVELS) -> list[Flow]:
-    """Superposed random permutations, no pair twice, nobody to itself: such flows are left out."""
+    """Superposed random permutations, without repeated pairs and flows from a node to itself."""
     rng = np.random.default_rng(seed)
     taken = {(node, node) for node in range(nodes)}
     flows: list[Flow] = []
@@ -252,7 +252,7 @@ def circuits(
 ) -> list[dict[str, Any]]:
     """Completion time in flows at line rate: D-mod-k, VC routing by entries, packet by packet.
 
-    Of VC routing also how many flows found no free entry, a switch each.
+    For VC routing also how many (flow, switch) pairs found no free entry.
     """
     schemes: dict[str, dict[str, Any]] = {
         "deterministic": {"routing": "deterministic"},

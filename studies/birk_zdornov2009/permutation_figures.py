@@ -1,4 +1,4 @@
-"""Figures of Birk and Zdornov (2009), fluid beside packet view.
+"""Figures of Birk and Zdornov (2009), in the fluid model and with packets.
 
     python -m studies.birk_zdornov2009.permutation_figures            in five minutes
     python -m studies.birk_zdornov2009.permutation_figures --json     the numbers as well
@@ -114,7 +114,7 @@ def engine(s: SuperposedFlows, topology: dict[str, Any], settings: dict[str, Any
 
 
 def times(s: SuperposedFlows) -> dict[str, float]:
-    """Time of routed flows by each view, in units of one flow at line rate."""
+    """Time of routed flows by each model, in units of one flow at line rate."""
     size = np.full(s.paths.n_flows, 1000)  # 1 µs at 8 Gb/s
     fair = simulate_flows(np.full(s.n_links, 8.0), s.paths, size)
     rounds = [
@@ -219,7 +219,7 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
                         label=name, **LINE_STYLES[name])  # fmt: skip
         ax.set(title=title, xlabel="permutations superposed", ylim=(0, 1.05 * top))
     axes[0].set_ylabel("time to the last (flows at line rate)")
-    # All is drawn in the middle, there is room on the right.
+    # The curves are in the middle, so the legend fits on the right.
     drawn = axes[1].get_legend_handles_labels()
     axes[2].legend(*drawn, frameon=False, fontsize=8, loc="upper left")
     figure.savefig(path, dpi=110)

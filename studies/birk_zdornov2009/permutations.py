@@ -1,4 +1,4 @@
-"""Permutations on the 16-ary 3-tree, routed and rated.
+"""Routes and rates of permutations on the 16-ary 3-tree.
 
     python -m studies.birk_zdornov2009.permutations --json
 

@@ -1,1 +1,1 @@
-"""The published simulator's own traffic, run by our engine: how nearly they agree."""
+"""The published simulator's traffic, run by our engine: how closely both agree."""

@@ -26,7 +26,7 @@ from tailback.scenario import Scenario
 from tailback.simulation import PreparedScenario, execute, prepare, simulate
 from tailback.traffic import Label, Op, Program, ProgramBuilder
 
-# Rates of which a byte takes whole picoseconds, so that both add up the same numbers.
+# Rates at which a byte takes whole picoseconds, so that both add up the same numbers.
 RATES_GBPS = (25, 40, 50, 80, 100, 200)
 
 
@@ -222,7 +222,7 @@ def _difference(
 
 
 def deviations(prepared: PreparedScenario, runs: int) -> NDArray[np.float64]:
-    """How far both are apart where choices are random: z of each link's mean counts.
+    """Difference of both where choices are random: z of each link's mean counts.
 
     Args:
         prepared: A scenario with a random choice in it.
@@ -246,7 +246,7 @@ def deviations(prepared: PreparedScenario, runs: int) -> NDArray[np.float64]:
         a, b = np.array(ours[column], float), np.array(theirs[column], float)
         error = np.sqrt((a.var(0, ddof=1) + b.var(0, ddof=1)) / runs)
         apart = a.mean(0) - b.mean(0)
-        # A link that differs in one or two runs alone has no standard error to speak of.
+        # The standard error of a link that differs only in one or two runs is meaningless.
         varies = (error > 0) & (np.minimum((a != a[0]).sum(0), (b != b[0]).sum(0)) > 2)
         scores.append(apart[varies] / error[varies])
         scores.append(np.full(int(((error == 0) & (apart != 0)).sum()), np.inf))

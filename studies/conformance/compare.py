@@ -1,13 +1,13 @@
-"""The published simulator's times and congestion beside ours, case by case.
+"""Times and congestion of the published simulator compared with ours, case by case.
 
     python -m studies.conformance.compare                      every case
     python -m studies.conformance.compare --case ring          one of them; may be repeated
     python -m studies.conformance.compare --changes            one rule at a time changed
     python -m studies.conformance.compare --write              also their page
 
-The cases are the scenarios of this folder: ``tailback simulate studies/conformance/ring.toml``
-runs one. Published figures are those of the simulator of Taffet (2019), a public fork of CODES, run
-again; ours are computed, and no setting is chosen by how near they come.
+The cases are the scenarios of this folder: ``tailback simulate studies/conformance/ring.toml`` runs
+one. Published figures are those of the simulator of Taffet (2019), a public fork of CODES, run
+again; ours are computed, and no setting is fitted to them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FRACTION_AIM = 0.01
 
 @dataclass(frozen=True)
 class Published:
-    """What the published simulator gives for a case.
+    """Results of the published simulator for a case.
 
     Attributes:
         elapsed_ns: Last arrival of each job, in the order of the scenario's.
@@ -68,7 +68,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What our engine gives for a case: last arrival of each job, congested fraction by tier."""
+    """Results of our engine for a case: last arrival of each job, congested fraction by tier."""
 
     elapsed_ns: Mapping[str, float]
     congested: Mapping[str, float]
@@ -130,7 +130,7 @@ CHANGES_HEAD = f"| case | one change | time | {' | '.join(TIERS)} |"
 
 @dataclass(frozen=True)
 class Change:
-    """One rule of a case changed: what a reader calls it, and how."""
+    """A change of one rule of a case: its name in tables, and how it is made."""
 
     case: str
     name: str

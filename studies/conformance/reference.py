@@ -1,10 +1,10 @@
-"""A second simulator of the model that docs/explanation/engine.md describes: plain and slow.
+"""A second, simple and slow simulator of the model that docs/explanation/engine.md describes.
 
 Its first version was written from the documentation alone, without the engine's code at hand; what
-that left open was settled by comparing, and docs/measurements/conformance.md lists it.
-:mod:`studies.conformance.agreement` compares the two on random small fabrics. What both share is
-the input (a prepared scenario), nothing else: routes, queues, credit, handshakes and MPI's
-waiting are done here a second time, event by event, one heap for the whole network.
+the documentation left open was settled by comparison; docs/measurements/conformance.md lists it.
+:mod:`studies.conformance.agreement` compares the two on random small fabrics. Both share only the
+input (a prepared scenario): routes, queues, credit, handshakes and MPI's waiting are implemented
+here a second time, event by event, with one heap for the whole network.
 
 Covered: fat trees with up/down routes, cables of different rates and delays, fixed (D-mod-k) and
 adaptive routing, cut-through and store-and-forward, both places where buffer space is given back,
@@ -117,7 +117,7 @@ class Reference:
     def at(
         self, time: int, kind: EventOrder, number: int, do: Callable[[int], None], packet: int = 0
     ) -> None:
-        """Do something at a time, after what has a lower class or number."""
+        """Schedule an action at a time, after those with a lower class or number."""
         self.created += 1
         heapq.heappush(self.events, (time, kind, number, packet, self.created, do))
 
@@ -142,7 +142,7 @@ class Reference:
     # Ranks.
 
     def advance(self, rank: int, now: int) -> None:
-        """Do a rank's operations until one takes time."""
+        """Execute a rank's operations until one takes time."""
         blocked = self.blocked[rank]
         if blocked is not None and self.waits(rank, blocked):
             return
@@ -178,7 +178,7 @@ class Reference:
         return bool(self.open[rank]) if awaited < 0 else awaited in self.open[rank]
 
     def complete(self, rank: int, request: int, now: int) -> None:
-        """A request is over; its rank goes on at once if it waited for it."""
+        """Complete a request; its rank continues at once if it waited for it."""
         self.open[rank].discard(request)
         if self.blocked[rank] is not None:
             self.advance(rank, now)
@@ -186,7 +186,7 @@ class Reference:
     # Messages.
 
     def post_send(self, message: Message, now: int) -> None:
-        """After the software's delay the message is at the adapter, or announces itself."""
+        """After the software delay, pass the message to the adapter or send its request to send."""
 
         def begin(then: int) -> None:
             if message.size > self.settings.eager:
@@ -246,7 +246,7 @@ class Reference:
             self.answer(message, now)
 
     def received(self, message: Message, now: int) -> None:
-        """The message is there and its receive is posted: an acknowledgement sets out first."""
+        """The message has arrived and its receive is posted: an acknowledgement is sent first."""
         if message.acknowledged:
             self.control(
                 message,
@@ -330,7 +330,7 @@ class Reference:
         return round(wire * 8000 / rate) if rate else 0
 
     def transmit(self, packet: Packet, number: int, now: int) -> int:
-        """Put a packet on a link behind those that are booked; returns when its tail has left."""
+        """Book a packet on a link after those already booked; returns when its tail leaves."""
         link = self.links[number]
         link.credit -= packet.wire
         start = max(now, link.free_at)
@@ -381,7 +381,7 @@ class Reference:
         self.at(released + link.delay, EventOrder.CREDIT, number, arrive)
 
     def choose(self, packet: Packet, now: int) -> None:
-        """A packet is ready to leave a switch: it takes an output and joins its queue."""
+        """A packet is ready to leave a switch: choose an output and enter its queue."""
         switch = self.links[packet.came_by].dst
         node = packet.message.dst_node
         if self.settings.routing == "deterministic":

@@ -1,4 +1,4 @@
-"""What the second simulator keeps of messages, packets, links and adapters."""
+"""State of messages, packets, links and adapters in the second simulator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Step(IntEnum):
 
 @dataclass
 class Result:
-    """What a run gives.
+    """Results of a run.
 
     Attributes:
         arrival_ps: When the last byte of each message arrived, in the order of their sends.
@@ -155,7 +155,7 @@ class Adapter:
     def next(self, credit: int, wire: Callable[[Message], int]) -> Message | None:
         """Take the message that the next packet is of, if there is credit for that packet.
 
-        Queues for destinations are passed over while there is too little for theirs.
+        Queues for destinations are skipped while there is too little credit for their packet.
         """
         if self.control:
             return self.control.popleft() if wire(self.control[0]) <= credit else None

@@ -78,7 +78,7 @@ def background_messages() -> Iterator[tuple[int, int]]:
             continue
         draw = Clcg4(2 * (67 * (node // 32) + node % 32))
         for _ in range(MESSAGES):
-            draw.uniform()  # The simulator draws a number for the time, and does not use it.
+            draw.uniform()  # The simulator draws a number for the time but does not use it.
             to = int(NODES * draw.uniform())
             while to != node and in_ring(to):
                 to = int(NODES * draw.uniform())

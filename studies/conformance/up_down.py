@@ -28,7 +28,7 @@ class UpDown:
         return [k for k in self.out[switch] if self.tier[self.dst[k]] > self.tier[switch]]
 
     def descent(self, switch: int, leaf: int) -> int | None:
-        """Links of the shortest way down to a leaf; None where there is none."""
+        """Links of the shortest path down to a leaf; None if there is none."""
         if switch == leaf:
             return 0
         if (switch, leaf) not in self._below:
@@ -43,7 +43,7 @@ class UpDown:
         return self._below[switch, leaf]
 
     def distance(self, switch: int, leaf: int) -> int:
-        """Links of the way a packet takes: down from where that is possible, else up."""
+        """Links of a packet's path: down as soon as possible, otherwise up."""
         down = self.descent(switch, leaf)
         if down is not None:
             return down
@@ -71,7 +71,7 @@ class UpDown:
         return [k for k in self.ups(switch) if self.distance(self.dst[k], leaf) == shortest]
 
     def fixed(self, switch: int, node: int) -> int:
-        """The link of D-mod-k: by the node's number up, and down where the node would climb."""
+        """The link of D-mod-k: up by the node's number, down the reverse of its way up."""
         links = self.candidates(switch, node)
         if self.descent(switch, self.leaf[node]) is None:
             return self.climb(switch, node, links)

@@ -1,1 +1,1 @@
-"""Two measurement studies of production networks, seen by simulation."""
+"""Two measurement studies of production networks, reproduced by simulation."""

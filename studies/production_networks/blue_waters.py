@@ -1,4 +1,4 @@
-"""The torus study on a simulated Blue Waters: why X stalls most, and whether I/O links do."""
+"""The torus study on a simulated Blue Waters: why X stalls most, and how I/O links compare."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def blue_waters() -> Found:
     looked = study.torus(
         rows[Y_RATES[0]].lazy(), torus_coordinates(run), io_nodes=members, threshold=40.0
     )
-    # What happened within a router is not measured by the engine.
+    # The engine does not measure stalls within a router.
     looked.tables = {k: v for k, v in looked.tables.items() if "inq" not in k}
     found = Found("blue-waters", rows=_rows(rows, looked))
     found.figures = {

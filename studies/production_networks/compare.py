@@ -1,4 +1,4 @@
-"""The two measurement studies of production networks, seen by simulation, theirs beside ours.
+"""The two measurement studies of production networks: published results and simulations.
 
     python -m studies.production_networks.compare                        all three parts
     python -m studies.production_networks.compare --study yellowstone    one of them

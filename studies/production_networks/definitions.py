@@ -25,7 +25,7 @@ def forced_idle_fraction(
         tick_ns: Length of a tick, nanoseconds.
 
     Returns:
-        The fractions, shape (n − 1,); above 1 where the two times were estimated badly.
+        The fractions, shape (n − 1,); above 1 if the two times were estimated inaccurately.
     """
     # Twice the time keeps nanoseconds of the epoch exact in integers.
     twice = 2 * query_ns.astype(np.int64) + turnaround_ns.astype(np.int64)
@@ -38,7 +38,7 @@ def percent_time_stalled(
     """Percent time stalled of a link of several tiles (definitions 2.1 and 2.2).
 
     The average over the tiles of the time stalled, of the time they were observed. (The paper
-    divides by the interval in both of its equations; once is what its percentages are.)
+    divides by the interval in both equations; its percentages result from dividing once.)
 
     Args:
         stalled_ns: Time each tile was stalled, nanoseconds, shape (tiles,).

@@ -1,4 +1,4 @@
-"""The InfiniBand study's closing questions, asked of a simulated fabric of its shape, smaller."""
+"""The InfiniBand study's closing questions, examined on a smaller simulated fabric of its shape."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ SHAPE: Final = {
 """Yellowstone's shape at less than half its width: 256 hosts, full bisection."""
 
 OWN: Final = tuple(host for host in range(256) if host % 4 == host // 8 % 4)
-"""Hosts of the application: every fourth, not the same ones of each ToR. D-mod-k gives all hosts of
-one place at their ToRs the same links, so the same ones would share no link with anybody else."""
+"""Hosts of the application: every fourth, not the same ones of each ToR. D-mod-k gives hosts at the
+same position of their ToRs the same links, so an application on the same positions everywhere would
+share no link with others."""
 
 TICK_NS: Final = 22.0
 LINE_GBPS: Final = 54.0
@@ -56,7 +57,7 @@ class Point:
     Attributes:
         application: Its name.
         mix: Name of the other traffic.
-        load: What each client of it offers, share of the line rate.
+        load: Offered load of each of its clients, share of the line rate.
         slowdown: Run time over that alone.
         stall: Mean share of time stalled of the links between switches that it uses.
         stalled_windows: Share of the intervals of all ToR up ports with a stall.
@@ -102,7 +103,7 @@ def scenario(application: str, mix: str | None, load: float) -> Scenario:
 
 
 def point(application: str, mix: str, load: float, alone_ps: int = 0) -> Point:
-    """Simulate one of them; without a time alone, it is the one alone."""
+    """Simulate one of them; without a time alone, this is the run alone."""
     run = run_of(scenario(application, mix or None, load))
     end = run.elapsed_ps
     rows = counters_of(run)

@@ -1,4 +1,4 @@
-"""What the two simulated studies share: rows of their tables, runs, adapters slower than cables."""
+"""Common parts of the two simulated studies: rows of tables, runs, adapters slower than cables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def first_end_ps(run: Run) -> int:
 
 
 def with_adapters(fabric: Fabric, gbps: NDArray[np.float64]) -> Fabric:
-    """The same fabric with an adapter before each host that takes less than its cable brings.
+    """The same fabric with an adapter at each host that accepts less than its cable delivers.
 
     An adapter is a switch of two ports, the cable's and the host's, with a buffer like any other;
     so the port that serves a host can be without credit, which it never is where hosts take
@@ -78,7 +78,7 @@ def with_adapters(fabric: Fabric, gbps: NDArray[np.float64]) -> Fabric:
 
     Args:
         fabric: The fabric.
-        gbps: What each node takes and gives, gigabits per second, shape (N,).
+        gbps: Rate of each node's adapter in both directions, gigabits per second, shape (N,).
     """
     n, node = fabric.n_nodes, np.arange(fabric.n_nodes)
     adapter = n + fabric.n_switches + node
@@ -118,7 +118,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def percent(value: float) -> str:
-    """A percentage with two digits that matter."""
+    """A percentage with two significant digits."""
     return "0 %" if value == 0 else f"{value:.2g} %" if value < 10 else f"{value:.0f} %"
 
 

@@ -47,11 +47,11 @@ LARGEST: Final = {
 
 HOST_GBPS: Final = 50.0
 SERVER_GBPS: Final = 36.0
-"""What adapters take in the second run; assumptions, see docs/measurements/studies.md."""
+"""Rates of adapters in the second run; assumptions, see docs/measurements/studies.md."""
 
 
 def adapters(fabric: Fabric) -> Fabric:
-    """Yellowstone with hosts and servers that take less than 54 Gb/s."""
+    """Yellowstone with hosts and servers that accept less than 54 Gb/s."""
     server = np.array([name.startswith("nsd") for name in fabric.node_name])
     return with_adapters(fabric, np.where(server, SERVER_GBPS, HOST_GBPS))
 
@@ -59,7 +59,7 @@ def adapters(fabric: Fabric) -> Fabric:
 def looked_at(run: Run, base: Fabric) -> tuple[Study, pl.DataFrame]:
     """The study's tables of a run while all jobs ran, and one row a port."""
     kinds = classes.classify(base, {"Glade": "^storage"})
-    # Ports keep their names and numbers when adapters come between; links do not.
+    # Ports keep their names and numbers when adapters are inserted; links do not.
     rows = counters_of(run, first_end_ps(run)).filter(
         ~pl.col("node_name").str.ends_with(" adapter")
     )

@@ -37,7 +37,7 @@ COUNT_BITS = 3
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a header holds: a hash of ``bits``, or a filter of them with ``functions`` hashes."""
+    """Contents of a header: a hash of ``bits``, or a filter of them with ``functions`` hashes."""
 
     kind: Kind
     bits: int
@@ -50,11 +50,11 @@ class Scheme:
 
 
 def false_positive(scheme: Scheme) -> float:
-    """Chance that the header of a packet fits a link it does not hold, exactly."""
+    """Exact probability that the header of a packet matches a link that it does not contain."""
     if scheme.kind == "hash":
         return float(2.0**-scheme.bits)
     throws = scheme.functions * (HOPS if scheme.kind == "whole path" else 1)
-    # Distribution of the bits set after so many throws.
+    # Distribution of the number of bits set after a number of draws.
     chance = np.zeros(scheme.bits + 1)
     chance[0] = 1.0
     for _ in range(throws):

@@ -37,10 +37,10 @@ COLOURS = 96
 class Drawing:
     """One figure to draw: its file stem, title, and what part of which run it shows.
 
-    ``pods`` leaves out what lies right of so many pods; 0 shows everything; ``first_pod`` leaves
-    out what lies left of that one. ``figure`` is a figure of the report, ``after`` the run with the
-    remedy for those that compare two. The figure ``tags`` draws the fabric once for each of
-    ``phases`` (a phase and a title, in rows), ``layers`` the table of that name.
+    ``pods`` is the number of pods to show, 0 for all; ``first_pod`` leaves out all pods to the left
+    of that one. ``figure`` is a figure of the report, ``after`` the run with the remedy for those
+    that compare two. The figure ``tags`` draws the fabric once for each of ``phases`` (a phase and
+    a title, in rows), ``layers`` the table of that name.
     """
 
     stem: str
@@ -119,7 +119,7 @@ def tags_figure(drawing: Drawing) -> Figure:
     drawn = canvas(4.6 * len(drawing.phases[0]), 2.5 * len(drawing.phases) + 0.6)
     panels = drawn.subplots(len(drawing.phases), len(drawing.phases[0]), squeeze=False)
     for axes, (name, title) in zip(panels.ravel(), shown, strict=True):
-        # Of one pod nothing goes to the cores.
+        # Traffic of a single pod does not reach the cores.
         draw_congestion(axes, evidence, name, most=most, tiers=2)
         crop(axes, evidence, drawing)
         for text in axes.texts:
@@ -145,7 +145,7 @@ def layers_figure(drawing: Drawing) -> Figure:
     for axes, axis in zip(panels, "xyz", strict=True):
         mine = drawing.layers.filter(pl.col("axis") == axis)
         for (tag,), part in sorted(mine.group_by("tag")):
-            # Nobody sends to +x into the first layer.
+            # No node sends in direction +x into the first layer.
             up = 0 not in part["layer"].to_list()
             colour, dash, mark = lines[0 if up else 1]
             axes.plot(part["layer"], part["fraction"], color=colour, linestyle=dash, marker=mark,

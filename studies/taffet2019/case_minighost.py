@@ -162,12 +162,12 @@ def layers(run: Run) -> pl.DataFrame:
 
 
 def boundary_rows(run: Run) -> list[Row]:
-    """Congested fraction of ejection links by where on the grid the node's ranks lie."""
+    """Congested fraction of ejection links by the position of the node's ranks on the grid."""
     rows = []
     found = layers(run)
     for axis in "xyz":
         mine = found.filter(pl.col("axis") == axis).with_columns(
-            # Nodes between this one and the nearer face of the domain, 2 standing for more.
+            # Nodes between this one and the nearer face of the domain; 2 means two or more.
             gap=pl.min_horizontal("layer", pl.col("count") - 1 - pl.col("layer"), pl.lit(2))
         )
         by = _mean_by(mine, "gap")

@@ -1,4 +1,4 @@
-"""What the case studies share: the rows of their tables, the diagnosis as a user calls it."""
+"""Common parts of the case studies: rows of their tables, and the diagnosis as users run it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DiagnoseAnswer:
-    """What ``tailback diagnose`` said of one scenario."""
+    """The output of ``tailback diagnose`` for one scenario."""
 
     command: str
     seconds: float
@@ -45,7 +45,7 @@ class DiagnoseAnswer:
 
 @dataclass
 class Found:
-    """One case, done."""
+    """Results of one case."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -82,7 +82,7 @@ def diagnose(path: str, expected: str, *options: str) -> tuple[DiagnoseAnswer, R
 
 
 def example(path: str, seed: int | None = None) -> Scenario:
-    """An example scenario, without telemetry: only its times are wanted."""
+    """An example scenario without telemetry, because only its times are needed."""
     scenario = load_scenario(EXAMPLES / path)
     scenario.telemetry.scheme = "off"
     if seed is not None:

@@ -1,11 +1,11 @@
-"""Where two case studies differ from the published figures, and which settings that may be.
+"""Differences of two case studies from the published figures, and settings that may explain them.
 
     python -m studies.taffet2019.case_reasons                        both
     python -m studies.taffet2019.case_reasons --case minighost       one of them
     python -m studies.taffet2019.case_reasons --write                also its page
 
 One setting is changed at a time, everything else is that of the example scenario. Nothing is
-fitted: the examples keep their settings whatever comes out here.
+fitted: the examples keep their settings whatever the results here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Change = Callable[[Scenario], None]
 
 @dataclass(frozen=True)
 class Setting:
-    """One thing that is changed: what a reader calls it, how, and with which seeds."""
+    """One changed setting: its name in tables, the change, and its seeds."""
 
     name: str
     change: Change
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one setting: a figure to compare, its range, and the cells of its row."""
+    """Results of one setting: a figure to compare, its range, and the cells of its row."""
 
     name: str
     value: float
@@ -252,7 +252,7 @@ def write(name: str, question: Question, found: list[Outcome]) -> None:
 
 
 def measure(which: tuple[str, int]) -> Outcome:
-    """One setting of one question, by their names: what a process of its own is told."""
+    """One setting of one question, by their names: the arguments of a separate process."""
     name, number = which
     question = QUESTIONS[name]
     return question.measure(question.settings[number])

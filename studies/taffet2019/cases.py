@@ -1,13 +1,12 @@
-"""The case studies of the thesis and of the SC'19 talk, theirs beside ours.
+"""The case studies of the thesis and of the SC'19 talk: published results and ours.
 
     python -m studies.taffet2019.cases                       every case
     python -m studies.taffet2019.cases --case reduction      one of them; may be repeated
     python -m studies.taffet2019.cases --write               also its page and figures
 
-What the differences come from is tried by studies/taffet2019/case_reasons.py.
-
-Everything is computed: nothing in the columns "ours", and nothing of what the diagnosis says, is
-written down anywhere. The diagnosis is the command a user types, run on the example scenario.
+studies/taffet2019/case_reasons.py examines the reasons of the differences. Everything is computed:
+neither the columns "ours" nor the verdicts of the diagnosis are written by hand. The diagnosis is
+the command a user types, run on the example scenario.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def background() -> Found:
         both = simulate(scenario).summary["job_elapsed_ps"]
         ring, uniform = scenario.job
         alone = scenario.model_copy(update={"job": [ring]})
-        # Job k draws with seed + k: alone it must make the same choices.
+        # Job k draws with seed + k, and must make the same choices when it runs alone.
         uniform = uniform.model_copy(update={"observed": True})
         other = scenario.model_copy(update={"job": [uniform], "seed": seed + 1})
         for key, value in zip(times, (elapsed(alone), elapsed(other), both["0"], both["1"]),
@@ -122,7 +121,7 @@ def background() -> Found:
 
 
 def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
-    """The leaf the diagnosis of our own packets suspects first, and what is the matter there."""
+    """The leaf that the diagnosis of our own packets suspects first, and the cause there."""
     suspect = next(link for f in answer.findings if f.code == "TB003" for link in f.links)
     links = run.tables["links"]
     vertex, name = links.filter(pl.col("link") == suspect.link).select("dst", "dst_name").row(0)

@@ -49,7 +49,7 @@ def runs(bits: Bits) -> list[int]:
 
 
 def period(identity: int) -> Fraction:
-    """The thesis' r: 2^32 over the step, or over its negative where that makes r at least 2."""
+    """The r of the thesis: 2^32 over the step, or over its negative if r is then at least 2."""
     step = PRIME * identity % 2**WORD
     return Fraction(2**WORD, min(step, 2**WORD - step))
 
@@ -136,7 +136,7 @@ def windows(identity: int, length: int, values: int = 1 << 20) -> tuple[int, int
 
 
 def rows() -> list[Row]:
-    """All claims of section 5.4 that have a figure."""
+    """All numerical claims of section 5.4."""
     d = np.arange(1, SIDE * SIDE + 1, dtype=np.uint64)
     bits, digest = mult(PUBLISHED_ID, d), md5(PUBLISHED_ID, d)
     lengths, gaps = runs(bits), after_long_runs(bits)

@@ -56,7 +56,7 @@ class Sampled:
 
 
 def make_traffic(chance: float, seed: int = 8) -> Traffic:
-    """Every hop of every packet is congested with the same chance."""
+    """Every hop of every packet is congested with the same probability."""
     random = np.random.default_rng(seed)
     stage = WIDTH * np.arange(HOPS)
     links = (random.integers(0, WIDTH, (PACKETS, HOPS)) + stage).astype(np.uint32)
@@ -100,7 +100,7 @@ def _count(
 
 
 def ratios(traffic: Traffic, found: Sampled) -> dict[str, float]:
-    """Measured over stated: 1 where a formula, or the product, states what happens."""
+    """Measured over stated: 1 if the formula, or the product, is correct."""
     n, m = traffic.through, traffic.met
     f, hops = m / n, float(traffic.congested.sum())
     var_w, var_m = HOPS**2 * PACKETS - n, HOPS * hops - m
@@ -120,7 +120,7 @@ def ratios(traffic: Traffic, found: Sampled) -> dict[str, float]:
 
 
 def coverage(truth: Floats, estimate: Floats, variance: Floats) -> float:
-    """Share of 95 % intervals that hold the truth."""
+    """Share of 95 % intervals that contain the truth."""
     return float((np.abs(estimate - truth) <= 1.96 * np.sqrt(variance)).mean())
 
 

@@ -41,7 +41,7 @@ class Scheme:
     """A way to mark packets.
 
     Attributes:
-        name: What tables call it.
+        name: Name in tables.
         chance: Probability that each hop's mark arrives, first hop first.
         parts: Fragments of an address, or members of a family of hashes; one of them is sent.
         bits: Width of a hash that a map resolves; None where all parts spell the address out.
@@ -54,12 +54,12 @@ class Scheme:
 
 
 def fixed(p: float, hops: int = HOPS) -> tuple[float, ...]:
-    """Chance that hop h's mark arrives when each router overwrites with chance p: p (1 − p)^k."""
+    """Probability that hop h's mark arrives if routers overwrite with chance p: p (1 − p)^k."""
     return tuple(p * (1.0 - p) ** (hops - 1 - hop) for hop in range(hops))
 
 
 def reservoir(hops: int = HOPS) -> tuple[float, ...]:
-    """The same with a reservoir: every hop alike, and no packet unmarked."""
+    """The same with a reservoir: all hops are equally likely, and no packet is unmarked."""
     return (1.0 / hops,) * hops
 
 
@@ -81,7 +81,7 @@ def resolved(scheme: Scheme, hop: int, candidates: int, time: Floats) -> Floats:
 
 
 def ceiling(scheme: Scheme, candidates: tuple[int, ...]) -> float:
-    """Chance that a path is unique once all marks are known; 1 unless hashes collide."""
+    """Probability that a path is unique once all marks are known; 1 unless hashes collide."""
     if scheme.bits is None:
         return 1.0
     each = 1.0 - 2.0 ** (-scheme.bits * scheme.parts)
@@ -113,7 +113,7 @@ def measured(
 def _one_path(
     scheme: Scheme, random: np.random.Generator, candidates: tuple[int, ...]
 ) -> int | None:
-    """Packets until one path is known; None where its hashes never tell it from another."""
+    """Packets until one path is known; None if its hashes never distinguish it from another."""
     hops = len(scheme.chance)
     hashes = None
     if scheme.bits is not None:
@@ -145,7 +145,7 @@ def marks(
     arrived = np.full(packets, -1, np.int64)
     is_reservoir = len(set(scheme.chance)) == 1
     for hop in range(hops):
-        # A router knows its own chance alone: p, or one in the hops so far.
+        # A router knows only its own probability: p, or one in the hops so far.
         own = 1.0 / (hop + 1) if is_reservoir else scheme.chance[-1]
         arrived[random.random(packets) < own] = hop
     return arrived, random.integers(0, scheme.parts, packets)

@@ -63,7 +63,7 @@ def perimeter(shape: Shape) -> int:
 
 
 def least_perimeter(area: int) -> int:
-    """Of all polyominoes of an area: 2⌈2√A⌉, in integers."""
+    """Least perimeter of all polyominoes of an area: 2⌈2√A⌉, in integers."""
     return 2 * (math.isqrt(4 * area - 1) + 1)
 
 

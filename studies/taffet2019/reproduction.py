@@ -1,4 +1,4 @@
-"""Rows of the page that sets the thesis' figures beside ours, and its command line.
+"""Rows of the page that compares the thesis's figures with ours, and its command line.
 
 Each study gives rows; ``--write`` puts them into docs/measurements/reproduction.md.
 """
@@ -19,7 +19,7 @@ HEAD = "| quantity | theirs | ours | difference | reason, as tested |"
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of the thesis beside ours.
+    """A figure of the thesis and ours.
 
     Attributes:
         quantity: What it is a figure of.

@@ -1,9 +1,9 @@
-"""Table 4.1 of the thesis (mappings of the 2-D stencil on Tapered), theirs beside ours.
+"""Table 4.1 of the thesis (mappings of the 2-D stencil on Tapered): published results and ours.
 
     python -m studies.taffet2019.table_4_1            the table
     python -m studies.taffet2019.table_4_1 --write    also its page
 
-Everything is computed: nothing in the columns "ours" is written down anywhere.
+Everything is computed: nothing in the columns "ours" is written by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures 5.2–5.5 and 4.12 of Taffet (2019) again.
+"""Reproduction of Figures 5.2–5.5 and 4.12 of Taffet (2019).
 
     python -m studies.taffet2019.telemetry_figures --write
 
@@ -127,7 +127,7 @@ def congested_hops(count: int, weight: int, variance: int) -> tuple[int, ...]:
 def packets_of(rows: pl.DataFrame, seed: int) -> tuple[Samples, Samples]:
     """Hop and congested samples of every packet, with sequence numbers from a random start.
 
-    In which order a sender's samples came is not recorded: any order is as good.
+    The order of a sender's samples is not recorded; any order will do.
     """
     random = np.random.default_rng(seed)
     rows = rows.sort("label")
@@ -284,7 +284,7 @@ def judged(
     every: Floats, each: Floats, met: Floats, truth: Floats, outside: NDArray[np.bool_],
     fabric: Fabric, node: NDArray[np.uint32], possible: int,
 ) -> dict[str, object]:  # fmt: skip
-    """What a figure shows, against what really happened."""
+    """What a figure shows, compared with the truth."""
     used = (truth[0] > 0) & outside
     fraction = np.divide(truth[1], truth[0], out=np.zeros_like(met), where=truth[0] > 0)
     found = np.divide(np.minimum(np.maximum(met, 0), every), every, out=np.zeros_like(met),
@@ -380,7 +380,7 @@ def main() -> int:
         "--write", action="store_true", help="update docs/measurements/telemetry.md"
     )
     options = parser.parse_args()
-    # Everything waits for one link: more threads would only wait for each other.
+    # All traffic waits for one link, so more threads would only wait for one another.
     os.environ.setdefault("TAILBACK_THREADS", "1")
     if not 32 <= options.packet <= 4096 or not 1 <= options.times <= 100:
         parser.error("--packet must be 32 to 4096, --times 1 to 100")

@@ -1,4 +1,4 @@
-// Axes: scales and ticks are d3's, drawn with the renderer that draws the rest.
+// Axes: scales and ticks from d3, drawn with the same renderer as the plots.
 
 import { scaleLinear } from "d3-scale";
 import type { ScaleLinear } from "d3-scale";
@@ -11,12 +11,12 @@ const GRID = "#e3e7ec";
 
 const TIMES: readonly [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3], ["ps", 1]];
 
-/** Unit in which a time of this many picoseconds is read best. */
+/** Most readable unit for a time in picoseconds. */
 export function timeUnit(ps: number): readonly [string, number] {
   return TIMES.find(([, size]) => Math.abs(ps) >= size) ?? ["ps", 1];
 }
 
-/** Picoseconds as people write them. */
+/** Picoseconds as text with a suitable unit. */
 export function timeText(ps: number): string {
   if (ps === 0) return "0";
   const [unit, size] = timeUnit(ps);
@@ -36,7 +36,7 @@ export interface Ticks {
   texts: string[];
 }
 
-/** Ticks that stand side by side, in a unit of ``size``; the longest texts decide how many. */
+/** Ticks in a unit of ``size``, as many as fit side by side with their labels. */
 export function ticksOf(scale: Scale, size = 1, suffix = ""): Ticks {
   const [from = 0, to = 1] = scale.domain();
   const [left = 0, right = 1] = scale.range();
@@ -52,7 +52,7 @@ export function ticksOf(scale: Scale, size = 1, suffix = ""): Ticks {
   return { at: [from, to], texts: [from, to].map((v) => plain(String(Number((v / size).toPrecision(3))))) };
 }
 
-/** An axis below a plot: ticks with texts, and a title under them that is cut where it must be. */
+/** An axis below a plot: ticks with labels, and a title below, truncated if necessary. */
 export function bottomAxis(
   renderer: Renderer, scale: Scale, ticks: Ticks, y: number, title: string, grid?: number,
 ): void {
@@ -62,7 +62,7 @@ export function bottomAxis(
   renderer.lines([left, y, right, y, ...marks], MUTED, 0.8);
   ticks.at.forEach((at, i) => {
     const text = ticks.texts[i] ?? "";
-    // The first and the last stay inside the plot.
+    // Keep the first and last label inside the plot.
     const half = textWidth(text, TICK_SIZE) / 2;
     const align = scale(at) + half > right + 12 ? "end" : "middle";
     renderer.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
@@ -71,7 +71,7 @@ export function bottomAxis(
   if (title) renderer.text(fitted(title, 11.5, room), left + room / 2, y + 28, { size: 11.5, align: "middle" });
 }
 
-/** An axis at the left of a plot, with lines across it. */
+/** An axis at the left of a plot, with grid lines. */
 export function leftAxis(renderer: Renderer, scale: Scale, x: number, right: number, title: string, count = 4): void {
   const values = scale.ticks(count);
   const format = scale.tickFormat(count);

@@ -70,7 +70,7 @@ export class Bars extends ItemPlot {
     }
     renderer.text(fitted(row.name, 12, names - 10), names - 8, middle, { align: "end" });
     const text = fitted(row.text, 12, width - beside - 8);
-    // The line of what bars are compared with does not cross out what is said of them.
+    // The reference line must not cross the labels.
     renderer.rects([beside + 5, top, textWidth(text, 12) + 4, TALL], "#fff");
     renderer.text(text, beside + 7, middle, {});
     const range = row.low === null || row.high === null ? []

@@ -1,4 +1,4 @@
-// Columns over classes: histograms, stacked or side by side, with a curve of what chance gives.
+// Column charts and histograms, stacked or side by side, with the curve expected by chance.
 
 import { AXIS_HEIGHT, leftAxis, linear, TICK_SIZE } from "./axis";
 import type { ColumnsMeta } from "./data";
@@ -21,7 +21,7 @@ export class Columns extends ItemPlot {
     return wrapped(this.meta.title, 12, width);
   }
 
-  /** Names of the series and of the curve, one below the other. */
+  /** Names of the series and of the curve, one below another. */
   private get names(): { name: string; colour: string }[] {
     const { series, curve } = this.meta;
     const shown = series.length > 1 || curve ? series : [];
@@ -92,14 +92,14 @@ export class Columns extends ItemPlot {
     return { box, facts: [`${this.meta.x}: ${label}`, ...facts] };
   }
 
-  /** Names of the classes, or of the edges between them, as many as stand side by side. */
+  /** Labels of the classes or of their edges, as many as fit side by side. */
   private labels(renderer: Renderer, width: number, pitch: number, bottom: number): void {
     const { labels, edges, x } = this.meta;
     const texts = edges ?? labels;
     const widest = Math.max(...texts.map((text) => textWidth(text, TICK_SIZE))) + 8;
     let step = 1;
     while (step * pitch < widest && step < texts.length) step *= 2;
-    // Edges on both sides of zero are shown evenly about it.
+    // Edges on both sides of zero are labelled symmetrically.
     const first = Math.max(texts.indexOf("0"), 0) % step;
     for (let c = first; c < texts.length; c += step) {
       const at = LEFT + (edges ? c : c + 0.5) * pitch;

@@ -1,4 +1,4 @@
-// What is seen, as a command that computes it from the tables of the run.
+// A command that computes what is shown from the tables of the run.
 
 import { byId } from "./controls";
 import type { Model } from "./data";
@@ -6,15 +6,15 @@ import type { Store } from "./state";
 
 const FOLDERS: Record<string, string> = { observed: "run", before: "before", after: "after" };
 
-/** A text inside single quotes of a shell. */
+/** A text in single quotes for a shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** JSON without letters beyond ASCII is a string of Python too. */
+/** A Python string literal: ASCII-only JSON is one. */
 const literal = (text: string): string => JSON.stringify(text).replace(
   /[^ -~]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
 );
 
-/** A Python command that prints the estimates of the chosen run, phase, time and link. */
+/** A Python command that prints the estimates of the selected run, phase, time span and link. */
 export function command(model: Model, store: Store): string {
   const { dataset, selection, time, link } = store.now;
   const phase = model.phases(dataset)[selection] ?? null;
@@ -42,7 +42,7 @@ export function command(model: Model, store: Store): string {
   return `python -c ${quoted(code)}`;
 }
 
-/** The button copies; where the clipboard is refused it shows the command to be copied by hand. */
+/** The button copies the command, or shows it if the browser denies access to the clipboard. */
 export function connectCommand(model: Model, store: Store): void {
   const button = byId<HTMLButtonElement>("copy-command");
   const shown = byId("command");

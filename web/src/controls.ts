@@ -10,7 +10,7 @@ export function byId<T extends HTMLElement>(id: string): T {
   return found as T;
 }
 
-/** Offer something as a file. */
+/** Offer content as a file to download. */
 export function save(name: string, content: string | Blob, type: string): void {
   const url = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");
@@ -84,7 +84,7 @@ export function connectSelectors(model: Model, store: Store): void {
   connectTime(model, store);
 }
 
-/** The span of time in words, and the way back to all of it. */
+/** Text of the time span, and the button to reset it. */
 function connectTime(model: Model, store: Store): void {
   const back = byId<HTMLButtonElement>("all-time");
   const words = byId("time");
@@ -97,10 +97,10 @@ function connectTime(model: Model, store: Store): void {
   store.listen(show);
 }
 
-/** The span of time that is shown; of a difference in shares of each run's time. */
+/** The time span shown; for a difference, as shares of each run's time. */
 export function spanText(model: Model, store: Store): string {
   const { time, dataset } = store.now;
-  if (!time) return "All of the time";
+  if (!time) return "Whole run";
   const runs = model.runsOf(dataset);
   const { edges_ps: edges, frames } = model.run(runs[0] ?? 0).course;
   if (runs.length > 1) {
@@ -111,7 +111,7 @@ export function spanText(model: Model, store: Store): string {
   return `Time ${timeText(from)} – ${timeText(to)}`;
 }
 
-/** Join the tables of links and lines with the plots. */
+/** Connect the tables of links and lines with the plots. */
 export function connectTable(model: Model, store: Store): void {
   const rows = document.querySelectorAll<HTMLTableRowElement>("tr[data-link]");
   for (const row of rows) {
@@ -128,7 +128,7 @@ export function connectTable(model: Model, store: Store): void {
     const phase = model.phases(dataset)[selection] ?? null;
     for (const row of rows) {
       const mine = Number(row.dataset["link"]);
-      // A row of parallel links stands for all of them.
+      // A row of parallel links represents all of them.
       const joined = row.dataset["bundle"] !== undefined;
       const same = joined && link >= 0 && model.bundle[mine] === model.bundle[link];
       const chosen = mine === link || same;

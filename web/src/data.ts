@@ -1,10 +1,10 @@
-// What the report carries, and how its packed arrays are read.
+// Data embedded in the report, and the reader of its packed arrays.
 
 import { bisector } from "d3-array";
 import type { Estimates, Grouping } from "./shrinkage";
 import { estimatesOf, grouping, shrink } from "./shrinkage";
 
-/** Place of an array in the packed data: offset in bytes, number of elements, element type. */
+/** Position of an array in the packed data: offset in bytes, number of elements, element type. */
 export interface Ref {
   o: number;
   n: number;
@@ -57,7 +57,7 @@ export interface BarsMeta {
   unit: "ps" | "";
   axis: string;
   note: string;
-  /** Where a line stands over all rows. */
+  /** Position of a reference line across all rows. */
   line: number | null;
 }
 
@@ -97,10 +97,10 @@ export interface GridMeta {
   wide: boolean;
 }
 
-/** Links against time; rows are groups of neighbouring links, numbered through all bands. */
+/** Link timeline; rows are groups of neighbouring links, numbered through all bands. */
 export interface CourseMeta {
   frames: number;
-  /** Whether samples stand at the time when packets reached the link; else when they arrived. */
+  /** Whether samples are placed at the time packets reached the link, or else arrived at the receiver. */
   dated: boolean;
   edges_ps: number[];
   phases: string[];
@@ -239,7 +239,7 @@ const KINDS = {
 /** A share of 65535 ten-thousandths in a packed array means: no data. */
 const NO_SHARE = 65535;
 
-/** Inflate the packed arrays of the page. */
+/** Decompress the packed arrays of the page. */
 export async function inflate(base64: string): Promise<Uint8Array> {
   const binary = atob(base64.trim());
   const bytes = new Uint8Array(binary.length);
@@ -270,7 +270,7 @@ export class Arrays {
     return out;
   }
 
-  /** Running sums of an array that was stored as steps. */
+  /** Running sums of an array that was stored as differences. */
   running(ref: Ref): Int32Array {
     const known = this.sums.get(ref.o);
     if (known && known.length === ref.n) return known;
@@ -281,7 +281,7 @@ export class Arrays {
   }
 }
 
-/** Numbers of all links in one run and one selection; of a time they are summed here. */
+/** Sums over all links for one run and phase; those of a time span are computed here. */
 export class View {
   private readonly done: Uint8Array;
 
@@ -305,8 +305,8 @@ export class View {
   }
 
   /**
-   * Congested fractions with the evidence of the links' bundles; known are those of a link's tier
-   * and direction. A drag that shows one link estimates no others.
+   * Shrunk congested fractions, computed for a link's tier and direction on first use: a drag
+   * that shows one link estimates no others.
    */
   estimates(link: number): Estimates {
     const kind = this.groups.kind[link] ?? 0;
@@ -318,7 +318,7 @@ export class View {
   }
 }
 
-/** Sums of one run and phase over a span of frames, moved with the span. */
+/** Sums of one run and phase over a span of frames, updated as the span moves. */
 interface Sums {
   from: number;
   to: number;
@@ -381,7 +381,7 @@ export class Model {
     return this.payload.groups[this.group[link] ?? 0] ?? "";
   }
 
-  /** Number of the difference on the switch of runs: it stands behind them. */
+  /** Index of the difference in the list of runs: after the runs. */
   get changeIndex(): number {
     return this.payload.change ? this.payload.datasets.length : -1;
   }
@@ -392,19 +392,19 @@ export class Model {
     return found;
   }
 
-  /** The runs behind a choice: one, or the two of the difference. */
+  /** The runs of a selection: one, or the two of the difference. */
   runsOf(dataset: number): number[] {
     const { change } = this.payload;
     return change && dataset === this.changeIndex ? [...change.of] : [dataset];
   }
 
-  /** Phases that can be chosen, null for the whole run, which is first. */
+  /** Phases that can be selected; null, the first entry, is the whole run. */
   phases(dataset: number): (string | null)[] {
     const all = this.runsOf(dataset).flatMap((run) => this.run(run).selections);
     return [...new Set(all.map((selection) => selection.phase))];
   }
 
-  /** One phase of a run, or null for all of it, in a span of time; null without that phase. */
+  /** A phase of a run (null: all phases) in a time span; returns null if the run lacks the phase. */
   view(run: number, phase: string | null, time: Span): View | null {
     const key = JSON.stringify([run, phase]);
     if (time) return this.within(key, run, phase, time);
@@ -448,7 +448,7 @@ export class Model {
     return view;
   }
 
-  /** Sums of the frames from … to; frames that the last span had are not added again. */
+  /** Sums of a span of frames; frames that the previous span had are not added again. */
   private summed(
     key: string, course: CourseMeta, slots: readonly [number, number], from: number, to: number,
   ): Float64Array[] {
@@ -507,20 +507,20 @@ export class Model {
   }
 }
 
-/** What a frame holds of each link, in the order of a view's sums. */
+/** Quantities per link and frame, in the order of a view's sums. */
 const COLUMNS = ["samples", "weight", "congested", "variance", "congested_variance", "bytes"] as const;
 
-/** Congested fraction of a link, 0–1, or NaN where nothing can be said. */
+/** Congested fraction of a link, 0–1; NaN with too few samples. */
 export function fraction(view: View, link: number): number {
   return view.estimates(link).value[link] ?? NaN;
 }
 
-/** Frame of a course at a place in time. */
+/** Frame of a time course at a point in time. */
 export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): number {
   return Math.min(Math.max(ascending.right(edges, ps) - 1, 0), frames - 1);
 }
 
-/** What the time of a course is, for its axis. */
+/** Meaning of the time axis of a time course. */
 export function timeOf({ dated }: CourseMeta): string {
   return dated ? "at the link" : "arrival of the packets";
 }

@@ -1,4 +1,4 @@
-// What is known of one link, in words.
+// The details of one link as text.
 
 import type { Model, View } from "./data";
 import { fraction, share } from "./data";
@@ -19,7 +19,7 @@ export function facts(model: Model, store: Store, link: number): [string, string
     ["Kind", `${model.groupName(link)}, ${model.rate[link] ?? 0} Gb/s`],
     ["Ports", `${model.srcPort[link] ?? 0} → ${model.dstPort[link] ?? 0}`],
     ["Congested fraction", views.map((view) => estimate(view, link)).join(" → ")],
-    ["By its own samples alone", views.map((view) => alone(view, link)).join(" → ")],
+    ["From its own samples alone", views.map((view) => alone(view, link)).join(" → ")],
   ];
   if (shown.change) out.push(["Change", changed(shown.value(link), views, link)]);
   const busy = views.map((view) => percent(view?.utilization(link) ?? NaN)).join(" → ");
@@ -38,24 +38,24 @@ export function facts(model: Model, store: Store, link: number): [string, string
     return truth !== null && share(model.arrays.get(truth.stall), link) < 0.01;
   });
   if (rarely && views.some((view) => view && fraction(view, link) >= 0.1)) {
-    out.push(["Congested, yet not stalled", "its packets queued for the link, which itself kept " +
-      "sending: stalled is the share of time with data but no credit from the next switch"]);
+    out.push(["Congested but not stalled", "packets queued for this link while it kept sending; " +
+      "stalled means that it had data but no credit from the next switch"]);
   }
   return out;
 }
 
-/** An estimate with the evidence of the bundle; below the least that can be told, a bound. */
+/** The shrunk estimate as text; without a congested sample, its upper bound. */
 export function estimate(view: View | null, link: number): string {
   if (!view || !((view.weight[link] ?? 0) > 0)) return "no data";
   const { value, low, high, impossible } = view.estimates(link);
-  if (impossible[link]) return "unknown: more congested packets than packets, beyond chance";
+  if (impossible[link]) return "unknown: significantly more congested packets than packets";
   const at = value[link] ?? NaN;
   if (Number.isNaN(at)) return "too few samples";
   if (at === 0) return `≤ ${percent(high[link] ?? NaN)} (95 %)`;
   return `${percent(at)} (95 %: ${points(low[link] ?? NaN)} to ${percent(high[link] ?? NaN)})`;
 }
 
-/** What the samples of a link say without its neighbours. */
+/** The estimate from a link's own samples alone, as text. */
 export function alone(view: View | null, link: number): string {
   const weight = view?.weight[link] ?? 0;
   if (!view || !(weight > 0)) return "no data";
@@ -64,30 +64,30 @@ export function alone(view: View | null, link: number): string {
   const [low, high] = interval({ weight, congested, variance: view.variance[link] ?? 0,
     congestedVariance: view.congestedVariance[link] ?? 0 }, view.hashed);
   if (congested === 0) return `≤ ${percent(high)} (95 %): none of ${samples} samples`;
-  if (view.estimates(link).impossible[link]) return `${percent(congested / weight)} of ${samples} samples: impossible`;
+  if (view.estimates(link).impossible[link]) return `${percent(congested / weight)} of ${samples} samples: not possible`;
   return `${percent(Math.min(congested / weight, 1))} (95 %: ${points(low)} to ${percent(high)}), ${samples} samples`;
 }
 
 const points = (value: number): string => (100 * value).toFixed(1);
 const signed = (value: number): string => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
 
-/** A link that one of two runs has left has no congestion there. */
-function orNothing(view: View | null, link: number): Estimate {
+/** An estimate, or zero where there is none: a link that a run does not use has no congestion. */
+function orZero(view: View | null, link: number): Estimate {
   const value = view ? fraction(view, link) : NaN;
   if (!view || Number.isNaN(value)) return [0, 0, 0];
   return [value, view.estimates(link).low[link] ?? 0, view.estimates(link).high[link] ?? 1];
 }
 
-/** A change with its interval: the samples of two runs are independent. */
+/** A change with its interval; the samples of the two runs are independent. */
 function changed(value: number, views: (View | null)[], link: number): string {
   if (Number.isNaN(value)) return "no data";
-  const [before, after] = views.map((view) => orNothing(view, link));
+  const [before, after] = views.map((view) => orZero(view, link));
   const [low, high] = ofDifference(before ?? [0, 0, 0], after ?? [0, 0, 0]);
   const sure = low > 0 || high < 0 ? "" : ", within the noise";
   return `${signed(value)} percentage points (95 %: ${signed(low)} to ${signed(high)})${sure}`;
 }
 
-/** The same in few lines, for the pointer; null for no link. */
+/** A short version for tooltips; null for no link. */
 export function linkFacts(model: Model, store: Store, link: number): string[] | null {
   if (link < 0) return null;
   const [name, , , ...rest] = facts(model, store, link);
@@ -95,24 +95,24 @@ export function linkFacts(model: Model, store: Store, link: number): string[] | 
 }
 
 /** A link in one line. */
-function inShort(model: Model, store: Store, link: number): string {
-  if (link < 0) return "No link chosen";
+function summary(model: Model, store: Store, link: number): string {
+  if (link < 0) return "No link selected";
   const views = new LinkValues(model, store).views();
   return `${model.linkName(link)}: congested ${views.map((view) => estimate(view, link)).join(" → ")}`;
 }
 
-/** Show the facts of a link in a panel; text only, never markup. */
+/** Show the details of a link in a panel; text only, never markup. */
 export function show(panel: HTMLElement, model: Model, store: Store, link: number): void {
   panel.dataset["link"] = String(link);
   const { nodes } = store.now;
   panel.dataset["nodes"] = nodes.join(" ");
   const short = panel.closest("details")?.querySelector("summary > span");
-  if (short) say(short, inShort(model, store, link));
+  if (short) setText(short, summary(model, store, link));
   if (link < 0) {
     const hint = document.createElement("p");
     hint.textContent =
-      "Point at a cell, or click a link, host or phase in a plot or a table; drag over time in the " +
-      "raster of links against time. Keyboard: arrow keys in a plot.";
+      "Hover over a cell, or click a link, host or phase in a plot or table; drag across the link " +
+      "timeline to select a time span. Keyboard: arrow keys in a plot.";
     panel.replaceChildren(hint);
     return;
   }
@@ -122,8 +122,8 @@ export function show(panel: HTMLElement, model: Model, store: Store, link: numbe
   list(panel, [...facts(model, store, link), ...ends]);
 }
 
-/** A text is set only where it is another one: while time is dragged few of them change. */
-function say(element: Element, text: string): void {
+/** Set a text only if it differs: during a drag few of them change. */
+function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -140,7 +140,7 @@ function list(panel: HTMLElement, pairs: [string, string][]): void {
   }
   pairs.forEach(([name, value], i) => {
     const [term, fact] = rows.children[i]!.children as unknown as [Element, Element];
-    say(term, name);
-    say(fact, value);
+    setText(term, name);
+    setText(fact, value);
   });
 }

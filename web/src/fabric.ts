@@ -5,7 +5,7 @@ import { linkFacts } from "./detail";
 import type { Renderer } from "./renderer";
 import { INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend } from "./scale";
-import { BOTH_WAYS, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES } from "./scale";
+import { CHANGE_TICKS, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -164,7 +164,7 @@ export class FabricPlot implements Drawing {
     const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
     if (hosts < height - this.under) renderer.text("hosts", LEFT - 14, hosts, style);
     const colours = this.shown.colours("congestion");
-    const ticks = this.shown.change ? BOTH_WAYS : undefined;
+    const ticks = this.shown.change ? CHANGE_TICKS : undefined;
     const [y, room] = [height - this.under + ABOVE_LEGEND, this.width - LEFT + 8 - RIGHT];
     legend(renderer, colours, LEFT - 8, y, room, this.words(), ticks);
   }
@@ -187,7 +187,7 @@ export class FabricPlot implements Drawing {
     }
     const grow = Math.min(this.zoom, 2.5);
     const colours = this.shown.colours("congestion");
-    // The strongest lie on top; of a difference these are both ends of the scale.
+    // The strongest are on top: in a difference, both ends of the scale.
     const middle = this.shown.change ? (SHADES - 1) / 2 : 0;
     const strength = (key: number): number => Math.abs(Math.floor(key / 100) - middle);
     for (const key of [...bins.keys()].sort((a, b) => strength(a) - strength(b) || a - b)) {
@@ -249,7 +249,7 @@ export class FabricPlot implements Drawing {
     renderer.unclip();
   }
 
-  /** Link nearest to a point, -1 when none is within reach. */
+  /** Link nearest to a point; -1 if none is close enough. */
   private hit(px: number, py: number): number {
     for (let node = 0; node < this.nodeX.length; node++) {
       const [x, y, w, h] = this.hostBox(node);
@@ -265,7 +265,7 @@ export class FabricPlot implements Drawing {
       const strong = Math.abs(value(link));
       if (Number.isNaN(strong)) continue;
       const distance = toSegment(px, py, this.line(h));
-      // Where lines cross, the darker one lies on top and is meant.
+      // Where lines cross, the darker one is on top and is selected.
       if (distance <= 5 && distance - 4 * strong < score) {
         score = distance - 4 * strong;
         best = link;
@@ -350,7 +350,7 @@ export class FabricPlot implements Drawing {
     });
   }
 
-  /** Zoom by a button: in, out or back to everything. */
+  /** Zoom by a button: in, out, or reset. */
   zoomButton(kind: string): void {
     const factor = kind === "in" ? 1.5 : kind === "out" ? 1 / 1.5 : 1e-9;
     this.zoomBy(factor, this.width / 2, this.height_ / 3);

@@ -1,4 +1,4 @@
-// The back-pressure flame graph: saturated links at the bottom, above them what waits for them.
+// The back-pressure flame graph: saturated links at the bottom, above them what waits on them.
 
 import { timeUnit } from "./axis";
 import type { Flames, Frame, Model } from "./data";
@@ -124,7 +124,7 @@ export class Flame implements Drawing {
     renderer.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, INK, 1.5);
   }
 
-  /** Whether a box is what is chosen elsewhere: links that stand together, a phase, a host. */
+  /** Whether a box matches the selection made elsewhere: links of one bundle, a phase, a host. */
   private chosen(frame: Frame): boolean {
     const { link, nodes, dataset, selection } = this.store.now;
     const [, kind, , refers] = frame;
@@ -135,7 +135,7 @@ export class Flame implements Drawing {
     return phase != null && this.model.phases(0)[refers + 1] === phase;
   }
 
-  /** Number of boxes that are marked for what is chosen elsewhere. */
+  /** Number of boxes that match the selection made elsewhere. */
   get marked(): number {
     return this.boxes.filter((box) => this.chosen(box.frame)).length;
   }
@@ -197,7 +197,7 @@ export class Flame implements Drawing {
     if (this.panel && box) this.panel.textContent = this.facts(box).join(": ");
   }
 
-  /** A box in words: its name, how much it is, and of what. */
+  /** A box as text: its name, its amount, and its share of the total. */
   private facts({ frame }: Box): string[] {
     const all = this.flames.trees[this.tree]?.top[2] ?? 1;
     if (this.change) {
@@ -209,7 +209,7 @@ export class Flame implements Drawing {
     return [this.name(frame), `${this.amount(frame[2])}, ${share.toFixed(1)} % of all`];
   }
 
-  /** Zoom into a box; the bottom one leads back out. */
+  /** Zoom into a box; the bottom one zooms out. */
   private enter(box: Box | null): void {
     if (!box) return;
     const [, kind, , refers] = box.frame;

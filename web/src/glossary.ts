@@ -1,19 +1,19 @@
-// Terms of the field, explained where they stand.
+// Tooltips that explain technical terms in table headings.
 
 const TERMS: readonly [RegExp, string][] = [
-  [/^congested fraction/i, "Congested packets over packets of a link. Each link is estimated with the evidence of its bundle (empirical Bayes); pale or striped: the 95 % interval is wider than ±20 points."],
-  [/^utilization/i, "Share of time a link is busy sending, 0–1; here the share that our own packets take."],
-  [/^stall/i, "Time messages took beyond their bytes at line rate and the least latency. Of a port: it had data and no credit to send."],
-  [/^(hop )?samples$/i, "Packets that recorded this link: each packet carries one hop of its path, drawn uniformly."],
-  [/^part$/i, "Root: the link of a congestion tree that waits on no other. The others wait on a root, or their queues fill and empty."],
+  [/^congested fraction/i, "Congested packets over packets of a link. Each link's estimate is shrunk towards the mean of its bundle (empirical Bayes); pale or striped: the 95 % interval is wider than ±20 percentage points."],
+  [/^utilization/i, "Share of time a link is busy sending, 0–1; here the share taken by our own packets."],
+  [/^stall/i, "Time messages took beyond the minimum latency plus their bytes at line rate. For a port: time with data to send but no credit."],
+  [/^(hop )?samples$/i, "Packets that recorded this link: each packet records one hop of its path, chosen uniformly at random."],
+  [/^part$/i, "Root: the link of a congestion tree that waits on no other link. The other links wait on a root, or their queues fill and drain."],
   [/^links waiting/i, "Congested links that wait on this one: the size of its congestion tree."],
-  [/^ideal$/i, "Expected time on an ideal network: every adapter at line rate, nothing shared in between."],
-  [/^above the ideal/i, "1 − ideal ÷ expected time. All percentages of time on this page are shares of the time of the run as it is."],
+  [/^ideal$/i, "Expected time on an ideal network: every adapter sends at line rate and nothing in between is shared."],
+  [/^above the ideal/i, "1 − ideal ÷ expected time. All percentages of time on this page are relative to the unchanged run."],
   [/^blocked in communication/i, "Share of the ranks' time spent inside MPI calls."],
-  [/^saturated links/i, "Congested links whose own downstream is free: where back-pressure begins."],
-  [/^filled by/i, "Whose traffic saturates the link: the observed job's, or other jobs'."],
-  [/^kind of/i, "What the change alters: placement, routing, order of messages …"],
-  [/^range over seeds/i, "Lowest and highest over repetitions with other random seeds."],
+  [/^saturated links/i, "Congested links with no congestion downstream: where back-pressure begins."],
+  [/^filled by/i, "The traffic that saturates the link: the observed job's or other jobs'."],
+  [/^kind of/i, "What the change affects: placement, routing, order of messages …"],
+  [/^range over seeds/i, "Lowest and highest value over repetitions with different random seeds."],
   [/^switches a packet visits/i, "Path length: mean number of switches between two ranks."],
   [/^telemetry scheme/i, "What the header bits of a packet mean and how switches update them."],
 ];

@@ -5,7 +5,7 @@ import { estimate } from "./detail";
 import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, SELECTED } from "./renderer";
 import type { Legend, Rect } from "./scale";
-import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES, TITLES } from "./scale";
+import { CHANGE_TICKS, CHANGES, dot, legend, legendHeight, SHADES, TITLES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -16,9 +16,9 @@ import { LinkValues } from "./values";
 const LEFT = 32;
 const HEAD = 22;
 const FOOT = 40;
-/** Between two grids: the numbers of rows stand there. */
+/** Space between two grids, for the numbers of the rows. */
 const GAP = 34;
-/** Room for a number beside or below cells. */
+/** Space for a number beside or below cells. */
 const NUMBER = { size: 10.5, wide: 24, tall: 13 };
 
 interface PlacedGrid {
@@ -31,7 +31,7 @@ interface PlacedGrid {
   ch: number;
 }
 
-/** The least of 1, 2, 5, 10, … that is not below a number. */
+/** The smallest of 1, 2, 5, 10, … that is at least a number. */
 function stride(least: number): number {
   let step = 1;
   for (let i = 0; step < least; i++) step = [2, 5, 10][i % 3]! * 10 ** Math.floor(i / 3);
@@ -76,7 +76,7 @@ export class Grids implements Drawing {
     };
   }
 
-  /** Wide grids two in a line, square ones as many as fit; their lower end. */
+  /** Arrange wide grids two to a row, square ones as many as fit; returns the lower end. */
   private arrange(width: number): number {
     this.places = [];
     let [x, y, tall] = [LEFT, 0, 0];
@@ -139,7 +139,7 @@ export class Grids implements Drawing {
       renderer.text(axes, x, y + h + 25, { size: 10.5, colour: MUTED });
       this.number(renderer, grid, [x, y, cw, ch]);
     }
-    const ticks = this.shown.change ? BOTH_WAYS : undefined;
+    const ticks = this.shown.change ? CHANGE_TICKS : undefined;
     legend(renderer, colours, LEFT, bottom + 14, width - LEFT, this.words(), ticks);
   }
 

@@ -1,4 +1,4 @@
-// A plot of a few things that can be pointed at: bars, columns, points.
+// Base class of plots with few items that respond to the pointer: bars, columns, points.
 
 import type { Renderer } from "./renderer";
 import { INK } from "./renderer";
@@ -7,7 +7,7 @@ import type { Drawing } from "./surface";
 import { Surface } from "./surface";
 import { Tip } from "./tooltip";
 
-/** One thing: where it is, and what is said of it. */
+/** One item: its box, and the text of its tooltip. */
 export interface Item {
   box: Rect;
   facts: string[];
@@ -34,7 +34,7 @@ export abstract class ItemPlot implements Drawing {
 
   abstract height(width: number): number;
 
-  /** Draw, and return what can be pointed at. */
+  /** Draw, and return the items that respond to the pointer. */
   protected abstract paint(renderer: Renderer, width: number, height: number): Item[];
 
   /** Called with the number of an item that was clicked, −1 for none. */

@@ -1,4 +1,4 @@
-// Links against time: phases as a strip on top, below it the worst link of each row in each frame.
+// The link timeline: phases as a strip on top, below it the worst link of each row in each frame.
 
 import type { CourseMeta, Model, Numbers } from "./data";
 import { frameAt, share, timeOf } from "./data";
@@ -7,7 +7,7 @@ import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./
 import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend, Rect } from "./scale";
-import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES } from "./scale";
+import { CHANGE_TICKS, CHANGES, dot, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -21,7 +21,7 @@ const STRIP = 14;
 const GAP = 10;
 const LABEL = 26;
 const GREYS = 16;
-/** Height of the text in place of a band without samples. */
+/** Height of the line of text that replaces a band without samples. */
 const FOLDED = 12;
 
 interface Cell {
@@ -54,7 +54,7 @@ export class LinkTimeline implements Drawing {
     store.listenPoint(() => this.surface.refresh());
   }
 
-  /** The chosen run's; both runs of a difference have the same rows and as many frames. */
+  /** The selected run's; both runs of a difference have the same rows and as many frames. */
   private get course(): CourseMeta {
     return this.model.run(this.model.runsOf(this.store.now.dataset)[0] ?? 0).course;
   }
@@ -70,7 +70,7 @@ export class LinkTimeline implements Drawing {
 
   private rowHeight(): number {
     const most = Math.min(Math.max(Math.round(330 / Math.max(this.shownRows, 1)), 3), 12);
-    // The name and the number of links of a band stand beside it, one above the other.
+    // The name of a band is beside it, its number of links below the name.
     const drawn = this.course.bands.filter((_, b) => !this.folded(b));
     const fewest = Math.min(...drawn.map((band) => band.rows), 48);
     return Math.max(most, (LABEL - GAP) / Math.max(fewest, 1));
@@ -84,7 +84,7 @@ export class LinkTimeline implements Drawing {
     return this.bottom() + AXIS_HEIGHT + 14 + legendHeight(this.words(), width - LEFT - RIGHT);
   }
 
-  /** Lower end of the rows with the gap under them. */
+  /** Lower end of the rows, including the gap below them. */
   private bottom(): number {
     return this.y(this.rows);
   }
@@ -94,7 +94,7 @@ export class LinkTimeline implements Drawing {
     return { title: this.shown.change ? CHANGES.congestion : title, noData: "too few samples" };
   }
 
-  /** Share of the time that is over where a frame begins; frames of one run may differ in length. */
+  /** Start of a frame as a share of the run; frames of one run may differ in length. */
   private share(frame: number): number {
     const { edges_ps: edges, frames } = this.course;
     const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
@@ -119,7 +119,7 @@ export class LinkTimeline implements Drawing {
     return y;
   }
 
-  /** Whether no run has a value anywhere in a band: a line of text then stands for it. */
+  /** Whether no run has a value anywhere in a band: a line of text then replaces it. */
   private folded(band: number): boolean {
     let known = this.empty.get(band);
     if (known === undefined) {
@@ -194,7 +194,7 @@ export class LinkTimeline implements Drawing {
     this.drawAxis(renderer);
     const colours = this.shown.colours("congestion");
     const [y, room] = [this.bottom() + AXIS_HEIGHT + 10, this.width - LEFT - RIGHT];
-    legend(renderer, colours, LEFT, y, room, this.words(), this.shown.change ? BOTH_WAYS : undefined);
+    legend(renderer, colours, LEFT, y, room, this.words(), this.shown.change ? CHANGE_TICKS : undefined);
   }
 
   private drawAxis(renderer: Renderer): void {
@@ -205,7 +205,7 @@ export class LinkTimeline implements Drawing {
     bottomAxis(renderer, scale, ticksOf(scale, size), this.bottom() - GAP + 4, this.axisTitle(word));
   }
 
-  /** What the axis is: where both stand on a page, times of two kinds must not be mixed up. */
+  /** Title of the axis: it distinguishes expected from measured time where a page shows both. */
   private axisTitle(unit: string): string {
     const by = timeOf(this.course);
     if (this.shown.change) return `time, ${unit}: ${by}`;
@@ -279,7 +279,7 @@ export class LinkTimeline implements Drawing {
     return null;
   }
 
-  /** Whether a row is of a band that is folded. */
+  /** Whether a row belongs to a collapsed band. */
   private flat(row: number): boolean {
     let first = 0;
     for (const [b, band] of this.course.bands.entries()) {
@@ -297,7 +297,7 @@ export class LinkTimeline implements Drawing {
     return frameAt(this.course, start + part * (end - start));
   }
 
-  /** A cell in words: its time, its worst link, and what is known of that. */
+  /** A cell as text: its time, its worst link, and that link's estimate. */
   private facts(cell: Cell | null): string[] | null {
     if (!cell) return null;
     const { edges_ps: edges, frames, bands } = this.course;
@@ -322,7 +322,7 @@ export class LinkTimeline implements Drawing {
     return this.cells()[row * this.course.frames + frame] ?? NaN;
   }
 
-  /** The link of a row that met most congestion in a frame, of a difference in either run. */
+  /** The link of a row with most congestion in a frame; for a difference, in either run. */
   private worst({ row, frame }: Cell): number {
     const of = this.rowOf();
     let best = -1;
@@ -399,7 +399,7 @@ export class LinkTimeline implements Drawing {
     };
     if (event.shiftKey && step[1]) {
       const [a, b] = this.store.now.time ?? [old.frame, old.frame + 1];
-      // The end that the cursor is at moves.
+      // Move the end of the span that the cursor is at.
       const span = old.frame + 1 >= b ? [a, next.frame + 1] : [next.frame, b];
       const [first, last] = [Math.min(...span), Math.max(...span)];
       this.store.set({ time: [first, Math.max(last, first + 1)] });

@@ -1,4 +1,4 @@
-// Viewer of a Tailback report. Everything it shows is in the page; it never asks the network.
+// Viewer of a Tailback report. All data is in the page; it makes no network requests.
 
 import { connectAddress } from "./address";
 import { Bars } from "./bars";
@@ -26,7 +26,7 @@ import { TimeCourse } from "./timecourse";
 
 const canvas = (id: string): HTMLCanvasElement => byId<HTMLCanvasElement>(id);
 
-/** Every plot of the page with the name of its file. */
+/** All plots of the page, with the file name for saving each. */
 function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   const { payload } = model;
   const panel = byId("detail");
@@ -81,13 +81,13 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
   return out;
 }
 
-/** The page knows how high the choices are that stay in sight: what is jumped to stands below. */
+/** Tell the CSS the height of the sticky controls, so that jump targets end up below them. */
 function keepInSight(): void {
   const tools = byId("tools");
-  // A low or narrow window needs its room for the plots.
+  // In a low or narrow window the space is for the plots.
   byId<HTMLDetailsElement>("inspector").open = window.innerWidth > 900 && window.innerHeight > 500;
   const root = document.documentElement.style;
-  new ResizeObserver(() => root.setProperty("--stuck", `${46 + tools.offsetHeight + 8}px`)).observe(tools);
+  new ResizeObserver(() => root.setProperty("--sticky-height", `${46 + tools.offsetHeight + 8}px`)).observe(tools);
 }
 
 async function start(): Promise<void> {
@@ -112,14 +112,14 @@ async function start(): Promise<void> {
   connectSearch(model, store);
   connectCommand(model, store);
   connectAddress(model, store);
-  // Drawn anew for paper: a picture of the screen, made smaller, would be too small to read.
+  // Redraw for print: the screen's drawing scaled down would be too small to read.
   window.addEventListener("beforeprint", () => drawn.forEach(([, plot]) => plot.surface.forPaper()));
   window.addEventListener("afterprint", () => drawn.forEach(([, plot]) => plot.surface.redraw()));
   document.documentElement.dataset["ready"] = "true";
 }
 
 start().catch((problem: unknown) => {
-  // The verdict, the remedy and the tables are there without the viewer.
+  // The verdict, the remedy and the tables work without the viewer.
   document.documentElement.classList.remove("interactive");
   console.error("viewer:", problem);
 });

@@ -1,4 +1,4 @@
-// Who talks to whom: ranks in order of their hosts, or how much nearer pairs have moved.
+// The communication matrix: bytes between ranks in order of their hosts, or the change in path length.
 
 import type { MatrixMeta, Model, Numbers } from "./data";
 import type { Renderer } from "./renderer";
@@ -163,7 +163,7 @@ export class Matrix implements Drawing {
     this.panel.textContent = this.facts(meta, r, c).join(": ");
   }
 
-  /** A cell in words: its ranks with their hosts, and what is between them. */
+  /** A cell as text: its ranks with their hosts, and its value. */
   private facts(meta: MatrixMeta, r: number, c: number): string[] {
     const node = this.get(meta.node);
     const rank = this.get(meta.rank);

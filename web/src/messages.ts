@@ -1,25 +1,25 @@
-// What is behind an interval of a rank: its messages, their lines of the program, and their links.
+// Details of a rank's window: its messages, the lines of the program that sent them, their links.
 
 import type { Model, RanksMeta } from "./data";
 import { fraction } from "./data";
 import type { Store } from "./state";
 import { LinkValues } from "./values";
 
-/** Messages, and links of each, that are listed. */
-const LISTED = 8;
-const LINKS = 3;
+/** Number of messages listed, and of links for each. */
+const MAX_MESSAGES = 8;
+const MAX_LINKS = 3;
 
 interface Message {
   from: number;
   to: number;
   bytes: number;
   line: number;
-  /** Windows in which it was sent, and in which its receiver had it. */
+  /** Windows in which it was sent, and in which it was received. */
   sent: number;
   done: number;
 }
 
-/** Messages that ranks from … to (exclusive) sent in a window or were receiving in it. */
+/** Messages that ranks ``from`` to ``to`` (exclusive) sent in a window or were receiving then. */
 function within(model: Model, meta: RanksMeta, from: number, to: number, window: number): Message[] {
   const get = (name: keyof RanksMeta["messages"]): ArrayLike<number> => model.arrays.get(meta.messages[name]);
   const [src, dst, sent] = [get("src_rank"), get("dst_rank"), get("sent")];
@@ -31,11 +31,11 @@ function within(model: Model, meta: RanksMeta, from: number, to: number, window:
     if (!receives && !sends) continue;
     out.push({ from: src[i]!, to: dst[i]!, bytes: bytes[i]!, line: line[i]!, sent: sent[i]!, done: done[i]! });
   }
-  // What was waited for longest stands first.
+  // Longest wait first.
   return out.sort((a, b) => (b.done - b.sent) - (a.done - a.sent) || a.done - b.done);
 }
 
-/** Links of a message's line at the leaves of its two hosts, most congested first. */
+/** Links used by a message's line of the program at its two hosts' leaf switches, most congested first. */
 function linksOf(model: Model, meta: RanksMeta, store: Store, message: Message): { link: number; value: number }[] {
   const line = meta.lines[message.line];
   const [view] = new LinkValues(model, store).views();
@@ -48,11 +48,11 @@ function linksOf(model: Model, meta: RanksMeta, store: Store, message: Message):
   const found = Array.from(model.arrays.get(line.links)).filter((link) => {
     const [src, dst] = [model.src[link] ?? -1, model.dst[link] ?? -1];
     if (src === source || dst === target) return true;
-    // Between two leaves: up from the sender's, down to the receiver's.
+    // Between leaf switches: up from the sender's, down to the receiver's.
     const host = src < model.nodeCount || dst < model.nodeCount;
     return !host && leaves[0] !== leaves[1] && (src === leaves[0] || dst === leaves[1]);
   }).map((link) => ({ link, value: fraction(view, link) }));
-  return found.filter(({ value }) => value > 0).sort((a, b) => b.value - a.value).slice(0, LINKS);
+  return found.filter(({ value }) => value > 0).sort((a, b) => b.value - a.value).slice(0, MAX_LINKS);
 }
 
 function size(bytes: number): string {
@@ -74,7 +74,7 @@ export function listMessages(
 ): void {
   const found = within(model, meta, ...ranks, window);
   const node = model.arrays.get(meta.rank_node);
-  list.replaceChildren(...found.slice(0, LISTED).map((message) => {
+  list.replaceChildren(...found.slice(0, MAX_MESSAGES).map((message) => {
     const item = document.createElement("li");
     const hosts = [node[message.from] ?? -1, node[message.to] ?? -1].filter((host) => host >= 0);
     item.append(button(`rank ${message.from} → rank ${message.to}, ${size(message.bytes)}`,
@@ -91,9 +91,9 @@ export function listMessages(
   }));
   const last = document.createElement("li");
   last.className = "note";
-  const left = meta.messages_left_out > 0 ? ` (${meta.messages_left_out} quickly received ones are not in this report)` : "";
+  const left = meta.messages_left_out > 0 ? ` (this report omits ${meta.messages_left_out} messages with short waits)` : "";
   if (found.length === 0) last.textContent = `No point-to-point message in this window${left}.`;
-  else last.textContent = (found.length > LISTED ? `${found.length - LISTED} more in this window. ` : "") +
-    `Longest first: message, line of the program, links at its hosts on which that line meets most congestion in the expected run${left}.`;
+  else last.textContent = (found.length > MAX_MESSAGES ? `${found.length - MAX_MESSAGES} more in this window. ` : "") +
+    `Longest wait first: message, line of the program, and the links at its hosts where that line meets the most congestion in the expected run${left}.`;
   list.append(last);
 }

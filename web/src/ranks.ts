@@ -1,4 +1,4 @@
-// Ranks against measured time: what each rank did in each window, waits by their kind.
+// The rank timeline in measured time: what each rank did in each window, with waits by kind.
 
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Model, Numbers, RanksMeta } from "./data";
@@ -11,14 +11,14 @@ import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
 
-// As in the plot of links below, so that the two stand one above the other.
+// The same as in the link timeline below, so that the two line up.
 const LEFT = 150;
 const RIGHT = 14;
 const TOP = 8;
 const LINE = 18;
 const SWATCH = 12;
 const TALL = 360;
-/** Rows from this height on are filled with what was done in proportion, lower ones with the most. */
+/** Rows at least this high show all activities in proportion, lower ones only the largest. */
 const SPLIT = 6;
 const FULL = 255;
 
@@ -34,11 +34,11 @@ export class RankTimeline implements Drawing {
   private readonly first: Numbers;
   private readonly node: Numbers;
   private readonly cells: Numbers[];
-  /** Row of the data at each place from above. */
+  /** Row of the data at each position from the top. */
   private order: number[];
   private cursor: Cell | null = null;
   private hovered: Cell | null = null;
-  /** Windows dragged over, and the span of frames that they became. */
+  /** Windows dragged over, and the span of frames they correspond to. */
   private brush: { span: [number, number]; time: readonly [number, number] | null } | null = null;
   private width = 0;
 
@@ -118,7 +118,7 @@ export class RankTimeline implements Drawing {
     this.drawLegend(renderer);
   }
 
-  /** One window of a row: what was done above each other, as high as its share of the time. */
+  /** One window of a row: its activities stacked, each as high as its share of the time. */
   private stack(bins: number[][], row: number, window: number, top: number): void {
     const shares = this.cells.map((_, kind) => this.level(kind, row, window));
     const sum = shares.reduce((a, b) => a + b, 0) || 1;
@@ -163,7 +163,7 @@ export class RankTimeline implements Drawing {
     bottomAxis(renderer, time, ticksOf(time, size), this.bottom, title);
   }
 
-  /** Names of the kinds of time in lines that fit. */
+  /** Names of the kinds of time, wrapped to the width. */
   private legendLines(width: number): { kind: number; x: number }[][] {
     const lines: { kind: number; x: number }[][] = [[]];
     let x = 4;
@@ -217,7 +217,7 @@ export class RankTimeline implements Drawing {
     }
   }
 
-  /** The windows of the span of time that is chosen. */
+  /** The windows of the selected time span. */
   private marked(): readonly [number, number] | null {
     if (this.brush) return this.brush.span;
     const { time } = this.store.now;
@@ -230,13 +230,13 @@ export class RankTimeline implements Drawing {
     return pointed === null ? null : this.windowsOf(pointed, pointed + 1);
   }
 
-  /** Places of the edges in the chosen run; null where they are not known. */
+  /** Positions of the edges in the selected run; null where unknown. */
   private get places(): number[] | null {
     const run = this.model.runsOf(this.store.now.dataset)[0] ?? 0;
     return this.meta.expected_ps[run] ?? null;
   }
 
-  /** Windows in which the messages of some frames of the links below were posted. */
+  /** Windows in which the messages of some frames of the link timeline were posted. */
   private windowsOf(from: number, to: number): readonly [number, number] | null {
     const { places } = this;
     if (!places) return null;
@@ -247,7 +247,7 @@ export class RankTimeline implements Drawing {
     return within.length ? [within[0]!, within[within.length - 1]! + 1] : null;
   }
 
-  /** Frames of the links below in which the messages of some windows are posted. */
+  /** Frames of the link timeline in which the messages of some windows were posted. */
   private framesOf(places: number[], from: number, to: number): [number, number] {
     const run = this.model.runsOf(this.store.now.dataset)[0] ?? 0;
     const { course } = this.model.run(run);
@@ -267,7 +267,7 @@ export class RankTimeline implements Drawing {
     return `${numbers.includes("–") ? "ranks" : "rank"} ${numbers}${host ? ` on ${host}` : ""}`;
   }
 
-  /** What a cell shows: rank and host, time and call, and each kind of time with its length. */
+  /** A cell as text: rank and host, time and call, and the length of each kind of time. */
   facts({ row, window }: Cell): string[] {
     const [from, to] = [this.meta.edges_ps[window] ?? 0, this.meta.edges_ps[window + 1] ?? 0];
     const call = this.model.arrays.get(this.meta.call)[row * this.windows + window] ?? 0;
@@ -280,7 +280,7 @@ export class RankTimeline implements Drawing {
     return [this.who(row), `measured time ${timeText(from)} – ${timeText(to)}${within}`, ...spent];
   }
 
-  /** Time that the ranks of a row waited in the whole run, each. */
+  /** Waiting time per rank of a row in the whole run. */
   private waited(row: number): number {
     const ranks = Math.max((this.first[row + 1] ?? 0) - (this.first[row] ?? 0), 1);
     const waits = this.meta.kinds.filter(({ wait }) => wait);

@@ -1,4 +1,4 @@
-// The fabric raster: one cell for every directed link, nothing overdrawn.
+// The fabric raster: one cell per directed link, without overlaps.
 
 import type { BlockMeta, Model, Numbers } from "./data";
 import { linkFacts } from "./detail";
@@ -6,7 +6,7 @@ import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, SELECTED } from "./renderer";
 import type { Legend, Rect } from "./scale";
 import {
-  BOTH_WAYS, CHANGES, dot, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES, TITLES,
+  CHANGE_TICKS, CHANGES, dot, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES, TITLES,
 } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
@@ -63,7 +63,7 @@ export class Raster implements Drawing {
     });
   }
 
-  /** Put the blocks side by side, band under band; wide bands wrap. */
+  /** Arrange the blocks of a band side by side and the bands below each other; wide bands wrap. */
   private arrange(width: number): number {
     const bands = this.model.payload.blocks.filter((band) => this.sampled(band));
     const rows = bands.reduce((sum, b) => sum + Math.max(...b.map((c) => c.switches.length)), 0);
@@ -125,7 +125,7 @@ export class Raster implements Drawing {
         renderer.text(band, LEFT - 10, at, { size: 12, align: "end", colour: MUTED });
       }
     }
-    const ticks = this.shown.change ? BOTH_WAYS : undefined;
+    const ticks = this.shown.change ? CHANGE_TICKS : undefined;
     const room = width - LEFT - RIGHT;
     legend(renderer, colours, LEFT, bottom + ABOVE_LEGEND, room, this.words(), ticks);
   }
@@ -160,14 +160,14 @@ export class Raster implements Drawing {
     renderer.text(title, x, y - 8, { size: 10.5, colour: MUTED });
   }
 
-  /** Small cells without gaps: one picture for the shades, runs of cells for what is not sure. */
+  /** Small cells without gaps: one image for the shades, runs of cells for the uncertain ones. */
   private drawDense(
     renderer: Renderer, { block, cells, x, y, cw, ch }: PlacedBlock, colours: string[],
     value: (link: number) => number, halfInterval: (link: number) => number,
   ): void {
     const { ports } = block;
     const shades = new Int16Array(cells.length).fill(-1);
-    // 1: no data, 2: not sure.
+    // 1: no data, 2: uncertain.
     const marks = new Uint8Array(cells.length);
     const less: number[] = [];
     for (let i = 0; i < cells.length; i++) {
@@ -254,7 +254,7 @@ export class Raster implements Drawing {
     return -1;
   }
 
-  /** Move to the next cable in a direction, over the gaps between blocks. */
+  /** Move to the next cable in a direction, across the gaps between blocks. */
   private move(dx: number, dy: number): void {
     const found = this.where.get(this.store.now.link);
     const place = found && this.places[found[0]];

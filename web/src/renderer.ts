@@ -1,6 +1,6 @@
-// One drawing, two papers: the screen's canvas and an SVG file to keep.
+// One drawing interface, two backends: a canvas for the screen and SVG for files.
 
-/** A colour; hatched for no data; stripes over what is uncertain. */
+/** A colour, or a pattern: hatching for no data, stripes over uncertain values. */
 export type Fill = string | "hatch" | "uncertain";
 
 /** Left, top, width and height. */
@@ -12,13 +12,13 @@ export interface TextStyle {
   align?: "start" | "middle" | "end";
 }
 
-/** What a view draws with. Coordinates are CSS pixels. */
+/** Drawing operations of all views. Coordinates are CSS pixels. */
 export interface Renderer {
   /** Many separate segments x0,y0,x1,y1 of one style. */
   lines(coordinates: number[], colour: string, width: number, dash?: number[]): void;
   /** Many rectangles x,y,w,h of one fill. */
   rects(coordinates: number[], fill: Fill): void;
-  /** A grid of cells side by side in a box, each of one of the colours; −1 leaves a cell as it is. */
+  /** A grid of adjacent cells in a box, each with the index of its colour; −1 draws nothing. */
   cells(box: Box, columns: number, shades: Int16Array, colours: string[]): void;
   frame(x: number, y: number, w: number, h: number, colour: string, width: number): void;
   circles(coordinates: number[], radius: number, fill: string, stroke: string): void;
@@ -37,7 +37,7 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 let measure: CanvasRenderingContext2D | null = null;
 
-/** Width of a text in CSS pixels; both papers have the same letters. */
+/** Width of a text in CSS pixels; both backends use the same font. */
 export function textWidth(text: string, size: number): number {
   measure ??= document.createElement("canvas").getContext("2d");
   if (!measure) return 0.6 * size * text.length;
@@ -45,7 +45,7 @@ export function textWidth(text: string, size: number): number {
   return measure.measureText(text).width;
 }
 
-/** A text in lines that fit a width; a word that is wider has a line of its own. */
+/** A text wrapped to a width; a word that is wider gets a line of its own. */
 export function wrapped(text: string, size: number, room: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
@@ -57,7 +57,7 @@ export function wrapped(text: string, size: number, room: number): string[] {
   return lines;
 }
 
-/** A text cut to a width. */
+/** A text truncated to a width. */
 export function fitted(text: string, size: number, room: number): string {
   if (textWidth(text, size) <= room) return text;
   const letters = [...text];
@@ -65,7 +65,7 @@ export function fitted(text: string, size: number, room: number): string {
   return `${letters.join("")}…`;
 }
 
-/** A small tile of diagonal strokes, repeated. */
+/** A repeating tile of diagonal strokes. */
 function stripes(
   ctx: CanvasRenderingContext2D, stroke: string, paper: string | null,
 ): CanvasPattern | string {
@@ -94,10 +94,10 @@ interface Patterns {
   uncertain: CanvasPattern | string;
 }
 
-/** Patterns of each canvas: making them costs more than most of what a frame draws. */
+/** Cached patterns of each canvas: creating them costs more than most of what a frame draws. */
 const patterns = new WeakMap<CanvasRenderingContext2D, Patterns>();
 
-/** A colour #rrggbb as a pixel of an image in the machine's order of bytes. */
+/** A colour #rrggbb as a pixel of an image in native byte order. */
 function pixel(colour: string): number {
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) as [number, number, number];
   return new Uint32Array(new Uint8Array([r, g, b, 255]).buffer)[0] ?? 0;
@@ -116,7 +116,7 @@ export class CanvasRenderer implements Renderer {
   cells([x, y, w, h]: Box, columns: number, shades: Int16Array, colours: string[]): void {
     const rows = Math.floor(shades.length / Math.max(columns, 1));
     if (rows < 1 || columns < 1) return;
-    // One small picture, enlarged without smoothing: thousands of rectangles take far longer.
+    // One small image, scaled up without smoothing: thousands of rectangles take far longer.
     const tile = document.createElement("canvas");
     [tile.width, tile.height] = [columns, rows];
     const on = tile.getContext("2d");
@@ -237,7 +237,7 @@ export class SvgRenderer implements Renderer {
     const rows = Math.floor(shades.length / Math.max(columns, 1));
     const [cw, ch] = [w / columns, h / rows];
     const bins: number[][] = colours.map(() => []);
-    // Neighbours of one shade in a row are one rectangle.
+    // Adjacent cells of one shade in a row become one rectangle.
     for (let i = 0, to = 1; i < rows * columns; i = to, to++) {
       while (to % columns !== 0 && shades[to] === shades[i]) to++;
       bins[shades[i]!]?.push(x + (i % columns) * cw, y + Math.floor(i / columns) * ch, (to - i) * cw, ch);

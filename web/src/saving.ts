@@ -1,9 +1,9 @@
-// Every figure as a file: SVG from the same drawing, PNG at twice its size.
+// Saving figures as files: SVG from the same drawing code, PNG at twice the size.
 
 import { save } from "./controls";
 import type { Surface } from "./surface";
 
-/** Two buttons below a plot that save it. */
+/** Two buttons below a plot to save it. */
 export function connectSaving(surface: Surface, file: string): void {
   const { canvas } = surface;
   const bar = canvas.closest("figure")?.querySelector("figcaption");

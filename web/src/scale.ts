@@ -1,10 +1,10 @@
-// Colour scales: the tables come with the report, so paper and screen agree.
+// Colour scales: the tables are in the report, so that printed and on-screen figures agree.
 
 import type { Model, Quantity, Scale } from "./data";
 import type { Renderer } from "./renderer";
 import { MUTED, textWidth, wrapped } from "./renderer";
 
-/** An odd number: no change is the shade in the middle, which is neither more nor less. */
+/** An odd number, so that the middle shade means no change. */
 export const SHADES = 65;
 
 export const TITLES: Record<Quantity, string> = {
@@ -22,14 +22,14 @@ export const CHANGES: Record<Quantity, string> = {
 /** Left, top, width and height. */
 export type Rect = [number, number, number, number];
 
-/** The dot of a cell with less than before, nothing where it has not or is too small for one. */
+/** The dot in a cell with less than before; nothing in other cells or if the cell is too small. */
 export function dot([x, y, w, h]: Rect, change: number): Rect | [] {
-  // The sign of a difference must not rest on colour alone.
+  // Colour must not be the only sign of a decrease.
   if (!(change < -0.05) || w < 4 || h < 4) return [];
   return [x + w / 2 - 1, y + h / 2 - 1, 2, 2];
 }
 
-/** Shades of one scale from its lower end to its upper. */
+/** Shades of a scale from its lower end to its upper end. */
 export function shades(model: Model, quantity: Scale): string[] {
   const rgb = model.arrays.get(model.payload.scales[quantity]);
   const last = rgb.length / 3 - 1;
@@ -45,16 +45,16 @@ const BAR = 260;
 const LINE = 15;
 const MARK = 24;
 
-/** What stands below a plot: its scale, what a hatched cell means (if any are), how to read it. */
+/** Legend below a plot: its scale, the meaning of hatched cells (if there are any), and a note. */
 export interface Legend {
   title: string;
   noData?: string;
-  /** What stripes over a colour mean. */
+  /** Meaning of stripes over a colour. */
   uncertain?: string;
   note?: string;
 }
 
-/** Lines of a legend in a width: the words stand beside the scale where there is room for them. */
+/** Lines of a legend at a width: the text is beside the scale if there is room. */
 function arranged({ title, noData = "", uncertain = "", note = "" }: Legend, room: number): {
   beside: boolean;
   titles: string[];
@@ -73,13 +73,13 @@ function arranged({ title, noData = "", uncertain = "", note = "" }: Legend, roo
   };
 }
 
-/** Height of a legend in a width, both in CSS pixels. */
+/** Height of a legend at a width, both in CSS pixels. */
 export function legendHeight(words: Legend, room: number): number {
   const { beside, titles, blanks, uncertainties, notes } = arranged(words, room);
   return 36 + LINE * (notes.length + uncertainties.length + (beside ? 0 : titles.length + blanks.length));
 }
 
-/** Draw a legend in a width: the scale with its unit, and what the plot's marks mean. */
+/** Draw a legend at a width: the scale with its unit, and the meaning of the plot's marks. */
 export function legend(
   renderer: Renderer,
   colours: string[],
@@ -129,5 +129,5 @@ export function legend(
 export const WIDE_INTERVAL = 0.2;
 export const UNCERTAIN_WORDS = "striped or pale: 95 % interval wider than ±20 points";
 
-/** Ends of the scale of differences. */
-export const BOTH_WAYS = [-1, 0, 1] as const;
+/** Ticks of the scale of differences. */
+export const CHANGE_TICKS = [-1, 0, 1] as const;

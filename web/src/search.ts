@@ -1,16 +1,16 @@
-// One box that finds links, switches, hosts, ranks, calls and phases, and goes there.
+// A search box that finds links, switches, hosts, ranks, calls and phases and jumps to them.
 
 import type { Frame, Model } from "./data";
 import { fraction } from "./data";
 import { byId } from "./controls";
 import type { Store } from "./state";
 
-const MOST = 12;
+const MAX_RESULTS = 12;
 
 interface Entry {
   kind: "link" | "switch" | "host" | "rank" | "call" | "phase";
   name: string;
-  /** Part of the page where it is seen. */
+  /** Id of the section that shows it. */
   part: string;
   choose: () => void;
 }
@@ -47,7 +47,7 @@ function entries(model: Model, store: Store): Entry[] {
   return out;
 }
 
-/** Lines of the program, by the boxes of the flame graph. */
+/** Lines of the program, from the boxes of the flame graph. */
 function calls(model: Model, store: Store): Entry[] {
   const found = new Map<string, number>();
   const walk = (frame: Frame): void => {
@@ -76,7 +76,7 @@ function busiest(model: Model, at: number): number {
   return best;
 }
 
-/** Entries with all words of a query; names that begin with it come first. */
+/** Entries that contain all words of a query; names that begin with it come first. */
 function find(all: Entry[], query: string): Entry[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];
@@ -88,7 +88,7 @@ function find(all: Entry[], query: string): Entry[] {
     found.push([name === text ? 0 : name.startsWith(text) ? 1 : 2, entry]);
     if (found.length > 4000) break;
   }
-  return found.sort((a, b) => a[0] - b[0]).slice(0, MOST).map(([, entry]) => entry);
+  return found.sort((a, b) => a[0] - b[0]).slice(0, MAX_RESULTS).map(([, entry]) => entry);
 }
 
 export function connectSearch(model: Model, store: Store): void {
@@ -109,7 +109,7 @@ export function connectSearch(model: Model, store: Store): void {
     box.blur();
     const part = document.getElementById(entry.part) ?? byId("where");
     part.scrollIntoView();
-    // The keyboard goes on where the jump ends: in the first plot there.
+    // Move the keyboard focus to the first plot of the section.
     part.querySelector<HTMLElement>("canvas[tabindex]")?.focus({ preventScroll: true });
   };
   const mark = (): void => [...list.children].forEach((row, i) => {

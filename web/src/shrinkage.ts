@@ -1,5 +1,5 @@
-// Estimates of links that share their bundle's evidence: the same arithmetic as in
-// tailback.telemetry.shrinkage, for spans of time that the reader chooses.
+// Shrunk estimates of links: the same arithmetic as in tailback.telemetry.shrinkage, for time spans
+// that the reader selects.
 
 import { interval, Z95 } from "./interval";
 
@@ -14,7 +14,7 @@ export interface Counts {
   congestedVariance: ArrayLike<number>;
 }
 
-/** Congested fractions with standard error and 95 % interval, NaN where nothing can be said. */
+/** Congested fractions with standard error and 95 % interval; NaN with too few samples. */
 export interface Estimates {
   value: Float64Array;
   error: Float64Array;
@@ -50,7 +50,7 @@ export function grouping(bundle: ArrayLike<number>, kind: ArrayLike<number>): Gr
     if (number === undefined) numbers.set(bundle[i]!, (number = numbers.size));
     within[i] = number;
   }
-  // Numbers that no link has leave gaps.
+  // Numbers without any link leave gaps.
   const kinds = Array.from(links, (mine, of) =>
     ({ links: Int32Array.from(mine ?? []), bundles: known[of]?.size ?? 0 }));
   return { kind, bundle: within, kinds };

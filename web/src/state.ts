@@ -1,4 +1,4 @@
-// What the reader has chosen; every view listens and redraws.
+// The current selection; every view listens to changes and redraws.
 
 import type { Model, Quantity } from "./data";
 
@@ -7,22 +7,22 @@ export interface Choice {
   selection: number;
   quantity: Quantity;
   link: number;
-  /** Hosts: the one at the end of the chosen link, or sender and receiver of a pair of ranks. */
+  /** Hosts: the one at the end of the selected link, or sender and receiver of a pair of ranks. */
   nodes: readonly number[];
-  /** First frame of a span of time and the first after it; null for the whole run. */
+  /** Time span as its first frame and the frame after its last; null for the whole run. */
   time: readonly [number, number] | null;
 }
 
 export type Changed = ReadonlySet<keyof Choice>;
 type Listener = (choice: Choice, changed: Changed) => void;
 
-/** What only needs the marks of a view drawn again, not the view. */
-const MARKS: readonly (keyof Choice)[] = ["link", "nodes"];
+/** Fields whose change only redraws a view's overlay. */
+const OVERLAY: readonly (keyof Choice)[] = ["link", "nodes"];
 
 export const onlyMarks = (changed: Changed): boolean =>
-  [...changed].every((key) => MARKS.includes(key));
+  [...changed].every((key) => OVERLAY.includes(key));
 
-/** The place in time that the pointer is at: a frame of the links against time; null for none. */
+/** The frame of the link timeline that the pointer is at; null for none. */
 type PointListener = (frame: number | null) => void;
 
 export class Store {
@@ -41,7 +41,7 @@ export class Store {
     this.listeners.push(listener);
   }
 
-  /** Called when the pointer moves over a plot of time: what it points at is no choice. */
+  /** Called when the pointer moves over a timeline: hovering selects nothing. */
   listenPoint(listener: PointListener): void {
     this.pointers.push(listener);
   }
@@ -63,13 +63,13 @@ export class Store {
     for (const listener of this.listeners) listener(next, changed);
   }
 
-  /** Choose a link, and with it the host it ends at; -1 for none. */
+  /** Select a link, and with it the host at its end; -1 for none. */
   choose(model: Model, link: number): void {
     const ends = link < 0 ? [] : [model.src[link] ?? 0, model.dst[link] ?? 0];
     this.set({ link, nodes: ends.filter((vertex) => vertex < model.nodeCount) });
   }
 
-  /** Choose hosts, and with them the link into the last of them. */
+  /** Select hosts, and with them the link into the last one. */
   chooseNodes(model: Model, nodes: readonly number[]): void {
     const last = nodes[nodes.length - 1];
     const link = last === undefined ? -1 : (model.ejection[last] ?? -1);

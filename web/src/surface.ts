@@ -1,58 +1,57 @@
-// A canvas that redraws itself sharply at its size and keeps its picture under a light overlay.
+// A canvas that redraws itself at its size and pixel density, with a cached drawing below an overlay.
 
 import type { Renderer } from "./renderer";
 import { CanvasRenderer, SvgRenderer } from "./renderer";
 
 export interface Drawing {
-  /** Height in CSS pixels that the drawing wants at a width. */
+  /** Height in CSS pixels that the drawing needs at a given width. */
   height(width: number): number;
   draw(renderer: Renderer, width: number, height: number): void;
   overlay(renderer: Renderer): void;
 }
 
-/** How long nothing must have changed before plots out of sight are drawn again. */
-const REST_MS = 45;
-/** Plots this near to the window count as in sight. */
-const NEAR = "200px";
-/** Width of A4 between its margins and those of the page, in CSS pixels; dots to each. */
+/** Time without changes after which off-screen plots are redrawn. */
+const IDLE_MS = 45;
+/** Plots this close to the window count as visible. */
+const MARGIN = "200px";
+/** Printable width of A4 in CSS pixels, and pixels drawn for each of them. */
 const PAPER = { width: 660, density: 2 };
 
 /**
- * While a pointer is held, a plot that takes longer to draw than a frame leaves room for (ms) is
- * drawn in one of so many frames' time: what is dragged keeps up, and the plot follows it.
+ * Throttling during a drag: a plot that takes at least ``ms`` to draw is redrawn only after
+ * ``pause`` times as long, so that the dragged element itself stays responsive.
  */
-const COSTLY = { ms: 5, pause: 6 };
+const THROTTLE = { ms: 5, pause: 6 };
 
-/** Plots out of sight that wait to be drawn. */
-const late = new Set<() => void>();
-let rest = 0;
-/** Whether a pointer is held down: what it drags has not come to rest. */
-let held = false;
+/** Plots whose drawing is deferred. */
+const deferred = new Set<() => void>();
+let idleTimer = 0;
+let pointerDown = false;
 
-/** Whether a pointer is held down, so that what it drags goes on changing. */
-export const pointerHeld = (): boolean => held;
+/** Whether a pointer button is down: during a drag the selection keeps changing. */
+export const pointerHeld = (): boolean => pointerDown;
 
-/** Draw a plot out of sight when choices rest: while time is dragged only what is seen is drawn. */
-function atRest(paint: () => void): void {
-  late.add(paint);
-  waitForRest();
+/** Draw a plot once the selection is stable: during a drag only visible plots are drawn. */
+function whenIdle(paint: () => void): void {
+  deferred.add(paint);
+  waitUntilIdle();
 }
 
-function waitForRest(): void {
-  window.clearTimeout(rest);
-  if (held) return;
-  rest = window.setTimeout(() => {
-    const paints = [...late];
-    late.clear();
+function waitUntilIdle(): void {
+  window.clearTimeout(idleTimer);
+  if (pointerDown) return;
+  idleTimer = window.setTimeout(() => {
+    const paints = [...deferred];
+    deferred.clear();
     for (const each of paints) each();
-  }, REST_MS);
+  }, IDLE_MS);
 }
 
-window.addEventListener("pointerdown", () => (held = true), true);
+window.addEventListener("pointerdown", () => (pointerDown = true), true);
 for (const end of ["pointerup", "pointercancel"]) {
   window.addEventListener(end, () => {
-    held = false;
-    waitForRest();
+    pointerDown = false;
+    waitUntilIdle();
   }, true);
 }
 
@@ -60,11 +59,11 @@ export class Surface {
   private readonly base = document.createElement("canvas");
   private stale = true;
   private waiting = false;
-  private inSight = true;
-  /** How long the last full drawing took, and when it was over. */
-  private cost = 0;
+  private visible = true;
+  /** Duration of the last full drawing, and when it ended. */
+  private drawMs = 0;
   private drawnAt = 0;
-  private readonly paintLate = (): void => this.paint();
+  private readonly paintDeferred = (): void => this.paint();
   width = 0;
   heightPx = 0;
 
@@ -74,22 +73,22 @@ export class Surface {
   ) {
     new ResizeObserver(() => this.redraw()).observe(canvas.parentElement ?? canvas);
     new IntersectionObserver((seen) => {
-      this.inSight = seen[seen.length - 1]?.isIntersecting ?? true;
-      if (this.inSight && late.delete(this.paintLate)) this.paint();
-    }, { rootMargin: NEAR }).observe(canvas);
+      this.visible = seen[seen.length - 1]?.isIntersecting ?? true;
+      if (this.visible && deferred.delete(this.paintDeferred)) this.paint();
+    }, { rootMargin: MARGIN }).observe(canvas);
   }
 
-  /** Draw everything again at the next frame. */
+  /** Redraw everything at the next frame. */
   redraw(): void {
     this.stale = true;
     this.refresh();
   }
 
-  /** Draw the overlay again at the next frame. */
+  /** Redraw the overlay at the next frame. */
   refresh(): void {
-    // The first picture has its size only when it is drawn, and what is below it its place.
-    if (!this.inSight && this.width > 0) {
-      atRest(this.paintLate);
+    // The first drawing is never deferred: it sets the height of the canvas and thus the layout.
+    if (!this.visible && this.width > 0) {
+      whenIdle(this.paintDeferred);
       return;
     }
     if (this.waiting) return;
@@ -100,15 +99,16 @@ export class Surface {
     });
   }
 
-  /** Put off a costly drawing while a pointer is held; it is done later, and at last on release. */
+  /** Defer a slow drawing during a drag; it is done later, at the latest when the pointer is released. */
   private tooSoon(): boolean {
-    const rested = performance.now() - this.drawnAt;
-    if (!held || !this.stale || this.cost < COSTLY.ms || rested > COSTLY.pause * this.cost) return false;
-    atRest(this.paintLate);
+    const since = performance.now() - this.drawnAt;
+    const fast = this.drawMs < THROTTLE.ms || since > THROTTLE.pause * this.drawMs;
+    if (!pointerDown || !this.stale || fast) return false;
+    whenIdle(this.paintDeferred);
     return true;
   }
 
-  /** Draw at once as wide as paper is: a page that is printed waits for no frame. */
+  /** Draw at once at the width of paper: printing does not wait for the next frame. */
   forPaper(): void {
     this.stale = true;
     this.paint(PAPER.width, PAPER.density);
@@ -121,7 +121,7 @@ export class Surface {
     return renderer.toString();
   }
 
-  /** The picture on a canvas of its own, some times as large as it is shown. */
+  /** The drawing on a new canvas, enlarged by a factor. */
   raster(density: number): HTMLCanvasElement {
     const out = document.createElement("canvas");
     out.width = this.width * density;
@@ -164,17 +164,17 @@ export class Surface {
       on.fillStyle = "#fff";
       on.fillRect(0, 0, width, height);
       this.drawing.draw(new CanvasRenderer(on), width, height);
-      this.cost = performance.now() - began;
+      this.drawMs = performance.now() - began;
     }
     const ctx = this.canvas.getContext("2d");
     if (!ctx) return;
     const began = performance.now();
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.base, 0, 0);
-    // The browser draws what it was told only when the picture is used.
+    // Browsers rasterize lazily, when the canvas is read; so count this, too.
     if (drew) {
       this.drawnAt = performance.now();
-      this.cost += this.drawnAt - began;
+      this.drawMs += this.drawnAt - began;
     }
     ctx.scale(density, density);
     this.drawing.overlay(new CanvasRenderer(ctx));

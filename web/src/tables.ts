@@ -1,14 +1,14 @@
-// Tables that sort by a column, filter by a word, and fold what is beyond their first rows.
+// Tables that can be sorted, filtered and collapsed to their first rows.
 
-/** Rows from which a table has a box to filter it. */
-const FILTER_FROM = 8;
+/** A table with at least this many rows gets a filter box. */
+const MIN_ROWS_TO_FILTER = 8;
 
-/** Rows of a folded table, and how many more there must be to fold them. */
-const FOLDED = 10;
-const WORTH_FOLDING = 2;
+/** Rows shown of a collapsed table, and how many more it must have to be collapsed. */
+const COLLAPSED_ROWS = 10;
+const MIN_HIDDEN_ROWS = 2;
 
-/** What a cell sorts by: the number it carries or begins with, else its text. */
-function keyOf(row: HTMLTableRowElement, column: number): number | string {
+/** Sort key of a cell: its ``data-value`` or number, else its text. */
+function sortKey(row: HTMLTableRowElement, column: number): number | string {
   const cell = row.cells[column];
   const text = cell?.textContent?.trim() ?? "";
   const number = Number(cell?.dataset["value"] ?? text.replace(/[,%]/g, "").replace("−", "-").trim() ?? NaN);
@@ -21,7 +21,7 @@ function compare(a: number | string, b: number | string): number {
   return typeof a === "number" ? -1 : 1;
 }
 
-/** Rows that belong together: a row and those below it that continue it. */
+/** Groups of rows: a row and its continuation rows. */
 function groups(body: HTMLTableSectionElement): HTMLTableRowElement[][] {
   const out: HTMLTableRowElement[][] = [];
   for (const row of body.rows) {
@@ -44,7 +44,7 @@ function sortable(table: HTMLTableElement, body: HTMLTableSectionElement, sorted
     button.addEventListener("click", () => {
       const before = head.getAttribute("aria-sort");
       for (const other of heads) other.removeAttribute("aria-sort");
-      // Numbers begin with the largest; the third click restores the order of the page.
+      // Numbers sort descending first; the third click restores the original order.
       const numeric = head.classList.contains("n");
       const order = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
       const next = order[before === null ? 0 : order.indexOf(before) + 1];
@@ -52,7 +52,7 @@ function sortable(table: HTMLTableElement, body: HTMLTableSectionElement, sorted
       if (next) {
         head.setAttribute("aria-sort", next);
         const sign = next === "ascending" ? 1 : -1;
-        rows.sort((a, b) => sign * compare(keyOf(a[0]!, column), keyOf(b[0]!, column)));
+        rows.sort((a, b) => sign * compare(sortKey(a[0]!, column), sortKey(b[0]!, column)));
       }
       body.append(...rows.flat());
       sorted();
@@ -60,21 +60,21 @@ function sortable(table: HTMLTableElement, body: HTMLTableSectionElement, sorted
   });
 }
 
-/** Fold a long table; returns what marks the rows beyond its first ones, in their order. */
+/** Make a long table collapsible; returns a function that marks the hidden rows after a sort. */
 function foldable(table: HTMLTableElement, body: HTMLTableSectionElement): () => void {
   const all = groups(body).length;
-  if (!table.classList.contains("folding") || all < FOLDED + WORTH_FOLDING) return () => undefined;
+  if (!table.classList.contains("folding") || all < COLLAPSED_ROWS + MIN_HIDDEN_ROWS) return () => undefined;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "unfold";
   table.after(button);
   const fold = (folded: boolean): void => {
     table.classList.toggle("folded", folded);
-    button.textContent = folded ? `Show all ${all} rows` : `Show the first ${FOLDED} rows`;
+    button.textContent = folded ? `Show all ${all} rows` : `Show the first ${COLLAPSED_ROWS} rows`;
     button.setAttribute("aria-expanded", String(!folded));
   };
   const mark = (): void => groups(body).forEach((rows, at) => {
-    for (const row of rows) row.classList.toggle("beyond", at >= FOLDED);
+    for (const row of rows) row.classList.toggle("beyond", at >= COLLAPSED_ROWS);
   });
   button.addEventListener("click", () => fold(!table.classList.contains("folded")));
   mark();
@@ -90,7 +90,7 @@ function filterable(table: HTMLTableElement, body: HTMLTableSectionElement): voi
   box.setAttribute("aria-label", "Filter the rows of the table below");
   table.before(box);
   box.addEventListener("input", () => {
-    // What is looked for may be in a row that is folded.
+    // A match may be in a hidden row.
     table.classList.toggle("filtered", box.value.trim() !== "");
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const rows of groups(body)) {
@@ -105,6 +105,6 @@ export function connectTables(): void {
     const body = table.tBodies[0];
     if (!body) continue;
     sortable(table, body, foldable(table, body));
-    if (body.rows.length >= FILTER_FROM) filterable(table, body);
+    if (body.rows.length >= MIN_ROWS_TO_FILTER) filterable(table, body);
   }
 }

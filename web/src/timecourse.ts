@@ -1,4 +1,4 @@
-// What arrived over time, and how much of it met congestion, by tier and direction.
+// Delivered bytes over time, and the congested fraction by tier and direction.
 
 import { AXIS_HEIGHT, bottomAxis, leftAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { CourseMeta, Model, Numbers, TierMeta } from "./data";
@@ -11,7 +11,7 @@ import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
 
-// As in the plots of ranks and of links against time, so that all stand one above the other.
+// The same as in the rank and link timelines, so that all line up.
 const LEFT = 150;
 const RIGHT = 14;
 const TOP = 26;
@@ -59,7 +59,7 @@ export class TimeCourse implements Drawing {
     store.listenPoint(() => this.surface.refresh());
   }
 
-  /** The chosen run's; of a difference the first's. */
+  /** The selected run's; for a difference, the first run's. */
   private get course(): CourseMeta {
     return this.model.run(this.model.runsOf(this.store.now.dataset)[0] ?? 0).course;
   }
@@ -111,7 +111,7 @@ export class TimeCourse implements Drawing {
     ]);
     renderer.rects(boxes, "#9fb3c8");
     const met = linear([0, 1], [this.bottom, this.bottom - TALL]);
-    // Of a change the first run is drawn: it must not be taken for the difference.
+    // For a difference the first run is drawn: label it, so that it is not mistaken for the difference.
     const runs = this.model.runsOf(this.store.now.dataset);
     const whose = runs.length > 1 ? `, ${this.model.run(runs[0] ?? 0).label}` : "";
     leftAxis(renderer, met, LEFT, right, `congested fraction (0–1)${whose}`);
@@ -174,7 +174,7 @@ export class TimeCourse implements Drawing {
     renderer.lines([x, TOP, x, this.bottom], SELECTED, 1, [4, 3]);
   }
 
-  /** What a frame holds, in words. */
+  /** A frame as text. */
   facts(frame: number): string[] {
     const { edges_ps: edges } = this.course;
     const span = `${timeText(edges[frame] ?? 0)} – ${timeText(edges[frame + 1] ?? 0)}`;

@@ -1,8 +1,8 @@
-// What is under the pointer, in words beside it: the same in every plot.
+// Tooltips: text beside the pointer about what is under it, the same in every plot.
 
 import { pointer } from "./surface";
 
-/** Lines of text about a place of a plot; null for none. */
+/** Lines of text about a position in a plot; null for none. */
 export type Facts = (x: number, y: number) => string[] | null;
 
 export class Tip {
@@ -32,7 +32,7 @@ export class Tip {
     canvas.addEventListener("blur", () => (this.box.hidden = true));
   }
 
-  /** Show lines at a place; nothing where there are none. */
+  /** Show lines at a position; hide the tooltip if there are none. */
   show(lines: string[] | null, x: number, y: number): void {
     this.box.hidden = lines === null;
     if (!lines) return;

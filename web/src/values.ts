@@ -1,4 +1,4 @@
-// What a view shows of every link: one run, or two as a difference; the whole run, a phase, a time.
+// Values of all links that a view shows: of a run or of a difference; whole run, phase or time span.
 
 import type { Model, Quantity, View } from "./data";
 import { fraction, share } from "./data";
@@ -11,24 +11,24 @@ export class LinkValues {
     private readonly store: Store,
   ) {}
 
-  /** Whether the chosen run is the difference of two. */
+  /** Whether the difference of two runs is selected. */
   get change(): boolean {
     return this.store.now.dataset === this.model.changeIndex;
   }
 
-  /** The chosen run, or both runs of a difference; null where a phase is not in a run. */
+  /** The selected run, or both runs of a difference; null for a run without the phase. */
   views(): (View | null)[] {
     const { dataset, selection, time } = this.store.now;
     const phase = this.model.phases(dataset)[selection] ?? null;
     return this.model.runsOf(dataset).map((run) => this.model.view(run, phase, time));
   }
 
-  /** Value of a link, 0–1, or of a difference −1 to 1; NaN for no data. */
+  /** Value of a link: 0 to 1, for a difference −1 to 1; NaN for no data. */
   value(link: number, quantity: Quantity = "congestion"): number {
     return this.values(quantity)(link);
   }
 
-  /** A function of the same, quicker for many links. */
+  /** The same as a function: faster for many links. */
   values(quantity: Quantity): (link: number) => number {
     if (quantity === "stall") {
       const [before, after] = this.stalls();
@@ -41,12 +41,12 @@ export class LinkValues {
     if (views.length === 1) return first ? (link) => pick(first, link) : () => NaN;
     const one = (view: View | null, other: View | null, link: number): number => {
       const value = view ? pick(view, link) : NaN;
-      return Number.isNaN(value) && left(view, other, link) ? 0 : value;
+      return Number.isNaN(value) && isUnused(view, other, link) ? 0 : value;
     };
     return (link) => one(second, first, link) - one(first, second, link);
   }
 
-  /** Half the length of a link's 95 % interval, 0–1; 0 where there is no estimate. */
+  /** Half the width of a link's 95 % interval, 0–1; 0 where there is no estimate. */
   halfIntervals(): (link: number) => number {
     const views = this.views();
     return (link) => {
@@ -67,7 +67,7 @@ export class LinkValues {
     });
   }
 
-  /** Packets through a link, of a difference in the run with more. */
+  /** Packets through a link; for a difference, those of the run with more. */
   weights(): (link: number) => number {
     const views = this.views();
     return (link) => {
@@ -81,7 +81,7 @@ export class LinkValues {
     return shades(this.model, this.change ? "change" : quantity);
   }
 
-  /** Shade of a value: of a difference zero is in the middle. */
+  /** Shade of a value; for a difference, zero is in the middle. */
   shade(value: number): number {
     const at = this.change ? (value + 1) / 2 : value;
     return Math.round(Math.min(Math.max(at, 0), 1) * (SHADES - 1));
@@ -90,11 +90,11 @@ export class LinkValues {
 
 export const utilization = (view: View, link: number): number => view.utilization(link);
 
-/** Share of the other run's packets below which a link counts as left by its traffic. */
-const LEFT = 0.05;
+/** A link counts as unused below this share of the other run's packets. */
+const UNUSED_SHARE = 0.05;
 
-/** Whether a run has left a link that the other uses: then there is no congestion of it there. */
-export function left(view: View | null, other: View | null, link: number): boolean {
+/** Whether a run does not use a link that the other uses: then it has no congestion there. */
+export function isUnused(view: View | null, other: View | null, link: number): boolean {
   const theirs = other?.weight[link] ?? 0;
-  return theirs > 0 && (view?.weight[link] ?? 0) <= LEFT * theirs;
+  return theirs > 0 && (view?.weight[link] ?? 0) <= UNUSED_SHARE * theirs;
 }

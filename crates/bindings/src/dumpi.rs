@@ -1,4 +1,4 @@
-//! Traces of SST DUMPI for Python: one file after the other, then the columns of all.
+//! SST DUMPI traces for Python: files are read one by one, then the columns of all are returned.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ struct DumpiReader {
 
 impl DumpiReader {
     fn reader(&mut self) -> PyResult<&mut Reader> {
-        self.reader.as_mut().ok_or_else(|| PyValueError::new_err("the trace is read already"))
+        self.reader.as_mut().ok_or_else(|| PyValueError::new_err("the trace has already been read"))
     }
 }
 
@@ -72,13 +72,13 @@ impl DumpiReader {
 
 fn raised(fault: Fault) -> PyErr {
     let kind = match fault.kind {
-        FaultKind::Cut => "cut",
+        FaultKind::Truncated => "cut",
         FaultKind::Damaged => "damaged",
-        FaultKind::Line => "line",
-        FaultKind::Old => "old",
-        FaultKind::Unknown => "unknown",
-        FaultKind::World => "world",
-        FaultKind::Large => "large",
+        FaultKind::UnknownLine => "line",
+        FaultKind::OldVersion => "old",
+        FaultKind::UnknownCall => "unknown",
+        FaultKind::WrongRankCount => "world",
+        FaultKind::TooLarge => "large",
     };
     let place = match fault.place {
         FilePosition::None => None,

@@ -4,7 +4,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fluid::permutation::{
-    Default as Table, Evaluation, PermutationRouting, random_permutation,
+    DefaultPort, Evaluation, PermutationRouting, random_permutation,
 };
 use tailback_fluid::{
     Detour, FlowPaths, FlowSet, PathChoice, Policy, ProtocolSettings, RankSettings, Rounds, Router,
@@ -25,7 +25,7 @@ type PathColumns<'py> =
 /// (arity, levels, width) of a tree.
 type TreeShape = (u32, u32, u32);
 
-/// Adds the functions of the fluid view to the module.
+/// Adds the functions of the fluid model to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<FluidOutcome>()?;
     m.add_function(wrap_pyfunction!(fluid_max_min, m)?)?;
@@ -80,8 +80,8 @@ fn choice_of(name: &str) -> PyResult<PathChoice> {
 
 fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<PermutationRouting> {
     let default = match table {
-        "d-mod-k" => Table::DModK,
-        "random" => Table::RandomTable,
+        "d-mod-k" => DefaultPort::DModK,
+        "random" => DefaultPort::RandomTable,
         _ => return Err(raise(format!("unknown table {table:?}; valid: d-mod-k, random"))),
     };
     Ok(PermutationRouting { default, adaptive, margin })
@@ -129,7 +129,7 @@ fn flow_set(
     })
 }
 
-/// Simulates flows; returns their ends in picoseconds and what it took.
+/// Simulates flows; returns their ends in picoseconds and the computational effort.
 #[pyfunction]
 #[pyo3(signature = (capacity, *, start_ps, bytes, weight, paths, rates))]
 fn fluid_flows<'py>(
@@ -230,7 +230,7 @@ fn fluid_program<'py>(
     })
 }
 
-/// What came of a rank program: tables as dictionaries of columns, and figures.
+/// Results of a rank program: tables as dictionaries of columns, and totals.
 #[pyclass(frozen, get_all, module = "tailback._core")]
 pub struct FluidOutcome {
     messages: Py<PyDict>,
@@ -270,7 +270,7 @@ fn fluid_protocol<'py>(
     Ok(out)
 }
 
-/// Rounds until each flow has arrived, with switches that serve their inputs in turn.
+/// Rounds until each flow has arrived, with switches that serve their inputs round-robin.
 #[pyfunction]
 fn fluid_rounds<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! `tailback._core`: converts, raises, releases the GIL. No logic.
+//! `tailback._core`: converts arguments and results, raises exceptions, releases the GIL. No logic.
 
 mod capture;
 mod dumpi;

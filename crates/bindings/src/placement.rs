@@ -1,4 +1,4 @@
-//! Placements for Python: a graph and a partition in, a better partition out.
+//! Improvement of partitions for Python.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -37,6 +37,7 @@ fn improve_partition<'py>(
         kind: kind.as_ref().map(|kind| kind.as_slice()).transpose()?,
     };
     let limits = Limits { depth: limits.0, partners: limits.1, rounds: limits.2 };
-    let better = py.detach(|| tailback_placement::improve(&graph, parts, limits)).map_err(raise)?;
-    Ok((better.part.into_pyarray(py), better.swaps))
+    let improved =
+        py.detach(|| tailback_placement::improve(&graph, parts, limits)).map_err(raise)?;
+    Ok((improved.part.into_pyarray(py), improved.swaps))
 }

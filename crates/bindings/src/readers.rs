@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use tailback_program::Program;
-use tailback_readers::chakra::{ChakraError, ChakraProblem, Choices};
+use tailback_readers::chakra::{ChakraError, ChakraProblem};
 use tailback_readers::goal::ScheduleError;
 use tailback_readers::graph::{Graph, GraphError};
-use tailback_readers::simgrid_ti::{LineError, Scale};
+use tailback_readers::simgrid_ti::LineError;
 use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
 
 use crate::table::columns;
@@ -36,7 +36,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Two arrays of 64-bit integers.
 type Pair<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
-/// The different values in ascending order, and the place of each value among them.
+/// The distinct values in ascending order, and the index of each value among them.
 #[pyfunction]
 fn dense_numbers<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Pair<'py>> {
     let values = values.as_slice()?;
@@ -44,14 +44,14 @@ fn dense_numbers<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Pair<'
     Ok((different.into_pyarray(py), place.into_pyarray(py)))
 }
 
-/// How many earlier values each value is equal to.
+/// For each value, the number of earlier equal values.
 #[pyfunction]
 fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let values = values.as_slice()?;
-    Ok(py.detach(|| numbering::turns(values)).into_pyarray(py))
+    Ok(py.detach(|| numbering::earlier_occurrences(values)).into_pyarray(py))
 }
 
-/// Columns of posts as Python hands them over: rank, position, step, is_send, peer, channel.
+/// Columns of posts from Python: rank, position, step, is_send, peer, channel.
 type PostColumns<'py> =
     (Integers<'py>, Integers<'py>, Integers<'py>, Booleans<'py>, Integers<'py>, Integers<'py>);
 
@@ -66,7 +66,7 @@ fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
     })
 }
 
-/// Raises ValueError where columns of posts are not of one length or name ranks beyond `n_ranks`.
+/// Raises ValueError if columns of posts differ in length or name ranks beyond `n_ranks`.
 fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
     let n = posts.rank.len();
     let lengths = [
@@ -89,8 +89,8 @@ fn ranks_exist(rank: &[i64], n_ranks: usize) -> PyResult<()> {
     }
 }
 
-/// The order of posts by rank, position and step (None where they stand in it), and the post that
-/// each one meets in that order, -1 without.
+/// The order of posts by rank, position and step (None if they are sorted), and the post that matches
+/// each one in that order, -1 if there is none.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 fn pair_posts<'py>(
@@ -100,7 +100,7 @@ fn pair_posts<'py>(
 ) -> PyResult<(Option<Bound<'py, PyArray1<i64>>>, Bound<'py, PyArray1<i64>>)> {
     let posts = posts_of(&posts)?;
     checked(&posts, n_ranks)?;
-    let (order, partner) = py.detach(|| assembly::pair(&posts));
+    let (order, partner) = py.detach(|| assembly::match_posts(&posts));
     Ok((order.map(|order| order.into_pyarray(py)), partner.into_pyarray(py)))
 }
 
@@ -126,12 +126,12 @@ fn assemble_posts<'py>(
     let waits = assembly::Events {
         rank: waits.0.as_slice()?,
         position: waits.1.as_slice()?,
-        what: waits.2.as_slice()?,
+        value: waits.2.as_slice()?,
     };
     let computes = assembly::Events {
         rank: computes.0.as_slice()?,
         position: computes.1.as_slice()?,
-        what: computes.2.as_slice()?,
+        value: computes.2.as_slice()?,
     };
     checked(&posts, n_ranks)?;
     ranks_exist(waits.rank, n_ranks)?;
@@ -139,8 +139,8 @@ fn assemble_posts<'py>(
     let n = posts.rank.len();
     let same = [ends.size.len(), ends.label.len(), ends.wait_position.len(), ends.wait_step.len()]
         == [n; 4]
-        && [waits.position.len(), waits.what.len()] == [waits.rank.len(); 2]
-        && [computes.position.len(), computes.what.len()] == [computes.rank.len(); 2];
+        && [waits.position.len(), waits.value.len()] == [waits.rank.len(); 2]
+        && [computes.position.len(), computes.value.len()] == [computes.rank.len(); 2];
     if !same || !posts.rank.is_sorted() {
         return Err(PyValueError::new_err("columns of different lengths, or not in order"));
     }
@@ -200,7 +200,7 @@ fn compile_graph<'py>(
     }
     let done = py.detach(|| graph::compile(&graph)).map_err(|error| match error {
         GraphError::Cycle(at) => fault("cycle", u64::from(at)),
-        GraphError::Large => fault("large", 0),
+        GraphError::TooLarge => fault("large", 0),
     })?;
     let columns = program_columns(py, done.program)?;
     Ok((columns, done.lost_sends, done.lost_receives, done.buffered))
@@ -228,23 +228,27 @@ fn read_goal(py: Python<'_>, data: PyBackedBytes, longest_ps: u64) -> PyResult<B
 
 fn goal_fault(error: ScheduleError) -> PyErr {
     match error {
-        ScheduleError::Beginning => fault("beginning", 0),
-        ScheduleError::Unexpected(at) => fault("unexpected", at.into()),
-        ScheduleError::Open(at) => fault("open", at.into()),
-        ScheduleError::Again(at, rank) => full_fault("again", at.into(), &[], rank as i64, 0.0),
-        ScheduleError::Beyond(at, rank, ranks) => {
+        ScheduleError::NoHeader => fault("beginning", 0),
+        ScheduleError::UnexpectedLine(at) => fault("unexpected", at.into()),
+        ScheduleError::UnclosedBlock(at) => fault("open", at.into()),
+        ScheduleError::DuplicateBlock(at, rank) => {
+            full_fault("again", at.into(), &[], rank as i64, 0.0)
+        }
+        ScheduleError::NoSuchRank(at, rank, ranks) => {
             full_fault("beyond", at.into(), ranks.to_string().as_bytes(), rank as i64, 0.0)
         }
-        ScheduleError::Missing(rank, ranks) => {
+        ScheduleError::MissingBlock(rank, ranks) => {
             full_fault("missing", 0, ranks.to_string().as_bytes(), rank as i64, 0.0)
         }
-        ScheduleError::Unknown(at) => fault("unknown", at.into()),
-        ScheduleError::Impossible(at, ranks) => {
+        ScheduleError::UnknownLine(at) => fault("unknown", at.into()),
+        ScheduleError::InvalidValue(at, ranks) => {
             full_fault("impossible", at.into(), ranks.to_string().as_bytes(), 0, 0.0)
         }
-        ScheduleError::Twice(at, label) => full_fault("twice", at.into(), &label, 0, 0.0),
-        ScheduleError::Undefined(at, label) => full_fault("undefined", at.into(), &label, 0, 0.0),
-        ScheduleError::Large => fault("large", 0),
+        ScheduleError::DuplicateLabel(at, label) => full_fault("twice", at.into(), &label, 0, 0.0),
+        ScheduleError::UndefinedLabel(at, label) => {
+            full_fault("undefined", at.into(), &label, 0, 0.0)
+        }
+        ScheduleError::TooLarge => fault("large", 0),
     }
 }
 
@@ -259,7 +263,10 @@ fn read_simgrid_ti(
 ) -> PyResult<Bound<'_, PyDict>> {
     let found = py.detach(|| {
         let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
-        simgrid_ti::read(&files, Scale { type_bytes: &type_bytes, ps_per_flop, longest_ps })
+        simgrid_ti::read(
+            &files,
+            simgrid_ti::TiOptions { type_bytes: &type_bytes, ps_per_flop, longest_ps },
+        )
     });
     let found = found.map_err(line_fault)?;
     let out = PyDict::new(py);
@@ -299,35 +306,34 @@ fn line_fault(error: LineError) -> PyErr {
         LineError::Empty => fault("empty", 0),
         LineError::NoRank(row) => fault("no-rank", row),
         LineError::NoCall(row) => fault("no-call", row),
-        LineError::Unknown(row, call) => full_fault("unknown", row, &call, 0, 0.0),
-        LineError::Missing(rank, last) => {
+        LineError::UnknownCall(row, call) => full_fault("unknown", row, &call, 0, 0.0),
+        LineError::MissingRank(rank, last) => {
             full_fault("missing", 0, last.to_string().as_bytes(), rank as i64, 0.0)
         }
-        LineError::Twice(row, rank) => full_fault("twice", row, &[], rank.into(), 0.0),
+        LineError::SecondInit(row, rank) => full_fault("twice", row, &[], rank.into(), 0.0),
         LineError::Unfinished(row, rank) => full_fault("unfinished", row, &[], rank.into(), 0.0),
-        LineError::Lacks(row, what) => full_fault("lacks", row, what.as_bytes(), 0, 0.0),
-        LineError::NotWhole(row, what, text) => {
+        LineError::MissingArgument(row, what) => full_fault("lacks", row, what.as_bytes(), 0, 0.0),
+        LineError::NotInteger(row, what, text) => {
             full_fault("not-whole", row, &joined(what, &text), 0, 0.0)
         }
-        LineError::NotCount(row, what, text, most) => {
+        LineError::OutOfRange(row, what, text, most) => {
             full_fault("not-count", row, &joined(what, &text), 0, most)
         }
-        LineError::NoType(row, text) => full_fault("no-type", row, &text, 0, 0.0),
-        LineError::Beyond(row, rank, ranks) => {
+        LineError::UnknownType(row, text) => full_fault("no-type", row, &text, 0, 0.0),
+        LineError::NoSuchRank(row, rank, ranks) => {
             full_fault("beyond", row, ranks.to_string().as_bytes(), rank.into(), 0.0)
         }
-        LineError::Large => fault("large", 0),
+        LineError::TooLarge => fault("large", 0),
     }
 }
 
-/// The name of an argument and what stands there, with a blank between.
+/// The name of an argument and its text, separated by a blank.
 fn joined(what: &str, text: &[u8]) -> Vec<u8> {
     [what.as_bytes(), text].join(&b' ')
 }
 
-/// The Chakra execution traces of all ranks, `files` their bytes, each requested when the one
-/// before is
-/// read; `calls` has the number of the algorithm of each type.
+/// The Chakra execution traces of all ranks; `files` yields their bytes, each requested after the one
+/// before has been read; `calls` has the number of the algorithm of each type.
 #[pyfunction]
 fn read_chakra<'py>(
     py: Python<'py>,
@@ -336,7 +342,8 @@ fn read_chakra<'py>(
     calls: Vec<(i64, u32)>,
     longest_ps: u64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut reader = chakra::ChakraReader::new(n_ranks, Choices { calls: &calls, longest_ps });
+    let mut reader =
+        chakra::ChakraReader::new(n_ranks, chakra::ChakraOptions { calls: &calls, longest_ps });
     for data in files.try_iter()? {
         let data: PyBackedBytes = data?.extract()?;
         py.detach(|| reader.file(&data)).map_err(chakra_fault)?;
@@ -344,7 +351,7 @@ fn read_chakra<'py>(
     let found = reader.finish();
     let out = columns!(py, found; rank, kind, peer, tag, amount, label, number, before, after);
     let collectives = found.collectives;
-    let collectives = columns!(py, collectives; row, call, size, root, turn, label);
+    let collectives = columns!(py, collectives; row, call, size, root, ordinal, label);
     out.set_item("collectives", collectives)?;
     out.set_item("labels", found.labels)?;
     out.set_item("without_duration", found.without_duration)?;
@@ -358,10 +365,12 @@ fn chakra_fault(fault: ChakraError) -> PyErr {
     let (kind, number, name, message) = match fault.what {
         ChakraProblem::Bytes(at, message) => ("bytes", at, none(), message),
         ChakraProblem::Empty => ("empty", 0, none(), none()),
-        ChakraProblem::Again(number) => ("again", number, none(), none()),
-        ChakraProblem::Node(number, name, why) => ("node", number, name, why),
-        ChakraProblem::Lost(number, before) => ("lost", number, none(), before.to_string()),
-        ChakraProblem::Large => ("large", 0, none(), none()),
+        ChakraProblem::DuplicateNode(number) => ("again", number, none(), none()),
+        ChakraProblem::InvalidNode(number, name, why) => ("node", number, name, why),
+        ChakraProblem::MissingDependency(number, before) => {
+            ("lost", number, none(), before.to_string())
+        }
+        ChakraProblem::TooLarge => ("large", 0, none(), none()),
     };
     PyValueError::new_err((fault.file, kind, number, name, message))
 }

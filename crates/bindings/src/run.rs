@@ -1,4 +1,4 @@
-//! Runs a program and hands back its columns.
+//! Runs the packet engine and returns its tables as columns.
 
 use std::ops::ControlFlow;
 
@@ -18,8 +18,8 @@ use crate::table::{array, columns, numbers, rows};
 use crate::topologies::NetworkRouting;
 
 /// Simulates `traffic` on `network` by its own routes or those of `routing`. `settings` is a dataclass
-/// with the fields of [`Settings`]. `watch(time_ps, delivered, packets, events)` is called now and
-/// then; Ctrl-C ends the run with what there is, `complete` false.
+/// with the fields of [`Settings`]. `watch(time_ps, delivered, packets, events)` is called
+/// regularly; Ctrl-C ends the run with partial results and `complete` false.
 #[pyfunction]
 #[pyo3(signature = (network, settings, traffic, *, routing=None, threads=1, watch=None))]
 pub fn simulate<'py>(
@@ -36,7 +36,7 @@ pub fn simulate<'py>(
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {
-        let mut look = |progress: Progress| match report_progress(watch.as_ref(), progress) {
+        let mut on_progress = |progress: Progress| match report_progress(watch.as_ref(), progress) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 raised = Some(error);
@@ -45,7 +45,15 @@ pub fn simulate<'py>(
         };
         let work = Parallelism { threads, shards: None };
         let fabric = &network.fabric;
-        tailback_engine::simulate(fabric, plan, &settings, &program, &placement, work, &mut look)
+        tailback_engine::simulate(
+            fabric,
+            plan,
+            &settings,
+            &program,
+            &placement,
+            work,
+            &mut on_progress,
+        )
     });
     match (result, raised) {
         // Partial results are kept on Ctrl-C; any other exception of the callback is an
@@ -56,7 +64,7 @@ pub fn simulate<'py>(
     }
 }
 
-/// What came of a run: figures, and tables as dictionaries of columns.
+/// Results of a run: totals, and tables as dictionaries of columns.
 #[pyclass(frozen, get_all, module = "tailback._core")]
 pub struct PacketOutcome {
     packets: u64,
@@ -118,9 +126,9 @@ impl PacketOutcome {
             samples: samples.unbind(),
             truth: truth.unbind(),
             counters_ps,
-            counters: in_columns(py, &counted, counters, (counters_ps, end_ps))?,
+            counters: readings_table(py, &counted, counters, (counters_ps, end_ps))?,
             queues_ps,
-            queues: in_columns(py, &queued, queues, (queues_ps, end_ps))?,
+            queues: readings_table(py, &queued, queues, (queues_ps, end_ps))?,
             one_in,
             carried,
         })
@@ -139,9 +147,8 @@ fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()
     })
 }
 
-/// Rows as a dictionary of arrays, each of the numbers under its name; the last instant is the end of
-/// the run.
-fn in_columns<T>(
+/// Readings as a dictionary of arrays by name; the last reading is at the end of the run.
+fn readings_table<T>(
     py: Python<'_>,
     names: &[&str],
     rows: LinkReadings<T>,
@@ -158,7 +165,7 @@ fn in_columns<T>(
     Ok(table.unbind())
 }
 
-/// The table of recorded packets; empty if there are none.
+/// The table of recorded packets, which may be empty.
 fn carried(py: Python<'_>, probed: &ProbeTables) -> PyResult<Py<PyDict>> {
     let p = &probed.packets;
     let columns: [(&str, Vec<u64>); 10] = [

@@ -1,4 +1,4 @@
-//! Settings: reads a Python dataclass as the structure with the same fields.
+//! Settings: reads a Python dataclass into the structure with the same fields.
 
 use std::fmt;
 
@@ -155,7 +155,7 @@ impl<'py> MapAccess<'py> for Fields<'py> {
     fn next_value_seed<V: DeserializeSeed<'py>>(&mut self, seed: V) -> Result<V::Value, Problem> {
         let field = self.field.take();
         let (name, value) =
-            field.ok_or_else(|| Problem::new("a value before its name".to_owned()))?;
+            field.ok_or_else(|| Problem::new("a value without a field name".to_owned()))?;
         seed.deserialize(PyValue(value)).map_err(|problem| problem.within(&name))
     }
 }

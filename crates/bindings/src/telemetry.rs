@@ -20,8 +20,11 @@ use crate::table::columns;
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
 
 fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
-    let field = GaloisField::new(field_bits)
-        .map_err(|_| PyValueError::new_err(format!("unsupported field GF(2^{field_bits})")))?;
+    let field = GaloisField::new(field_bits).map_err(|_| {
+        PyValueError::new_err(format!(
+            "unsupported field GF(2^{field_bits}); valid: n = 8, 16, 24 and 32"
+        ))
+    })?;
     Ok(Hash { field, bits })
 }
 
@@ -55,7 +58,7 @@ fn dispatch<U: SchemeVisitor>(
         "full" => {
             let slots = in_range(1, size, 8, "reservoir size")? as u8;
             let scheme = FullReservoirs::new(slots)
-                .ok_or_else(|| PyValueError::new_err("no such reservoir size"))?;
+                .ok_or_else(|| PyValueError::new_err("slots is out of range; valid: 1 to 8"))?;
             action.with(scheme)
         }
         "single_bit" => {
@@ -93,12 +96,12 @@ impl SchemeVisitor for DescribeScheme {
     }
 }
 
-struct Send<'a, 'py>(Python<'py>, PacketPaths<'a>, u64);
+struct RunScheme<'a, 'py>(Python<'py>, PacketPaths<'a>, u64);
 
-impl SchemeVisitor for Send<'_, '_> {
+impl SchemeVisitor for RunScheme<'_, '_> {
     type Out = SchemeColumns;
     fn with<S: Scheme + Sync>(self, scheme: S) -> SchemeColumns {
-        let Send(py, paths, seed) = self;
+        let RunScheme(py, paths, seed) = self;
         py.detach(|| run(&scheme, &paths, seed))
     }
 }
@@ -150,9 +153,11 @@ fn run_scheme<'py>(
         || paths.levels.len() != entries
         || longest > stride
     {
-        return Err(PyValueError::new_err("ids, hops, links and levels do not fit together"));
+        return Err(PyValueError::new_err(
+            "ids, hops, links and levels have different numbers of packets",
+        ));
     }
-    let found = dispatch(name, hash, bits, size, probability, Send(py, paths, seed))?;
+    let found = dispatch(name, hash, bits, size, probability, RunScheme(py, paths, seed))?;
     Ok(columns!(py, found; packet, congested, seen, hop, weight))
 }
 
@@ -210,7 +215,7 @@ fn decode<'py>(
     Ok(found.into_pyarray(py))
 }
 
-/// Scores of links by the published hash H_mult', one bit: only directly, for it is not linear.
+/// Scores of links by the published one-bit hash H_mult', which is not linear: by direct tests only.
 #[pyfunction]
 fn decode_published<'py>(
     py: Python<'py>,
@@ -225,7 +230,7 @@ fn decode_published<'py>(
     Ok(found.into_pyarray(py))
 }
 
-/// Scores of links over the packets of the classes each is a candidate of.
+/// Scores of links, each over the packets of the classes in which it is a candidate.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (ids, hashes, weights, *, class_of_packet, class_start, class_links, links,
@@ -319,7 +324,7 @@ fn walk(
     Ok(hops as u8 + 1)
 }
 
-/// Adds everything here to the module.
+/// Adds the functions of this file to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(scheme_facts, m)?)?;
     m.add_function(wrap_pyfunction!(run_scheme, m)?)?;

@@ -3,7 +3,9 @@
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
+use tailback_fabric::rules::{
+    DimensionOrder, DragonflyRouting, HyperXRouting, PeerLinkRouting, Tie,
+};
 use tailback_fabric::{
     Arrangement, Fabric, FabricError, RoutePlan, RouteState, Routes, RoutingRule, dragonfly,
     dragonfly_plus, hyperx, modified_tree, pgft, torus, yellowstone,
@@ -44,7 +46,7 @@ fn pgft_fabric(
     finish(py, move || pgft::build(&shape))
 }
 
-/// Builds a k-ary n-tree with horizontal links from (k, n, width).
+/// Builds a k-ary n-tree with peer (horizontal) links from (k, n, width).
 #[pyfunction]
 fn modified_tree_fabric(
     py: Python<'_>,
@@ -240,41 +242,46 @@ impl NetworkRouting {
 
     /// Dimension order on a HyperX.
     #[staticmethod]
-    fn all_to_all(
+    fn hyperx(
         py: Python<'_>,
         network: Py<Network>,
         dims: Vec<u32>,
         detour: bool,
     ) -> PyResult<Self> {
         Self::make(py, network, move |fabric| {
-            AllToAll::new(fabric, &dims, detour).map(RoutingRule::AllToAll)
+            HyperXRouting::new(fabric, &dims, detour).map(RoutingRule::HyperX)
         })
     }
 
-    /// Minimal or Valiant routes of dragonfly and dragonfly+.
+    /// Minimal or Valiant routing on dragonfly and dragonfly+.
     #[staticmethod]
-    fn groups(py: Python<'_>, network: Py<Network>, detour: bool, lanes: bool) -> PyResult<Self> {
+    fn dragonfly(
+        py: Python<'_>,
+        network: Py<Network>,
+        detour: bool,
+        lanes: bool,
+    ) -> PyResult<Self> {
         Self::make(py, network, move |fabric| {
-            Groups::new(fabric, detour, lanes).map(RoutingRule::Groups)
+            DragonflyRouting::new(fabric, detour, lanes).map(RoutingRule::Dragonfly)
         })
     }
 
-    /// Up, down and sideways during the descent, on a k-ary n-tree with horizontal links.
+    /// Up/down with peer links on the way down, on a k-ary n-tree with peer (horizontal) links.
     #[staticmethod]
-    fn sideways(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
+    fn peer_links(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
         let (arity, levels, width) = counts;
         Self::make(py, network, move |fabric| {
-            Horizontal::new(fabric, arity, levels, width).map(RoutingRule::Horizontal)
+            PeerLinkRouting::new(fabric, arity, levels, width).map(RoutingRule::PeerLinks)
         })
     }
 
-    /// Virtual lanes the rule needs.
+    /// Number of virtual lanes that the rule needs.
     #[getter]
     fn lanes(&self) -> u8 {
         self.plan.lanes()
     }
 
-    /// Detours to draw from, 0 where the rule takes none.
+    /// Number of detours to draw from, 0 if the rule makes none.
     #[getter]
     fn detours(&self) -> u32 {
         self.plan.detours()
@@ -289,51 +296,55 @@ impl NetworkRouting {
             )));
         }
         let fabric = &self.network.get().fabric;
-        if !self.plan.leads(fabric, switch, node) {
+        if !self.plan.has_route(fabric, switch, node) {
             return Ok((Vec::new(), state, 0));
         }
         let step = self.plan.next(switch, node, via, RouteState(state));
         Ok((step.links.to_vec(), step.next.0, step.lane))
     }
 
-    /// The link by which each switch sends packets for `node` where D-mod-k decides among the candidates
-    /// of a route without detours that has just begun; 2^32 - 1 where there is none.
-    fn fixed<'py>(&self, py: Python<'py>, node: u32) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    /// The link on which each switch sends packets for `node` by deterministic routing without detours,
+    /// when it is the first switch of a route; 2^32 - 1 where there is none.
+    fn deterministic_links<'py>(
+        &self,
+        py: Python<'py>,
+        node: u32,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         self.check_ends(0, &[node])?;
         let (fabric, plan) = (&self.network.get().fabric, &self.plan);
         let node_switch = plan.node_switch[node as usize];
         let link = |switch| {
-            if switch == node_switch || !plan.leads(fabric, switch, node) {
+            if switch == node_switch || !plan.has_route(fabric, switch, node) {
                 return u32::MAX;
             }
             let step = plan.next(switch, node, u32::MAX, RouteState::START);
-            plan.fixed(switch, node, u32::MAX, RouteState::START, &step)
+            plan.deterministic_link(switch, node, u32::MAX, RouteState::START, &step)
         };
         Ok(PyArray1::from_iter(py, (0..fabric.n_switches).map(link)))
     }
 
-    /// Links and lanes from the switch of `source` to that of `node`; `via` beyond the detours is
-    /// none, `pick` chooses among candidates.
+    /// Links and lanes from the switch of `source` to that of `node`. A `via` beyond the detours means a
+    /// minimal route; `pick` chooses among candidates.
     fn path(&self, source: u32, node: u32, via: u32, pick: usize) -> PyResult<Vec<(u32, u8)>> {
         self.check_ends(0, &[source, node])?;
         let fabric = &self.network.get().fabric;
         self.plan.path(fabric, source, node, via, |n| pick % n).map_err(raise)
     }
 
-    /// A cycle of buffers that wait on one another as (link, lane), empty if there is none.
+    /// A cyclic channel dependency as (link, lane), empty if there is none.
     fn cycle(&self, py: Python<'_>) -> PyResult<Vec<(u32, u8)>> {
         let fabric = &self.network.get().fabric;
-        match py.detach(|| self.plan.check(fabric)) {
+        match py.detach(|| self.plan.check_deadlock_free(fabric)) {
             Ok(()) => Ok(Vec::new()),
             Err(FabricError::Deadlock { cycle }) => Ok(cycle),
             Err(error) => Err(raise(error)),
         }
     }
 
-    /// A network with these routes as a table; raises ValueError if they need lanes.
+    /// A network with these routes as a routing table; raises ValueError if they need lanes.
     fn as_network(&self, py: Python<'_>) -> PyResult<Network> {
         let fabric = &self.network.get().fabric;
-        let routes = py.detach(|| self.plan.to_routes(fabric)).map_err(raise)?;
+        let routes = py.detach(|| self.plan.to_table(fabric)).map_err(raise)?;
         Network::assemble(fabric.clone(), routes).map_err(raise)
     }
 }

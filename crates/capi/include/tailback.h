@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Number of the binary interface: it rises when a struct or function changes.
+// Version of the binary interface: it is incremented when a struct or function changes.
 #define TAILBACK_ABI 1
 
-// In place of a context: all contexts together.
+// Used in place of a context: all contexts together.
 #define TAILBACK_ALL_CONTEXTS 4294967295
 
 // What switches write into packets.
@@ -25,23 +25,23 @@ typedef enum tailback_scheme {
 
 // What a call returns.
 typedef enum tailback_status {
-  // It was done.
+  // Success.
   TAILBACK_STATUS_OK = 0,
   // A pointer is null, or the size of a struct is not that of this version.
   TAILBACK_STATUS_BAD_ARGUMENT = 1,
-  // A number is out of its range.
+  // A number is out of range.
   TAILBACK_STATUS_OUT_OF_RANGE = 2,
-  // No candidate links of this source were stated.
+  // No candidate links were given for this source.
   TAILBACK_STATUS_UNKNOWN_SOURCE = 3,
-  // There is no such link.
+  // The link does not exist.
   TAILBACK_STATUS_UNKNOWN_LINK = 4,
-  // A bound on memory is reached: too many contexts or candidates.
+  // A memory limit is reached: too many contexts or candidates.
   TAILBACK_STATUS_NO_ROOM = 5,
   // The receivers have different schemes or numbers of links.
   TAILBACK_STATUS_DIFFERENT = 6,
   // The array is too small; the number needed was written.
   TAILBACK_STATUS_TOO_SMALL = 7,
-  // A defect of the library: the call was abandoned, the receiver must be freed.
+  // Internal error: the call was aborted, and the receiver must be freed.
   TAILBACK_STATUS_INTERNAL = 8,
 } tailback_status;
 
@@ -62,19 +62,19 @@ typedef struct tailback_config {
   uint32_t links;
 } tailback_config;
 
-// What is known of one link.
+// Estimates for one link.
 typedef struct tailback_estimate {
   // Number of the link.
   uint32_t link;
   // Not used.
   uint32_t reserved;
-  // Packets that spoke for it.
+  // Packets whose sample matched the link.
   uint64_t samples;
-  // Packets that crossed it; below 0 or above what was sent by chance.
+  // Estimated number of packets that crossed it; by chance it may be below 0 or above the number sent.
   double packets;
   // Standard error of packets.
   double packets_error;
-  // Of the packets those that met congestion there.
+  // Estimated number of packets that met congestion there.
   double congested;
   // Standard error of congested.
   double congested_error;
@@ -87,24 +87,23 @@ extern "C" {
 // Version of the library, like "0.1.0": a static string.
 const char *tailback_version(void);
 
-// Binary interface of the library: equal to TAILBACK_ABI of the header that fits it.
+// Binary interface of the library: equal to TAILBACK_ABI of the matching header.
 uint32_t tailback_abi(void);
 
-// A status in words: a static string. Any number may be given.
+// Text of a status: a static string. Accepts any number.
 const char *tailback_status_text(int status);
 
-// Id of a packet: 24 bits from its sequence number, the local ids of its ends (of IP networks the last
-// three bytes of the addresses) and its queue pair (the receiver's; of datagrams the sender's).
+// Id of a packet: 24 bits from its sequence number, the local ids of its endpoints (in IP networks the
+// last three bytes of the addresses) and its queue pair (the receiver's, or the sender's for datagrams).
 uint32_t tailback_packet_id(uint32_t psn,
                             uint32_t source,
                             uint32_t destination,
                             uint32_t queue_pair);
 
-// Makes a receiver; tailback_receiver_free releases it.
+// Creates a receiver; release it with tailback_receiver_free.
 //
 // # Safety
-// `config` points to a tailback_config, `receiver` to a place for a pointer; either may be null, which
-// is refused.
+// `config` points to a tailback_config, `receiver` to a pointer to be written. Null is rejected.
 enum tailback_status tailback_receiver_new(const struct tailback_config *config,
                                            struct tailback_receiver **receiver);
 
@@ -114,51 +113,51 @@ enum tailback_status tailback_receiver_new(const struct tailback_config *config,
 // `receiver` is null or came from tailback_receiver_new and has not been released.
 void tailback_receiver_free(struct tailback_receiver *receiver);
 
-// States the links that packets of a source may cross at a hop: hop 0 first, the link into this node
-// last. Scheme full needs none.
+// Adds the candidate links of a source at a hop: hop 0 first, the ejection link of this node last.
+// Scheme full needs none.
 //
 // # Safety
-// `receiver` is of tailback_receiver_new; `links` points to `count` numbers. Null is refused.
+// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Null is rejected.
 enum tailback_status tailback_receiver_add_hop(struct tailback_receiver *receiver,
                                                uint32_t source,
                                                uint32_t hop,
                                                const uint32_t *links,
                                                size_t count);
 
-// Hands over a received packet: its id, its header (bit 0 is the lowest reserved bit), the source whose
-// hops were stated, and the calling context it belongs to.
+// Adds a received packet: its id, its header (bit 0 is the lowest reserved bit), its source, for which
+// hops were added, and the calling context it belongs to.
 //
 // # Safety
-// `receiver` is of tailback_receiver_new; null is refused.
+// `receiver` is from tailback_receiver_new; null is rejected.
 enum tailback_status tailback_receiver_take(struct tailback_receiver *receiver,
                                             uint32_t id,
                                             uint64_t header,
                                             uint32_t source,
                                             uint32_t context);
 
-// Adds to a receiver what another one of the same network has taken; that one keeps it.
+// Adds the packets of another receiver of the same network, which is not changed.
 //
 // # Safety
-// Both are of tailback_receiver_new; null, or twice the same, is refused.
+// Both are from tailback_receiver_new; null, or the same receiver twice, is rejected.
 enum tailback_status tailback_receiver_merge(struct tailback_receiver *into,
                                              const struct tailback_receiver *from);
 
-// Packets that were taken, and those of them that carried no sample.
+// Number of packets added, and of those among them that carried no sample.
 //
 // # Safety
-// `receiver` is of tailback_receiver_new; `received` and `empty` point to numbers. Null is refused.
+// `receiver` is from tailback_receiver_new; `received` and `empty` point to numbers. Null is rejected.
 enum tailback_status tailback_receiver_counts(const struct tailback_receiver *receiver,
                                               uint64_t *received,
                                               uint64_t *empty);
 
-// Estimates of every link that packets of a context may have crossed, by number of the link.
+// Estimates for every link that packets of a context may have crossed, in order of link number.
 //
-// Writes their number to `count` in any case, and nothing else where `capacity` is less: call it with
-// `capacity` 0 to learn how many there are.
+// Always writes their number to `count`, and nothing else if `capacity` is less: call it with `capacity`
+// 0 to find out how many there are.
 //
 // # Safety
-// `receiver` is of tailback_receiver_new, `estimates` points to room for `capacity` of them (null where
-// that is 0), `count` to a number. Other nulls are refused.
+// `receiver` is from tailback_receiver_new, `estimates` points to space for `capacity` of them (null if
+// that is 0), `count` to a number. Other nulls are rejected.
 enum tailback_status tailback_receiver_estimates(const struct tailback_receiver *receiver,
                                                  uint32_t context,
                                                  struct tailback_estimate *estimates,

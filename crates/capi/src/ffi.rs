@@ -1,7 +1,7 @@
-//! The C face. Every function checks its pointers, catches panics and returns a status.
+//! The C interface. Every function checks its pointers, catches panics and returns a status.
 //!
-//! Threads: a receiver belongs to one thread at a time; calls with the same receiver must not overlap,
-//! not even those that only read. Different receivers are independent: give each thread its own, and
+//! Threads: only one thread at a time may use a receiver; calls with the same receiver must not overlap,
+//! even if they only read. Different receivers are independent: give each thread its own, and
 //! merge them.
 
 use std::ffi::{c_char, c_int};
@@ -10,35 +10,35 @@ use std::slice;
 
 use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
-use crate::receiver::{Receiver, ReceiverScheme, Refused};
+use crate::receiver::{Receiver, ReceiverError, ReceiverScheme};
 
-/// Number of the binary interface: it rises when a struct or function changes.
+/// Version of the binary interface: it is incremented when a struct or function changes.
 pub const TAILBACK_ABI: u32 = 1;
 
-/// In place of a context: all contexts together.
+/// Used in place of a context: all contexts together.
 pub const TAILBACK_ALL_CONTEXTS: u32 = 0xffff_ffff;
 
 /// What a call returns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TailbackStatus {
-    /// It was done.
+    /// Success.
     Ok = 0,
     /// A pointer is null, or the size of a struct is not that of this version.
     BadArgument = 1,
-    /// A number is out of its range.
+    /// A number is out of range.
     OutOfRange = 2,
-    /// No candidate links of this source were stated.
+    /// No candidate links were given for this source.
     UnknownSource = 3,
-    /// There is no such link.
+    /// The link does not exist.
     UnknownLink = 4,
-    /// A bound on memory is reached: too many contexts or candidates.
+    /// A memory limit is reached: too many contexts or candidates.
     NoRoom = 5,
     /// The receivers have different schemes or numbers of links.
     Different = 6,
     /// The array is too small; the number needed was written.
     TooSmall = 7,
-    /// A defect of the library: the call was abandoned, the receiver must be freed.
+    /// Internal error: the call was aborted, and the receiver must be freed.
     Internal = 8,
 }
 
@@ -70,7 +70,7 @@ pub struct TailbackConfig {
     pub links: u32,
 }
 
-/// What is known of one link.
+/// Estimates for one link.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TailbackEstimate {
@@ -78,13 +78,13 @@ pub struct TailbackEstimate {
     pub link: u32,
     /// Not used.
     pub reserved: u32,
-    /// Packets that spoke for it.
+    /// Packets whose sample matched the link.
     pub samples: u64,
-    /// Packets that crossed it; below 0 or above what was sent by chance.
+    /// Estimated number of packets that crossed it; by chance it may be below 0 or above the number sent.
     pub packets: f64,
     /// Standard error of packets.
     pub packets_error: f64,
-    /// Of the packets those that met congestion there.
+    /// Estimated number of packets that met congestion there.
     pub congested: f64,
     /// Standard error of congested.
     pub congested_error: f64,
@@ -93,19 +93,19 @@ pub struct TailbackEstimate {
 /// Sums the samples of received packets. Opaque to C.
 pub struct TailbackReceiver(Receiver);
 
-impl From<Refused> for TailbackStatus {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Range => Self::OutOfRange,
-            Refused::UnknownSource => Self::UnknownSource,
-            Refused::UnknownLink => Self::UnknownLink,
-            Refused::NoRoom => Self::NoRoom,
-            Refused::Different => Self::Different,
+impl From<ReceiverError> for TailbackStatus {
+    fn from(error: ReceiverError) -> Self {
+        match error {
+            ReceiverError::Range => Self::OutOfRange,
+            ReceiverError::UnknownSource => Self::UnknownSource,
+            ReceiverError::UnknownLink => Self::UnknownLink,
+            ReceiverError::LimitReached => Self::NoRoom,
+            ReceiverError::Different => Self::Different,
         }
     }
 }
 
-/// Runs what a function does; neither an error nor a panic crosses the boundary.
+/// Runs `action` and returns its status; no panic crosses the boundary.
 fn guarded(action: impl FnOnce() -> Result<(), TailbackStatus>) -> TailbackStatus {
     match catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => TailbackStatus::Ok,
@@ -120,32 +120,32 @@ pub extern "C" fn tailback_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Binary interface of the library: equal to TAILBACK_ABI of the header that fits it.
+/// Binary interface of the library: equal to TAILBACK_ABI of the matching header.
 #[unsafe(no_mangle)]
 pub extern "C" fn tailback_abi() -> u32 {
     TAILBACK_ABI
 }
 
-/// A status in words: a static string. Any number may be given.
+/// Text of a status: a static string. Accepts any number.
 #[unsafe(no_mangle)]
 pub extern "C" fn tailback_status_text(status: c_int) -> *const c_char {
     let text: &[u8] = match status {
-        0 => b"done\0",
+        0 => b"success\0",
         1 => b"a pointer is null, or the size of a struct is not that of this version\0",
-        2 => b"a number is out of its range\0",
-        3 => b"no candidate links of this source were stated\0",
-        4 => b"there is no such link\0",
+        2 => b"a number is out of range\0",
+        3 => b"no candidate links were given for this source\0",
+        4 => b"the link does not exist\0",
         5 => b"too many contexts or candidates\0",
         6 => b"the receivers have different schemes or numbers of links\0",
         7 => b"the array is too small\0",
-        8 => b"a defect of the library; free the receiver\0",
-        _ => b"no status of this version\0",
+        8 => b"internal error; free the receiver\0",
+        _ => b"unknown status\0",
     };
     text.as_ptr().cast()
 }
 
-/// Id of a packet: 24 bits from its sequence number, the local ids of its ends (of IP networks the last
-/// three bytes of the addresses) and its queue pair (the receiver's; of datagrams the sender's).
+/// Id of a packet: 24 bits from its sequence number, the local ids of its endpoints (in IP networks the
+/// last three bytes of the addresses) and its queue pair (the receiver's, or the sender's for datagrams).
 #[unsafe(no_mangle)]
 pub extern "C" fn tailback_packet_id(
     psn: u32,
@@ -156,11 +156,10 @@ pub extern "C" fn tailback_packet_id(
     packet_id(psn, FlowKey { source, destination, queue_pair })
 }
 
-/// Makes a receiver; tailback_receiver_free releases it.
+/// Creates a receiver; release it with tailback_receiver_free.
 ///
 /// # Safety
-/// `config` points to a tailback_config, `receiver` to a place for a pointer; either may be null, which
-/// is refused.
+/// `config` points to a tailback_config, `receiver` to a pointer to be written. Null is rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_new(
     config: *const TailbackConfig,
@@ -204,11 +203,11 @@ pub unsafe extern "C" fn tailback_receiver_free(receiver: *mut TailbackReceiver)
     }
 }
 
-/// States the links that packets of a source may cross at a hop: hop 0 first, the link into this node
-/// last. Scheme full needs none.
+/// Adds the candidate links of a source at a hop: hop 0 first, the ejection link of this node last.
+/// Scheme full needs none.
 ///
 /// # Safety
-/// `receiver` is of tailback_receiver_new; `links` points to `count` numbers. Null is refused.
+/// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Null is rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_add_hop(
     receiver: *mut TailbackReceiver,
@@ -229,11 +228,11 @@ pub unsafe extern "C" fn tailback_receiver_add_hop(
     })
 }
 
-/// Hands over a received packet: its id, its header (bit 0 is the lowest reserved bit), the source whose
-/// hops were stated, and the calling context it belongs to.
+/// Adds a received packet: its id, its header (bit 0 is the lowest reserved bit), its source, for which
+/// hops were added, and the calling context it belongs to.
 ///
 /// # Safety
-/// `receiver` is of tailback_receiver_new; null is refused.
+/// `receiver` is from tailback_receiver_new; null is rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_take(
     receiver: *mut TailbackReceiver,
@@ -252,10 +251,10 @@ pub unsafe extern "C" fn tailback_receiver_take(
     })
 }
 
-/// Adds to a receiver what another one of the same network has taken; that one keeps it.
+/// Adds the packets of another receiver of the same network, which is not changed.
 ///
 /// # Safety
-/// Both are of tailback_receiver_new; null, or twice the same, is refused.
+/// Both are from tailback_receiver_new; null, or the same receiver twice, is rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_merge(
     into: *mut TailbackReceiver,
@@ -272,10 +271,10 @@ pub unsafe extern "C" fn tailback_receiver_merge(
     })
 }
 
-/// Packets that were taken, and those of them that carried no sample.
+/// Number of packets added, and of those among them that carried no sample.
 ///
 /// # Safety
-/// `receiver` is of tailback_receiver_new; `received` and `empty` point to numbers. Null is refused.
+/// `receiver` is from tailback_receiver_new; `received` and `empty` point to numbers. Null is rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_counts(
     receiver: *const TailbackReceiver,
@@ -298,14 +297,14 @@ pub unsafe extern "C" fn tailback_receiver_counts(
     })
 }
 
-/// Estimates of every link that packets of a context may have crossed, by number of the link.
+/// Estimates for every link that packets of a context may have crossed, in order of link number.
 ///
-/// Writes their number to `count` in any case, and nothing else where `capacity` is less: call it with
-/// `capacity` 0 to learn how many there are.
+/// Always writes their number to `count`, and nothing else if `capacity` is less: call it with `capacity`
+/// 0 to find out how many there are.
 ///
 /// # Safety
-/// `receiver` is of tailback_receiver_new, `estimates` points to room for `capacity` of them (null where
-/// that is 0), `count` to a number. Other nulls are refused.
+/// `receiver` is from tailback_receiver_new, `estimates` points to space for `capacity` of them (null if
+/// that is 0), `count` to a number. Other nulls are rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_estimates(
     receiver: *const TailbackReceiver,

@@ -1,8 +1,8 @@
-//! Sums of samples by context and link, and the estimates they give (docs/explanation/telemetry.md).
+//! Sums of samples by context and link, and estimates from them (docs/explanation/telemetry.md).
 //!
-//! A sample of weight l says that a link of its hop was crossed by l packets. A candidate link whose
-//! hash agrees gets l, any other one −l κ, with κ = 1/(2^b − 1): so the expectation is right, and
-//! Var = κ Σ l² + Σ (l − 1 − κ l) x over what each packet adds, x. A whole link has κ = 0.
+//! A sample of weight l represents l packets on a link of its hop. A candidate link whose hash agrees
+//! gets x = l, every other one x = −l κ, with κ = 1/(2^b − 1): this is unbiased, with Var = κ Σ l² +
+//! Σ (l − 1 − κ l) x over the packets. For a whole link κ = 0.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use tailback_telemetry::scheme::Coordinated;
 
 /// Bits of a link number, and n of the GF(2^n) hash.
 const LINK_BITS: u32 = 24;
-const MOST_HASH_BITS: u32 = 8;
-/// Sums that are kept at most: 2^22 take about half a gigabyte.
-const MOST_SUMS: usize = 1 << 22;
-/// Candidate links of all sources together.
-const MOST_CANDIDATES: usize = 1 << 24;
-/// Hops of a path.
-const MOST_HOPS: usize = 64;
+const MAX_HASH_BITS: u32 = 8;
+/// Maximum number of sums: 2^22 take about half a gigabyte.
+const MAX_SUMS: usize = 1 << 22;
+/// Maximum number of candidate links of all sources together.
+const MAX_CANDIDATES: usize = 1 << 24;
+/// Maximum number of hops of a path.
+const MAX_HOPS: usize = 64;
 
 /// What switches write into packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,31 +38,31 @@ pub enum ReceiverScheme {
     },
 }
 
-/// Why something was refused.
+/// Errors of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// A number is out of its range.
+pub enum ReceiverError {
+    /// A number is out of range.
     Range,
-    /// No candidate links of this source were stated.
+    /// No candidate links were given for this source.
     UnknownSource,
-    /// The header names a link that there is not.
+    /// The header names a link that does not exist.
     UnknownLink,
-    /// A bound on memory is reached.
-    NoRoom,
-    /// Receivers of different schemes or links do not add up.
+    /// A memory limit is reached.
+    LimitReached,
+    /// Receivers with different schemes or numbers of links cannot be merged.
     Different,
 }
 
 /// Sums of one kind of packets (all, or congested) of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sums {
-    /// Σ of l where the hash agrees, less what the others are charged: times 2^b − 1.
+    /// (2^b − 1) Σ x.
     score: i64,
-    /// Σ of l × the same.
+    /// (2^b − 1) Σ l x.
     score_l: i64,
-    /// Σ of l² over packets that may have crossed the link.
+    /// Σ l² over packets that may have crossed the link.
     squares: u64,
-    /// Packets that spoke for the link.
+    /// Packets whose sample matched the link.
     samples: u64,
 }
 
@@ -85,7 +85,7 @@ impl Sums {
 }
 
 impl ReceiverScheme {
-    /// 2^b − 1, and 1 of whole links.
+    /// 2^b − 1, or 1 for whole links.
     fn unit(self) -> u32 {
         match self {
             Self::Full => 1,
@@ -95,14 +95,16 @@ impl ReceiverScheme {
         }
     }
 
-    fn checked(self) -> Result<Self, Refused> {
-        let fits = |bits: u32| (1..=MOST_HASH_BITS).contains(&bits);
-        let right = match self {
+    fn checked(self) -> Result<Self, ReceiverError> {
+        let valid_bits = |bits: u32| (1..=MAX_HASH_BITS).contains(&bits);
+        let valid = match self {
             Self::Full => true,
-            Self::Compact { hash_bits, count_bits } => fits(hash_bits) && fits(count_bits),
-            Self::Coordinated { hash_bits } => fits(hash_bits),
+            Self::Compact { hash_bits, count_bits } => {
+                valid_bits(hash_bits) && valid_bits(count_bits)
+            }
+            Self::Coordinated { hash_bits } => valid_bits(hash_bits),
         };
-        if right { Ok(self) } else { Err(Refused::Range) }
+        if valid { Ok(self) } else { Err(ReceiverError::Range) }
     }
 }
 
@@ -110,7 +112,7 @@ impl ReceiverScheme {
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     link: u32,
-    masks: [u32; MOST_HASH_BITS as usize],
+    masks: [u32; MAX_HASH_BITS as usize],
 }
 
 impl Candidate {
@@ -125,11 +127,11 @@ impl Candidate {
 pub struct LinkEstimate {
     /// Number of the link.
     pub link: u32,
-    /// Packets that spoke for it.
+    /// Packets whose sample matched it.
     pub samples: u64,
     /// Packets that crossed it, and standard error.
     pub packets: (f64, f64),
-    /// Of them those that met congestion there, and standard error.
+    /// Packets that met congestion there, and standard error.
     pub congested: (f64, f64),
 }
 
@@ -153,10 +155,10 @@ impl Receiver {
     ///
     /// # Errors
     /// Numbers of bits or of links are out of range.
-    pub fn new(scheme: ReceiverScheme, links: u32) -> Result<Self, Refused> {
-        let field = GaloisField::new(LINK_BITS).map_err(|_| Refused::Range)?;
+    pub fn new(scheme: ReceiverScheme, links: u32) -> Result<Self, ReceiverError> {
+        let field = GaloisField::new(LINK_BITS).map_err(|_| ReceiverError::Range)?;
         if !(1..1 << LINK_BITS).contains(&links) {
-            return Err(Refused::Range);
+            return Err(ReceiverError::Range);
         }
         Ok(Self {
             scheme: scheme.checked()?,
@@ -170,25 +172,25 @@ impl Receiver {
         })
     }
 
-    /// States the links that packets of a source may cross as their next hop: call it for hop 0, 1 …
-    /// of each source, the ejection link last.
+    /// Adds the links that packets of a source may cross at a hop: to be called for hop 0, 1 … of each
+    /// source, the ejection link last.
     ///
     /// # Errors
-    /// Hops are not stated in order, there is no such link, or the counter of hops has too few bits.
-    pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), Refused> {
+    /// Hops are out of order, a link does not exist, or the hop count has too few bits.
+    pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), ReceiverError> {
         let known = self.sources.get(&source).map_or(0, Vec::len);
         let saturates = match self.scheme {
             ReceiverScheme::Compact { count_bits, .. } => hop + 1 >= 1 << count_bits,
             _ => false,
         };
-        if hop != known || hop >= MOST_HOPS || links.is_empty() || saturates {
-            return Err(Refused::Range);
+        if hop != known || hop >= MAX_HOPS || links.is_empty() || saturates {
+            return Err(ReceiverError::Range);
         }
         if links.iter().any(|&link| link >= self.links) {
-            return Err(Refused::UnknownLink);
+            return Err(ReceiverError::UnknownLink);
         }
-        if self.candidates + links.len() > MOST_CANDIDATES {
-            return Err(Refused::NoRoom);
+        if self.candidates + links.len() > MAX_CANDIDATES {
+            return Err(ReceiverError::LimitReached);
         }
         let field = self.field;
         let candidate = |&link: &u32| Candidate {
@@ -200,19 +202,26 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes a received packet.
+    /// Adds a received packet.
     ///
     /// # Errors
-    /// Of its source no candidates are known, its header names no link of the network, or there are
-    /// too many contexts. Nothing has been counted then.
-    pub fn take(&mut self, id: u32, header: u64, source: u32, context: u32) -> Result<(), Refused> {
-        let part = |from: u32, bits: u32| (header >> from) as u32 & ((1 << bits) - 1);
+    /// No candidates are known for its source, its header names no link of the network, or there are
+    /// too many contexts. The packet is then not counted.
+    pub fn take(
+        &mut self,
+        id: u32,
+        header: u64,
+        source: u32,
+        context: u32,
+    ) -> Result<(), ReceiverError> {
+        let bits_from = |from: u32, bits: u32| (header >> from) as u32 & ((1 << bits) - 1);
         match self.scheme {
             ReceiverScheme::Full => {
-                let seen = [(part(0, 24), part(24, 8)), (part(32, 24), part(56, 8))];
+                let seen =
+                    [(bits_from(0, 24), bits_from(24, 8)), (bits_from(32, 24), bits_from(56, 8))];
                 if seen.iter().any(|&(link, count)| count > 0 && !(1..=self.links).contains(&link))
                 {
-                    return Err(Refused::UnknownLink);
+                    return Err(ReceiverError::UnknownLink);
                 }
                 let any = seen.iter().any(|&(_, count)| count > 0);
                 for (congested, (link, count)) in seen.into_iter().enumerate() {
@@ -224,20 +233,20 @@ impl Receiver {
                 self.count(any);
             }
             ReceiverScheme::Coordinated { hash_bits } => {
-                let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
+                let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?.len();
                 let survivor = Coordinated::survivor(id, hops as u8);
                 if let Some(hop) = survivor.map(usize::from) {
-                    let seen = (part(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.hashed(id, seen, (source, hop..hop + 1), context, hops as u32)?;
+                    let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
+                    self.add_hashed(id, seen, (source, hop..hop + 1), context, hops as u32)?;
                 }
                 self.count(survivor.is_some());
             }
             ReceiverScheme::Compact { hash_bits, count_bits } => {
-                let hops = self.sources.get(&source).ok_or(Refused::UnknownSource)?.len();
-                let count = part(1 + hash_bits, count_bits);
+                let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?.len();
+                let count = bits_from(1 + hash_bits, count_bits);
                 if count > 0 {
-                    let seen = (part(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.hashed(id, seen, (source, 0..hops), context, count)?;
+                    let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
+                    self.add_hashed(id, seen, (source, 0..hops), context, count)?;
                 }
                 self.count(count > 0);
             }
@@ -250,31 +259,31 @@ impl Receiver {
         self.empty += u64::from(!sample);
     }
 
-    fn entry(&mut self, context: u32, link: u32) -> Result<&mut [Sums; 2], Refused> {
-        if self.sums.len() >= MOST_SUMS && !self.sums.contains_key(&(context, link)) {
-            return Err(Refused::NoRoom);
+    fn entry(&mut self, context: u32, link: u32) -> Result<&mut [Sums; 2], ReceiverError> {
+        if self.sums.len() >= MAX_SUMS && !self.sums.contains_key(&(context, link)) {
+            return Err(ReceiverError::LimitReached);
         }
         Ok(self.sums.entry((context, link)).or_default())
     }
 
     /// Charges the candidates of some hops of a source with a hash of `bits` bits.
-    fn hashed(
+    fn add_hashed(
         &mut self,
         id: u32,
         (seen, bits, congested): (u32, u32, bool),
         (source, hops): (u32, std::ops::Range<usize>),
         context: u32,
         weight: u32,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ReceiverError> {
         let (l, unit) = (i64::from(weight), i64::from(self.scheme.unit()));
-        let lists = self.sources.get(&source).ok_or(Refused::UnknownSource)?;
-        // A link that is a candidate of several hops is one candidate.
+        let lists = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?;
+        // A link that is a candidate of several hops counts once.
         let mut chosen: Vec<Candidate> = lists[hops].iter().flatten().copied().collect();
         chosen.sort_unstable_by_key(|candidate| candidate.link);
         chosen.dedup_by_key(|candidate| candidate.link);
         let new = |c: &&Candidate| !self.sums.contains_key(&(context, c.link));
-        if self.sums.len() + chosen.iter().filter(new).count() > MOST_SUMS {
-            return Err(Refused::NoRoom);
+        if self.sums.len() + chosen.iter().filter(new).count() > MAX_SUMS {
+            return Err(ReceiverError::LimitReached);
         }
         for candidate in chosen {
             let agrees = candidate.hash(id, bits) == seen;
@@ -288,17 +297,17 @@ impl Receiver {
         Ok(())
     }
 
-    /// Adds what another receiver has taken.
+    /// Adds the packets of another receiver.
     ///
     /// # Errors
     /// Schemes or numbers of links differ, or there are too many contexts together; nothing is added.
-    pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
+    pub fn merge(&mut self, other: &Self) -> Result<(), ReceiverError> {
         if (self.scheme, self.links) != (other.scheme, other.links) {
-            return Err(Refused::Different);
+            return Err(ReceiverError::Different);
         }
         let new = other.sums.keys().filter(|key| !self.sums.contains_key(key)).count();
-        if self.sums.len() + new > MOST_SUMS {
-            return Err(Refused::NoRoom);
+        if self.sums.len() + new > MAX_SUMS {
+            return Err(ReceiverError::LimitReached);
         }
         for (key, sums) in &other.sums {
             let mine = self.sums.entry(*key).or_default();
@@ -309,8 +318,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Estimates of every link that a packet of the context may have crossed, by number of the link;
-    /// of all contexts together where `context` is `None`.
+    /// Estimates for every link that packets of the context may have crossed, in order of link number;
+    /// for all contexts together if `context` is `None`.
     pub fn estimates(&self, context: Option<u32>) -> Vec<LinkEstimate> {
         let mut total: BTreeMap<u32, [Sums; 2]> = BTreeMap::new();
         for ((of, link), sums) in &self.sums {
@@ -328,7 +337,7 @@ impl Receiver {
         total.into_iter().map(estimate).collect()
     }
 
-    /// Packets taken, and those of them without a sample.
+    /// Number of packets added, and of those among them without a sample.
     pub fn received(&self) -> (u64, u64) {
         (self.received, self.empty)
     }
@@ -450,26 +459,26 @@ mod tests {
         let both = first.estimates(None)[0].packets.0 + second.estimates(None)[0].packets.0;
         first.merge(&second).unwrap();
         assert!((first.estimates(None)[0].packets.0 - both).abs() < 1e-9);
-        assert_eq!(first.merge(&sent(ReceiverScheme::Full, 1)), Err(Refused::Different));
+        assert_eq!(first.merge(&sent(ReceiverScheme::Full, 1)), Err(ReceiverError::Different));
     }
 
     #[test]
     fn what_cannot_be_is_refused_and_counts_nothing() {
         let mut receiver = Receiver::new(ReceiverScheme::Full, 4).unwrap();
-        assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(Refused::UnknownLink));
-        assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(Refused::UnknownLink));
+        assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));
+        assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));
         assert_eq!(receiver.received(), (0, 0));
         let mut receiver = Receiver::new(ReceiverScheme::Coordinated { hash_bits: 5 }, 4).unwrap();
-        assert_eq!(receiver.take(0, 0, 0, 0), Err(Refused::UnknownSource));
-        assert_eq!(receiver.add_hop(0, 1, &[1]), Err(Refused::Range));
-        assert_eq!(receiver.add_hop(0, 0, &[4]), Err(Refused::UnknownLink));
-        assert_eq!(Receiver::new(ReceiverScheme::Full, 0).err(), Some(Refused::Range));
+        assert_eq!(receiver.take(0, 0, 0, 0), Err(ReceiverError::UnknownSource));
+        assert_eq!(receiver.add_hop(0, 1, &[1]), Err(ReceiverError::Range));
+        assert_eq!(receiver.add_hop(0, 0, &[4]), Err(ReceiverError::UnknownLink));
+        assert_eq!(Receiver::new(ReceiverScheme::Full, 0).err(), Some(ReceiverError::Range));
         assert!(Receiver::new(ReceiverScheme::Coordinated { hash_bits: 9 }, 4).is_err());
         // Two bits count three hops, and a count of three may have been four.
         let mut receiver =
             Receiver::new(ReceiverScheme::Compact { hash_bits: 3, count_bits: 2 }, 4).unwrap();
         assert!(receiver.add_hop(0, 0, &[1]).is_ok() && receiver.add_hop(0, 1, &[2]).is_ok());
         assert!(receiver.add_hop(0, 2, &[3]).is_ok());
-        assert_eq!(receiver.add_hop(0, 3, &[3]), Err(Refused::Range));
+        assert_eq!(receiver.add_hop(0, 3, &[3]), Err(ReceiverError::Range));
     }
 }

@@ -1,4 +1,4 @@
-//! From the first byte of a frame to the base transport header (BTH) and the telemetry bits in it.
+//! Dissects a frame from its first byte to the base transport header (BTH) with its telemetry bits.
 //!
 //! Both networks have the same BTH. Its byte 4 is FECN, BECN and six reserved bits: the sample. The
 //! invariant CRC covers that byte as ones, in InfiniBand (volume 1, section 7.8.1) as in RoCEv2 (annex
@@ -7,7 +7,7 @@
 use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
 use crate::erf;
-use crate::record::half;
+use crate::record::read_u16;
 
 const UDP_PORT_ROCE: u16 = 4791;
 const LRH: usize = 8;
@@ -17,16 +17,16 @@ const DETH: usize = 8;
 const ICRC: usize = 4;
 const UDP: usize = 8;
 /// Largest number of VLAN tags, and of IPv6 extension headers.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;
 
-/// Link types in which packets are found.
+/// Link types that are supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet, VLAN tags included.
     Ethernet,
-    /// What `tcpdump -i any` writes, first version.
+    /// Linux "cooked" capture as `tcpdump -i any` writes it, version 1.
     LinuxCooked,
-    /// The same, second version.
+    /// The same, version 2.
     LinuxCooked2,
     /// IPv4 or IPv6 without a link header.
     RawIp,
@@ -37,7 +37,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// The type of a number of the registry that pcap and pcapng share.
+    /// The link type with this number in the registry of pcap and pcapng.
     pub fn of(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Ethernet,
@@ -63,7 +63,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The 24 bits that packet ids are made of: the local id, or the last three bytes.
+    /// The 24 bits that enter packet ids: the local id, or the last three bytes.
     #[inline]
     pub fn id_bits(self) -> u32 {
         match self {
@@ -95,7 +95,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 7;
 }
 
@@ -108,7 +108,7 @@ pub struct Headers {
     pub destination: Address,
     /// Packet sequence number.
     pub psn: u32,
-    /// Queue pair: the receiver's, of datagrams the sender's.
+    /// Queue pair: the receiver's, or the sender's for datagrams.
     pub queue_pair: u32,
     /// The six reserved bits.
     pub sample: u8,
@@ -127,22 +127,23 @@ impl Headers {
 
 /// Bytes of a frame, and how many it had on the wire.
 #[derive(Debug, Clone, Copy)]
-struct Rest<'a> {
+struct Remaining<'a> {
     bytes: &'a [u8],
     wire: usize,
 }
 
-impl<'a> Rest<'a> {
-    /// The first `n` bytes; too few are the capture's fault or the packet's.
+impl<'a> Remaining<'a> {
+    /// The first `n` bytes. If there are fewer, the capture truncated the packet, or the packet is
+    /// malformed.
     #[inline]
     fn first(self, n: usize) -> Result<&'a [u8], Skip> {
         let short = if self.wire >= n { Skip::Truncated } else { Skip::Malformed };
         self.bytes.get(..n).ok_or(short)
     }
 
-    /// What is behind the first `n` bytes.
+    /// The bytes after the first `n`.
     #[inline]
-    fn behind(self, n: usize) -> Result<Self, Skip> {
+    fn after(self, n: usize) -> Result<Self, Skip> {
         self.first(n)?;
         Ok(Self { bytes: &self.bytes[n..], wire: self.wire.saturating_sub(n) })
     }
@@ -151,19 +152,19 @@ impl<'a> Rest<'a> {
 /// Finds the transport header of a frame.
 ///
 /// # Errors
-/// Why there is none to be read.
+/// Why there is none.
 #[inline]
 pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
-    let frame = Rest { bytes, wire: wire_bytes.max(bytes.len()) };
+    let frame = Remaining { bytes, wire: wire_bytes.max(bytes.len()) };
     match link {
         LinkType::Ethernet => ethernet(frame),
         LinkType::LinuxCooked => {
             let header = frame.first(16)?;
-            network(half(header, 14, true), frame.behind(16)?)
+            network(read_u16(header, 14, true), frame.after(16)?)
         }
         LinkType::LinuxCooked2 => {
             let header = frame.first(20)?;
-            network(half(header, 0, true), frame.behind(20)?)
+            network(read_u16(header, 0, true), frame.after(20)?)
         }
         LinkType::RawIp => match frame.first(1)?[0] >> 4 {
             4 => ipv4(frame),
@@ -175,19 +176,19 @@ pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Header
     }
 }
 
-fn ethernet(frame: Rest<'_>) -> Result<Headers, Skip> {
+fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
     let mut at = 12;
-    for _ in 0..=MOST_TAGS {
-        let kind = half(frame.first(at + 2)?, at, true);
+    for _ in 0..=MAX_TAGS {
+        let kind = read_u16(frame.first(at + 2)?, at, true);
         if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            return network(kind, frame.behind(at + 2)?);
+            return network(kind, frame.after(at + 2)?);
         }
         at += 4;
     }
     Err(Skip::Malformed)
 }
 
-fn network(kind: u16, rest: Rest<'_>) -> Result<Headers, Skip> {
+fn network(kind: u16, rest: Remaining<'_>) -> Result<Headers, Skip> {
     match kind {
         0x0800 => ipv4(rest),
         0x86dd => ipv6(rest),
@@ -195,10 +196,10 @@ fn network(kind: u16, rest: Rest<'_>) -> Result<Headers, Skip> {
     }
 }
 
-fn ipv4(rest: Rest<'_>) -> Result<Headers, Skip> {
+fn ipv4(rest: Remaining<'_>) -> Result<Headers, Skip> {
     let header = rest.first(20)?;
     let length = usize::from(header[0] & 15) * 4;
-    let total = usize::from(half(header, 2, true));
+    let total = usize::from(read_u16(header, 2, true));
     if header[0] >> 4 != 4 || length < 20 || total < length || total > rest.wire {
         return Err(Skip::Malformed);
     }
@@ -206,22 +207,22 @@ fn ipv4(rest: Rest<'_>) -> Result<Headers, Skip> {
         return Err(Skip::Other);
     }
     // More fragments, or an offset.
-    if half(header, 6, true) & 0x3fff != 0 {
+    if read_u16(header, 6, true) & 0x3fff != 0 {
         return Err(Skip::Fragment);
     }
     let ends = [12, 16].map(|at| Address::V4(take(header, at)));
-    udp(ends, rest.behind(length)?, total - length)
+    udp(ends, rest.after(length)?, total - length)
 }
 
-fn ipv6(rest: Rest<'_>) -> Result<Headers, Skip> {
+fn ipv6(rest: Remaining<'_>) -> Result<Headers, Skip> {
     let header = rest.first(40)?;
-    let mut left = usize::from(half(header, 4, true));
+    let mut left = usize::from(read_u16(header, 4, true));
     if header[0] >> 4 != 6 || left + 40 > rest.wire {
         return Err(Skip::Malformed);
     }
     let ends = [8, 24].map(|at| Address::V6(take(header, at)));
-    let (mut next, mut rest) = (header[6], rest.behind(40)?);
-    for _ in 0..=MOST_TAGS {
+    let (mut next, mut rest) = (header[6], rest.after(40)?);
+    for _ in 0..=MAX_TAGS {
         match next {
             17 => return udp(ends, rest, left),
             44 => return Err(Skip::Fragment),
@@ -231,7 +232,7 @@ fn ipv6(rest: Rest<'_>) -> Result<Headers, Skip> {
                 let length = 8 + 8 * usize::from(extension[1]);
                 next = extension[0];
                 left = left.checked_sub(length).ok_or(Skip::Malformed)?;
-                rest = rest.behind(length)?;
+                rest = rest.after(length)?;
             }
             _ => return Err(Skip::Other),
         }
@@ -239,32 +240,32 @@ fn ipv6(rest: Rest<'_>) -> Result<Headers, Skip> {
     Err(Skip::Malformed)
 }
 
-/// UDP in `room` bytes of an IP packet.
+/// UDP in the `available` bytes of an IP packet.
 #[inline]
-fn udp(ends: [Address; 2], rest: Rest<'_>, room: usize) -> Result<Headers, Skip> {
+fn udp(ends: [Address; 2], rest: Remaining<'_>, available: usize) -> Result<Headers, Skip> {
     let header = rest.first(UDP)?;
-    if half(header, 2, true) != UDP_PORT_ROCE {
+    if read_u16(header, 2, true) != UDP_PORT_ROCE {
         return Err(Skip::Other);
     }
-    let length = usize::from(half(header, 4, true));
-    if length < UDP || length > room {
+    let length = usize::from(read_u16(header, 4, true));
+    if length < UDP || length > available {
         return Err(Skip::Malformed);
     }
-    transport(ends, rest.behind(UDP)?, length - UDP)
+    transport(ends, rest.after(UDP)?, length - UDP)
 }
 
-fn erf_record(record: Rest<'_>) -> Result<Headers, Skip> {
+fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
     let header = record.first(erf::HEADER)?;
-    let (kind, wire) = (erf::kind(header), usize::from(half(header, 14, true)));
+    let (kind, wire) = (erf::kind(header), usize::from(read_u16(header, 14, true)));
     let bytes = erf_payload(record.bytes).ok_or(Skip::Malformed)?;
-    let frame = Rest { bytes: &bytes[..bytes.len().min(wire)], wire };
+    let frame = Remaining { bytes: &bytes[..bytes.len().min(wire)], wire };
     match kind {
         21 => infiniband(frame),
         25 => Err(Skip::NoTransport),
         // Ethernet of several kinds of cards; two bytes of padding come first.
         2 | 11 | 16 | 20 => {
             let held = bytes.get(2..).ok_or(Skip::Malformed)?;
-            ethernet(Rest { bytes: &held[..held.len().min(wire)], wire })
+            ethernet(Remaining { bytes: &held[..held.len().min(wire)], wire })
         }
         22 => ipv4(frame),
         23 => ipv6(frame),
@@ -272,7 +273,7 @@ fn erf_record(record: Rest<'_>) -> Result<Headers, Skip> {
     }
 }
 
-/// What is behind the header of an ERF record and its extension headers.
+/// Payload of an ERF record, after its header and extension headers.
 pub(crate) fn erf_payload(record: &[u8]) -> Option<&[u8]> {
     let mut at = erf::HEADER;
     let mut more = record.get(8)? & 0x80 != 0;
@@ -283,18 +284,18 @@ pub(crate) fn erf_payload(record: &[u8]) -> Option<&[u8]> {
     record.get(at..)
 }
 
-fn infiniband(frame: Rest<'_>) -> Result<Headers, Skip> {
+fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {
     let lrh = frame.first(LRH)?;
-    let words = usize::from(half(lrh, 4, true) & 0x7ff) * 4;
+    let words = usize::from(read_u16(lrh, 4, true) & 0x7ff) * 4;
     // Link version 0; from the LRH to the invariant CRC, and the variant CRC behind it.
     if lrh[0] & 15 != 0 || words < LRH || words > frame.wire {
         return Err(Skip::Malformed);
     }
-    let ends = [6, 2].map(|at| Address::Lid(half(lrh, at, true)));
+    let ends = [6, 2].map(|at| Address::Lid(read_u16(lrh, at, true)));
     match lrh[1] & 3 {
-        2 => transport(ends, frame.behind(LRH)?, words - LRH),
+        2 => transport(ends, frame.after(LRH)?, words - LRH),
         3 => {
-            let rest = frame.behind(LRH)?;
+            let rest = frame.after(LRH)?;
             let grh = rest.first(GRH)?;
             if grh[0] >> 4 != 6 || words < LRH + GRH {
                 return Err(Skip::Malformed);
@@ -303,7 +304,7 @@ fn infiniband(frame: Rest<'_>) -> Result<Headers, Skip> {
             if grh[6] != 0x1b {
                 return Err(Skip::NoTransport);
             }
-            transport(ends, rest.behind(GRH)?, words - LRH - GRH)
+            transport(ends, rest.after(GRH)?, words - LRH - GRH)
         }
         _ => Err(Skip::NoTransport),
     }
@@ -313,7 +314,7 @@ fn infiniband(frame: Rest<'_>) -> Result<Headers, Skip> {
 #[inline]
 fn transport(
     [source, destination]: [Address; 2],
-    rest: Rest<'_>,
+    rest: Remaining<'_>,
     length: usize,
 ) -> Result<Headers, Skip> {
     let bth = rest.first(BTH)?;

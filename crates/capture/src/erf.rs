@@ -9,8 +9,8 @@ use crate::record::{Direction, FileEnd, Frame, checked_time};
 
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 16;
-/// Records that must follow one another for a file without a magic number to be ERF.
-const CONVINCING: usize = 4;
+/// Consecutive valid records that identify a file as ERF, which has no magic number.
+const RECORDS_CHECKED: usize = 4;
 const LARGEST_TYPE: u8 = 48;
 
 /// Type of a record without the bit that announces extension headers.
@@ -21,7 +21,7 @@ pub(crate) fn kind(record: &[u8]) -> u8 {
 
 #[inline]
 fn length(record: &[u8]) -> usize {
-    usize::from(crate::record::half(record, 10, true))
+    usize::from(crate::record::read_u16(record, 10, true))
 }
 
 /// Whether the first records look like ERF: known types, and lengths that lead from one to the next.
@@ -30,15 +30,15 @@ fn length(record: &[u8]) -> usize {
 /// The reader's.
 pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
     let mut at = 0;
-    for number in 0..CONVINCING {
+    for number in 0..RECORDS_CHECKED {
         let bytes = input.peek(at + HEADER)?;
         if bytes.len() == at && number > 0 {
             return Ok(true);
         }
         let Some(record) = bytes.get(at..at + HEADER) else { return Ok(number > 0) };
         let known = (1..=LARGEST_TYPE).contains(&kind(record));
-        // Seconds are the upper half of the time: 0 of a simulation, else of this millennium.
-        let seconds = crate::record::word(record, 4, false);
+        // Seconds are the upper half of the time: 0 in simulations, otherwise after 1998.
+        let seconds = crate::record::read_u32(record, 4, false);
         if !known || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
             return Ok(false);
         }
@@ -73,14 +73,14 @@ pub(crate) fn frames<R: Read>(
         }
         // 48 is padding between records.
         if kind(bytes) != LARGEST_TYPE {
-            let wire_bytes = usize::from(crate::record::half(bytes, 14, true));
-            let behind = bytes.len() - erf_payload(bytes).map_or(0, <[u8]>::len);
+            let wire_bytes = usize::from(crate::record::read_u16(bytes, 14, true));
+            let headers = bytes.len() - erf_payload(bytes).map_or(0, <[u8]>::len);
             let frame = Frame {
                 offset,
                 time_ns: Some(time_ns),
                 link: Some(LinkType::Erf),
                 bytes,
-                wire_bytes: behind + wire_bytes,
+                wire_bytes: headers + wire_bytes,
                 direction: Direction::Unknown,
             };
             each(frame).map_err(|fault| fault.at(offset))?;
@@ -89,7 +89,7 @@ pub(crate) fn frames<R: Read>(
     }
 }
 
-/// Nanoseconds of a time that counts seconds with 32 binary places, least byte first.
+/// Nanoseconds of a little-endian fixed-point time: seconds with 32 fractional bits.
 fn time(header: &[u8]) -> i128 {
     let fixed = header.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     (i128::from(fixed) * 1_000_000_000 + (1 << 31)) >> 32

@@ -1,4 +1,4 @@
-//! What makes a capture unreadable: the fault, the byte it is at, and what to do.
+//! Errors of captures: the fault, the byte where it occurs, and the remedy.
 
 use std::io;
 
@@ -16,10 +16,10 @@ pub struct CaptureError {
 /// What is wrong with a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureFault {
-    /// The operating system refused.
+    /// The file cannot be opened or read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// None of the formats.
+    /// None of the supported formats.
     #[error("begins with {0:02x?}, which is neither pcap, pcapng nor ERF")]
     Unknown(Vec<u8>),
     /// A compressed file.
@@ -32,9 +32,9 @@ pub enum CaptureFault {
     #[error("is version {0}.{1}, which this reader does not know")]
     Version(u16, u16),
     /// A link type without InfiniBand or RoCEv2 packets.
-    #[error("has link type {0}, in which no InfiniBand or RoCEv2 packets are known")]
+    #[error("has link type {0}, which is not supported")]
     LinkType(u32),
-    /// A record or block longer than any can be.
+    /// A record or block of an impossible length.
     #[error("a {what} states a length of {length} bytes; {least} to {most} are possible")]
     Length {
         /// Record or block.
@@ -43,28 +43,26 @@ pub enum CaptureFault {
         length: u64,
         /// Shortest possible.
         least: u64,
-        /// Longest that is accepted.
+        /// Longest accepted.
         most: u64,
     },
     /// The two lengths of a pcapng block differ.
     #[error("a block begins with length {0} and ends with length {1}")]
     Trailer(u32, u32),
     /// Not the byte-order magic of a pcapng section.
-    #[error(
-        "a section states byte order {0:#010x}; 0x1a2b3c4d is expected in one order or the other"
-    )]
+    #[error("a section has byte-order magic {0:#010x}; expected 0x1a2b3c4d in either byte order")]
     ByteOrder(u32),
     /// A packet of an interface that no block describes.
-    #[error("a packet is of interface {0}, and {1} are described before it")]
+    #[error("a packet belongs to interface {0}, but only {1} are described before it")]
     Interface(u32, usize),
-    /// More interfaces than any machine has.
+    /// More interfaces than are accepted.
     #[error("describes more than {0} interfaces")]
     Interfaces(usize),
-    /// A clock that no machine has.
-    #[error("an interface states time resolution {0:#04x}")]
+    /// A time resolution too fine for 64 bits.
+    #[error("an interface has time resolution {0:#04x}, which is finer than 64 bits can count")]
     Resolution(u8),
-    /// A part of a second that is a second or more.
-    #[error("a packet has {value} {unit} beyond its second")]
+    /// A fraction of a second that is a second or more.
+    #[error("the time of a packet has a fraction of {value} {unit}, a second or more")]
     Fraction {
         /// As stated.
         value: u32,
@@ -72,21 +70,23 @@ pub enum CaptureFault {
         unit: &'static str,
     },
     /// A time before 1970 or after 2262.
-    #[error("a packet is at {0} ns since 1970, which is not a plausible time")]
+    #[error("the time of a packet is {0} ns since 1970; valid: 1970 to 2262")]
     Time(i128),
-    /// Further from the first packet than a capture can span.
-    #[error("a packet is {seconds} s away from the first one of the file; {most} s is the most")]
+    /// A packet too long after or before the first one.
+    #[error(
+        "a packet is {seconds} s away from the first one of the file; at most {most} s are accepted"
+    )]
     Span {
         /// Distance in seconds.
         seconds: u64,
         /// Largest distance.
         most: u64,
     },
-    /// More different addresses than a network has.
-    #[error("packets name more than {0} different addresses")]
+    /// More different addresses than are accepted.
+    #[error("the packets have more than {0} different addresses")]
     Addresses(usize),
-    /// More files than one reading takes.
-    #[error("is one file too many: {0} can be read together")]
+    /// More files than can be read together.
+    #[error("is one file too many: at most {0} can be read together")]
     Files(usize),
 }
 
@@ -110,15 +110,17 @@ impl CaptureFault {
             | Self::Trailer(..)
             | Self::ByteOrder(_)
             | Self::Fraction { .. } => {
-                "the file is damaged here: copy it again, or cut it before this place with editcap -r"
+                "the file is damaged at this byte: copy it again, or keep only the packets before it with editcap -r"
             }
             Self::Interface(..) | Self::Interfaces(_) | Self::Resolution(_) => {
-                "the file is damaged, or its writer is: convert it with editcap -F pcapng IN OUT"
+                "the file is damaged or was written incorrectly: convert it with editcap -F pcapng IN OUT"
             }
             Self::Time(_) | Self::Span { .. } => {
-                "correct the clock's jump (editcap -t), or keep one stretch of time (editcap -A, -B)"
+                "correct the jump of the clock (editcap -t), or keep one period (editcap -A, -B)"
             }
-            Self::Addresses(_) => "the file is damaged, or not a capture of one network",
+            Self::Addresses(_) => {
+                "the file is damaged, or not a capture of a single network: split it by network"
+            }
             Self::Files(_) => "merge files first: mergecap",
         }
     }

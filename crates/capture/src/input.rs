@@ -1,11 +1,11 @@
-//! A stream with a window of bytes that can be inspected before they are consumed.
+//! A buffered reader whose next bytes can be inspected before they are consumed.
 
 use std::io::{self, Read};
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 18;
 
-/// A reader and the bytes of it that are buffered: at most one chunk and one record.
+/// A reader and its buffered bytes: at most one chunk and one record.
 #[derive(Debug)]
 pub(crate) struct Input<R> {
     from: R,
@@ -25,7 +25,7 @@ impl<R: Read> Input<R> {
         self.offset
     }
 
-    /// The next `n` bytes, or all that are left where there are fewer.
+    /// The next `n` bytes, or all that are left if there are fewer.
     ///
     /// # Errors
     /// The reader's.

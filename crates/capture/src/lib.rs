@@ -2,9 +2,9 @@
 //!
 //! [`CaptureLog::read`] streams a file through a fixed buffer, finds the base transport header (BTH) of every
 //! packet and keeps one row of columns for it. Frames without one are counted by reason
-//! ([`Skip`]), never dropped silently. Input is hostile: no length is believed before the bytes are
-//! there, a record larger than a fixed bound is an error, and a file that ends within a record says
-//! so in [`FileSummary::cut_at`].
+//! ([`Skip`]), never dropped silently. Input is untrusted: no
+//! length is used before that many bytes have been read, a record above a fixed size is an error, and a file
+//! that ends within a record sets [`FileSummary::cut_at`].
 
 #![forbid(unsafe_code)]
 

@@ -12,10 +12,10 @@ use crate::dissect::{Address, Headers, Skip, dissect};
 use crate::error::{CaptureError, CaptureFault};
 use crate::record::{Direction, FileEnd, Frame, frames};
 
-/// Most different addresses: more than the local ids of a subnet, or the hosts of any machine.
-const MOST_ADDRESSES: usize = 1 << 20;
-/// Furthest that a packet may be from the first of its file.
-const MOST_SECONDS: u64 = 86_400;
+/// Maximum number of different addresses: more than a subnet has local ids, or any machine hosts.
+const MAX_ADDRESSES: usize = 1 << 20;
+/// Maximum time between a packet and the first of its file.
+const MAX_SECONDS: u64 = 86_400;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Frames that were left out for one reason.
@@ -27,16 +27,16 @@ pub struct Skipped {
     pub first_offset: u64,
 }
 
-/// What became of the frames of a file.
+/// How the frames of a file were handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileSummary {
     /// Frames in it.
     pub frames: u64,
     /// Packets with a transport header.
     pub packets: u64,
-    /// What was left out, by [`Skip`].
+    /// Frames that were left out, by [`Skip`].
     pub skipped: [Skipped; Skip::COUNT],
-    /// Where the record begins in which the file ends; `None` where it is whole.
+    /// Offset of the incomplete record at the end of the file; `None` if the file is complete.
     pub cut_at: Option<u64>,
     /// Time of its first packet and of its last one.
     pub times_ns: Option<(i64, i64)>,
@@ -67,7 +67,7 @@ pub struct PacketColumns {
     pub file: Vec<u16>,
 }
 
-/// Keyed by short addresses that an attacker gains nothing from colliding: their number is bounded.
+/// A fast hash of short addresses. Collisions are harmless, since the number of addresses is bounded.
 #[derive(Debug, Default)]
 struct AddressHasher(u64);
 
@@ -77,26 +77,26 @@ impl Hasher for AddressHasher {
     }
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
+            let mut read_u32 = [0; 8];
+            read_u32[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(read_u32));
         }
     }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = self.0.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word;
+    fn write_u64(&mut self, read_u32: u64) {
+        self.0 = self.0.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ read_u32;
     }
-    fn write_u16(&mut self, word: u16) {
-        self.write_u64(word.into());
+    fn write_u16(&mut self, read_u32: u16) {
+        self.write_u64(read_u32.into());
     }
-    fn write_usize(&mut self, word: usize) {
-        self.write_u64(word as u64);
+    fn write_usize(&mut self, read_u32: usize) {
+        self.write_u64(read_u32 as u64);
     }
-    fn write_isize(&mut self, word: isize) {
-        self.write_u64(word as u64);
+    fn write_isize(&mut self, read_u32: isize) {
+        self.write_u64(read_u32 as u64);
     }
 }
 
-/// Reads captures and keeps a limited number of packets: of more, one in 2^k by a hash.
+/// Reads captures and keeps a limited number of packets: if there are more, one in 2^k by a hash.
 #[derive(Debug)]
 pub struct CaptureLog {
     most: usize,
@@ -124,13 +124,13 @@ impl CaptureLog {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read or is damaged; what is wrong and at which byte.
+    /// The file cannot be read or is damaged.
     pub fn read(&mut self, path: &Path) -> Result<FileSummary, CaptureError> {
         let file = File::open(path).map_err(|error| CaptureFault::Io(error).at(0))?;
         self.read_from(file)
     }
 
-    /// Reads what a reader gives.
+    /// Reads from any reader.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -145,7 +145,7 @@ impl CaptureLog {
         Ok(summary)
     }
 
-    /// Packets for each that was kept.
+    /// Number of packets that each kept one stands for.
     pub fn one_in(&self) -> u64 {
         1 << self.shift
     }
@@ -174,10 +174,10 @@ impl CaptureLog {
                 summary.packets += 1;
                 let (first, last) = summary.times_ns.unwrap_or((time_ns, time_ns));
                 let apart = time_ns.abs_diff(first);
-                if apart > MOST_SECONDS * NS_PER_S {
+                if apart > MAX_SECONDS * NS_PER_S {
                     return Err(CaptureFault::Span {
                         seconds: apart / NS_PER_S,
-                        most: MOST_SECONDS,
+                        most: MAX_SECONDS,
                     });
                 }
                 summary.times_ns = Some((first, last.max(time_ns)));
@@ -230,8 +230,8 @@ impl CaptureLog {
         if let Some(&number) = self.numbers.get(&address) {
             return Ok(number);
         }
-        if self.addresses.len() >= MOST_ADDRESSES {
-            return Err(CaptureFault::Addresses(MOST_ADDRESSES));
+        if self.addresses.len() >= MAX_ADDRESSES {
+            return Err(CaptureFault::Addresses(MAX_ADDRESSES));
         }
         let number = self.addresses.len() as u32;
         self.addresses.push(address);
@@ -239,7 +239,7 @@ impl CaptureLog {
         Ok(number)
     }
 
-    /// Keeps half as many packets from here on, and of those kept so far.
+    /// Halves the share of packets that are kept, and applies it to those kept so far.
     #[cold]
     fn halve(&mut self) {
         self.shift += 1;
@@ -272,8 +272,8 @@ fn retain<T: Copy>(column: &mut Vec<T>, stays: &[bool]) {
     });
 }
 
-/// Whether a packet is among one in 2^`shift`; those of a larger shift are among those of a smaller.
-/// Time makes retransmissions independent; the hash of links has no part in it.
+/// Whether a packet is in the sample of one in 2^`shift`; samples of larger shifts are subsets of those
+/// of smaller. Hashing the time makes retransmissions independent; the link hash plays no role.
 #[inline]
 fn keeps(id: u32, psn: u32, time_ns: i64, shift: u32) -> bool {
     if shift == 0 {

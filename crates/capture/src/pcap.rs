@@ -1,11 +1,11 @@
-//! pcap (libpcap's own format), with microseconds or nanoseconds, in both byte orders.
+//! The pcap format of libpcap, with microseconds or nanoseconds, in both byte orders.
 
 use std::io::Read;
 
 use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, MOST_FRAME, half, word};
+use crate::record::{Direction, FileEnd, Frame, MAX_FRAME, read_u16, read_u32};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -19,16 +19,16 @@ pub(crate) fn frames<R: Read>(
         return Ok(FileEnd::Cut(0));
     }
     let big = header[0] == 0xa1;
-    let (unit, per_second) = match word(header, 0, big) {
+    let (unit, per_second) = match read_u32(header, 0, big) {
         0xa1b2_3c4d => ("ns", 1_000_000_000),
         _ => ("µs", 1_000_000),
     };
-    let version = (half(header, 4, big), half(header, 6, big));
+    let version = (read_u16(header, 4, big), read_u16(header, 6, big));
     if version != (2, 4) {
         return Err(CaptureFault::Version(version.0, version.1).at(4));
     }
     // The upper half holds the length of the frame check sequence, not a type.
-    let number = word(header, 20, big) & 0xffff;
+    let number = read_u32(header, 20, big) & 0xffff;
     let link = LinkType::of(number).ok_or_else(|| CaptureFault::LinkType(number).at(20))?;
     input.skip(FILE_HEADER);
     loop {
@@ -41,9 +41,9 @@ pub(crate) fn frames<R: Read>(
         if record.len() < RECORD_HEADER {
             return Ok(FileEnd::Cut(offset));
         }
-        let [seconds, fraction, held, wire] = [0, 4, 8, 12].map(|at| word(record, at, big));
-        if held as usize > MOST_FRAME {
-            let (length, most) = (u64::from(held), MOST_FRAME as u64);
+        let [seconds, fraction, held, wire] = [0, 4, 8, 12].map(|at| read_u32(record, at, big));
+        if held as usize > MAX_FRAME {
+            let (length, most) = (u64::from(held), MAX_FRAME as u64);
             return Err(CaptureFault::Length { what: "packet", length, least: 0, most }.at(offset));
         }
         if fraction >= per_second {

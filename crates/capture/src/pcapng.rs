@@ -1,11 +1,11 @@
-//! pcapng: sections, interfaces and packets as blocks.
+//! The pcapng format: sections, interfaces and packets as blocks.
 
 use std::io::Read;
 
 use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, checked_time, half, word};
+use crate::record::{Direction, FileEnd, Frame, checked_time, read_u16, read_u32};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -16,9 +16,9 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Bytes of a block around its body.
 const FRAME: usize = 12;
-/// Longest block that is accepted; dumpcap's packets have 256 KiB at most.
-const MOST_BLOCK: usize = 16 << 20;
-const MOST_INTERFACES: usize = 4096;
+/// Longest block accepted; packets of dumpcap have at most 256 KiB.
+const MAX_BLOCK: usize = 16 << 20;
+const MAX_INTERFACES: usize = 4096;
 
 const OPTION_END: u16 = 0;
 const OPTION_FLAGS: u16 = 2;
@@ -28,7 +28,7 @@ const OPTION_OFFSET: u16 = 14;
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link: Option<LinkType>,
-    /// Ticks of a second.
+    /// Ticks per second.
     per_second: u64,
     offset_s: i64,
 }
@@ -62,22 +62,22 @@ pub(crate) fn frames<R: Read>(
             return Ok(FileEnd::Cut(offset));
         }
         // The type of a section is the same in both byte orders.
-        if word(start, 0, false) == SECTION {
+        if read_u32(start, 0, false) == SECTION {
             section =
                 Section { big: big_endian(start).map_err(|f| f.at(offset))?, ..Section::default() };
         }
         let big = section.big;
-        let (kind, stated) = (word(start, 0, big), word(start, 4, big));
+        let (kind, stated) = (read_u32(start, 0, big), read_u32(start, 4, big));
         let whole = stated as usize;
-        if !(FRAME..=MOST_BLOCK).contains(&whole) || !whole.is_multiple_of(4) {
-            let (length, least, most) = (u64::from(stated), FRAME as u64, MOST_BLOCK as u64);
+        if !(FRAME..=MAX_BLOCK).contains(&whole) || !whole.is_multiple_of(4) {
+            let (length, least, most) = (u64::from(stated), FRAME as u64, MAX_BLOCK as u64);
             return Err(CaptureFault::Length { what: "block", length, least, most }.at(offset));
         }
         let block = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
         if block.len() < whole {
             return Ok(FileEnd::Cut(offset));
         }
-        let trailer = word(block, whole - 4, big);
+        let trailer = read_u32(block, whole - 4, big);
         if trailer != stated {
             return Err(CaptureFault::Trailer(stated, trailer).at(offset));
         }
@@ -95,7 +95,7 @@ pub(crate) fn frames<R: Read>(
 }
 
 fn big_endian(start: &[u8]) -> Result<bool, CaptureFault> {
-    match (word(start, 8, false), word(start, 8, true)) {
+    match (read_u32(start, 8, false), read_u32(start, 8, true)) {
         (BYTE_ORDER, _) => Ok(false),
         (_, BYTE_ORDER) => Ok(true),
         (found, _) => Err(CaptureFault::ByteOrder(found)),
@@ -103,13 +103,13 @@ fn big_endian(start: &[u8]) -> Result<bool, CaptureFault> {
 }
 
 fn version(body: &[u8], big: bool) -> Result<(), CaptureFault> {
-    let (major, minor) = (half(body, 4, big), half(body, 6, big));
+    let (major, minor) = (read_u16(body, 4, big), read_u16(body, 6, big));
     if major == 1 { Ok(()) } else { Err(CaptureFault::Version(major, minor)) }
 }
 
 fn too_short(length: usize, least: usize) -> CaptureFault {
     let (length, least) = (length as u64, least as u64);
-    CaptureFault::Length { what: "block's body", length, least, most: MOST_BLOCK as u64 }
+    CaptureFault::Length { what: "block's body", length, least, most: MAX_BLOCK as u64 }
 }
 
 impl Section {
@@ -117,10 +117,10 @@ impl Section {
         if body.len() < 8 {
             return Err(too_short(body.len(), 8));
         }
-        if self.interfaces.len() >= MOST_INTERFACES {
-            return Err(CaptureFault::Interfaces(MOST_INTERFACES));
+        if self.interfaces.len() >= MAX_INTERFACES {
+            return Err(CaptureFault::Interfaces(MAX_INTERFACES));
         }
-        let link = LinkType::of(u32::from(half(body, 0, self.big)));
+        let link = LinkType::of(u32::from(read_u16(body, 0, self.big)));
         let mut found = Interface { link, per_second: 1_000_000, offset_s: 0 };
         for (code, value) in options(&body[8..], self.big) {
             match (code, value) {
@@ -129,7 +129,7 @@ impl Section {
                         ticks(resolution).ok_or(CaptureFault::Resolution(resolution))?;
                 }
                 (OPTION_OFFSET, value) if value.len() == 8 => {
-                    let [first, second] = [0, 4].map(|at| u64::from(word(value, at, self.big)));
+                    let [first, second] = [0, 4].map(|at| u64::from(read_u32(value, at, self.big)));
                     let (high, low) = if self.big { (first, second) } else { (second, first) };
                     found.offset_s = (high << 32 | low).cast_signed();
                 }
@@ -150,11 +150,12 @@ impl Section {
         if body.len() < 20 {
             return Err(too_short(body.len(), 20));
         }
-        let number = if old { u32::from(half(body, 0, self.big)) } else { word(body, 0, self.big) };
+        let number =
+            if old { u32::from(read_u16(body, 0, self.big)) } else { read_u32(body, 0, self.big) };
         let known = self.interfaces.len();
         let interface =
             self.interfaces.get(number as usize).ok_or(CaptureFault::Interface(number, known))?;
-        let [high, low, held, wire] = [4, 8, 12, 16].map(|at| word(body, at, self.big));
+        let [high, low, held, wire] = [4, 8, 12, 16].map(|at| read_u32(body, at, self.big));
         let bytes = body.get(20..20 + held as usize).ok_or(CaptureFault::Length {
             what: "packet",
             length: u64::from(held),
@@ -163,7 +164,7 @@ impl Section {
         })?;
         let rest = &body[(20 + bytes.len().next_multiple_of(4)).min(body.len())..];
         let flags = options(rest, self.big).find(|(code, _)| *code == OPTION_FLAGS);
-        let direction = match flags.map_or(0, |(_, value)| word(value, 0, self.big)) & 3 {
+        let direction = match flags.map_or(0, |(_, value)| read_u32(value, 0, self.big)) & 3 {
             1 => Direction::Inbound,
             2 => Direction::Outbound,
             _ => Direction::Unknown,
@@ -187,22 +188,23 @@ impl Section {
         each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
     ) -> Result<(), CaptureFault> {
         let interface = self.interfaces.first().ok_or(CaptureFault::Interface(0, 0))?;
-        let (wire_bytes, bytes) = (word(body, 0, self.big) as usize, body.get(4..).unwrap_or(&[]));
+        let (wire_bytes, bytes) =
+            (read_u32(body, 0, self.big) as usize, body.get(4..).unwrap_or(&[]));
         let direction = Direction::Unknown;
         each(Frame { offset, time_ns: None, link: interface.link, bytes, wire_bytes, direction })
     }
 }
 
-/// Ticks of a second as `if_tsresol` states them; `None` where a second has too many for 64 bits.
+/// Ticks per second as `if_tsresol` states them; `None` if they exceed 64 bits.
 fn ticks(resolution: u8) -> Option<u64> {
     let exponent = u32::from(resolution & 0x7f);
     if resolution & 0x80 == 0 { 10_u64.checked_pow(exponent) } else { 1_u64.checked_shl(exponent) }
 }
 
-/// Options of a block up to the end mark; what does not fit ends them.
+/// Options of a block up to the end mark or the first malformed one.
 fn options(mut bytes: &[u8], big: bool) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
-        let (code, length) = (half(bytes, 0, big), usize::from(half(bytes, 2, big)));
+        let (code, length) = (read_u16(bytes, 0, big), usize::from(read_u16(bytes, 2, big)));
         let value = bytes.get(4..4 + length)?;
         bytes = bytes.get((4 + length).next_multiple_of(4)..).unwrap_or(&[]);
         (code != OPTION_END).then_some((code, value))

@@ -27,7 +27,7 @@ pub(crate) struct Frame<'a> {
     pub offset: u64,
     /// Nanoseconds since 1970; `None` where the format has no time.
     pub time_ns: Option<i64>,
-    /// What the bytes begin with; `None` where no known link type.
+    /// Link type of the bytes; `None` if it is not supported.
     pub link: Option<LinkType>,
     /// The bytes that were captured.
     pub bytes: &'a [u8],
@@ -39,19 +39,19 @@ pub(crate) struct Frame<'a> {
 /// How a file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileEnd {
-    /// Where a record may end.
+    /// At the end of a record.
     Whole,
     /// Within the record that begins at this offset.
     Cut(u64),
 }
 
-/// Longest frame that is accepted: libpcap's largest snapshot length.
-pub(crate) const MOST_FRAME: usize = 262_144;
+/// Longest frame accepted: libpcap's largest snapshot length.
+pub(crate) const MAX_FRAME: usize = 262_144;
 
 /// Calls `each` for every frame of a file.
 ///
 /// # Errors
-/// The file is none of the formats, damaged, or `each` refuses a frame.
+/// The file has none of the formats or is damaged, or `each` fails.
 pub(crate) fn frames<R: Read>(
     from: R,
     each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
@@ -85,17 +85,17 @@ fn compressed(magic: [u8; 4]) -> Option<CaptureFault> {
     known.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
 }
 
-/// Four bytes in one order or the other.
+/// Four bytes in either byte order.
 #[inline]
-pub(crate) fn word(bytes: &[u8], at: usize, big: bool) -> u32 {
+pub(crate) fn read_u32(bytes: &[u8], at: usize, big: bool) -> u32 {
     let four =
         bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).copied().unwrap_or_default();
     if big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
 }
 
-/// Two bytes in one order or the other.
+/// Two bytes in either byte order.
 #[inline]
-pub(crate) fn half(bytes: &[u8], at: usize, big: bool) -> u16 {
+pub(crate) fn read_u16(bytes: &[u8], at: usize, big: bool) -> u16 {
     let two = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()).copied().unwrap_or_default();
     if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }
 }

@@ -70,7 +70,7 @@ fn routing_rules(c: &mut Criterion) {
         let pairs: Vec<(u32, u32)> = (0..fabric.n_switches)
             .flat_map(|switch| nodes.clone().map(move |node| (switch, node)))
             .filter(|&(switch, node)| plan.node_switch[node as usize] != switch)
-            .filter(|&(switch, node)| plan.leads(fabric, switch, node))
+            .filter(|&(switch, node)| plan.has_route(fabric, switch, node))
             .collect();
         // In no order, as packets come.
         let stride = pairs.len() / 2 + usize::from(pairs.len().is_multiple_of(2));

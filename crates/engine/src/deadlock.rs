@@ -10,11 +10,11 @@ use crate::shard::Shard;
 /// Reports a cycle of buffers if there is one; otherwise what each rank waits for.
 pub(crate) fn explain<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> EngineError {
     let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
-    circle(model, shards, time_ps).unwrap_or_else(|| stuck(model, shards, time_ps))
+    find_cycle(model, shards, time_ps).unwrap_or_else(|| blocked_ranks(model, shards, time_ps))
 }
 
 /// Lane A waits for lane B if packets in the buffer of A wait for credit of B.
-fn circle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
+fn find_cycle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
     let per_link = u32::from(model.lanes());
     let number = |shard: &Shard<'_, P>, lane: u32| {
         let (link, lane) = shard.links.link_and_lane(lane);
@@ -51,11 +51,11 @@ fn circle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
             at = waits_for[at as usize];
         }
         if at != NIL && seen[at as usize] == start {
-            let named = |lane: u32| (lane / per_link, (lane % per_link) as u8);
-            let mut cycle = vec![named(at)];
+            let link_and_lane = |lane: u32| (lane / per_link, (lane % per_link) as u8);
+            let mut cycle = vec![link_and_lane(at)];
             let mut next = waits_for[at as usize];
             while next != at {
-                cycle.push(named(next));
+                cycle.push(link_and_lane(next));
                 next = waits_for[next as usize];
             }
             return Some(EngineError::Deadlock { time_ps, cycle });
@@ -65,7 +65,7 @@ fn circle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
 }
 
 /// The first few ranks that have not finished and what each waits for.
-fn stuck<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
+fn blocked_ranks<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
     let program = &model.program;
     let ranks = (0..model.placement.node.len() as u32).map(|rank| {
         let shard = &shards[model.shard_of_rank(rank)];

@@ -60,7 +60,7 @@ pub(crate) fn prefetch_for_write<T>(list: &Vec<T>, items: usize) {
 /// Lists of this many bytes or more use huge pages: two pages of 2 MiB on x86-64.
 const HUGE_PAGE_THRESHOLD_BYTES: usize = 4 << 20;
 
-/// An empty list with room for `items`. A long list asks the system for huge pages (`madvise`): the
+/// An empty list with capacity for `items`. A long list asks the system for huge pages (`madvise`): the
 /// TLB covers only a few thousand pages, and with pages of 4 KiB most accesses to a large network
 /// would miss it.
 pub(crate) fn with_huge_pages<T>(items: usize) -> Vec<T> {

@@ -1,12 +1,13 @@
 //! Limits of the engine's number formats; larger inputs are refused before the run.
 
 use tailback_fabric::{Fabric, RoutePlan};
-use tailback_program::ProgramError;
+use tailback_program::{OpKind, ProgramError};
 
 use crate::network::cable::{Cable, distinct};
 use crate::network::link::{Links, NIL};
 use crate::program::{Placement, Program};
 use crate::settings::MAX_TIME_PS;
+use crate::settings::units::{size, time};
 use crate::{EngineError, Settings};
 
 /// Checks the sizes, messages and times of a run.
@@ -17,109 +18,122 @@ pub(crate) fn check(
     program: &Program,
     placement: &Placement,
 ) -> Result<(), EngineError> {
-    check_sizes(fabric, plan, program, placement)?;
-    check_carried(fabric, settings)?;
+    check_sizes(fabric, plan, program)?;
+    placement.check(program.n_ranks(), fabric.n_nodes)?;
+    check_links(fabric)?;
+    check_labels(program, placement)?;
+    check_recorded_links(fabric, settings)?;
     check_messages(program, settings)?;
     check_local(program, settings)?;
     check_times(program, placement)
 }
 
+/// Bytes of the largest message.
+fn largest_message(program: &Program) -> u64 {
+    const SENDS: [u8; 3] =
+        [OpKind::Isend as u8, OpKind::Issend as u8, OpKind::AcknowledgedSend as u8];
+    let sends = program.kind.iter().zip(&program.amount).filter(|(kind, _)| SENDS.contains(kind));
+    sends.map(|(_, &bytes)| bytes).max().unwrap_or(0)
+}
+
 /// No message takes longer than [`MAX_TIME_PS`] through the memory of a host.
 fn check_local(program: &Program, settings: &Settings) -> Result<(), EngineError> {
-    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
-    let most = sends.map(|(_, &bytes)| bytes).max().unwrap_or(0);
+    let most = largest_message(program);
     match settings.local_ps(most) {
         Some(_) => Ok(()),
         None => Err(EngineError::Setting {
-            field: "local_rate",
+            section: "engine",
+            key: "local_rate",
             value: format!("{} Gb/s", settings.local_gbps),
-            valid: format!("fast enough for the largest message, {most} B, in 53 days"),
+            problem: format!("takes more than 53 days for the largest message, {}", size(most)),
+            remedy: "give a higher rate, like 400 Gb/s".into(),
         }),
     }
 }
 
 /// A recorded packet carries the link in 24 bits.
-fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
-    const LIMIT: u64 = (1 << 24) - 2;
-    let value = fabric.n_links() as u64;
-    if settings.probes.carry.is_some() && value > LIMIT {
-        let what = "links of a run that keeps packets";
-        return Err(EngineError::TooLarge { what, value, limit: LIMIT });
+fn check_recorded_links(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
+    if settings.probes.carry.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let remedy = "record no packets: [telemetry] scheme = \"full\" without packets";
+    at_most("links of a run that records packets", fabric.n_links() as u64, (1 << 24) - 2, remedy)
 }
 
 /// Packets of a message are counted in 32 bits.
 fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
-    const LIMIT: u64 = u32::MAX as u64;
-    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
-    let most = sends.map(|(_, &bytes)| bytes.div_ceil(settings.packet_bytes.into())).max();
-    match most {
-        Some(value) if value > LIMIT => {
-            Err(EngineError::TooLarge { what: "packets of a message", value, limit: LIMIT })
-        }
-        _ => Ok(()),
-    }
+    let packets = largest_message(program).div_ceil(settings.packet_bytes.into());
+    let remedy = "give a larger [engine] packet, or check the sizes of the messages";
+    at_most("packets of a message", packets, u32::MAX.into(), remedy)
 }
 
 /// No rank starts, and no computation lasts, beyond [`MAX_TIME_PS`].
 fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineError> {
-    let computing = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 0);
-    let times = computing.map(|(_, &ps)| ("picoseconds that a rank computes", ps));
-    let starts = placement.start_ps.iter().map(|&ps| ("picoseconds before a rank starts", ps));
-    match times.chain(starts).find(|&(_, ps)| ps > MAX_TIME_PS) {
-        Some((what, value)) => Err(EngineError::TooLarge { what, value, limit: MAX_TIME_PS }),
+    if let Some(rank) = placement.start_ps.iter().position(|&ps| ps > MAX_TIME_PS) {
+        let ps = placement.start_ps[rank];
+        return Err(EngineError::LongTime { what: "starts after", rank, ps });
+    }
+    let operations = program.kind.iter().zip(&program.amount);
+    let too_long = |(&kind, &ps): (&u8, &u64)| kind == OpKind::Compute as u8 && ps > MAX_TIME_PS;
+    match operations.map(too_long).position(|too_long| too_long) {
+        Some(operation) => {
+            let first = |&first: &u64| first <= operation as u64;
+            let rank = program.rank_start.partition_point(first).saturating_sub(1);
+            let ps = program.amount[operation];
+            Err(EngineError::LongTime { what: "computes for", rank, ps })
+        }
         None => Ok(()),
     }
+}
+
+fn at_most(
+    what: &'static str,
+    value: u64,
+    limit: u64,
+    remedy: &'static str,
+) -> Result<(), EngineError> {
+    if value <= limit {
+        return Ok(());
+    }
+    Err(EngineError::TooMany { what, value, limit, remedy })
 }
 
 /// Ports of a switch are numbered in 16 bits.
 const MAX_PORTS: usize = u16::MAX as usize;
 
-fn check_sizes(
-    fabric: &Fabric,
-    plan: &RoutePlan,
-    program: &Program,
-    placement: &Placement,
-) -> Result<(), EngineError> {
-    const LIMIT: u64 = 1 << 28;
-    let ranks = program.n_ranks();
-    for (what, value) in [
-        ("lanes of links", fabric.n_links() as u64 * u64::from(plan.lanes())),
-        ("ranks", ranks as u64),
-        ("messages", program.kind.len() as u64),
-    ] {
-        if value >= LIMIT {
-            return Err(EngineError::TooLarge { what, value, limit: LIMIT });
-        }
-    }
+fn check_sizes(fabric: &Fabric, plan: &RoutePlan, program: &Program) -> Result<(), EngineError> {
+    const LIMIT: u64 = (1 << 28) - 1;
+    const FEWER_LANES: &str = "use fewer [engine] services or a smaller fabric";
+    const LESS_TRAFFIC: &str = "simulate fewer jobs, ranks or repetitions";
+    let lanes = fabric.n_links() as u64 * u64::from(plan.lanes());
+    at_most("lanes of links", lanes, LIMIT, FEWER_LANES)?;
+    at_most("ranks", program.n_ranks() as u64, LIMIT, LESS_TRAFFIC)?;
+    at_most("operations of ranks", program.kind.len() as u64, LIMIT, LESS_TRAFFIC)?;
     let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
     let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
-    if most > MAX_PORTS {
-        let (value, limit) = (most as u64, MAX_PORTS as u64);
-        return Err(EngineError::TooLarge { what: "ports of a switch", value, limit });
-    }
-    placement.check(ranks, fabric.n_nodes)?;
-    let wire = |link: usize| Cable::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
-    let wires = distinct((0..fabric.n_links()).map(wire)).0.len();
-    if wires > Links::MAX_CABLES {
-        let (value, limit) = (wires as u64, Links::MAX_CABLES as u64);
-        return Err(EngineError::TooLarge { what: "pairs of link rate and delay", value, limit });
-    }
+    let remedy = "split the switch, or connect fewer cables to it";
+    at_most("ports of a switch", most as u64, MAX_PORTS as u64, remedy)
+}
+
+/// Rates and delays that a [`Cable`] can represent, and not too many different ones.
+fn check_links(fabric: &Fabric) -> Result<(), EngineError> {
     if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Cable::MIN_GBPS) {
-        return Err(EngineError::Setting {
-            field: "link rate",
-            value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
-            valid: format!("at least {} Gb/s", Cable::MIN_GBPS),
-        });
+        let value = format!("{} Gb/s", fabric.link_gbps[link]);
+        let remedy = format!("give at least {} Gb/s", Cable::MIN_GBPS);
+        return Err(EngineError::Link { link, quantity: "rate", value, remedy });
     }
     if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Cable::MAX_DELAY_PS) {
-        return Err(EngineError::Setting {
-            field: "link delay",
-            value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
-            valid: format!("at most {} ps", Cable::MAX_DELAY_PS),
-        });
+        let value = time(fabric.link_delay_ps[link]);
+        let remedy = "give at most 4.29 ms".into();
+        return Err(EngineError::Link { link, quantity: "delay", value, remedy });
     }
+    let cable = |link: usize| Cable::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
+    let cables = distinct((0..fabric.n_links()).map(cable)).0.len();
+    let remedy = "round the rates and delays of the cables";
+    at_most("pairs of link rate and delay", cables as u64, Links::MAX_CABLES as u64, remedy)
+}
+
+fn check_labels(program: &Program, placement: &Placement) -> Result<(), EngineError> {
     if let Some(&label) = program.label.iter().max()
         && (label as usize >= placement.label_observed.len() || label == NIL)
     {

@@ -205,7 +205,7 @@ impl<'a> Model<'a> {
     #[inline]
     pub fn candidate_range(&self, switch: u32, attachment: NodeAttachment) -> Option<Range<u32>> {
         match &self.plan.rule {
-            RoutingRule::Table(routes) => routes.range(switch, attachment.column),
+            RoutingRule::Table(routes) => routes.candidate_range(switch, attachment.column),
             _ => None,
         }
     }
@@ -215,7 +215,7 @@ impl<'a> Model<'a> {
     #[inline]
     pub fn fixed(&self, switch: u32, node: u32) -> u32 {
         match &self.plan.rule {
-            RoutingRule::Table(routes) => routes.fixed(switch, node),
+            RoutingRule::Table(routes) => routes.deterministic_link(switch, node),
             _ => NIL,
         }
     }
@@ -282,7 +282,7 @@ impl<'a> Model<'a> {
     /// lookahead of the partition. Where the routing tables do not lead back, one lookahead is
     /// assumed.
     pub fn notice_latency(&self, switch: u32, node: u32) -> u64 {
-        let leads = self.plan.leads(self.fabric, switch, node);
+        let leads = self.plan.has_route(self.fabric, switch, node);
         let attached = self.plan.node_switch[node as usize] == switch;
         let latency = if attached || leads { self.shortest_latency(switch, node).0 } else { 0 };
         if attached { latency } else { latency.max(self.partition.lookahead_ps) }
@@ -307,8 +307,9 @@ impl<'a> Model<'a> {
             longest = 2 * (0..self.n_nodes).map(to).max().unwrap_or(0) + 1;
         }
         if longest > MAX_SWITCHES {
-            let (value, limit) = (longest.into(), MAX_SWITCHES.into());
-            return Err(EngineError::TooLarge { what: "switches on a path", value, limit });
+            let (what, value, limit) = ("switches on a path", longest.into(), MAX_SWITCHES.into());
+            let remedy = "use a smaller fabric, or routes without detours";
+            return Err(EngineError::TooMany { what, value, limit, remedy });
         }
         Ok(())
     }

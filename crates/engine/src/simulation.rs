@@ -191,7 +191,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
 fn computations<P>(shards: &[Shard<'_, P>]) -> Vec<(u32, u64)> {
     let mut all: Vec<_> =
         shards.iter().flat_map(|shard| shard.computations.iter().flatten()).copied().collect();
-    // Stable: those of a rank are in order of time already, of which several may be equal.
+    // A stable sort keeps the computations of a rank in order of time.
     all.sort_by_key(|&(rank, _)| rank);
     all
 }

@@ -1,4 +1,4 @@
-//! Builds a three-level tree of 1,048,576 hosts and its routes; prints time and memory.
+//! Builds a three-level tree of 1,048,576 hosts and its routes, and prints the time and memory it takes.
 //!
 //! `cargo run --release -p tailback-fabric --example big_tree`
 
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tailback_fabric::{Fabric, Routes, fat_tree, pgft};
 
-/// A line of this process' status in megabytes; 0 where there is no such file.
+/// A value of this process's status in megabytes; 0 on systems without `/proc`.
 fn status(key: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(key)).unwrap_or("");
@@ -47,16 +47,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Follows a route from every node by D-mod-k; prints what a hop takes.
+/// Follows a D-mod-k route from every node; prints the time per hop.
 fn follow(what: &str, fabric: &Fabric, routes: &Routes) {
     let (start, mut hops) = (Instant::now(), 0u64);
     let nodes = fabric.n_nodes;
     for node in 0..nodes {
         let to = node.wrapping_mul(0x9E37_79B1) % nodes;
-        let home = fabric.link_dst[routes.injection[to as usize] as usize];
+        let target = fabric.link_dst[routes.injection[to as usize] as usize];
         let mut at = fabric.link_dst[routes.injection[node as usize] as usize];
-        while at != home {
-            at = fabric.link_dst[routes.fixed(at - nodes, to) as usize];
+        while at != target {
+            at = fabric.link_dst[routes.deterministic_link(at - nodes, to) as usize];
             hops += 1;
         }
     }

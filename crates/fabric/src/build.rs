@@ -1,8 +1,8 @@
-//! Cables in, sorted directed links out.
+//! Turns a list of cables into a fabric of sorted directed links.
 
 use crate::{Fabric, FabricError};
 
-/// One end of a cable: vertex and port.
+/// One end of a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CableEnd {
     /// Vertex.
@@ -11,7 +11,7 @@ pub struct CableEnd {
     pub port: u32,
 }
 
-/// Collects cables; ports are given out in the order cables are added.
+/// Collects cables; each vertex numbers its ports in the order in which its cables are added.
 #[derive(Debug, Default)]
 pub struct CableList {
     cables: Vec<(CableEnd, CableEnd, f64, u64)>,
@@ -19,12 +19,12 @@ pub struct CableList {
 }
 
 impl CableList {
-    /// An empty list over `vertices` vertices.
+    /// An empty list for a fabric of `vertices` nodes and switches.
     pub fn new(vertices: usize) -> Self {
         Self { cables: Vec::new(), next_port: vec![1; vertices] }
     }
 
-    /// Adds a cable between two vertices on their next free ports.
+    /// Adds a cable between the next free ports of two vertices.
     pub fn add(&mut self, a: u32, b: u32, gbps: f64, delay_ps: u64) {
         let mut end = |vertex: u32| {
             let port = &mut self.next_port[vertex as usize];

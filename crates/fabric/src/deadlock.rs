@@ -1,149 +1,150 @@
-//! Deadlock freedom, checked: the dependencies between buffers have no cycle.
+//! Checks that routes are free of deadlock: the channel dependency graph must have no cycle.
 //!
-//! A *channel* is the buffer of one lane at the far end of one link. A packet in a channel waits
-//! for the next one on its route, so routes make a graph of channels, and without a cycle in it no
-//! set of packets can wait on one another for ever (Dally and Seitz, 1987; for adaptive choices
-//! among candidates it is sufficient as well). All routes are followed: from every switch that
-//! carries nodes, over every candidate and detour, to every node. Every first leg of a detour is
-//! joined with every second one, also where the rule would not take that detour, so the check is
-//! cautious: with detours it may refuse routes on too few lanes that happen to be safe, and never
-//! accepts unsafe ones. Injection links wait but nothing waits for them, and ejection links never
-//! wait, so neither can be part of a cycle.
+//! A *channel* is the buffer of one virtual lane at the receiving end of a link. A packet in one
+//! channel waits for the next channel of its route. Without a cycle of such dependencies, no set of
+//! packets can wait for one another forever (Dally and Seitz, 1987; the condition is also sufficient
+//! for adaptive choices among candidates). The check follows every route: from each switch with
+//! nodes, over every candidate link and detour, to each node. It combines every first leg of a
+//! detour with every second leg, even where the rule would not take that detour. It is therefore
+//! conservative: with detours it may reject routes that are safe, but it never accepts unsafe ones.
+//! Nothing waits for an injection link and an ejection link waits for nothing, so neither can be
+//! part of a cycle.
 
 use crate::memory::zeros;
 use crate::rules::{RoutePlan, RoutingRule};
 use crate::{Fabric, FabricError, RouteState};
 
-/// The channels that each channel waits for, as bits over (port, lane) at the far end of its link.
-struct BufferDependencies<'a> {
+/// The channel dependency graph: for each channel, a bit for each (port, lane) of the next switch.
+struct ChannelDependencies<'a> {
     fabric: &'a Fabric,
     lanes: usize,
-    /// First word of each link; channels of a link lie side by side.
+    /// First word of each link; the channels of a link are adjacent.
     start: Vec<usize>,
     bits: Vec<u64>,
 }
 
-/// A position of a packet: a switch and the routing state there.
-type RouteNode = (u32, RouteState);
+/// Where a packet is: a switch, and the routing state there.
+type RoutePosition = (u32, RouteState);
 
-/// Channels by which packets reach the end of their detour.
+/// Channels in which packets arrive at the end of a detour, by switch and routing state.
 type DetourEnds = std::collections::BTreeMap<(u32, u8), Vec<(u32, u8)>>;
 
 impl RoutePlan {
-    /// Proves that the routes cannot deadlock, or names a cycle.
+    /// Proves that the routes cannot deadlock, or returns a cyclic channel dependency.
     ///
-    /// Time grows as destinations (and detours) times switches; memory as links times ports. Routes
-    /// by arithmetic need no walk: they exist only for fabrics whose links were found to go up or
-    /// down tiers, climb before they descend, and so cannot close a cycle.
+    /// Time is proportional to destinations (plus detours) × switches, memory to links × ports.
+    /// Arithmetic routes are not checked: they exist only for trees in which every link leads up or
+    /// down a tier, and go up before they go down, so no cycle is possible.
     ///
     /// # Errors
-    /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::OutOfMemory`]
-    /// where switches have too many ports to check.
-    pub fn check(&self, fabric: &Fabric) -> Result<(), FabricError> {
+    /// [`FabricError::Deadlock`] with a cycle that is the shortest through one of its channels;
+    /// [`FabricError::OutOfMemory`] if the switches have too many ports to check.
+    pub fn check_deadlock_free(&self, fabric: &Fabric) -> Result<(), FabricError> {
         if let RoutingRule::Table(routes) = &self.rule
             && routes.is_arithmetic()
         {
             return Ok(());
         }
-        let mut waits = BufferDependencies::new(fabric, self.lanes().into())?;
-        let exits = self.follow_detours(&mut waits);
-        let by_node =
+        let mut dependencies = ChannelDependencies::new(fabric, self.lanes().into())?;
+        let detour_ends = self.follow_detours(&mut dependencies);
+        let column_per_node =
             matches!(&self.rule, RoutingRule::Table(routes) if routes.columns == fabric.n_nodes);
         let mut seen = vec![false; fabric.n_switches as usize];
-        let mut walk = Worklist::default();
+        let mut worklist = Worklist::default();
         for node in 0..fabric.n_nodes {
             let node_switch = self.node_switch[node as usize] as usize;
-            if !seen[node_switch] || by_node {
+            if !seen[node_switch] || column_per_node {
                 seen[node_switch] = true;
-                self.follow(&mut waits, &mut walk, node, &exits);
+                self.follow(&mut dependencies, &mut worklist, node, &detour_ends);
             }
         }
-        waits.cycle().map_or(Ok(()), |cycle| Err(FabricError::Deadlock { cycle }))
+        dependencies.cycle().map_or(Ok(()), |cycle| Err(FabricError::Deadlock { cycle }))
     }
 
-    /// Follows every first leg; the second ones start where these end.
-    fn follow_detours(&self, waits: &mut BufferDependencies<'_>) -> DetourEnds {
-        let mut exits = DetourEnds::new();
-        let mut walk = Worklist::default();
+    /// Follows the first leg of every detour; returns where the second legs start.
+    fn follow_detours(&self, dependencies: &mut ChannelDependencies<'_>) -> DetourEnds {
+        let mut detour_ends = DetourEnds::new();
+        let mut worklist = Worklist::default();
         for via in 0..self.detours() {
-            walk.clear(waits.fabric.n_switches);
+            worklist.clear(dependencies.fabric.n_switches);
             for &switch in &self.node_switch {
-                let state = self.settle(switch, via, RouteState::START.towards_detour());
-                if state.detouring() {
-                    walk.reach((switch, state));
+                let state = self.end_reached_detour(switch, via, RouteState::START.on_detour());
+                if state.is_on_detour() {
+                    worklist.add((switch, state));
                 }
             }
-            while let Some((switch, state)) = walk.next() {
-                // A first leg does not depend on the node.
+            while let Some((switch, state)) = worklist.next() {
+                // The first leg does not depend on the node: take node 0.
                 let step = self.next(switch, 0, via, state);
                 for &link in step.links {
-                    let there = waits.fabric.link_dst[link as usize] - waits.fabric.n_nodes;
-                    let settled = self.settle(there, via, step.next);
-                    if settled.detouring() {
-                        let then = self.next(there, 0, via, settled);
-                        waits.add((link, step.lane), then.links, then.lane);
-                        walk.reach((there, settled));
+                    let fabric = dependencies.fabric;
+                    let next_switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+                    let next_state = self.end_reached_detour(next_switch, via, step.next);
+                    if next_state.is_on_detour() {
+                        let next_step = self.next(next_switch, 0, via, next_state);
+                        dependencies.add((link, step.lane), next_step.links, next_step.lane);
+                        worklist.add((next_switch, next_state));
                     } else {
-                        let at = exits.entry((there, settled.0)).or_default();
-                        if !at.contains(&(link, step.lane)) {
-                            at.push((link, step.lane));
+                        let channels = detour_ends.entry((next_switch, next_state.0)).or_default();
+                        if !channels.contains(&(link, step.lane)) {
+                            channels.push((link, step.lane));
                         }
                     }
                 }
             }
         }
-        exits
+        detour_ends
     }
 
-    /// Follows every route to `node` that is on no detour.
+    /// Follows all minimal routes and all second legs of detours to `node`.
     fn follow(
         &self,
-        waits: &mut BufferDependencies<'_>,
-        walk: &mut Worklist,
+        dependencies: &mut ChannelDependencies<'_>,
+        worklist: &mut Worklist,
         node: u32,
-        exits: &DetourEnds,
+        detour_ends: &DetourEnds,
     ) {
         const NO_DETOUR: u32 = u32::MAX;
-        let goal = self.node_switch[node as usize];
-        let fabric = waits.fabric;
-        let leads = |switch: u32| self.leads(fabric, switch, node);
-        walk.clear(fabric.n_switches);
+        let target = self.node_switch[node as usize];
+        let fabric = dependencies.fabric;
+        let has_route = |switch: u32| self.has_route(fabric, switch, node);
+        worklist.clear(fabric.n_switches);
         for &switch in &self.node_switch {
-            if switch != goal && leads(switch) {
-                walk.reach((switch, RouteState::START));
+            if switch != target && has_route(switch) {
+                worklist.add((switch, RouteState::START));
             }
         }
-        for (&(switch, state), channels) in exits {
-            if switch == goal {
+        for (&(switch, state), channels) in detour_ends {
+            if switch == target {
                 continue;
             }
-            let then = self.next(switch, node, NO_DETOUR, RouteState(state));
+            let step = self.next(switch, node, NO_DETOUR, RouteState(state));
             for &channel in channels {
-                waits.add(channel, then.links, then.lane);
+                dependencies.add(channel, step.links, step.lane);
             }
-            walk.reach((switch, RouteState(state)));
+            worklist.add((switch, RouteState(state)));
         }
-        while let Some((switch, state)) = walk.next() {
+        while let Some((switch, state)) = worklist.next() {
             let step = self.next(switch, node, NO_DETOUR, state);
             for &link in step.links {
-                let there = fabric.link_dst[link as usize] - fabric.n_nodes;
-                if there == goal || !leads(there) {
+                let next_switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+                if next_switch == target || !has_route(next_switch) {
                     continue;
                 }
-                let then = self.next(there, node, NO_DETOUR, step.next);
-                waits.add((link, step.lane), then.links, then.lane);
-                walk.reach((there, step.next));
+                let next_step = self.next(next_switch, node, NO_DETOUR, step.next);
+                dependencies.add((link, step.lane), next_step.links, next_step.lane);
+                worklist.add((next_switch, step.next));
             }
         }
     }
 }
 
-/// Positions to continue from, each once.
+/// Positions still to be followed; each is handed out once.
 #[derive(Default)]
 struct Worklist {
-    /// Bit per state, two words for a switch: 64 classes, with and without detour.
+    /// A bit for each state, two words per switch: 64 classes, without and with a detour.
     seen: Vec<[u64; 2]>,
-    open: Vec<RouteNode>,
+    open: Vec<RoutePosition>,
 }
 
 impl Worklist {
@@ -153,22 +154,22 @@ impl Worklist {
         self.open.clear();
     }
 
-    fn reach(&mut self, place: RouteNode) {
-        let (switch, state) = place;
-        let word = &mut self.seen[switch as usize][usize::from(state.detouring())];
+    fn add(&mut self, position: RoutePosition) {
+        let (switch, state) = position;
+        let word = &mut self.seen[switch as usize][usize::from(state.is_on_detour())];
         let bit = 1 << (state.class() & 63);
         if *word & bit == 0 {
             *word |= bit;
-            self.open.push(place);
+            self.open.push(position);
         }
     }
 
-    fn next(&mut self) -> Option<RouteNode> {
+    fn next(&mut self) -> Option<RoutePosition> {
         self.open.pop()
     }
 }
 
-impl<'a> BufferDependencies<'a> {
+impl<'a> ChannelDependencies<'a> {
     fn new(fabric: &'a Fabric, lanes: usize) -> Result<Self, FabricError> {
         let mut start = Vec::with_capacity(fabric.n_links() + 1);
         let mut words = 0usize;
@@ -178,17 +179,18 @@ impl<'a> BufferDependencies<'a> {
             words = words.saturating_add(lanes * (ports * lanes).div_ceil(64));
         }
         start.push(words);
-        let bits = zeros("looking for deadlocks among so many ports", words)?;
+        let bits = zeros("the deadlock check", words)?;
         Ok(Self { fabric, lanes, start, bits })
     }
 
-    /// Words of a channel.
+    /// Range of the words of a channel.
     fn words(&self, (link, lane): (u32, u8)) -> std::ops::Range<usize> {
         let (first, end) = (self.start[link as usize], self.start[link as usize + 1]);
-        let each = (end - first) / self.lanes;
-        first + usize::from(lane) * each..first + (usize::from(lane) + 1) * each
+        let per_lane = (end - first) / self.lanes;
+        first + usize::from(lane) * per_lane..first + (usize::from(lane) + 1) * per_lane
     }
 
+    /// Makes `channel` wait for `lane` of each of `links`.
     #[inline]
     fn add(&mut self, channel: (u32, u8), links: &[u32], lane: u8) {
         let base = self.fabric.out_start[self.fabric.link_dst[channel.0 as usize] as usize];
@@ -200,7 +202,7 @@ impl<'a> BufferDependencies<'a> {
     }
 
     /// Channels that `channel` waits for.
-    fn after(&self, channel: (u32, u8)) -> impl Iterator<Item = (u32, u8)> + '_ {
+    fn successors(&self, channel: (u32, u8)) -> impl Iterator<Item = (u32, u8)> + '_ {
         let base = self.fabric.out_start[self.fabric.link_dst[channel.0 as usize] as usize];
         let words = &self.bits[self.words(channel)];
         words.iter().enumerate().flat_map(move |(index, &word)| {
@@ -212,11 +214,12 @@ impl<'a> BufferDependencies<'a> {
         })
     }
 
-    fn number(&self, (link, lane): (u32, u8)) -> usize {
+    fn index(&self, (link, lane): (u32, u8)) -> usize {
         link as usize * self.lanes + usize::from(lane)
     }
 
-    /// A cycle, if there is one: depth first finds a buffer on it, breadth first the shortest back.
+    /// A cycle, if there is one: a depth-first search finds a channel on a cycle, a breadth-first
+    /// search from there the shortest cycle through it.
     fn cycle(&self) -> Option<Vec<(u32, u8)>> {
         const NEW: u8 = 0;
         const OPEN: u8 = 1;
@@ -224,23 +227,23 @@ impl<'a> BufferDependencies<'a> {
         let mut mark = vec![NEW; self.fabric.n_links() * self.lanes];
         for link in 0..self.fabric.n_links() as u32 {
             for lane in 0..self.lanes as u8 {
-                if mark[self.number((link, lane))] != NEW {
+                if mark[self.index((link, lane))] != NEW {
                     continue;
                 }
-                mark[self.number((link, lane))] = OPEN;
-                let mut path = vec![((link, lane), self.after((link, lane)))];
-                while let Some((channel, after)) = path.last_mut() {
-                    let Some(next) = after.next() else {
-                        mark[self.number(*channel)] = DONE;
+                mark[self.index((link, lane))] = OPEN;
+                let mut path = vec![((link, lane), self.successors((link, lane)))];
+                while let Some((channel, successors)) = path.last_mut() {
+                    let Some(next) = successors.next() else {
+                        mark[self.index(*channel)] = DONE;
                         path.pop();
                         continue;
                     };
-                    match mark[self.number(next)] {
+                    match mark[self.index(next)] {
                         NEW => {
-                            mark[self.number(next)] = OPEN;
-                            path.push((next, self.after(next)));
+                            mark[self.index(next)] = OPEN;
+                            path.push((next, self.successors(next)));
                         }
-                        OPEN => return Some(self.shortest(next)),
+                        OPEN => return Some(self.shortest_cycle(next)),
                         _ => {}
                     }
                 }
@@ -249,22 +252,22 @@ impl<'a> BufferDependencies<'a> {
         None
     }
 
-    /// The shortest cycle through `start`, which is on one.
-    fn shortest(&self, start: (u32, u8)) -> Vec<(u32, u8)> {
+    /// The shortest cycle through `start`, which is on a cycle.
+    fn shortest_cycle(&self, start: (u32, u8)) -> Vec<(u32, u8)> {
         let mut from = vec![None; self.fabric.n_links() * self.lanes];
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(channel) = queue.pop_front() {
-            for next in self.after(channel) {
+            for next in self.successors(channel) {
                 if next == start {
                     let mut cycle = vec![channel];
-                    while let Some(before) = from[self.number(cycle[cycle.len() - 1])] {
+                    while let Some(before) = from[self.index(cycle[cycle.len() - 1])] {
                         cycle.push(before);
                     }
                     cycle.reverse();
                     return cycle;
                 }
-                if from[self.number(next)].is_none() {
-                    from[self.number(next)] = Some(channel);
+                if from[self.index(next)].is_none() {
+                    from[self.index(next)] = Some(channel);
                     queue.push_back(next);
                 }
             }

@@ -1,4 +1,5 @@
-//! Dragonfly (Kim et al., ISCA 2008): groups of fully joined routers, every pair of groups joined.
+//! Dragonfly (Kim et al., ISCA 2008): groups of fully connected routers; every pair of groups is
+//! connected by global cables.
 //!
 //! Routers are numbered group by group, nodes router by router; `switch_pod` is the group.
 
@@ -16,7 +17,7 @@ pub struct Shape {
     pub global_ports: u32,
     /// g: groups, at most a·h + 1.
     pub groups: u32,
-    /// Which global port leads where.
+    /// Which group each global port leads to.
     pub arrangement: Arrangement,
     /// Rates in Gb/s: node, local, global.
     pub gbps: [f64; 3],
@@ -43,7 +44,7 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     let vertices = routers.saturating_mul(1 + u64::from(shape.nodes_per_router));
     let ports = u64::from(shape.routers) * u64::from(shape.global_ports);
     if vertices >= u64::from(u32::MAX) || ports >= u64::from(u32::MAX) {
-        let why = "more vertices or ports than 32 bits number".to_owned();
+        let why = "the fabric exceeds 2^32 vertices, or a group 2^32 global ports".to_owned();
         return Err(FabricError::Parameter { field: "groups", value: shape.groups.into(), why });
     }
     let routers = routers as u32;

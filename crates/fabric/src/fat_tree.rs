@@ -1,11 +1,12 @@
 //! Fat trees of two and three levels, tapered at any level.
 //!
-//! Numbering: nodes leaf by leaf; switches leaves first (pod by pod), then aggregation, then cores.
+//! Nodes are numbered leaf by leaf; switches by tier: leaves (pod by pod), then aggregation, then
+//! core switches.
 //! Tapered and Full are the two networks of Taffet's thesis, Table 3.1.
 
 use crate::{CableList, Fabric, FabricError};
 
-/// Shape of a fat tree. `pods = 0` makes two levels: leaves and `aggregation` top switches.
+/// Shape of a fat tree. `pods = 0` gives a two-level tree, with the aggregation switches at the top.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// Hosts on each leaf.
@@ -20,7 +21,7 @@ pub struct Shape {
     pub cores: u32,
     /// Cables from a leaf to each aggregation switch of its pod.
     pub leaf_cables: u32,
-    /// Up cables of an aggregation switch, dealt over the cores in turn.
+    /// Uplinks of an aggregation switch, distributed round-robin over the core switches.
     pub aggregation_uplinks: u32,
     /// Rates in Gb/s: host–leaf, leaf–aggregation, aggregation–core.
     pub gbps: [f64; 3],
@@ -74,21 +75,22 @@ impl Shape {
                 return wrong("cores", self.cores, "a two-level tree (pods = 0) has no cores");
             }
             if self.aggregation_uplinks != 0 {
-                let why = "a two-level tree (pods = 0) has no links above aggregation";
+                let why = "a two-level tree (pods = 0) has no links above the aggregation switches";
                 return wrong("aggregation_uplinks", self.aggregation_uplinks, why);
             }
             return Ok(());
         }
         if self.cores == 0 {
-            return wrong("cores", 0, "a three-level tree needs cores");
+            return wrong("cores", 0, "a three-level tree needs core switches");
         }
         if self.aggregation_uplinks == 0 {
-            return wrong("aggregation_uplinks", 0, "a three-level tree needs up-links");
+            return wrong("aggregation_uplinks", 0, "a three-level tree needs uplinks");
         }
         let (up, cores) = (self.aggregation * self.aggregation_uplinks, self.cores);
         if up % cores != 0 {
             let why = format!(
-                "{} aggregation switches x {} up-links = {up} cannot be dealt evenly over the cores",
+                "{} aggregation switches x {} uplinks = {up} uplinks per pod, to be distributed \
+                 evenly over the core switches: cores must divide {up}",
                 self.aggregation, self.aggregation_uplinks
             );
             return Err(FabricError::Parameter { field: "cores", value: cores.into(), why });
@@ -99,8 +101,8 @@ impl Shape {
 
 /// Builds the fabric of `shape`.
 ///
-/// Aggregation switch `a` of a pod reaches core `(a * uplinks + u) mod cores` by its up-link `u`, so
-/// every pod has equally many links to every core.
+/// Uplink `u` of aggregation switch `a` of a pod leads to core `(a * uplinks + u) mod cores`, so each
+/// pod has the same number of links to each core.
 ///
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
@@ -110,7 +112,7 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     let (leaves, aggregation) = (pods * shape.leaves, pods * shape.aggregation);
     let nodes = u64::from(leaves) * u64::from(shape.hosts_per_leaf);
     let Ok(nodes) = u32::try_from(nodes) else {
-        let why = "more than 4,294,967,295 hosts".to_owned();
+        let why = "the tree has more than 2^32 hosts".to_owned();
         return Err(FabricError::Parameter { field: "pods", value: pods.into(), why });
     };
     let switches = leaves + aggregation + shape.cores;
@@ -166,12 +168,12 @@ mod tests {
     fn tapered_has_the_counts_of_table_3_1() {
         let fabric = build(&Shape::TAPERED).unwrap();
         assert_eq!((fabric.n_nodes, fabric.n_switches), (4608, 288));
-        // 5/3 links a node less the host cable itself: 16/32 + 16/32 switch cables a node.
+        // 16/32 + 16/32 cables between switches for each node.
         assert_eq!(fabric.n_links(), 2 * (4608 + 144 * 16 + 96 * 24));
         for switch in 0..fabric.n_switches {
             assert_eq!(fabric.out_links(4608 + switch).len(), 48, "switch {switch}");
         }
-        // Leaf 43 and aggregation 175 are of one pod; node 1446 hangs off leaf 45.
+        // Leaf 43 and aggregation switch 175 are in the same pod; node 1446 is attached to leaf 45.
         assert_eq!(fabric.switch_pod[43], fabric.switch_pod[175]);
         let link = fabric.out_links(1446).start as usize;
         assert_eq!(fabric.link_dst[link] - fabric.n_nodes, 45);

@@ -1,20 +1,21 @@
-//! Global cables of a dragonfly: which ports of which groups are joined.
+//! Global cables of a dragonfly: which ports of which groups they connect.
 
 use crate::FabricError;
 
-/// Which global port of a group leads to which other group.
+/// Which other group each global port of a group leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Port i leads to group i, the group itself left out (Kim et al., ISCA 2008; "absolute").
+    /// Port i leads to group i, skipping the group itself (Kim et al., ISCA 2008; "absolute").
     Consecutive,
-    /// Port i leads to the group i + 1 further on ("palm tree", Camarero et al., 2014).
+    /// Port i of group g leads to group g + i + 1, modulo the number of groups ("palm tree",
+    /// Camarero et al., 2014).
     Palmtree,
 }
 
-/// The global cables between `groups` groups of `ports` global ports each.
+/// The global cables between `groups` groups of `ports` global ports each, as (group, port, group,
+/// port) with the lower group first.
 ///
-/// Every pair gets equally many; ports left over stay empty. Items are (group, port, group, port),
-/// the lower group first.
+/// Every pair of groups gets the same number of cables; surplus ports stay unused.
 ///
 /// # Errors
 /// [`FabricError::Parameter`]: more groups than a group has ports for.
@@ -27,11 +28,11 @@ pub(crate) fn cables(
         return Ok(Vec::new());
     }
     let others = groups - 1;
-    let each = ports / others;
-    if each == 0 {
+    let per_pair = ports / others;
+    if per_pair == 0 {
         let enough = u64::from(ports) + 1;
         let why = format!(
-            "a group has {ports} global port{}, enough for {enough} group{} at most",
+            "a group has {ports} global port{}, enough for at most {enough} group{}",
             if ports == 1 { "" } else { "s" },
             if enough == 1 { "" } else { "s" },
         );
@@ -50,7 +51,7 @@ pub(crate) fn cables(
     let mut all = Vec::new();
     for a in 0..groups {
         for b in a + 1..groups {
-            for copy in 0..each {
+            for copy in 0..per_pair {
                 all.push((a, copy * others + slot(a, b), b, copy * others + slot(b, a)));
             }
         }

@@ -1,8 +1,7 @@
-//! HyperX (Ahn et al., SC 2009): in every dimension each switch has a cable to all others of its
-//! line.
+//! HyperX (Ahn et al., SC 2009): along every dimension, all switches are directly connected.
 //!
-//! One dimension is a full mesh, two of equal size a flattened butterfly. Numbering as in
-//! [`crate::torus`]: the first dimension runs fastest, nodes switch by switch.
+//! One dimension is a full mesh, two of equal size a flattened butterfly. Numbering is as in
+//! [`crate::torus`]: the first dimension varies fastest, nodes go switch by switch.
 
 use crate::torus::count_switches;
 use crate::{CableList, Fabric, FabricError};
@@ -12,7 +11,7 @@ use crate::{CableList, Fabric, FabricError};
 pub struct Dimension {
     /// Switches along it.
     pub size: u32,
-    /// Cables between each pair.
+    /// Cables between each pair of switches.
     pub cables: u32,
     /// Rate of its cables in Gb/s.
     pub gbps: f64,
@@ -23,7 +22,7 @@ pub struct Dimension {
 /// Shape of a HyperX.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Its dimensions, fastest first.
+    /// Its dimensions, the fastest-varying first.
     pub dimensions: Vec<Dimension>,
     /// Nodes on each switch.
     pub nodes_per_switch: u32,
@@ -33,7 +32,7 @@ pub struct Shape {
     pub node_delay_ps: u64,
 }
 
-/// Builds the fabric of `shape`; all switches are of tier 0 and no pod.
+/// Builds the fabric of `shape`; all switches are of tier 0 and belong to no pod.
 ///
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.

@@ -2,15 +2,15 @@
 //!
 //! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is
 //! two directed links. Links are sorted by source vertex and port, so the links that leave a vertex
-//! are contiguous and a route is a short range of consecutive link indices.
+//! have consecutive indices.
 
 mod build;
+mod d_mod_k;
 mod deadlock;
 pub mod dragonfly;
 pub mod dragonfly_plus;
 mod error;
 pub mod fat_tree;
-mod fixed;
 mod forwarding;
 mod global;
 pub mod hyperx;
@@ -24,7 +24,7 @@ mod tree;
 pub mod yellowstone;
 
 pub use build::CableList;
-pub use error::FabricError;
+pub use error::{FabricError, MessagePart, cycle_message};
 pub use global::Arrangement;
 pub use routes::Routes;
 pub use rules::{Detour, RoutePlan, RouteState, RouteStep, RoutingRule};
@@ -38,7 +38,7 @@ pub struct Fabric {
     pub n_switches: u32,
     /// Tier of each switch, 0 = leaf.
     pub switch_tier: Vec<i32>,
-    /// Pod of each switch, -1 where it belongs to none.
+    /// Pod of each switch, -1 if it belongs to none.
     pub switch_pod: Vec<i32>,
     /// Source vertex of each link.
     pub link_src: Vec<u32>,
@@ -52,9 +52,9 @@ pub struct Fabric {
     pub link_gbps: Vec<f64>,
     /// Cable delay of each link in picoseconds.
     pub link_delay_ps: Vec<u64>,
-    /// The opposite link of the same cable.
+    /// The link of the opposite direction of the same cable.
     pub link_reverse: Vec<u32>,
-    /// First outgoing link of each vertex; one entry more than there are vertices.
+    /// First outgoing link of each vertex, and the number of links as a last entry.
     pub out_start: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl Fabric {
         self.link_src.len()
     }
 
-    /// Number of nodes and switches together.
+    /// Total number of nodes and switches.
     pub fn n_vertices(&self) -> usize {
         (self.n_nodes + self.n_switches) as usize
     }
@@ -79,11 +79,11 @@ impl Fabric {
         vertex < self.n_nodes
     }
 
-    /// Checks the arrays against one another and fills `out_start`.
+    /// Checks that the arrays are consistent and fills `out_start`.
     ///
     /// # Errors
-    /// The first inconsistency: lengths, vertices out of range, links out of order, links that do
-    /// not pair up into cables, a rate that is not positive.
+    /// The first inconsistency: array lengths, vertices out of range, links out of order, links that
+    /// do not form cables in pairs, a rate that is not positive.
     pub fn index(mut self) -> Result<Self, FabricError> {
         let links = self.n_links();
         let vertices = self.n_vertices();
@@ -111,7 +111,7 @@ impl Fabric {
                 return Err(FabricError::Order { link });
             }
             if reverse >= links || self.link_dst[reverse] != src || self.link_src[reverse] != dst {
-                return Err(FabricError::Pair { link });
+                return Err(FabricError::Reverse { link });
             }
             if !(self.link_gbps[link] > 0.0 && self.link_gbps[link].is_finite()) {
                 return Err(FabricError::Rate { link, gbps: self.link_gbps[link] });

@@ -1,11 +1,11 @@
-//! Checks for memory that grows as the square of a fabric, before it is allocated.
+//! Fallible allocation of the arrays whose size grows with the square of a fabric.
 
 use crate::FabricError;
 
-/// `n` times `value`.
+/// A vector of `n` copies of `value`.
 ///
 /// # Errors
-/// [`FabricError::OutOfMemory`] if the machine does not grant it; `what` it is for.
+/// [`FabricError::OutOfMemory`], with `what` the memory was for, if the allocation fails.
 pub(crate) fn filled<T: Copy>(
     what: &'static str,
     n: usize,
@@ -16,12 +16,12 @@ pub(crate) fn filled<T: Copy>(
     Ok(all)
 }
 
-/// `n` zeros, which take memory only where they are changed.
+/// A vector of `n` zeros, whose pages take memory only once they are written.
 ///
 /// # Errors
-/// As of [`filled`].
+/// As [`filled`].
 pub(crate) fn zeros(what: &'static str, n: usize) -> Result<Vec<u64>, FabricError> {
-    // What is given back unused is not asked for at all by a compiler that sees it.
+    // `black_box`: otherwise the compiler removes an allocation that is freed unused.
     drop(std::hint::black_box(try_reserve::<u64>(what, n)?));
     Ok(vec![0; n])
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_machine_has_is_refused() {
+    fn an_impossible_allocation_is_an_error() {
         assert_eq!(filled("a", 3, 7u32), Ok(vec![7; 3]));
         assert_eq!(zeros("b", 2), Ok(vec![0; 2]));
         let bytes = 8 << 52;

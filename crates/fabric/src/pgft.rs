@@ -1,26 +1,27 @@
 //! Generalised fat trees: PGFT(h; m1 … mh; w1 … wh; p1 … ph) of Zahavi (D-Mod-K routing, 2010).
 //!
 //! A switch of level l has m_l children, w_{l+1} parents and p_{l+1} cables to each parent. With
-//! all p = 1 it is an XGFT (Öhring et al., 1995); with all m = k and w = 1, k, …, k a k-ary n-tree
-//! (Petrini and Vanneschi, 1997). A node has one cable, so w1 = p1 = 1. Nodes are numbered leaf by
-//! leaf, switches level by level from the leaves; several planes are copies side by side.
+//! all p = 1 the tree is an XGFT (Öhring et al., 1995); with all m = k and w = 1, k, …, k it is a
+//! k-ary n-tree (Petrini and Vanneschi, 1997). A node has one cable, so w1 = p1 = 1. Nodes are
+//! numbered leaf by leaf, switches level by level from the leaves. Planes are separate copies of the
+//! tree.
 
 use crate::{CableList, Fabric, FabricError};
 
 /// Shape of a generalised fat tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// m: children of a switch of each level, hosts of a leaf first.
+    /// m: children of a switch at each level, starting with the nodes of a leaf.
     pub children: Vec<u32>,
-    /// w: parents of a vertex of each level, those of a node (1) first.
+    /// w: parents of a vertex at each level, starting with those of a node (1).
     pub parents: Vec<u32>,
-    /// p: cables to each parent, those of a node (1) first.
+    /// p: cables to each parent, starting with those of a node (1).
     pub cables: Vec<u32>,
     /// Rate of the cables below each level, in Gb/s.
     pub gbps: Vec<f64>,
     /// Delay of the cables below each level, in picoseconds.
     pub delay_ps: Vec<u64>,
-    /// Separate copies of the tree.
+    /// Number of separate copies of the tree.
     pub planes: u32,
 }
 
@@ -70,15 +71,17 @@ impl Shape {
         }
         for (field, first) in [("parents", self.parents[0]), ("cables", self.cables[0])] {
             if first != 1 {
-                let why = "a node is one adapter port with one cable: the first must be 1 \
-                           (several adapters a host: rails)";
+                let why = "the first value must be 1, because a node is one adapter port with one \
+                           cable (for several adapters per host use rails)";
                 return wrong(field, first.into(), why);
             }
         }
         let vertices = self.switches().iter().fold(self.nodes(), |a, &b| a.saturating_add(b));
         let vertices = vertices.saturating_mul(self.planes.into());
         if vertices >= u64::from(u32::MAX) {
-            return wrong("children", vertices, "more vertices than 32 bits number");
+            let why = format!("the tree has {vertices} nodes and switches, more than 2^32");
+            let value = u64::from(self.children[levels - 1]);
+            return Err(FabricError::Parameter { field: "children", value, why });
         }
         Ok(())
     }
@@ -88,7 +91,7 @@ fn product(values: &[u32]) -> u64 {
     values.iter().fold(1, |a: u64, &b| a.saturating_mul(b.into()))
 }
 
-/// Builds the fabric of `shape`; pods are the trees below the roots.
+/// Builds the fabric of `shape`; pods are the subtrees below the roots.
 ///
 /// # Errors
 /// [`FabricError::Parameter`] or [`FabricError::Length`] names the field and what is wrong with it.
@@ -96,16 +99,16 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     shape.check()?;
     let levels = shape.children.len();
     let (nodes, counts) = (shape.nodes() as u32, shape.switches());
-    let each: u32 = counts.iter().sum::<u64>() as u32;
+    let per_plane: u32 = counts.iter().sum::<u64>() as u32;
     let n_nodes = nodes * shape.planes;
-    let mut cables = CableList::new((n_nodes + each * shape.planes) as usize);
+    let mut cables = CableList::new((n_nodes + per_plane * shape.planes) as usize);
     let (mut tier, mut pod) = (Vec::new(), Vec::new());
     let pods = shape.children[levels - 1];
     for plane in 0..shape.planes {
         let mut below = plane * nodes;
-        let mut here = n_nodes + plane * each;
+        let mut here = n_nodes + plane * per_plane;
         for (level, &count) in counts.iter().enumerate() {
-            join(shape, level, below, here, &mut cables);
+            connect_level(shape, level, below, here, &mut cables);
             let count = count as u32;
             let inner = level + 1 < levels && levels > 2;
             for switch in 0..count {
@@ -120,22 +123,23 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     cables.finish(n_nodes, tier, pod)
 }
 
-/// Joins the vertices from `below` on to the switches of `level`, which begin at `here`.
+/// Connects the vertices of the level below, numbered from `below`, to the switches of `level`,
+/// numbered from `here`.
 ///
-/// Below, there are `width` vertices in each subtree; place i of a subtree has the parents i, width
-/// + i, … of the subtree above.
-fn join(shape: &Shape, level: usize, below: u32, here: u32, cables: &mut CableList) {
+/// Each subtree has `width` vertices at its top; the i-th of them has the parents i, width + i, … in
+/// the subtree above.
+fn connect_level(shape: &Shape, level: usize, below: u32, here: u32, cables: &mut CableList) {
     let (parents, gbps, delay_ps) =
         (shape.parents[level], shape.gbps[level], shape.delay_ps[level]);
     let width = product(&shape.parents[..level]) as u32;
     let subtrees = product(&shape.children[level..]) as u32;
     for subtree in 0..subtrees {
         let above = here + subtree / shape.children[level] * width * parents;
-        for place in 0..width {
+        for i in 0..width {
             for parent in 0..parents {
                 for _ in 0..shape.cables[level] {
-                    let child = below + subtree * width + place;
-                    cables.add(child, above + parent * width + place, gbps, delay_ps);
+                    let child = below + subtree * width + i;
+                    cables.add(child, above + parent * width + i, gbps, delay_ps);
                 }
             }
         }
@@ -204,11 +208,10 @@ mod tests {
         }
     }
 
-    /// Cables above the highest switch that separates destinations are useless: they are no
-    /// candidates of
-    /// a table, and so no part of D-mod-k's divisor by arithmetic either.
+    /// No packet uses cables above the highest switch that separates destinations. They are not
+    /// candidates in a table, so they must not count in D-mod-k's divisor of arithmetic routes either.
     #[test]
-    fn what_nobody_climbs_divides_nothing() {
+    fn links_that_no_route_uses_do_not_change_the_divisor() {
         for (children, planes) in [([3, 1, 1], 1), ([3, 1, 1], 2), ([4, 2, 1], 1), ([2, 1, 3], 2)] {
             let tree = Shape { planes, ..shape(&children, &[1, 3, 3], &[1, 2, 2]) };
             assert!(tree::compare(&build(&tree).unwrap()).unwrap(), "{children:?}");
@@ -222,6 +225,6 @@ mod tests {
         let error = build(&shape(&[4, 4], &[1], &[1, 1])).unwrap_err().to_string();
         assert!(error.starts_with("parents has 1"), "{error}");
         let error = build(&shape(&[9999; 4], &[1; 4], &[1; 4])).unwrap_err().to_string();
-        assert!(error.contains("32 bits"), "{error}");
+        assert!(error.contains("more than 2^32"), "{error}");
     }
 }

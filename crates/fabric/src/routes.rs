@@ -1,70 +1,69 @@
-//! Up/down routes: for every switch and destination, the links that lead on.
+//! Up/down routes: for every switch and destination, the candidate links.
 //!
-//! A path climbs towards higher switches, then descends; once it can descend it does, and it never
-//! climbs again, so no cycle of buffers can form (up*/down* routing; Schroeder et al., Autonet,
-//! 1991). "Higher" is the tier, then the switch number. Where tiers leave two leaves without a
-//! common ancestor, the order is taken from a breadth-first tree instead, which always connects.
+//! A path goes up to higher switches, then down. It goes down as soon as it can and never up again,
+//! so there is no cyclic channel dependency (up*/down* routing; Schroeder et al., Autonet, 1991).
+//! Switches are ordered by tier, then by number. If two leaves have no common ancestor in that order,
+//! a breadth-first tree supplies the order instead; it always connects them.
 //!
 //! Large regular trees need no table: see [`crate::tree`].
 
 use std::collections::HashMap;
 
-use crate::fixed::FixedChoice;
+use crate::d_mod_k::DModK;
 use crate::memory::filled;
 use crate::tree::TreeRoutes;
 use crate::{Fabric, FabricError};
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Name of a routing table in error messages.
-pub(crate) const TABLE: &str = "a table of routes";
+/// What a routing table is called in error messages.
+pub(crate) const TABLE: &str = "the routing table";
 
-/// Entries up to which a table is kept where arithmetic would do.
+/// A table of at most this many entries is used even where routes could be computed: it is faster.
 const SMALL_TABLE: usize = 1 << 12;
 
-/// Route candidates of every switch to every switch that carries nodes.
+/// Candidate links from every switch to every switch with nodes.
 #[derive(Debug, Clone)]
 pub struct Routes {
     /// Link by which each node injects.
     pub injection: Vec<u32>,
     /// Link by which each node is reached.
     pub ejection: Vec<u32>,
-    /// Column of each node's switch in the table.
+    /// Column in the table of the switch of each node.
     pub column: Vec<u32>,
-    /// Number of columns: switches that carry nodes.
+    /// Number of columns: switches with nodes.
     pub columns: u32,
-    /// Candidate set of (switch, column), row-major; `u32::MAX` where there is no path.
+    /// Number of the candidate set of (switch, column), row-major; `u32::MAX` if there is no path.
     pub table: Vec<u32>,
     /// Candidate set `i` is `set_links[set_start[i]..set_start[i + 1]]`.
     pub set_start: Vec<u32>,
     /// Links of all candidate sets, ascending within a set.
     pub set_links: Vec<u32>,
     /// Data for D-mod-k.
-    pub(crate) fixed: FixedChoice,
+    pub(crate) d_mod_k: DModK,
     /// Replaces the table in large regular trees; the table is then empty.
     pub(crate) tree: Option<TreeRoutes>,
 }
 
 impl Routes {
-    /// Computes the routes of `fabric`.
+    /// Computes the up/down routes of `fabric`.
     ///
     /// # Errors
-    /// A node without exactly one switch cable. Pairs without a path are left out: see
-    /// [`Routes::require`].
+    /// [`FabricError::NodeCables`]. A pair without a path is no error here: see [`Routes::require`].
     pub fn up_down(fabric: &Fabric) -> Result<Self, FabricError> {
         let all: Vec<u32> = (0..fabric.n_nodes).collect();
         Self::up_down_among(fabric, &all)
     }
 
-    /// As [`Routes::up_down`], for traffic among `nodes` alone; without any there are no routes.
+    /// As [`Routes::up_down`], for traffic among `nodes` only; with no nodes, there are no routes.
     ///
-    /// The tiers decide what is up as long as they connect these nodes: in a real fabric a stray
-    /// management switch must not turn the routes of everybody else into a tree with one root.
+    /// Tiers define the direction of links as long as they connect these nodes: in a real fabric,
+    /// one stray management switch must not force everyone else's routes into a tree with one root.
     ///
     /// # Errors
     /// As [`Routes::up_down`].
     pub fn up_down_among(fabric: &Fabric, nodes: &[u32]) -> Result<Self, FabricError> {
-        let routes = Self::attach(fabric)?;
+        let routes = Self::attach_nodes(fabric)?;
         if nodes.is_empty() {
             return Ok(routes);
         }
@@ -76,53 +75,51 @@ impl Routes {
         Self::table_among(fabric, nodes)
     }
 
-    /// As [`Routes::up_down`], by arithmetic whatever the size: `None` where the fabric is no
-    /// regular tree. Memory is 4 bytes a link and 36 bytes a switch, and where switches have a choice
-    /// of ways down 4 bytes a node and tier and 5 a link more.
+    /// As [`Routes::up_down`], but always computed arithmetically; `None` if the fabric is not a
+    /// regular tree. Takes 4 bytes per link and 36 per switch; where switches have a choice of down
+    /// links, also 4 bytes per node and tier and 5 per link.
     ///
     /// # Errors
-    /// A node without exactly one switch cable.
+    /// [`FabricError::NodeCables`].
     pub fn arithmetic(fabric: &Fabric) -> Result<Option<Self>, FabricError> {
-        let routes = Self::attach(fabric)?;
+        let routes = Self::attach_nodes(fabric)?;
         Ok(TreeRoutes::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
     }
 
-    /// As [`Routes::up_down`], by a table whatever the size: 4 bytes for each switch and each
-    /// switch that carries nodes.
+    /// As [`Routes::up_down`], but always with a table: 4 bytes × switches × switches with nodes.
     ///
     /// # Errors
-    /// A node without exactly one switch cable; no memory for the table.
+    /// [`FabricError::NodeCables`] or [`FabricError::OutOfMemory`].
     pub fn table(fabric: &Fabric) -> Result<Self, FabricError> {
         let all: Vec<u32> = (0..fabric.n_nodes).collect();
         Self::table_among(fabric, &all)
     }
 
     fn table_among(fabric: &Fabric, nodes: &[u32]) -> Result<Self, FabricError> {
-        let mut routes = Self::attach(fabric)?;
+        let mut routes = Self::attach_nodes(fabric)?;
         let by_tier: Vec<u64> = (0..fabric.n_switches as usize)
             .map(|s| (((fabric.switch_tier[s] + 1).max(0) as u64) << 32) | s as u64)
             .collect();
         let missing = routes.fill(fabric, &by_tier, nodes)?;
         if missing > 0 {
-            let mut again = Self::attach(fabric)?;
-            // Keep the routes by tiers if a broken fabric leaves pairs unconnected
-            // either way.
-            if again.fill(fabric, &breadth_first_heights(fabric), nodes)? < missing {
-                routes = again;
+            let mut breadth_first = Self::attach_nodes(fabric)?;
+            // In a broken fabric both orders may leave pairs unconnected: then keep the tiers.
+            if breadth_first.fill(fabric, &breadth_first_heights(fabric), nodes)? < missing {
+                routes = breadth_first;
             }
         }
         Ok(routes)
     }
 
-    /// The candidate links at `switch` towards `node`, which is connected to another switch.
+    /// The candidate links at `switch` towards `node`, which is attached to another switch.
     #[inline]
     pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
-        self.offered(switch, node).1
+        self.candidate_set(switch, node).1
     }
 
-    /// The same, and where among all sets (in a tree: among all links) they begin.
+    /// The candidates and their position in `set_links` (of arithmetic routes: among all links).
     #[inline]
-    pub(crate) fn offered(&self, switch: u32, node: u32) -> (usize, &[u32]) {
+    pub(crate) fn candidate_set(&self, switch: u32, node: u32) -> (usize, &[u32]) {
         let column = self.column[node as usize];
         if let Some(tree) = &self.tree {
             let links = tree.candidates(switch, column);
@@ -133,19 +130,19 @@ impl Routes {
         (start, &self.set_links[start..self.set_start[set + 1] as usize])
     }
 
-    /// The candidates at `switch` towards another switch, that of [`Routes::column`] `column`, where
-    /// routes are arithmetic: they are neighbours then, and nothing else need be read.
+    /// The candidates at `switch` towards the other switch whose [`Routes::column`] is `column`, as a
+    /// range of links; `None` unless routes are arithmetic.
     #[inline]
-    pub fn range(&self, switch: u32, column: u32) -> Option<std::ops::Range<u32>> {
-        self.tree.as_ref().map(|tree| tree.range(switch, column))
+    pub fn candidate_range(&self, switch: u32, column: u32) -> Option<std::ops::Range<u32>> {
+        self.tree.as_ref().map(|tree| tree.candidate_range(switch, column))
     }
 
-    /// Whether routes are computed on demand, without a table.
+    /// Whether routes are computed when needed instead of looked up in a table.
     pub fn is_arithmetic(&self) -> bool {
         self.tree.is_some()
     }
 
-    /// Bytes the routes take in memory.
+    /// Size of the routes in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let words = self.injection.capacity()
             + self.ejection.capacity()
@@ -153,14 +150,14 @@ impl Routes {
             + self.table.capacity()
             + self.set_start.capacity()
             + self.set_links.capacity();
-        4 * words + self.fixed.bytes() + self.tree.as_ref().map_or(0, TreeRoutes::bytes)
+        4 * words + self.d_mod_k.bytes() + self.tree.as_ref().map_or(0, TreeRoutes::bytes)
     }
 
-    /// Whether `switch` has a route to the switch of `node`, which is another one.
-    pub(crate) fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
+    /// Whether `switch` has a route to `node`, which is attached to another switch.
+    pub(crate) fn has_route(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
         let column = self.column[node as usize];
         match &self.tree {
-            Some(tree) => tree.reaches(fabric, switch, column),
+            Some(tree) => tree.has_route(fabric, switch, column),
             None => {
                 let entry = switch as usize * self.columns as usize + column as usize;
                 self.table.get(entry).is_some_and(|&set| set != NONE)
@@ -168,21 +165,21 @@ impl Routes {
         }
     }
 
-    /// Checks there is a path between the switches of two nodes.
+    /// Checks that there is a path between the switches of two nodes.
     ///
     /// # Errors
     /// [`FabricError::Unconnected`].
     pub fn require(&self, fabric: &Fabric, from: u32, to: u32) -> Result<(), FabricError> {
         let switch = fabric.link_dst[self.injection[from as usize] as usize] - fabric.n_nodes;
         let target = fabric.link_src[self.ejection[to as usize] as usize] - fabric.n_nodes;
-        if switch != target && !self.leads(fabric, switch, to) {
+        if switch != target && !self.has_route(fabric, switch, to) {
             return Err(FabricError::Unconnected { from: switch, to: target });
         }
         Ok(())
     }
 
-    /// Finds each node's cable and gives every switch with nodes a column.
-    pub(crate) fn attach(fabric: &Fabric) -> Result<Self, FabricError> {
+    /// Finds each node's cable and assigns a column to each switch with nodes.
+    pub(crate) fn attach_nodes(fabric: &Fabric) -> Result<Self, FabricError> {
         let nodes = fabric.n_nodes;
         let mut column_of_switch = vec![NONE; fabric.n_switches as usize];
         let mut routes = Routes {
@@ -193,7 +190,7 @@ impl Routes {
             table: Vec::new(),
             set_start: vec![0],
             set_links: Vec::new(),
-            fixed: FixedChoice::plain(fabric.n_switches),
+            d_mod_k: DModK::plain(fabric.n_switches),
             tree: None,
         };
         for node in 0..nodes {
@@ -214,10 +211,10 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Fills the table with `height` as the order of switches.
+    /// Fills the table; links lead up to switches of greater `height`.
     ///
-    /// Returns the number of pairs of switches, both with some of `among`, that have no path. Other
-    /// switches may well have none: a core without its cable to a pod has no path to that pod.
+    /// Returns the number of unconnected pairs of switches that both have nodes of `endpoints`. Other
+    /// pairs may be unconnected: a core switch that lost its cable to a pod has no path to it.
     ///
     /// # Errors
     /// [`FabricError::OutOfMemory`] if there is no memory for the table.
@@ -225,7 +222,7 @@ impl Routes {
         &mut self,
         fabric: &Fabric,
         height: &[u64],
-        among: &[u32],
+        endpoints: &[u32],
     ) -> Result<usize, FabricError> {
         let (nodes, switches) = (fabric.n_nodes, fabric.n_switches as usize);
         let columns = self.columns as usize;
@@ -235,9 +232,9 @@ impl Routes {
             target[self.column[node] as usize] =
                 fabric.link_dst[self.injection[node] as usize] - nodes;
         }
-        let mut counts = vec![false; switches];
-        for &node in among {
-            counts[target[self.column[node as usize] as usize] as usize] = true;
+        let mut has_endpoint = vec![false; switches];
+        for &node in endpoints {
+            has_endpoint[target[self.column[node as usize] as usize] as usize] = true;
         }
         let mut order: Vec<u32> = (0..switches as u32).collect();
         order.sort_unstable_by_key(|&s| std::cmp::Reverse(height[s as usize]));
@@ -246,16 +243,16 @@ impl Routes {
         let (mut frontier, mut set) = (Vec::new(), Vec::new());
         let mut missing = 0;
         for (column, &goal) in target.iter().enumerate() {
-            descend(fabric, height, goal, &mut down, &mut frontier);
+            down_distances(fabric, height, goal, &mut down, &mut frontier);
             any.copy_from_slice(&down);
             for &switch in &order {
                 let s = switch as usize;
                 if switch == goal {
                     continue;
                 }
-                let best = nearest(fabric, height, switch, (&down, &any), &mut set);
+                let best = shortest_links(fabric, height, switch, (&down, &any), &mut set);
                 if best == NONE {
-                    missing += usize::from(counts[s] && counts[goal as usize]);
+                    missing += usize::from(has_endpoint[s] && has_endpoint[goal as usize]);
                     continue;
                 }
                 any[s] = best + 1;
@@ -272,14 +269,14 @@ impl Routes {
                 };
             }
         }
-        self.fix(fabric);
+        self.prepare_d_mod_k(fabric);
         Ok(missing)
     }
 
-    /// Replaces the table by arithmetic.
+    /// Uses arithmetic routes instead of a table.
     fn with_tree(mut self, fabric: &Fabric, tree: TreeRoutes) -> Self {
         self.tree = Some(tree);
-        self.fix(fabric);
+        self.prepare_d_mod_k(fabric);
         self
     }
 }
@@ -289,11 +286,13 @@ pub(crate) fn tiers(fabric: &Fabric) -> usize {
     fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
-/// The links of `switch` on its shortest paths, into `set`: downwards if possible, else upwards.
-/// Returns how far the switches are that they lead to, from how far each switch is
-/// going down only and by any path.
+/// Collects in `set` the links of `switch` that begin its shortest paths: down links if the
+/// destination can be reached going down, else uplinks.
+///
+/// `down` and `any` are the distances of all switches to the destination, going down only and by any
+/// up/down path. Returns the distance of the switches that the links lead to, [`NONE`] without a path.
 #[inline]
-fn nearest(
+fn shortest_links(
     fabric: &Fabric,
     height: &[u64],
     switch: u32,
@@ -326,8 +325,14 @@ fn nearest(
     best
 }
 
-/// Distance of every switch that reaches `goal` by descending alone.
-fn descend(fabric: &Fabric, height: &[u64], goal: u32, down: &mut [u32], frontier: &mut Vec<u32>) {
+/// Computes the distance to `goal` of every switch from which a path leads down only.
+fn down_distances(
+    fabric: &Fabric,
+    height: &[u64],
+    goal: u32,
+    down: &mut [u32],
+    frontier: &mut Vec<u32>,
+) {
     down.fill(NONE);
     frontier.clear();
     down[goal as usize] = 0;
@@ -350,7 +355,8 @@ fn descend(fabric: &Fabric, height: &[u64], goal: u32, down: &mut [u32], frontie
     }
 }
 
-/// Heights from a breadth-first tree rooted at the highest, best connected switch of each part.
+/// Heights from a breadth-first tree in each connected part, rooted at its highest switch with the
+/// most links.
 fn breadth_first_heights(fabric: &Fabric) -> Vec<u64> {
     let n = fabric.n_switches as usize;
     let mut depth = vec![NONE; n];
@@ -387,7 +393,7 @@ mod tests {
     use crate::fat_tree::{Shape, build};
     use proptest::prelude::*;
 
-    /// Follows every candidate from every switch: returns the longest path in switches.
+    /// Follows all candidates from one node to another; returns the switches on the longest path.
     fn longest(fabric: &Fabric, routes: &Routes, from: u32, to: u32) -> usize {
         let goal = fabric.link_src[routes.ejection[to as usize] as usize];
         let mut at = vec![fabric.link_dst[routes.injection[from as usize] as usize]];
@@ -414,7 +420,7 @@ mod tests {
         assert_eq!(longest(&fabric, &routes, 0, 31), 1);
         assert_eq!(longest(&fabric, &routes, 0, 32), 3);
         assert_eq!(longest(&fabric, &routes, 0, 24 * 32), 5);
-        // At a leaf every up-link is a candidate; from a core, eight links lead down into a pod.
+        // At a leaf every uplink is a candidate; from a core, eight links lead down into a pod.
         assert_eq!(routes.candidates(0, 32).len(), 16);
         assert_eq!(routes.candidates(144, 24 * 32).len(), 24);
         assert_eq!(routes.candidates(240, 0).len(), 8);
@@ -427,7 +433,7 @@ mod tests {
             extra in proptest::collection::vec((0u32..12, 0u32..12), 0..20),
             tiers in proptest::collection::vec(0i32..3, 12),
         ) {
-            // A random tree plus random extra cables, tiers that may be nonsense, a node a switch.
+            // A random tree with random extra cables and arbitrary tiers, one node per switch.
             let mut cables = CableList::new(2 * switches as usize);
             for s in 0..switches {
                 cables.add(s, switches + s, 100.0, 0);
@@ -457,7 +463,7 @@ mod tests {
     use crate::CableList;
 
     #[test]
-    fn a_core_that_lost_a_cable_does_not_take_the_others_with_it() {
+    fn a_spine_that_lost_a_cable_leaves_the_routes_through_other_spines_unchanged() {
         // Two leaves, three spines, one of them without its cable to the second leaf.
         let mut cables = CableList::new(2 + 5);
         for (node, leaf) in [(0, 2), (1, 3)] {
@@ -473,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn islands_are_named() {
+    fn unconnected_switches_are_named() {
         let mut cables = CableList::new(4);
         cables.add(0, 2, 100.0, 0);
         cables.add(1, 3, 100.0, 0);

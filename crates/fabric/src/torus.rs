@@ -1,7 +1,7 @@
-//! Tori and meshes of any dimension, each dimension with its own width and rates.
+//! Tori and meshes of any dimension; each dimension has its own number of parallel cables and rates.
 //!
-//! Switch x + X·(y + Y·z): the first dimension runs fastest. Nodes are numbered switch by switch. A
-//! wrapped dimension of two switches has one cable, not two.
+//! Switch (x, y, z) has the number x + X·(y + Y·z): the first dimension varies fastest. Nodes are
+//! numbered switch by switch. A wrapped dimension of two switches has one cable, not two.
 
 use crate::{CableList, Fabric, FabricError};
 
@@ -10,18 +10,19 @@ use crate::{CableList, Fabric, FabricError};
 pub struct Dimension {
     /// Switches along it.
     pub size: u32,
-    /// Whether its ends are joined (torus) or not (mesh).
+    /// Whether a wrap-around cable connects its ends (torus) or not (mesh).
     pub wrap: bool,
     /// Cables between neighbours.
     pub cables: u32,
-    /// Rates in Gb/s of the cables from position 0, 1, … upwards; starts again at its end.
+    /// Rates in Gb/s of the cables from position 0, 1, … to the next; repeated from the start when the
+    /// list is shorter than the dimension.
     pub gbps: Vec<f64>,
     /// Cable delay in picoseconds.
     pub delay_ps: u64,
 }
 
 impl Dimension {
-    /// Pairs of neighbours along one line.
+    /// Number of pairs of neighbours along the dimension.
     pub fn pairs(&self) -> u32 {
         if self.wrap && self.size > 2 { self.size } else { self.size - 1 }
     }
@@ -30,7 +31,7 @@ impl Dimension {
 /// Shape of a torus or mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Its dimensions, fastest first.
+    /// Its dimensions, the fastest-varying first.
     pub dimensions: Vec<Dimension>,
     /// Nodes on each switch.
     pub nodes_per_switch: u32,
@@ -40,7 +41,7 @@ pub struct Shape {
     pub node_delay_ps: u64,
 }
 
-/// Switches of a grid whose dimensions are (size, cables), if sizes and counts are possible.
+/// Number of switches of a grid whose dimensions are (size, cables); checks sizes and counts.
 pub(crate) fn count_switches(
     dimensions: &[(u32, u32)],
     nodes_per_switch: u32,
@@ -49,12 +50,14 @@ pub(crate) fn count_switches(
         Err(FabricError::Parameter { field, value, why: why.to_owned() })
     };
     if dimensions.is_empty() || dimensions.len() > 8 {
-        return wrong("dims", dimensions.len() as u64, "one to eight dimensions");
+        let why = format!("a grid has 1 to 8 dimensions, this one {}", dimensions.len());
+        let value = dimensions.first().map_or(0, |dimension| dimension.0.into());
+        return Err(FabricError::Parameter { field: "dims", value, why });
     }
     let mut switches = 1u64;
     for &(size, cables) in dimensions {
         if size == 0 || size > 65_535 {
-            return wrong("dims", size.into(), "a size is 1 to 65535");
+            return wrong("dims", size.into(), "the size of a dimension must be 1 to 65535");
         }
         if cables == 0 {
             return wrong("cables", 0, "must be at least 1");
@@ -65,14 +68,16 @@ pub(crate) fn count_switches(
         return wrong("nodes_per_switch", 0, "must be at least 1");
     }
     if switches.saturating_mul(1 + u64::from(nodes_per_switch)) >= u64::from(u32::MAX) {
-        return wrong("dims", switches, "more vertices than 32 bits number");
+        let why = format!("{switches} switches and their nodes are more than 2^32");
+        return Err(FabricError::Parameter { field: "dims", value: dimensions[0].0.into(), why });
     }
     Ok(switches as u32)
 }
 
 /// Builds the fabric of `shape`.
 ///
-/// Ports: nodes first, then dimension by dimension. All switches are of tier 0 and no pod.
+/// Ports of nodes come first, then those of each dimension. All switches are of tier 0 and belong to
+/// no pod.
 ///
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
@@ -80,7 +85,7 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     let sizes: Vec<(u32, u32)> = shape.dimensions.iter().map(|d| (d.size, d.cables)).collect();
     let switches = count_switches(&sizes, shape.nodes_per_switch)?;
     if shape.dimensions.iter().any(|d| d.gbps.is_empty()) {
-        let why = "give each dimension at least one rate".to_owned();
+        let why = "each dimension needs at least one rate".to_owned();
         return Err(FabricError::Parameter { field: "rates", value: 0, why });
     }
     let nodes = switches * shape.nodes_per_switch;

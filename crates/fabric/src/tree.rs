@@ -1,11 +1,11 @@
-//! Up/down routes of a regular tree by arithmetic, without a table.
+//! Up/down routes of a regular tree, computed arithmetically instead of looked up in a table.
 //!
-//! In a regular tree the leaves below a switch form one interval of columns, equally many
-//! down-links in the order of its ports lead into each of equal blocks of that interval, and its
-//! up-links are neighbours, all equally good. Then a route is a comparison and a division, and a
-//! tree of a million hosts needs 32 bytes a switch and 4 a link where a table would need gigabytes.
-//! Whether a fabric is regular is determined from its links, so computed and discovered trees are
-//! treated alike.
+//! In a regular tree, the leaves below a switch are one interval of columns. The down links of a
+//! switch, in port order, divide this interval into equal blocks, with the same number of parallel
+//! links into each. The uplinks are adjacent and equivalent. A route then takes one comparison and one
+//! division, and a tree of a million hosts needs 32 bytes per switch and 4 per link, where a table
+//! would need gigabytes. Whether a fabric is regular is determined from its links, so generated and
+//! discovered trees are treated alike.
 
 use std::collections::HashMap;
 use std::hint::select_unpredictable;
@@ -16,31 +16,33 @@ use crate::Fabric;
 use crate::FabricError;
 use crate::routes::{NONE, Routes};
 
-/// The subtree below a switch, and its up-links.
+/// The subtree below a switch, and its uplinks.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 struct Subtree {
     /// Columns below the switch: `low..high`.
     low: u32,
     high: u32,
-    /// By which a column is divided by the columns of a block: see [`inverse`].
+    /// Inverse of the columns per block: see [`inverse`].
     inverse: u64,
-    /// Links into each block.
+    /// Parallel links into each block.
     parallel: u32,
-    /// First link down and first link up.
+    /// First down link.
     down: u32,
+    /// First uplink.
     up: u32,
-    /// Number of up-links.
-    ups: u32,
+    /// Number of uplinks.
+    n_up: u32,
 }
 
-/// What [`quotient`] divides by `divisor` with, by 1 for 0.
+/// The inverse of `divisor` that [`quotient`] takes; that of 1 for 0.
 fn inverse(divisor: u32) -> u64 {
     u64::MAX / u64::from(divisor.max(1))
 }
 
-/// A number divided, by a multiplication: the inverse is too small by less than one in 2^64, one more than the
-/// number makes up for that, and neither is enough to reach the next quotient.
+/// `number` divided by the divisor of `inverse`, with a multiplication. The inverse is rounded down,
+/// by less than 1 in 2^64; adding 1 to the number compensates for that, without reaching the next
+/// quotient.
 #[inline]
 fn quotient(number: u32, inverse: u64) -> u32 {
     ((u128::from(inverse) * (u128::from(number) + 1)) >> 64) as u32
@@ -49,69 +51,72 @@ fn quotient(number: u32, inverse: u64) -> u32 {
 /// Routes of a regular tree.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeRoutes {
-    reach: Vec<Subtree>,
-    /// Every link at its own index: slices of it are ranges of links.
+    /// By switch.
+    subtrees: Vec<Subtree>,
+    /// The numbers 0, 1, … of all links, so that a range of links can be borrowed as a slice.
     links: Vec<u32>,
 }
 
 impl TreeRoutes {
-    /// The candidate links at `switch` towards the switch of `column`, another one.
+    /// The candidate links at `switch` towards the switch of `column`, which is another switch.
     #[inline]
-    pub fn range(&self, switch: u32, column: u32) -> Range<u32> {
-        let Subtree { low, high, inverse, parallel, down, up, ups } = self.reach[switch as usize];
-        // Up or down is unpredictable: compute both and select.
-        let place = column.wrapping_sub(low);
-        let below = place < high - low;
-        let into = down.wrapping_add(quotient(place, inverse).wrapping_mul(parallel));
-        let first = select_unpredictable(below, into, up);
-        first..first + select_unpredictable(below, parallel, ups)
+    pub fn candidate_range(&self, switch: u32, column: u32) -> Range<u32> {
+        let Subtree { low, high, inverse, parallel, down, up, n_up } =
+            self.subtrees[switch as usize];
+        // The branch predictor cannot guess up or down: compute both and select.
+        let offset = column.wrapping_sub(low);
+        let is_below = offset < high - low;
+        let into = down.wrapping_add(quotient(offset, inverse).wrapping_mul(parallel));
+        let first = select_unpredictable(is_below, into, up);
+        first..first + select_unpredictable(is_below, parallel, n_up)
     }
 
-    /// The same as a list.
+    /// The candidate links as a slice.
     #[inline]
     pub fn candidates(&self, switch: u32, column: u32) -> &[u32] {
-        let Range { start, end } = self.range(switch, column);
+        let Range { start, end } = self.candidate_range(switch, column);
         &self.links[start as usize..end as usize]
     }
 
-    /// Whether a climb from `switch` reaches a switch above `column`.
-    pub fn reaches(&self, fabric: &Fabric, mut switch: u32, column: u32) -> bool {
+    /// Whether going up from `switch` leads to a switch above `column`.
+    pub fn has_route(&self, fabric: &Fabric, mut switch: u32, column: u32) -> bool {
         loop {
-            let reach = &self.reach[switch as usize];
-            if (reach.low..reach.high).contains(&column) {
+            let subtree = &self.subtrees[switch as usize];
+            if (subtree.low..subtree.high).contains(&column) {
                 return true;
             }
-            if reach.ups == 0 {
+            if subtree.n_up == 0 {
                 return false;
             }
-            switch = fabric.link_dst[reach.up as usize] - fabric.n_nodes;
+            switch = fabric.link_dst[subtree.up as usize] - fabric.n_nodes;
         }
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        self.reach.capacity() * size_of::<Subtree>() + 4 * self.links.capacity()
+        self.subtrees.capacity() * size_of::<Subtree>() + 4 * self.links.capacity()
     }
 
-    /// Whether a climb from `switch` reaches a switch above more columns.
-    fn leads_beyond(&self, fabric: &Fabric, switch: u32) -> bool {
-        let own = self.reach[switch as usize];
-        let mut top = own;
-        while top.ups > 0 {
+    /// Whether going up from `switch` leads to more columns than are below it.
+    fn routes_go_up(&self, fabric: &Fabric, switch: u32) -> bool {
+        let subtree = self.subtrees[switch as usize];
+        let mut top = subtree;
+        while top.n_up > 0 {
             let next = fabric.link_dst[top.up as usize] - fabric.n_nodes;
-            top = self.reach[next as usize];
+            top = self.subtrees[next as usize];
         }
-        (top.low, top.high) != (own.low, own.high)
+        (top.low, top.high) != (subtree.low, subtree.high)
     }
 
-    /// The links up from `switch`, if there is anything to climb for, and those into each block below it;
-    /// no empty ones.
+    /// The candidate sets of `switch`: its uplinks, if routes use them, and the links into each block
+    /// below it. No set is empty.
     pub fn sets(&self, fabric: &Fabric, switch: u32) -> impl Iterator<Item = &[u32]> {
-        let Subtree { parallel, down, up, ups, low, high, inverse } = self.reach[switch as usize];
-        let ups = if self.leads_beyond(fabric, switch) { ups } else { 0 };
+        let Subtree { parallel, down, up, n_up, low, high, inverse } =
+            self.subtrees[switch as usize];
+        let n_up = if self.routes_go_up(fabric, switch) { n_up } else { 0 };
         let blocks = if parallel > 0 { 1 + quotient(high - 1 - low, inverse) } else { 0 };
         let into = (0..blocks).map(move |block| (down + block * parallel, parallel));
-        let all = std::iter::once((up, ups)).chain(into).filter(|&(_, n)| n > 0);
+        let all = std::iter::once((up, n_up)).chain(into).filter(|&(_, n)| n > 0);
         all.map(|(first, n)| &self.links[first as usize..(first + n) as usize])
     }
 
@@ -125,18 +130,19 @@ impl TreeRoutes {
         let mut order: Vec<u32> = (0..fabric.n_switches).collect();
         order.sort_by_key(|&s| fabric.switch_tier[s as usize]);
         let unknown =
-            Subtree { low: 0, high: 0, inverse: inverse(1), parallel: 0, down: 0, up: 0, ups: 0 };
-        let mut reach = vec![unknown; fabric.n_switches as usize];
+            Subtree { low: 0, high: 0, inverse: inverse(1), parallel: 0, down: 0, up: 0, n_up: 0 };
+        let mut subtrees = vec![unknown; fabric.n_switches as usize];
         for &switch in &order {
-            reach[switch as usize] = look(fabric, switch, column[switch as usize], &reach)?;
+            subtrees[switch as usize] =
+                subtree_of(fabric, switch, column[switch as usize], &subtrees)?;
         }
-        same_above(fabric, &order, &reach)?;
-        Some(Self { reach, links: (0..fabric.n_links() as u32).collect() })
+        check_parents_equivalent(fabric, &order, &subtrees)?;
+        Some(Self { subtrees, links: (0..fabric.n_links() as u32).collect() })
     }
 }
 
-/// What is below and above `switch`, whose children are known; `None` if it is irregular.
-fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<Subtree> {
+/// The subtree of `switch`, once those of its children are known; `None` if it is irregular.
+fn subtree_of(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<Subtree> {
     let tier = |s: u32| fabric.switch_tier[s as usize];
     let (mut down, mut up): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     for link in fabric.out_links(fabric.n_nodes + switch) {
@@ -150,11 +156,11 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<
             std::cmp::Ordering::Equal => return None,
         }
     }
-    let neighbours = |links: &[u32]| links.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    if !neighbours(&down) || !neighbours(&up) || (column == NONE) == down.is_empty() {
+    let adjacent = |links: &[u32]| links.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    if !adjacent(&down) || !adjacent(&up) || (column == NONE) == down.is_empty() {
         return None;
     }
-    let (first, ups) = (up.first().copied().unwrap_or(0), up.len() as u32);
+    let (first_up, n_up) = (up.first().copied().unwrap_or(0), up.len() as u32);
     if down.is_empty() {
         let high = column + 1;
         return Some(Subtree {
@@ -163,13 +169,13 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<
             inverse: inverse(1),
             parallel: 0,
             down: 0,
-            up: first,
-            ups,
+            up: first_up,
+            n_up,
         });
     }
     let child = |link: u32| (fabric.link_dst[link as usize] - fabric.n_nodes) as usize;
     let below = |link: u32| (known[child(link)].low, known[child(link)].high);
-    // With a tier skipped, links into one block could differ in length.
+    // If a link skips a tier, paths through the links into one block could differ in length.
     if down.iter().any(|&link| tier(child(link) as u32) + 1 != tier(switch)) {
         return None;
     }
@@ -184,17 +190,18 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<
         next += block;
     }
     let (down, parallel) = (down[0], parallel as u32);
-    Some(Subtree { low, high: next, inverse: inverse(block), parallel, down, up: first, ups })
+    Some(Subtree { low, high: next, inverse: inverse(block), parallel, down, up: first_up, n_up })
 }
 
-/// Checks that all parents of a switch offer the same upward paths: the same intervals, tier by tier.
-fn same_above(fabric: &Fabric, order: &[u32], reach: &[Subtree]) -> Option<()> {
+/// Checks that all parents of a switch are equivalent: on the way up from each of them, the intervals
+/// are the same, tier by tier.
+fn check_parents_equivalent(fabric: &Fabric, order: &[u32], subtrees: &[Subtree]) -> Option<()> {
     let mut kinds: HashMap<(u32, u32, u32), u32> = HashMap::new();
-    let mut kind = vec![NONE; reach.len()];
+    let mut kind = vec![NONE; subtrees.len()];
     for &switch in order.iter().rev() {
-        let here = reach[switch as usize];
+        let here = subtrees[switch as usize];
         let mut above = NONE;
-        for link in here.up..here.up + here.ups {
+        for link in here.up..here.up + here.n_up {
             let parent = kind[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize];
             if link > here.up && parent != above {
                 return None;
@@ -207,10 +214,8 @@ fn same_above(fabric: &Fabric, order: &[u32], reach: &[Subtree]) -> Option<()> {
     Some(())
 }
 
-/// Compares arithmetic with the table for every switch and node.
-///
-/// # Errors
-/// The first switch and node they differ at.
+/// Asserts that arithmetic routes equal those of the table for every switch and node; `false` if the
+/// fabric is not a regular tree.
 #[cfg(test)]
 pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
     let table = Routes::table(fabric)?;
@@ -218,12 +223,13 @@ pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
     for node in 0..fabric.n_nodes {
         let node_switch = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
         for switch in (0..fabric.n_switches).filter(|&s| s != node_switch) {
-            let leads = table.leads(fabric, switch, node);
-            assert_eq!(leads, tree.leads(fabric, switch, node), "switch {switch} node {node}");
-            if leads {
+            let routed = table.has_route(fabric, switch, node);
+            assert_eq!(routed, tree.has_route(fabric, switch, node), "switch {switch} node {node}");
+            if routed {
                 let (a, b) = (table.candidates(switch, node), tree.candidates(switch, node));
                 assert_eq!(a, b, "switch {switch} node {node}");
-                let (a, b) = (table.fixed(switch, node), tree.fixed(switch, node));
+                let (a, b) =
+                    (table.deterministic_link(switch, node), tree.deterministic_link(switch, node));
                 assert_eq!(a, b, "switch {switch} node {node}");
             }
         }

@@ -1,15 +1,15 @@
-//! Yellowstone (Fig. 2 and 3 of the congestion study of that machine).
+//! Yellowstone (Alali et al., figures 2 and 3).
 //!
-//! 18 hosts a top-of-rack switch (ToR), 18 ToRs a B-group. Every ToR of B-group b has a cable to
-//! the leaves 2b and 2b + 1 of each of 9 directors; a director is 29 leaves and 18 spines fully
-//! joined. The 29th leaf of every director leads to the storage system: leaf switches that carry
-//! its servers and spines that join them. Switch order: ToRs, storage leaves, director leaves,
-//! storage spines, director spines. How many cables join storage and directors, and how many
-//! servers there are, the study does not state: those are parameters.
+//! There are 18 hosts per top-of-rack switch (ToR) and 18 ToRs per B-group. Every ToR of B-group b has
+//! a cable to leaf 2b and to leaf 2b + 1 of each of 9 directors. In a director, 29 leaves and 18 spines
+//! are fully connected. The 29th leaf of every director leads to the storage system, whose servers
+//! attach to storage leaves, which are connected by storage spines. Switches are numbered: ToRs,
+//! storage leaves, director leaves, storage spines, director spines. The study does not state the
+//! number of servers, or of cables between storage and directors: those are parameters.
 
 use crate::{CableList, Fabric, FabricError};
 
-/// Shape of Yellowstone or a part or relative of it.
+/// Shape of Yellowstone, a part of it, or a similar machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Hosts on a ToR.
@@ -66,21 +66,25 @@ impl Shape {
             }
         }
         if self.leaves < 2 * self.groups + 1 {
-            let why = "each B-group takes two leaves of every director, storage one";
-            return wrong("leaves", self.leaves, why);
+            let why = format!(
+                "{} B-groups need {} leaves of every director: two each, and one for storage",
+                self.groups,
+                2 * self.groups + 1
+            );
+            return wrong("leaves", self.leaves, &why);
         }
         if self.storage_leaves > 0 && self.storage_cables == 0 {
-            return wrong("storage_cables", 0, "storage without a cable to the directors");
+            return wrong("storage_cables", 0, "the storage leaves need a cable to each director");
         }
         let hosts = u64::from(self.groups * self.tors_per_group) * u64::from(self.hosts_per_tor);
         if hosts > 1 << 30 {
-            return wrong("groups", self.groups, "more hosts than 2^30");
+            return wrong("groups", self.groups, "the fabric has more than 2^30 hosts");
         }
         Ok(())
     }
 }
 
-/// Builds the fabric of `shape`; B-groups and directors are pods, in this order.
+/// Builds the fabric of `shape`; pods are the B-groups, then the directors.
 ///
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
@@ -89,40 +93,40 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
     let tors = shape.groups * shape.tors_per_group;
     let hosts = tors * shape.hosts_per_tor;
     let nodes = hosts + shape.storage_leaves * shape.servers_per_leaf;
-    let glade_leaf = |n: u32| nodes + tors + n;
-    let leaf = |d: u32, n: u32| glade_leaf(shape.storage_leaves) + d * shape.leaves + n;
-    let glade_spine = |n: u32| leaf(shape.directors, n);
-    let spine = |d: u32, n: u32| glade_spine(shape.storage_spines) + d * shape.spines + n;
+    let storage_leaf = |n: u32| nodes + tors + n;
+    let leaf = |d: u32, n: u32| storage_leaf(shape.storage_leaves) + d * shape.leaves + n;
+    let storage_spine = |n: u32| leaf(shape.directors, n);
+    let spine = |d: u32, n: u32| storage_spine(shape.storage_spines) + d * shape.spines + n;
     let switches = spine(shape.directors, 0) - nodes;
     let mut cables = CableList::new((nodes + switches) as usize);
-    let mut join = |a, b| cables.add(a, b, shape.gbps, shape.delay_ps);
+    let mut connect = |a, b| cables.add(a, b, shape.gbps, shape.delay_ps);
     for host in 0..hosts {
-        join(host, nodes + host / shape.hosts_per_tor);
+        connect(host, nodes + host / shape.hosts_per_tor);
     }
     for server in hosts..nodes {
-        join(server, glade_leaf((server - hosts) / shape.servers_per_leaf));
+        connect(server, storage_leaf((server - hosts) / shape.servers_per_leaf));
     }
     for tor in 0..tors {
         for director in 0..shape.directors {
-            for side in 0..2 {
-                join(nodes + tor, leaf(director, 2 * (tor / shape.tors_per_group) + side));
+            for parity in 0..2 {
+                connect(nodes + tor, leaf(director, 2 * (tor / shape.tors_per_group) + parity));
             }
         }
     }
     for n in 0..shape.storage_leaves {
         for director in 0..shape.directors {
             for _ in 0..shape.storage_cables {
-                join(glade_leaf(n), leaf(director, shape.leaves - 1));
+                connect(storage_leaf(n), leaf(director, shape.leaves - 1));
             }
         }
         for top in 0..shape.storage_spines {
-            join(glade_leaf(n), glade_spine(top));
+            connect(storage_leaf(n), storage_spine(top));
         }
     }
     for director in 0..shape.directors {
         for n in 0..shape.leaves {
             for top in 0..shape.spines {
-                join(leaf(director, n), spine(director, top));
+                connect(leaf(director, n), spine(director, top));
             }
         }
     }

@@ -1,17 +1,18 @@
-//! Every topology: ports symmetric, connected, counts as the formula says, no port used twice; and
-//! every rule on it: every route arrives, hops are bounded, no cycle of buffers.
+//! Every topology is connected, has symmetric ports, uses no port twice, and has the counts of its
+//! formula. With every rule on it, every route arrives within a bounded number of hops, and the channel
+//! dependency graph has no cycle.
 
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, FabricError, RoutePlan, Routes, RoutingRule, dragonfly,
     dragonfly_plus, hyperx, pgft, torus, yellowstone,
 };
 
-/// What every topology has to be, with its counts by formula.
-fn conforms(fabric: &Fabric, nodes: u64, switches: u64, cables: u64) {
+/// Asserts what holds for every topology; the counts are those of its formula.
+fn assert_conforms(fabric: &Fabric, nodes: u64, switches: u64, cables: u64) {
     assert_eq!(u64::from(fabric.n_nodes), nodes);
     assert_eq!(u64::from(fabric.n_switches), switches);
     assert_eq!(fabric.n_links() as u64, 2 * cables);
@@ -38,10 +39,10 @@ fn conforms(fabric: &Fabric, nodes: u64, switches: u64, cables: u64) {
     assert!(seen.iter().all(|&s| s), "connected");
 }
 
-/// Follows routes between all nodes, and all detours where there are few; checks for deadlock.
-fn routes_well(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
+/// Follows routes between all nodes, with some of the detours; checks for deadlock.
+fn assert_routes(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
     let plan = RoutePlan::new(fabric, rule).unwrap();
-    plan.check(fabric).unwrap();
+    plan.check_deadlock_free(fabric).unwrap();
     for from in 0..fabric.n_nodes {
         for to in 0..fabric.n_nodes {
             let none = plan.detours();
@@ -62,9 +63,9 @@ fn routes_well(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
     }
 }
 
-/// Whether buffers can wait in a circle, the plain way: every pair, every detour, every candidate,
-/// then buffers that wait for nothing are taken away until none is left or no more can go.
-fn deadlocks(fabric: &Fabric, plan: &RoutePlan) -> bool {
+/// Whether there is a cyclic channel dependency, found by exhaustive search: follows every pair, detour
+/// and candidate, then repeatedly removes channels that wait for nothing.
+fn has_cycle(fabric: &Fabric, plan: &RoutePlan) -> bool {
     let mut waits = HashSet::new();
     for to in 0..fabric.n_nodes {
         for via in 0..=plan.detours() {
@@ -97,11 +98,11 @@ fn deadlocks(fabric: &Fabric, plan: &RoutePlan) -> bool {
     }
 }
 
-/// The check finds every deadlock, and without detours no other; with them it is cautious.
-fn same_verdict(fabric: &Fabric, plan: &RoutePlan) {
-    let (checked, followed) = (plan.check(fabric).is_err(), deadlocks(fabric, plan));
-    assert!(checked || !followed);
-    assert!(checked == followed || plan.detours() > 0);
+/// The check finds every cycle. Without detours it finds no other; with detours it is conservative.
+fn assert_check_is_right(fabric: &Fabric, plan: &RoutePlan) {
+    let (refused, cyclic) = (plan.check_deadlock_free(fabric).is_err(), has_cycle(fabric, plan));
+    assert!(refused || !cyclic);
+    assert!(refused == cyclic || plan.detours() > 0);
 }
 
 fn ring(size: u32, wrap: bool) -> torus::Dimension {
@@ -152,15 +153,15 @@ proptest! {
             sizes.iter().map(|&(k, wrap, _)| if wrap { k / 2 } else { k - 1 }).sum();
         let fabric = torus::build(&grid(dimensions, nodes)).unwrap();
         let (n, s, c) = (switches * nodes, switches, cables + switches * nodes);
-        conforms(&fabric, n.into(), s.into(), c.into());
+        assert_conforms(&fabric, n.into(), s.into(), c.into());
         let dims: Vec<u32> = sizes.iter().map(|s| s.0).collect();
         let tie = [Tie::Positive, Tie::Negative, Tie::Parity][tie];
         for detour in [false, true] {
             let rule = DimensionOrder::new(&fabric, &dims, tie, true, detour).unwrap();
-            routes_well(&fabric, RoutingRule::DimensionOrder(rule), diameter as usize);
+            assert_routes(&fabric, RoutingRule::DimensionOrder(rule), diameter as usize);
         }
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
+        assert_routes(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
     }
 
     #[test]
@@ -176,14 +177,14 @@ proptest! {
         let fabric = dragonfly::build(&shape).unwrap();
         let each = if groups > 1 { a * h / (groups - 1) } else { 0 };
         let cables = p * a * groups + groups * a * (a - 1) / 2 + each * groups * (groups - 1) / 2;
-        conforms(&fabric, (p * a * groups).into(), (a * groups).into(), cables.into());
+        assert_conforms(&fabric, (p * a * groups).into(), (a * groups).into(), cables.into());
         for switch in 0..fabric.n_switches {
             let ports = fabric.out_links(fabric.n_nodes + switch).len() as u32;
             prop_assert!(ports < p + a + h);
         }
         for detour in [false, true] {
-            let rule = Groups::new(&fabric, detour, true).unwrap();
-            routes_well(&fabric, RoutingRule::Groups(rule), 3);
+            let rule = DragonflyRouting::new(&fabric, detour, true).unwrap();
+            assert_routes(&fabric, RoutingRule::Dragonfly(rule), 3);
         }
     }
 
@@ -203,10 +204,10 @@ proptest! {
         let cables =
             groups * leaves * (p + spines) + each * groups * groups.saturating_sub(1) / 2;
         let switches = groups * (leaves + spines);
-        conforms(&fabric, (p * leaves * groups).into(), switches.into(), cables.into());
+        assert_conforms(&fabric, (p * leaves * groups).into(), switches.into(), cables.into());
         for detour in [false, true] {
-            let rule = Groups::new(&fabric, detour, true).unwrap();
-            routes_well(&fabric, RoutingRule::Groups(rule), 3);
+            let rule = DragonflyRouting::new(&fabric, detour, true).unwrap();
+            assert_routes(&fabric, RoutingRule::Dragonfly(rule), 3);
         }
     }
 
@@ -224,16 +225,16 @@ proptest! {
         let fabric = hyperx::build(&shape).unwrap();
         let cables: u32 = sizes.iter().map(|&(k, c)| c * switches * (k - 1) / 2).sum();
         let (n, c) = (switches * nodes, cables + switches * nodes);
-        conforms(&fabric, n.into(), switches.into(), c.into());
+        assert_conforms(&fabric, n.into(), switches.into(), c.into());
         let dims: Vec<u32> = sizes.iter().map(|s| s.0).collect();
         for detour in [false, true] {
-            let rule = AllToAll::new(&fabric, &dims, detour).unwrap();
-            routes_well(&fabric, RoutingRule::AllToAll(rule), dims.len());
+            let rule = HyperXRouting::new(&fabric, &dims, detour).unwrap();
+            assert_routes(&fabric, RoutingRule::HyperX(rule), dims.len());
         }
     }
 
     #[test]
-    fn the_check_finds_what_following_every_route_finds(
+    fn the_deadlock_check_agrees_with_exhaustive_search(
         sizes in proptest::collection::vec((2u32..6, any::<bool>()), 1..3),
         (a, h) in (1u32..4, 1u32..3),
         dateline in any::<bool>(),
@@ -244,15 +245,15 @@ proptest! {
         let fabric = torus::build(&grid(dimensions, 1)).unwrap();
         let rule = DimensionOrder::new(&fabric, &dims, Tie::Parity, dateline, detour).unwrap();
         let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
-        same_verdict(&fabric, &plan);
+        assert_check_is_right(&fabric, &plan);
         let shape = dragonfly::Shape {
             nodes_per_router: 1, routers: a, global_ports: h, groups: a * h + 1,
             arrangement: Arrangement::Palmtree, gbps: [100.0; 3], delay_ps: [0; 3],
         };
         let fabric = dragonfly::build(&shape).unwrap();
-        let plan = Groups::new(&fabric, detour, dateline).unwrap();
-        let plan = RoutePlan::new(&fabric, RoutingRule::Groups(plan)).unwrap();
-        same_verdict(&fabric, &plan);
+        let plan = DragonflyRouting::new(&fabric, detour, dateline).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Dragonfly(plan)).unwrap();
+        assert_check_is_right(&fabric, &plan);
     }
 
     #[test]
@@ -276,7 +277,7 @@ proptest! {
         let tier = tiers[..switches as usize].to_vec();
         let fabric = cables.finish(switches, tier, vec![-1; switches as usize]).unwrap();
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
+        assert_routes(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
     }
 
     #[test]
@@ -301,10 +302,10 @@ proptest! {
             below = below / m[level] * w[level];
             switches += below;
         }
-        // With several roots over one leaf, all trees hang together.
-        conforms(&fabric, nodes.into(), switches.into(), cables.into());
+        // If a leaf has several parents, all trees are connected.
+        assert_conforms(&fabric, nodes.into(), switches.into(), cables.into());
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, RoutingRule::Table(routes), 2 * levels);
+        assert_routes(&fabric, RoutingRule::Table(routes), 2 * levels);
     }
 }
 
@@ -313,7 +314,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
     let fabric = yellowstone::build(&YELLOWSTONE).unwrap();
     let directors = 9 * 29 * 18;
     let cables = 4536 + 252 * 18 + directors + 20 + 4 * 9 * 2 + 4 * 6;
-    conforms(&fabric, 4536 + 20, 252 + 9 * (29 + 18) + 10, cables);
+    assert_conforms(&fabric, 4536 + 20, 252 + 9 * (29 + 18) + 10, cables);
     let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
     assert!((0..252).all(|tor| ports(tor) == 36));
     // ToR 19 is of B-group 2: its cables go to leaves 3 and 4 of every director.
@@ -331,7 +332,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
     assert!((0..18).all(|spine| ports(256 + 261 + 6 + spine) == 29));
     let routes = Routes::up_down(&fabric).unwrap();
     let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
-    plan.check(&fabric).unwrap();
+    plan.check_deadlock_free(&fabric).unwrap();
     // From a compute host to a storage server: ToR, leaf, spine, leaf 29, storage leaf.
     assert_eq!(plan.path(&fabric, 0, 4536, 0, |_| 0).unwrap().len(), 4);
 }
@@ -341,20 +342,28 @@ fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
     let fabric = torus::build(&grid(vec![ring(5, true)], 1)).unwrap();
     let one_lane = DimensionOrder::new(&fabric, &[5], Tie::Positive, false, false).unwrap();
     let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(one_lane)).unwrap();
-    let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
+    let Err(FabricError::Deadlock { cycle }) = plan.check_deadlock_free(&fabric) else {
+        panic!("no cycle")
+    };
     assert_eq!(cycle.len(), 5);
     for (index, &(link, _)) in cycle.iter().enumerate() {
         let (next, _) = cycle[(index + 1) % cycle.len()];
         assert_eq!(fabric.link_dst[link as usize], fabric.link_src[next as usize]);
     }
-    let text = plan.check(&fabric).unwrap_err().to_string();
+    let text = plan.check_deadlock_free(&fabric).unwrap_err().to_string();
     assert!(text.starts_with("the routes can deadlock: link "), "{text}");
-    // A ring of three has no two links on one route, and lanes break the ring of five.
+    // No route on a ring of three has two links, and a second lane breaks the cycle on a ring of five.
     let three = torus::build(&grid(vec![ring(3, true)], 1)).unwrap();
     let rule = DimensionOrder::new(&three, &[3], Tie::Positive, false, false).unwrap();
-    RoutePlan::new(&three, RoutingRule::DimensionOrder(rule)).unwrap().check(&three).unwrap();
+    RoutePlan::new(&three, RoutingRule::DimensionOrder(rule))
+        .unwrap()
+        .check_deadlock_free(&three)
+        .unwrap();
     let lanes = DimensionOrder::new(&fabric, &[5], Tie::Positive, true, false).unwrap();
-    RoutePlan::new(&fabric, RoutingRule::DimensionOrder(lanes)).unwrap().check(&fabric).unwrap();
+    RoutePlan::new(&fabric, RoutingRule::DimensionOrder(lanes))
+        .unwrap()
+        .check_deadlock_free(&fabric)
+        .unwrap();
 }
 
 #[test]
@@ -370,14 +379,14 @@ fn a_dragonfly_on_one_lane_deadlocks() {
     };
     let fabric = dragonfly::build(&shape).unwrap();
     for detour in [false, true] {
-        let rule = Groups::new(&fabric, detour, false).unwrap();
-        let plan = RoutePlan::new(&fabric, RoutingRule::Groups(rule)).unwrap();
-        assert!(matches!(plan.check(&fabric), Err(FabricError::Deadlock { .. })));
+        let rule = DragonflyRouting::new(&fabric, detour, false).unwrap();
+        let plan = RoutePlan::new(&fabric, RoutingRule::Dragonfly(rule)).unwrap();
+        assert!(matches!(plan.check_deadlock_free(&fabric), Err(FabricError::Deadlock { .. })));
     }
 }
 
 #[test]
-fn the_tie_rule_decides_half_way_round() {
+fn the_tie_rule_decides_between_equally_long_directions() {
     let fabric = torus::build(&grid(vec![ring(4, true)], 1)).unwrap();
     let first = |tie, from: u32, to: u32| {
         let rule = DimensionOrder::new(&fabric, &[4], tie, true, false).unwrap();
@@ -392,7 +401,7 @@ fn the_tie_rule_decides_half_way_round() {
 }
 
 #[test]
-fn forwarding_tables_keep_what_arrives_and_refuse_circles() {
+fn forwarding_tables_drop_dead_ends_and_refuse_loops() {
     // Three switches in a ring, a node each.
     let fabric = torus::build(&grid(vec![ring(3, true)], 1)).unwrap();
     let link = |from: u32, to: u32| {
@@ -402,7 +411,7 @@ fn forwarding_tables_keep_what_arrives_and_refuse_circles() {
     let mut forward = vec![
         none,
         link(0, 1),
-        link(0, 1), // node 2 by way of switch 1
+        link(0, 1), // node 2 through switch 1
         link(1, 0),
         none,
         link(1, 2),
@@ -415,17 +424,21 @@ fn forwarding_tables_keep_what_arrives_and_refuse_circles() {
     routes.require(&fabric, 0, 2).unwrap();
     assert!(routes.require(&fabric, 2, 0).is_err());
     let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
-    plan.check(&fabric).unwrap();
+    plan.check_deadlock_free(&fabric).unwrap();
     forward[5] = link(1, 0);
-    let circle = Routes::forwarding(&fabric, &forward).unwrap_err();
-    assert!(matches!(circle, FabricError::Circle { node: 2, .. }), "{circle}");
+    let looping = Routes::forwarding(&fabric, &forward).unwrap_err();
+    assert!(matches!(looping, FabricError::ForwardingLoop { node: 2, .. }), "{looping}");
+    assert!(
+        looping.to_string().contains("packets for node 2 in a loop through switch"),
+        "{looping}"
+    );
     forward[5] = link(0, 2);
     let foreign = Routes::forwarding(&fabric, &forward).unwrap_err();
-    assert_eq!(foreign, FabricError::Forward { switch: 1, node: 2, link: link(0, 2) });
+    assert_eq!(foreign, FabricError::ForeignLink { switch: 1, node: 2, link: link(0, 2) });
 }
 
 #[test]
-fn forwarding_tables_round_a_ring_deadlock() {
+fn forwarding_tables_that_follow_a_ring_can_deadlock() {
     let fabric = torus::build(&grid(vec![ring(4, true)], 1)).unwrap();
     let mut forward = vec![u32::MAX; 16];
     for switch in 0..4u32 {
@@ -439,7 +452,9 @@ fn forwarding_tables_round_a_ring_deadlock() {
     let routes = Routes::forwarding(&fabric, &forward).unwrap();
     let plan = RoutePlan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     assert_eq!(plan.path(&fabric, 1, 0, 0, |_| 0).unwrap().len(), 3);
-    let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
+    let Err(FabricError::Deadlock { cycle }) = plan.check_deadlock_free(&fabric) else {
+        panic!("no cycle")
+    };
     assert_eq!(cycle.len(), 4);
 }
 
@@ -448,10 +463,10 @@ fn rules_refuse_fabrics_they_do_not_fit() {
     let ring = torus::build(&grid(vec![ring(5, true)], 1)).unwrap();
     for error in [
         DimensionOrder::new(&ring, &[6], Tie::Positive, true, false).map(|_| ()),
-        AllToAll::new(&ring, &[5], false).map(|_| ()),
-        Groups::new(&ring, false, true).map(|_| ()),
+        HyperXRouting::new(&ring, &[5], false).map(|_| ()),
+        DragonflyRouting::new(&ring, false, true).map(|_| ()),
     ] {
-        assert!(matches!(error, Err(FabricError::Unfit { .. })), "{error:?}");
+        assert!(matches!(error, Err(FabricError::WrongTopology { .. })), "{error:?}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! Which cable joins what, at which rate and delay, written down from the definition of each topology
-//! rather than from what was built; and the order and lanes in which rules cross dimensions and groups.
+//! What each cable connects, at which rate and delay, from the definition of each topology and not from
+//! its builder; and in which order and on which lanes the rules cross dimensions and groups.
 
 use std::collections::BTreeMap;
 
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
     hyperx, modified_tree, pgft, torus,
@@ -22,8 +22,8 @@ fn pod(fabric: &Fabric, vertex: u32) -> i32 {
     fabric.switch_pod[(vertex - fabric.n_nodes) as usize]
 }
 
-/// Every link has the rate and delay of its `kind`, and there are `kinds` kinds.
-fn has(fabric: &Fabric, kinds: usize, kind: impl Fn(u32, u32) -> (f64, u64)) {
+/// Asserts that every link has the rate and delay of its `kind`, and that there are `kinds` kinds.
+fn assert_cables(fabric: &Fabric, kinds: usize, kind: impl Fn(u32, u32) -> (f64, u64)) {
     let mut seen = BTreeMap::new();
     for link in 0..fabric.n_links() {
         let (from, to) = (fabric.link_src[link], fabric.link_dst[link]);
@@ -50,8 +50,8 @@ fn cables_of_trees_have_the_rate_and_delay_of_their_level() {
     };
     let fabric = fat_tree::build(&shape).unwrap();
     let of = |level: usize| (GBPS[level], DELAY[level]);
-    has(&fabric, 3, |a, b| of(higher(&fabric, a, b)));
-    // Up-link u of aggregation switch a: core (3 a + u) mod 6.
+    assert_cables(&fabric, 3, |a, b| of(higher(&fabric, a, b)));
+    // Uplink u of aggregation switch a leads to core (3 a + u) mod 6.
     let (first, cores) = (fabric.n_nodes + 6, fabric.n_nodes + 6 + 8);
     for switch in 0..8 {
         let up: Vec<u32> = fabric
@@ -72,11 +72,11 @@ fn cables_of_trees_have_the_rate_and_delay_of_their_level() {
         planes: 2,
     };
     let fabric = pgft::build(&shape).unwrap();
-    has(&fabric, 3, |a, b| of(higher(&fabric, a, b)));
+    assert_cables(&fabric, 3, |a, b| of(higher(&fabric, a, b)));
 
     let shape = modified_tree::Shape { arity: 3, levels: 3, width: 2, gbps: GBPS, delay_ps: DELAY };
     let fabric = modified_tree::build(&shape).unwrap();
-    has(&fabric, 3, |a, b| match (tier(&fabric, a), tier(&fabric, b)) {
+    assert_cables(&fabric, 3, |a, b| match (tier(&fabric, a), tier(&fabric, b)) {
         (-1, _) | (_, -1) => of(0),
         (x, y) if x == y => of(2),
         _ => of(1),
@@ -103,17 +103,17 @@ fn dragonflies(arrangement: Arrangement) -> [(Fabric, u32); 2] {
         gbps: GBPS,
         delay_ps: DELAY,
     };
-    // Global port i is on the switch so many beyond the first of its group: its only one.
+    // The offset of the first switch with a global port within its group; each has one such port.
     [(dragonfly::build(&one).unwrap(), 0), (dragonfly_plus::build(&plus).unwrap(), 3)]
 }
 
-/// Port i of a group leads to the group i + 1 further on (palm tree), or to group i, the group itself
-/// left out (consecutive); local and global cables have rates and delays of their own.
+/// Port i of group g leads to group g + i + 1 (palm tree), or to group i, skipping the group itself
+/// (consecutive); local and global cables have separate rates and delays.
 #[test]
 fn global_ports_lead_where_the_arrangement_says() {
     for arrangement in [Arrangement::Palmtree, Arrangement::Consecutive] {
         for (fabric, first) in dragonflies(arrangement) {
-            has(&fabric, 3, |a, b| {
+            assert_cables(&fabric, 3, |a, b| {
                 let node = fabric.is_node(a) || fabric.is_node(b);
                 let kind =
                     if node { 0 } else { 1 + usize::from(pod(&fabric, a) != pod(&fabric, b)) };
@@ -138,7 +138,7 @@ fn global_ports_lead_where_the_arrangement_says() {
     }
 }
 
-/// The dimension in which the two ends of a link between switches differ, and the smaller coordinate.
+/// The dimension in which the ends of a link between switches differ, and their coordinates in it.
 fn crossed(fabric: &Fabric, dims: &[u32], a: u32, b: u32) -> (usize, u32, u32) {
     let (mut a, mut b) = (a - fabric.n_nodes, b - fabric.n_nodes);
     for (dimension, &size) in dims.iter().enumerate() {
@@ -179,18 +179,19 @@ fn a_hyperx() -> Fabric {
 #[test]
 fn cables_of_grids_have_the_rate_and_delay_of_their_dimension() {
     let fabric = a_torus();
-    has(&fabric, 4, |a, b| {
+    assert_cables(&fabric, 4, |a, b| {
         if fabric.is_node(a) || fabric.is_node(b) {
             return (50.0, 77);
         }
         let (d, x, y) = crossed(&fabric, &DIMS, a, b);
-        // Rates go by the position below a cable, over and over; the wrap-around one is above the last.
+        // Rates are listed by the position where a cable begins, cyclically; the wrap-around cable
+        // begins at the last position.
         let wrapped = x.abs_diff(y) > 1;
         let position = if wrapped { x.max(y) } else { x.min(y) };
         (f64::from(10 * (position % 3 + 1)) + d as f64, DELAY[d])
     });
     let fabric = a_hyperx();
-    has(&fabric, 4, |a, b| {
+    assert_cables(&fabric, 4, |a, b| {
         if fabric.is_node(a) || fabric.is_node(b) {
             return (50.0, 77);
         }
@@ -199,8 +200,8 @@ fn cables_of_grids_have_the_rate_and_delay_of_their_dimension() {
     });
 }
 
-/// X first, then Y, then Z, on tori and on a HyperX; on a ring lane 0 while its wrap-around link is ahead,
-/// lane 1 elsewhere, and lane 0 where there is no ring.
+/// Tori and HyperX cross X first, then Y, then Z. On a ring, packets use lane 0 while the wrap-around
+/// link is ahead of them, else lane 1; without a ring, they use lane 0.
 #[test]
 fn dimensions_are_crossed_in_their_order() {
     for (fabric, wrapped) in [(a_torus(), true), (a_hyperx(), false)] {
@@ -208,7 +209,7 @@ fn dimensions_are_crossed_in_their_order() {
             let rule = DimensionOrder::new(&fabric, &DIMS, Tie::Positive, true, false);
             RoutingRule::DimensionOrder(rule.unwrap())
         } else {
-            RoutingRule::AllToAll(AllToAll::new(&fabric, &DIMS, false).unwrap())
+            RoutingRule::HyperX(HyperXRouting::new(&fabric, &DIMS, false).unwrap())
         };
         let plan = RoutePlan::new(&fabric, rule).unwrap();
         for from in 0..fabric.n_nodes {
@@ -234,30 +235,33 @@ fn dimensions_are_crossed_in_their_order() {
     }
 }
 
-/// A detour of a dragonfly is a third group: there is none within a group, nor by either end's.
+/// A detour on a dragonfly goes through a third group: there is none within a group, nor through the
+/// group of either end.
 #[test]
-fn detours_of_groups_go_by_a_third_group() {
+fn dragonfly_detours_go_through_a_third_group() {
     let [(fabric, _), _] = dragonflies(Arrangement::Palmtree);
-    let plan =
-        RoutePlan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, true, true).unwrap()))
-            .unwrap();
+    let plan = RoutePlan::new(
+        &fabric,
+        RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, true, true).unwrap()),
+    )
+    .unwrap();
     for to in 0..fabric.n_nodes {
         for via in 0..plan.detours() {
             let path = plan.path(&fabric, 0, to, via, |_| 0).unwrap();
             let ends = path.iter().map(|&(link, _)| fabric.link_dst[link as usize]);
             let visited: Vec<u32> = ends.map(|end| pod(&fabric, end) as u32).collect();
-            let (own, other) = (0, to / 8);
-            let useful = own != other && via != own && via != other;
-            let third = visited.iter().any(|&group| group != own && group != other);
+            let (source, destination) = (0, to / 8);
+            let useful = source != destination && via != source && via != destination;
+            let third = visited.iter().any(|&group| group != source && group != destination);
             assert_eq!(third, useful, "to {to} by group {via}: {visited:?}");
             assert!(!useful || visited.contains(&via));
         }
     }
 }
 
-/// An entry of a forwarding table that leads to a switch without one is no route.
+/// A forwarding table entry that leads to a switch without an entry is not a route.
 #[test]
-fn an_entry_that_leads_nowhere_is_no_route() {
+fn an_entry_that_leads_to_a_missing_entry_is_not_a_route() {
     let shape = torus::Shape {
         dimensions: vec![torus::Dimension {
             size: 4,
@@ -275,7 +279,7 @@ fn an_entry_that_leads_nowhere_is_no_route() {
     let link = |from: u32, to: u32| {
         fabric.out_links(4 + from).find(|&l| fabric.link_dst[l as usize] == 4 + to).unwrap()
     };
-    // Everybody sends towards node 3, but the switch before the last does not know it.
+    // All switches forward to node 3, but the last one before it has no entry.
     (forward[3], forward[4 + 3]) = (link(0, 1), link(1, 2));
     let routes = Routes::forwarding(&fabric, &forward).unwrap();
     for switch in 0..3 {

@@ -9,7 +9,7 @@ use crate::FluidError;
 use crate::links::{ActiveFlows, User};
 use crate::paths::FlowPaths;
 
-/// Link weights and the flows' maxima, kept as flows come and go.
+/// Link weights and the flows' maxima, updated as flows start and end.
 #[derive(Debug, Default)]
 pub(crate) struct Assigned {
     /// `W_l`: weight by capacity of each link.

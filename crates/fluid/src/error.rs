@@ -1,4 +1,4 @@
-//! What can be wrong with what came from outside.
+//! Errors of the fluid model: invalid input, and runs beyond its limits.
 
 use tailback_program::ProgramError;
 use thiserror::Error;
@@ -7,17 +7,17 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Clone)]
 pub enum FluidError {
     /// A column has the wrong length.
-    #[error("{name} has {length} entries, {expected} are needed")]
+    #[error("{name} has {length} entries; {expected} are needed")]
     Length {
         /// Which column.
         name: &'static str,
-        /// What it has.
+        /// Its length.
         length: usize,
-        /// What it should have.
+        /// Expected length.
         expected: usize,
     },
     /// A flow names a link that does not exist.
-    #[error("flow {flow} uses link {link}, there are {links}")]
+    #[error("flow {flow} uses link {link}, which does not exist; links are numbered below {links}")]
     Link {
         /// The flow.
         flow: usize,
@@ -35,7 +35,7 @@ pub enum FluidError {
         place: String,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// Valid values.
         valid: &'static str,
     },
     /// Two nodes without a path between them.
@@ -46,35 +46,36 @@ pub enum FluidError {
         /// Destination node.
         to: u32,
     },
-    /// What happens next lies beyond the times there are numbers for.
+    /// The next event lies beyond the latest time that the model can represent.
     #[error(
-        "the run goes on after {time_ps} ps, beyond {limit_ps} ps (53 days), the fluid model's \
-         limit: a compute time, a size or a link rate may be in the wrong unit"
+        "the run lasts longer than the fluid model's limit of 53 days (last event at {:.3} s): check \
+         the unit of compute times, sizes and link rates",
+        *.time_ps as f64 / 1e12
     )]
     TooLong {
         /// When the last event happened.
         time_ps: u64,
-        /// The last time there is a number for.
+        /// The latest time that the model can represent.
         limit_ps: u64,
     },
-    /// A program or a placement that is malformed, or ranks that wait on one another for ever.
+    /// A malformed program or placement, or ranks that wait on one another forever.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// The last time there is a number for, as in the packet engine: two such times can be added.
-const MOST_PS: u64 = 1 << 62;
+/// The latest time that the model can represent, as in the packet engine: the sum of two fits 64 bits.
+const MAX_TIME_PS: u64 = 1 << 62;
 
-/// Refuses to go on from `now` to an event that is too far away.
-pub(crate) fn in_time(now: u64, event: u64) -> Result<(), FluidError> {
-    if event <= MOST_PS {
+/// Fails if the event after `now` is beyond [`MAX_TIME_PS`].
+pub(crate) fn check_time(now: u64, event: u64) -> Result<(), FluidError> {
+    if event <= MAX_TIME_PS {
         return Ok(());
     }
-    Err(FluidError::TooLong { time_ps: now, limit_ps: MOST_PS })
+    Err(FluidError::TooLong { time_ps: now, limit_ps: MAX_TIME_PS })
 }
 
-/// Refuses a value that is not positive and finite.
-pub(crate) fn positive(
+/// Fails for a value that is not positive and finite.
+pub(crate) fn require_positive(
     name: &'static str,
     place: impl Fn() -> String,
     value: f64,

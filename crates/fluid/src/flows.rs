@@ -1,7 +1,7 @@
-//! Flows with start times and sizes, event by start and end.
+//! Simulation of flows with start times and sizes; an event is the start or end of a flow.
 
 use crate::FluidError;
-use crate::error::{in_time, positive};
+use crate::error::{check_time, require_positive};
 use crate::paths::FlowPaths;
 use crate::pool::{Policy, Pool, Work};
 
@@ -30,7 +30,7 @@ impl FlowSet {
             return Err(FluidError::Length { name, length, expected: flows });
         }
         for (flow, &weight) in self.weight.iter().enumerate() {
-            positive("weight", || format!("flow {flow}"), weight)?;
+            require_positive("weight", || format!("flow {flow}"), weight)?;
         }
         if let Some(flow) = self.bytes.iter().position(|&bytes| bytes == 0) {
             let (name, place) = ("bytes", format!("flow {flow}"));
@@ -46,7 +46,7 @@ impl FlowSet {
 pub struct FlowTimes {
     /// When the last bit of each flow has left.
     pub end_ps: Vec<u64>,
-    /// What it took.
+    /// Computational effort.
     pub work: Work,
 }
 
@@ -66,13 +66,13 @@ pub fn simulate_flows(
     order.sort_by_key(|&flow| flows.start_ps[flow as usize]);
     let mut out = FlowTimes { end_ps: vec![0; n], work: Work::default() };
     let (mut next, mut last) = (0, 0);
-    // Of each number that the pool uses, the flow that has it now.
+    // Flow that currently has each number of the pool.
     let mut flow_of: Vec<u32> = Vec::new();
     let mut path = Vec::new();
     loop {
         let start = order.get(next).map(|&flow| flows.start_ps[flow as usize]);
         let Some(now) = [start, pool.next_event()].into_iter().flatten().min() else { break };
-        in_time(last, now)?;
+        check_time(last, now)?;
         last = now;
         while let Some(number) = pool.pop_end(now) {
             out.end_ps[flow_of[number as usize] as usize] = now;
@@ -122,7 +122,10 @@ mod tests {
     fn an_end_there_is_no_number_for_is_an_error() {
         let set = flows(&[(5, 2000, &[0])]);
         let error = simulate_flows(vec![1e-300], &set, Policy::MaxMin).unwrap_err();
-        assert!(error.to_string().starts_with("the run goes on after 5 ps, beyond"), "{error}");
+        assert!(
+            error.to_string().starts_with("the run lasts longer than the fluid model's limit"),
+            "{error}"
+        );
     }
 
     #[test]

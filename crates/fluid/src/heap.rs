@@ -1,9 +1,9 @@
-//! What happens next: a binary heap whose entries can be moved.
+//! An indexed binary heap of due times, in which entries can be moved.
 //!
-//! One entry an item, so that the heap is never larger than the items there are, however often their
-//! times change. Ties are broken by a number given with the time, so that the order is fixed.
+//! There is one entry per item, so the heap never has more entries than there are items, however often
+//! their times change. Ties are broken by a number given with the time, so the order is deterministic.
 
-const OUT: u32 = u32::MAX;
+const ABSENT: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
@@ -20,31 +20,31 @@ pub(crate) struct IndexedHeap {
 }
 
 impl IndexedHeap {
-    /// The earliest time, and what is due then.
+    /// The earliest time and the item due then.
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
         self.heap.first().map(|entry| (entry.time, entry.item))
     }
 
-    /// Sets when `item` is due, whether it is here already or not.
+    /// Sets when `item` is due, and inserts it if it is absent.
     pub fn set(&mut self, item: u32, time: u64, tie: u32) {
         if self.place.len() <= item as usize {
-            self.place.resize(item as usize + 1, OUT);
+            self.place.resize(item as usize + 1, ABSENT);
         }
         let mut at = self.place[item as usize] as usize;
         let entry = Entry { time, tie, item };
-        if at == OUT as usize {
+        if at == ABSENT as usize {
             at = self.heap.len();
             self.heap.push(entry);
         }
         self.sift(at, entry);
     }
 
-    /// Takes `item` out, if it is here.
+    /// Removes `item`, if present.
     pub fn remove(&mut self, item: u32) {
         let Some(place) = self.place.get_mut(item as usize) else { return };
-        let at = std::mem::replace(place, OUT);
-        if at == OUT {
+        let at = std::mem::replace(place, ABSENT);
+        if at == ABSENT {
             return;
         }
         let last = self.heap.pop().expect("the heap holds the item");
@@ -53,7 +53,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Puts `entry` at `at`, or where it belongs above or below.
+    /// Places `entry` at `at` and moves it up or down until the heap is in order.
     fn sift(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
             let above = (at - 1) / 2;

@@ -1,9 +1,9 @@
-//! The fluid view: flows with rates instead of packets, event by flow start and end.
+//! The fluid model: flows with rates instead of packets; an event is the start or end of a flow.
 //!
 //! Rates are max-min fair (weighted) or those of the single application assignment of
-//! Birk and Zdornov (2009, slides): `r(f) = w_f / W_f`. On top: a
-//! simulator of flows and of rank programs, the distributed form of the assignment message by
-//! message, and the static evaluation of permutations on a k-ary n-tree with horizontal links.
+//! Birk and Zdornov (2009, slides): `r(f) = w_f / W_f`. Built on them are simulators of flows and of rank
+//! programs, the distributed protocol of the assignment, simulated message by message, and the static
+//! evaluation of permutations on a k-ary n-tree with horizontal links.
 //!
 //! Times are integer picoseconds; a rate is a floating-point number of gigabits per second, and a
 //! flow ends at the first picosecond at which its last bit has left.
@@ -12,7 +12,7 @@ mod assigned;
 mod error;
 mod flows;
 mod heap;
-mod ledger;
+mod link_load;
 mod links;
 mod maxmin;
 mod paths;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::error::positive;
+use crate::error::require_positive;
 use crate::{FlowPaths, FluidError};
 
 /// A flow on a link: the flow, and the position of the link in its path.
@@ -14,8 +14,8 @@ pub(crate) struct User {
 
 /// Links with their capacities, flows with their weights and paths.
 ///
-/// The numbers of flows that have ended are used again, by flows with as many links, so that what is
-/// kept of active flows stays close together however many flows have ended.
+/// Numbers of ended flows are reused by flows with equally many links, so the data of active flows
+/// stay compact however many flows have ended.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveFlows {
     /// Capacity of each link in Gb/s.
@@ -26,27 +26,27 @@ pub(crate) struct ActiveFlows {
     first: Vec<u32>,
     /// The links of all paths.
     pub link: Vec<u32>,
-    /// Place among the link's users, while the flow is active.
+    /// Index among the users of the link, while the flow is active.
     place: Vec<u32>,
     /// Fraction of the flow's rate that crosses the link; empty while every path is single.
     share: Vec<f64>,
-    /// Whether some path is not single.
+    /// Whether some path is split.
     split: bool,
     pub weight: Vec<f64>,
-    /// Numbers to use again, by length of path.
+    /// Numbers to reuse, by length of path.
     unused: Vec<Vec<u32>>,
 }
 
 impl ActiveFlows {
     pub fn new(capacity: Vec<f64>) -> Result<Self, FluidError> {
         for (link, &gbps) in capacity.iter().enumerate() {
-            positive("capacity", || format!("link {link}"), gbps)?;
+            require_positive("capacity", || format!("link {link}"), gbps)?;
         }
         let users = vec![Vec::new(); capacity.len()];
         Ok(Self { capacity, users, first: vec![0], ..Self::default() })
     }
 
-    /// Links on which all flows of `paths` are active.
+    /// The links with all flows of `paths` active.
     ///
     /// # Errors
     /// A capacity or weight that is not positive, or a path that names no link or one that does not
@@ -59,7 +59,7 @@ impl ActiveFlows {
         let mut links = Self::new(capacity.to_vec())?;
         paths.check(capacity.len(), weight.len())?;
         for (flow, &w) in weight.iter().enumerate() {
-            positive("weight", || format!("flow {flow}"), w)?;
+            require_positive("weight", || format!("flow {flow}"), w)?;
             let path: Vec<_> = paths.of(flow).collect();
             let number = links.add(&path, w);
             links.enter(number);
@@ -90,15 +90,15 @@ impl ActiveFlows {
         self.weight[flow as usize] = weight;
         for (entry, &(link, share)) in self.entries(flow).zip(path) {
             self.link[entry] = link;
-            if let Some(known) = self.share.get_mut(entry) {
-                *known = share;
+            if let Some(stored) = self.share.get_mut(entry) {
+                *stored = share;
             }
         }
         flow
     }
 
-    /// Lets the number of a flow that is not active be used again.
-    pub fn forget(&mut self, flow: u32) {
+    /// Frees the number of an inactive flow for reuse.
+    pub fn recycle(&mut self, flow: u32) {
         let length = self.entries(flow).len();
         if self.unused.len() <= length {
             self.unused.resize(length + 1, Vec::new());
@@ -130,7 +130,7 @@ impl ActiveFlows {
         self.uses(self.entries(flow))
     }
 
-    /// Puts `flow` on its links.
+    /// Makes `flow` a user of its links.
     pub fn enter(&mut self, flow: u32) {
         for entry in self.entries(flow) {
             let users = &mut self.users[self.link[entry] as usize];
@@ -139,8 +139,8 @@ impl ActiveFlows {
         }
     }
 
-    /// Moves the flow of `entry` to `place` among the users of its link, in exchange.
-    pub fn exchange(&mut self, entry: usize, place: u32) {
+    /// Swaps the flow of `entry` with the one at `place` among the users of its link.
+    pub fn swap_user(&mut self, entry: usize, place: u32) {
         let from = std::mem::replace(&mut self.place[entry], place);
         let users = &mut self.users[self.link[entry] as usize];
         self.place[users[place as usize].entry as usize] = from;
@@ -148,7 +148,7 @@ impl ActiveFlows {
         users.swap(from as usize, place as usize);
     }
 
-    /// Takes `flow` off its links.
+    /// Removes `flow` from the users of its links.
     pub fn leave(&mut self, flow: u32) {
         for entry in self.entries(flow) {
             let place = self.place[entry];

@@ -1,10 +1,10 @@
-//! Max-min fair rates kept as flows come and go, by setting again only the rates that change.
+//! Max-min fair rates, updated as flows start and end by recomputing only the rates that change.
 //!
 //! In progressive filling every link has a *level* (rate by weight) at which it is full and stops
 //! the flows that no earlier link has stopped; a flow's rate depends on the level of its
 //! *bottleneck*, the link that stopped it. So a link's level depends on lower levels alone, and a
 //! change spreads from low levels to higher ones (Ros-Giralt et al., *A Quantitative Theory of
-//! Bottleneck Structures for Data Networks*, 2022). After flows have come or gone, the links whose
+//! Bottleneck Structures for Data Networks*, 2022). After flows have started or ended, the links whose
 //! level may change wait in a queue by the lower of their old and their new level, and are served in
 //! ascending order. A link that is served computes its level from all its flows, each no faster than
 //! its other links let it, and stops at that level the flows that
@@ -18,8 +18,8 @@
 //! being served are final, whatever happens above, so that the order ensures an end.
 //!
 //! One case breaks that order. A link whose own flows rise may overload links of a lower level, and
-//! where flows use parts of many links, these may then take flows from one another for ever. After
-//! [`STEPS_PER_LINK`] all rates are therefore computed from nothing: then no link has flows of its
+//! where flows use parts of many links, these may then take flows from one another forever. After
+//! [`STEPS_PER_LINK`] all rates are therefore computed from scratch: then no link has flows of its
 //! own that rise, and each is served about once.
 //!
 //! Each change of a flow's level changes the sums of the other links on its path. Most of these are
@@ -34,40 +34,40 @@ use crate::links::{ActiveFlows, User};
 /// Relative difference below which two levels are one.
 const SAME: f64 = 1e-12;
 
-/// A sum of weights that has fallen below this part of what it was is summed up again: what is left
-/// of a large sum has its rounding errors.
+/// A sum of weights that has fallen below this fraction of its last exact value is recomputed, because
+/// subtraction leaves the rounding errors of the large sum.
 const REMAINDER: f64 = 1.0 / 1024.0;
 
-/// Changes of a link's sums, or one for each of its flows if there are more, before they are summed
-/// up again.
+/// Changes of a link's sums, or one for each of its flows if there are more, after which they are
+/// recomputed.
 const CHANGES: u32 = 64;
 
-/// [`Load::changes`] from here on: the link is to be summed up.
+/// From this value of [`Load::changes`] on, the sums of the link are to be recomputed.
 const STALE: u32 = 1 << 30;
 
-/// In [`Load::changes`]: the link is in the list of those to put in the queue.
+/// Flag in [`Load::changes`]: the link is listed for requeuing.
 const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
 
-/// Steps of a settlement per link after which all rates are computed from nothing. That takes about
-/// one step a link, so a settlement costs at most five times as much.
+/// Steps of a settlement per link after which all rates are computed from scratch. That takes about
+/// one step per link, so a settlement costs at most five times as much.
 const STEPS_PER_LINK: usize = 4;
 
-/// What a link carries of flows that are stopped elsewhere.
+/// Load of a link from flows that are stopped elsewhere.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(16))]
 struct Load {
     /// Their rate.
     fixed: f64,
-    /// Above this, something may have to happen: just below the capacity where no flow is stopped
-    /// or rises, minus infinity elsewhere.
+    /// The link must be examined when `fixed` exceeds this: just below the capacity if no flow is
+    /// stopped here or rises, else minus infinity.
     limit: f32,
     /// Counts up to [`STALE`].
     changes: u32,
 }
 
-/// What else is known of a link.
+/// The other state of a link.
 #[derive(Debug, Clone, Copy)]
 struct LinkFill {
     capacity: f64,
@@ -75,14 +75,14 @@ struct LinkFill {
     free: f64,
     /// Level of the flows stopped here.
     level: f64,
-    /// Where there are such flows: no other flow has a higher level than this.
+    /// If there are such flows, no other flow has a higher level than this.
     top: f64,
-    /// The most `free` has been since it was last summed up, roughly.
-    summed: f32,
-    /// How many flows `free` has.
+    /// Approximate maximum of `free` since it was last recomputed.
+    last_sum: f32,
+    /// Number of flows in `free`.
     n_free: u32,
-    /// How many flows are stopped here: the first of the link's users.
-    n_own: u32,
+    /// Number of flows stopped here, which are the first of the link's users.
+    n_stopped: u32,
 }
 
 impl LinkFill {
@@ -91,17 +91,17 @@ impl LinkFill {
         self.n_free -= 1;
         self.free -= weight;
         if self.n_free == 0 {
-            (self.free, self.summed) = (0.0, 0.0);
+            (self.free, self.last_sum) = (0.0, 0.0);
         }
     }
 
     fn release(&mut self, weight: f64) {
         self.n_free += 1;
         self.free += weight;
-        self.summed = self.summed.max(self.free as f32);
+        self.last_sum = self.last_sum.max(self.free as f32);
     }
 
-    /// The level at which it is full, where `fixed` comes from elsewhere.
+    /// The level at which it is full if flows stopped elsewhere carry `fixed`.
     fn full(&self, fixed: f64, free: f64) -> f64 {
         if free > 0.0 { ((self.capacity - fixed) / free).max(0.0) } else { 0.0 }
     }
@@ -109,11 +109,11 @@ impl LinkFill {
     /// The level from which on rates depend on this link.
     fn due(&self, fixed: f64) -> Option<f64> {
         if self.n_free == 0 {
-            // Too much comes from elsewhere: a flow has stopped that was not counted on.
+            // Flows stopped elsewhere now exceed the capacity.
             return (fixed - self.capacity > SAME * self.capacity).then_some(0.0);
         }
         let level = self.full(fixed, self.free);
-        Some(if self.n_own > 0 { level.min(self.level) } else { level })
+        Some(if self.n_stopped > 0 { level.min(self.level) } else { level })
     }
 
     /// [`Load::limit`].
@@ -125,7 +125,7 @@ impl LinkFill {
     }
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 struct FlowLevel {
@@ -159,9 +159,9 @@ struct Above {
     entry: u32,
 }
 
-/// What a link would do now, apart from the flows it has stopped.
+/// The level that a link would get now, and the flows it would then stop besides its own.
 #[derive(Debug, Default)]
-struct Look {
+struct NewLevel {
     /// Flows that rise, each with its entry.
     rising: Vec<(u32, u32)>,
     /// Flows that other links stop, but at a higher level than this one would.
@@ -188,16 +188,16 @@ pub(crate) struct MaxMin {
     /// Level up to which this settlement has been served, as bits.
     risen: u64,
     round: u32,
-    look: Look,
+    new: NewLevel,
 }
 
-/// A level as a number that sorts: it is not negative, and such numbers order as their bits do.
+/// A sort key of a non-negative level: such floating-point numbers order as their bits do.
 fn key(level: f64) -> u64 {
     level.to_bits()
 }
 
 impl MaxMin {
-    /// Takes `ended` off their links and sets the rates with `started`, which have entered them;
+    /// Removes `ended` from their links and sets the rates with `started`, which have entered theirs;
     /// reports the flows whose rate was set, with their rates.
     pub fn settle(
         &mut self,
@@ -209,10 +209,10 @@ impl MaxMin {
         self.begin(links);
         let first = changed.len();
         for &flow in ended {
-            self.take_off(links, flow);
+            self.remove_flow(links, flow);
         }
         for &flow in started {
-            self.put_on(links, flow);
+            self.add_flow(links, flow);
         }
         self.requeue(links);
         if !self.serve_all(links, changed) {
@@ -225,7 +225,7 @@ impl MaxMin {
         }
     }
 
-    /// Serves links until no rate changes, or [`STEPS_PER_LINK`] are exceeded; whether all was set.
+    /// Serves links until no rate changes; false if that takes more than [`STEPS_PER_LINK`].
     fn serve_all(&mut self, links: &mut ActiveFlows, changed: &mut Vec<(u32, f64)>) -> bool {
         let mut steps = STEPS_PER_LINK * self.filling.len() + 64;
         while let Some((due, link)) = self.queue.first() {
@@ -240,7 +240,7 @@ impl MaxMin {
         true
     }
 
-    /// Forgets all rates, as if every active flow had just started.
+    /// Discards all rates, as if every active flow had just started.
     fn restart(&mut self, links: &ActiveFlows) {
         self.queue = IndexedHeap::default();
         self.listed.clear();
@@ -254,21 +254,21 @@ impl MaxMin {
                 (state.level, state.stopped_at) = (f64::INFINITY, NONE);
                 self.filling[link].release(state.weight * links.share(user.entry));
             }
-            self.freed(link as u32);
+            self.mark_changed(link as u32);
         }
         self.requeue(links);
     }
 
-    /// Links without flows.
+    /// Initialises the links without flows.
     fn fill(&mut self, links: &ActiveFlows) {
         self.filling.extend(links.capacity.iter().map(|&capacity| LinkFill {
             capacity,
             free: 0.0,
             level: f64::INFINITY,
             top: f64::INFINITY,
-            summed: 0.0,
+            last_sum: 0.0,
             n_free: 0,
-            n_own: 0,
+            n_stopped: 0,
         }));
         self.load.extend(self.filling.iter().map(|filling| Load {
             fixed: 0.0,
@@ -286,12 +286,12 @@ impl MaxMin {
         self.risen = 0;
     }
 
-    fn take_off(&mut self, links: &mut ActiveFlows, flow: u32) {
+    fn remove_flow(&mut self, links: &mut ActiveFlows, flow: u32) {
         let FlowLevel { weight, level, stopped_at, .. } = self.flow[flow as usize];
         for entry in self.flow[flow as usize].path() {
             let (link, weight) = (links.link[entry], weight * links.share(entry as u32));
             if stopped_at == link {
-                self.lose(links, entry, weight);
+                self.unstop(links, entry, weight);
             } else {
                 self.add(link, -weight * level, 0.0);
             }
@@ -299,7 +299,7 @@ impl MaxMin {
         links.leave(flow);
     }
 
-    fn put_on(&mut self, links: &ActiveFlows, flow: u32) {
+    fn add_flow(&mut self, links: &ActiveFlows, flow: u32) {
         let (weight, path) = (links.weight[flow as usize], links.entries(flow));
         let (first, end) = (path.start as u32, path.end as u32);
         let level = f64::INFINITY;
@@ -307,11 +307,11 @@ impl MaxMin {
             FlowLevel { level, weight, stopped_at: NONE, changed_in: 0, first, end };
         for (link, share) in links.path(flow) {
             self.filling[link as usize].release(share * weight);
-            self.freed(link);
+            self.mark_changed(link);
         }
     }
 
-    /// Adds `rate` to what `link` carries for others, of a flow that now has `level`.
+    /// Adds `rate` to the load of `link` from flows stopped elsewhere; the flow now has `level`.
     #[inline]
     fn add(&mut self, link: u32, rate: f64, level: f64) {
         let load = &mut self.load[link as usize];
@@ -332,31 +332,31 @@ impl MaxMin {
         }
     }
 
-    /// The flows that are free on `link` have changed.
-    fn freed(&mut self, link: u32) {
+    /// Notes that the free flows of `link` have changed.
+    fn mark_changed(&mut self, link: u32) {
         self.load[link as usize].limit = self.filling[link as usize].limit();
         self.list(link);
     }
 
     /// The link of `entry` no longer stops the flow.
-    fn lose(&mut self, links: &mut ActiveFlows, entry: usize, weight: f64) {
+    fn unstop(&mut self, links: &mut ActiveFlows, entry: usize, weight: f64) {
         let link = links.link[entry];
         let filling = &mut self.filling[link as usize];
         filling.bind(weight);
-        filling.n_own -= 1;
-        links.exchange(entry, filling.n_own);
-        self.freed(link);
+        filling.n_stopped -= 1;
+        links.swap_user(entry, filling.n_stopped);
+        self.mark_changed(link);
     }
 
-    /// Puts the links whose sums have changed where they now belong in the queue.
+    /// Updates the places in the queue of links whose sums have changed.
     fn requeue(&mut self, links: &ActiveFlows) {
         for at in 0..self.listed.len() {
             let link = self.listed[at];
             let load = &mut self.load[link as usize];
             load.changes &= !LISTED;
             let filling = &self.filling[link as usize];
-            if load.changes >= STALE || filling.free < f64::from(filling.summed) * REMAINDER {
-                self.sum_up(links, link);
+            if load.changes >= STALE || filling.free < f64::from(filling.last_sum) * REMAINDER {
+                self.recompute_sums(links, link);
             }
             match self.filling[link as usize].due(self.load[link as usize].fixed) {
                 Some(due) => self.queue.set(link, key(due).max(self.risen), link),
@@ -366,8 +366,8 @@ impl MaxMin {
         self.listed.clear();
     }
 
-    /// Sums up what `link` carries, without what additions and subtractions have lost.
-    fn sum_up(&mut self, links: &ActiveFlows, link: u32) {
+    /// Recomputes the sums of `link`, which removes rounding errors of additions and subtractions.
+    fn recompute_sums(&mut self, links: &ActiveFlows, link: u32) {
         let (mut fixed, mut free) = (0.0, 0.0);
         for user in &links.users[link as usize] {
             let FlowLevel { weight, level, stopped_at, .. } = self.flow[user.flow as usize];
@@ -377,19 +377,19 @@ impl MaxMin {
                 fixed += weight * links.share(user.entry) * level;
             }
         }
-        self.summed(links, link, fixed, free);
+        self.store_sums(links, link, fixed, free);
     }
 
-    /// `fixed` and `free` of `link` have been summed up.
-    fn summed(&mut self, links: &ActiveFlows, link: u32, fixed: f64, free: f64) {
+    /// Stores recomputed sums of `link`.
+    fn store_sums(&mut self, links: &ActiveFlows, link: u32, fixed: f64, free: f64) {
         let load = &mut self.load[link as usize];
         load.fixed = fixed;
         load.changes = STALE - CHANGES.max(links.users[link as usize].len() as u32);
         let filling = &mut self.filling[link as usize];
-        (filling.free, filling.summed) = (free, free as f32);
+        (filling.free, filling.last_sum) = (free, free as f32);
     }
 
-    /// Sets the level of `link`, unless it turns out that it has to wait or has not changed.
+    /// Sets the level of `link`, unless it has to wait or has not changed.
     fn serve(
         &mut self,
         links: &mut ActiveFlows,
@@ -397,38 +397,39 @@ impl MaxMin {
         now: u64,
         changed: &mut Vec<(u32, f64)>,
     ) {
-        let mut look = std::mem::take(&mut self.look);
-        self.look_at(links, link, &mut look);
-        let LinkFill { level: before, n_own, n_free, .. } = self.filling[link as usize];
-        let level = look.level;
-        let alone = look.above.is_empty() && n_free == n_own;
-        let same = alone && (n_own == 0 || (level - before).abs() <= SAME * before);
-        let due = if n_own > 0 { level.min(before) } else { level };
+        let mut new = std::mem::take(&mut self.new);
+        self.find_level(links, link, &mut new);
+        let LinkFill { level: before, n_stopped, n_free, .. } = self.filling[link as usize];
+        let level = new.level;
+        let alone = new.above.is_empty() && n_free == n_stopped;
+        let same = alone && (n_stopped == 0 || (level - before).abs() <= SAME * before);
+        let due = if n_stopped > 0 { level.min(before) } else { level };
         if !same && key(due) > now {
             self.queue.set(link, key(due), link);
         } else if !same {
             self.risen = now;
-            self.stop(links, link, &look, changed);
+            self.stop(links, link, &new, changed);
         }
-        self.look = look;
+        self.new = new;
     }
 
     /// Finds the level at which `link` is full if nothing else changes, and the flows it would stop.
-    fn look_at(&mut self, links: &ActiveFlows, link: u32, look: &mut Look) {
+    fn find_level(&mut self, links: &ActiveFlows, link: u32, new: &mut NewLevel) {
         let filling = &self.filling[link as usize];
         let fixed = self.load[link as usize].fixed;
-        look.rising.clear();
-        look.above.clear();
-        (look.fixed, look.free, look.top) = (fixed, filling.free, filling.top);
-        look.level = filling.full(fixed, filling.free);
-        if filling.n_own == filling.n_free && filling.n_own > 0 && filling.top <= look.level {
+        new.rising.clear();
+        new.above.clear();
+        (new.fixed, new.free, new.top) = (fixed, filling.free, filling.top);
+        new.level = filling.full(fixed, filling.free);
+        if filling.n_stopped == filling.n_free && filling.n_stopped > 0 && filling.top <= new.level
+        {
             return;
         }
-        let least = look.level * (1.0 - 1e-3);
+        let least = new.level * (1.0 - 1e-3);
         let (mut fixed, mut free) = (0.0, 0.0);
         let mut top = 0.0;
-        let (own, others) = links.users[link as usize].split_at(filling.n_own as usize);
-        for user in own {
+        let (stopped, others) = links.users[link as usize].split_at(filling.n_stopped as usize);
+        for user in stopped {
             free += self.flow[user.flow as usize].weight * links.share(user.entry);
         }
         for &User { flow, entry } in others {
@@ -436,22 +437,22 @@ impl MaxMin {
             let weight = weight * links.share(entry);
             if level == f64::INFINITY {
                 free += weight;
-                look.rising.push((flow, entry));
+                new.rising.push((flow, entry));
             } else {
                 fixed += weight * level;
-                // Sums that have lost a little are good enough to tell which flows may be above.
+                // Rounding errors do not matter for telling which flows may be above.
                 if level > least {
-                    look.above.push(Above { level, weight, flow, entry });
+                    new.above.push(Above { level, weight, flow, entry });
                 } else {
                     top = level.max(top);
                 }
             }
         }
-        self.summed(links, link, fixed, free);
+        self.store_sums(links, link, fixed, free);
         let filling = &mut self.filling[link as usize];
-        look.above.sort_unstable_by(|a, b| b.level.total_cmp(&a.level).then(a.flow.cmp(&b.flow)));
+        new.above.sort_unstable_by(|a, b| b.level.total_cmp(&a.level).then(a.flow.cmp(&b.flow)));
         let mut n = 0;
-        for user in &look.above {
+        for user in &new.above {
             if user.level <= filling.full(fixed, free) * (1.0 + SAME) {
                 break;
             }
@@ -459,26 +460,26 @@ impl MaxMin {
             free += user.weight;
             n += 1;
         }
-        look.top = look.above.get(n).map_or(top, |user| user.level);
-        filling.top = look.above.first().map_or(top, |user| user.level);
-        look.above.truncate(n);
-        (look.fixed, look.free) = (fixed, free);
-        look.level = filling.full(fixed, free);
+        new.top = new.above.get(n).map_or(top, |user| user.level);
+        filling.top = new.above.first().map_or(top, |user| user.level);
+        new.above.truncate(n);
+        (new.fixed, new.free) = (fixed, free);
+        new.level = filling.full(fixed, free);
     }
 
-    /// `link` stops at its level the flows that it was found to stop.
+    /// Stops at the new level of `link` the flows found by [`Self::find_level`].
     fn stop(
         &mut self,
         links: &mut ActiveFlows,
         link: u32,
-        look: &Look,
+        new: &NewLevel,
         changed: &mut Vec<(u32, f64)>,
     ) {
-        let LinkFill { n_own, level: before, .. } = self.filling[link as usize];
-        let level = look.level;
-        // What is done to the link itself on the way is set right at the end.
+        let LinkFill { n_stopped, level: before, .. } = self.filling[link as usize];
+        let level = new.level;
+        // Changes to the link itself on the way are overwritten at the end.
         self.load[link as usize].changes |= LISTED;
-        for at in 0..n_own as usize {
+        for at in 0..n_stopped as usize {
             let flow = links.users[link as usize][at].flow;
             let FlowLevel { weight, level: before, .. } =
                 self.set_level(flow, link, level, changed);
@@ -487,38 +488,38 @@ impl MaxMin {
                 self.add(used, weight * share * (level - before), level);
             }
         }
-        let mut n_own = n_own;
-        // Flows that rise go on while those stopped here do: other links come first.
-        let wait = n_own > 0 && level > before;
+        let mut n_stopped = n_stopped;
+        // While the flows stopped here rise, so do the rising ones: other links come first.
+        let wait = n_stopped > 0 && level > before;
         if !wait {
-            for &(flow, entry) in &look.rising {
+            for &(flow, entry) in &new.rising {
                 self.set_level(flow, link, level, changed);
                 self.stop_rising(links, link, flow);
-                links.exchange(entry as usize, n_own);
-                n_own += 1;
+                links.swap_user(entry as usize, n_stopped);
+                n_stopped += 1;
             }
         }
-        for above in &look.above {
+        for above in &new.above {
             let before = self.set_level(above.flow, link, level, changed);
             self.stop_above(links, link, level, before);
-            links.exchange(above.entry as usize, n_own);
-            n_own += 1;
+            links.swap_user(above.entry as usize, n_stopped);
+            n_stopped += 1;
         }
         let filling = &mut self.filling[link as usize];
-        filling.n_own = n_own;
-        filling.n_free = n_own + if wait { look.rising.len() as u32 } else { 0 };
-        (filling.level, filling.top) = (level, look.top);
-        filling.free = look.free;
-        filling.summed = filling.summed.max(look.free as f32);
+        filling.n_stopped = n_stopped;
+        filling.n_free = n_stopped + if wait { new.rising.len() as u32 } else { 0 };
+        (filling.level, filling.top) = (level, new.top);
+        filling.free = new.free;
+        filling.last_sum = filling.last_sum.max(new.free as f32);
         let load = &mut self.load[link as usize];
-        (load.fixed, load.limit) = (look.fixed, f32::NEG_INFINITY);
+        (load.fixed, load.limit) = (new.fixed, f32::NEG_INFINITY);
         load.changes &= !LISTED;
-        if filling.n_free > n_own {
+        if filling.n_free > n_stopped {
             self.list(link);
         }
     }
 
-    /// Returns what the flow was before.
+    /// Returns the previous state of the flow.
     fn set_level(
         &mut self,
         flow: u32,
@@ -542,7 +543,7 @@ impl MaxMin {
         for (used, share) in links.uses(path) {
             if used != link {
                 self.filling[used as usize].bind(weight * share);
-                self.freed(used);
+                self.mark_changed(used);
                 self.add(used, weight * share * level, level);
             }
         }
@@ -553,7 +554,7 @@ impl MaxMin {
         for entry in before.path() {
             let (used, weight) = (links.link[entry], before.weight * links.share(entry as u32));
             if used == before.stopped_at {
-                self.lose(links, entry, weight);
+                self.unstop(links, entry, weight);
                 self.add(used, weight * level, level);
             } else if used != link {
                 self.add(used, weight * (level - before.level), level);

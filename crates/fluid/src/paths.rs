@@ -1,4 +1,4 @@
-//! The links a flow takes: one path, or a spread over the candidates of its route.
+//! The links of a flow: one path, or shares of all candidates of its route.
 
 use serde::Deserialize;
 use tailback_fabric::{Detour, Fabric, RoutePlan, RouteState};
@@ -38,7 +38,7 @@ impl FlowPaths {
     /// Checks the columns against each other.
     ///
     /// # Errors
-    /// The first that does not fit.
+    /// The first inconsistency.
     pub fn check(&self, links: usize, flows: usize) -> Result<(), FluidError> {
         let length = |name, length, expected| Err(FluidError::Length { name, length, expected });
         if self.start.len() != flows + 1 {
@@ -80,23 +80,23 @@ pub enum PathChoice {
     Deterministic,
     /// One candidate at random at each switch, once for the flow.
     Random,
-    /// The candidate that the fewest active flows use as the flow starts, the one of D-mod-k among
-    /// the best: what VC routing (Birk and Zdornov 2009) does.
+    /// The candidate with the fewest active flows when the flow starts, of equals preferably that of
+    /// D-mod-k: VC routing (Birk and Zdornov 2009).
     LeastFlows,
-    /// Eight equal parts, each by the fewest flows: near what per-packet adaptive routing does.
+    /// Eight equal parts, each by the fewest flows: approximates per-packet adaptive routing.
     Split,
     /// Equal parts over all candidates: the limit of per-packet random routing. A flow across a
-    /// large fabric uses a thousand links and more, and costs accordingly.
+    /// large fabric uses a thousand links or more, which takes time accordingly.
     Spread,
-    /// All links that serve as one (see [`Trunks`]) as a single link of their joint capacity: what
-    /// perfect per-packet balance would give, at the cost of a single path. For trees.
+    /// Trunks (see [`Trunks`]) as single links of their joint capacity: perfect per-packet balance at
+    /// the cost of a single path. For trees.
     Pooled,
 }
 
 /// Parts of a flow under [`PathChoice::Split`].
-const PARTS: u64 = 8;
+const SPLIT_PARTS: u64 = 8;
 
-/// Stream of the draws of detours, apart from those of hops.
+/// Random stream of detours, separate from that of hops.
 const DETOUR: u64 = 0xde70;
 
 /// Finds paths on a fabric.
@@ -108,7 +108,7 @@ pub struct Router<'a> {
     detour: Detour,
     seed: u64,
     trunks: Option<Trunks>,
-    /// Flows on each link, parts as such; kept by [`Router::occupy`] and [`Router::release`].
+    /// Flows on each link, with fractions; updated by [`Router::occupy`] and [`Router::release`].
     flows: Vec<f64>,
 }
 
@@ -126,18 +126,18 @@ impl<'a> Router<'a> {
         Self { fabric, plan, choice, detour, seed, trunks, flows }
     }
 
-    /// Whether paths depend on the flows there are.
-    pub fn by_load(&self) -> bool {
+    /// Whether paths depend on the active flows.
+    pub fn depends_on_load(&self) -> bool {
         matches!(self.choice, PathChoice::LeastFlows | PathChoice::Split)
             || self.detour == Detour::Ugal
     }
 
-    /// Capacity of everything paths may use, in Gb/s: links, or trunks where they are pooled.
+    /// Capacity of each link or, if links are pooled, trunk, in Gb/s.
     pub fn capacity(&self) -> Vec<f64> {
         self.trunks.as_ref().map_or_else(|| self.fabric.link_gbps.clone(), |t| t.gbps.clone())
     }
 
-    /// The links behind what a path uses: itself, or the members of a trunk.
+    /// The links of an entry of a path: the link itself, or the members of a trunk.
     pub fn members(&self, used: u32) -> std::borrow::Cow<'_, [u32]> {
         match &self.trunks {
             Some(trunks) => trunks.members(used).into(),
@@ -150,7 +150,7 @@ impl<'a> Router<'a> {
         self.fabric.link_delay_ps[self.members(used)[0] as usize]
     }
 
-    /// Rate of one link of what a path uses.
+    /// Rate of the link, or of the first of a trunk.
     pub fn gbps(&self, used: u32) -> f64 {
         self.fabric.link_gbps[self.members(used)[0] as usize]
     }
@@ -160,7 +160,7 @@ impl<'a> Router<'a> {
         path.iter().for_each(|&(link, share)| self.flows[link as usize] += share);
     }
 
-    /// Takes a flow off its links.
+    /// Removes a flow from the counts of its links.
     pub fn release(&mut self, path: impl Iterator<Item = (u32, f64)>) {
         path.for_each(|(link, share)| self.flows[link as usize] -= share);
     }
@@ -191,7 +191,7 @@ impl<'a> Router<'a> {
             return Err(FluidError::Value { name, place, value, valid });
         }
         let (from, to) = (self.plan.node_switch[src as usize], self.plan.node_switch[dst as usize]);
-        if from != to && !self.plan.leads(self.fabric, from, dst) {
+        if from != to && !self.plan.has_route(self.fabric, from, dst) {
             return Err(FluidError::Unconnected { from: src, to: dst });
         }
         out.push((self.plan.injection[src as usize], 1.0));
@@ -220,7 +220,7 @@ impl<'a> Router<'a> {
         }
         let via = below(random(self.seed, DETOUR, flow), detours);
         let state = self.plan.start(switch, dst, via);
-        if self.detour == Detour::Valiant || !state.detouring() {
+        if self.detour == Detour::Valiant || !state.is_on_detour() {
             return (via, state);
         }
         let cost = |via: u32, state: RouteState| {
@@ -238,10 +238,10 @@ impl<'a> Router<'a> {
         let (via, mut state) = self.start(switch, dst, flow);
         while switch != last {
             let step = self.plan.next(switch, dst, via, state);
-            let shortest = step.shortest();
+            let shortest = step.minimal();
             let n = shortest.len() as u32;
             let draw = |n: u32| below(random(self.seed, out.len() as u64, flow), n) as usize;
-            let fixed = || self.plan.fixed(switch, dst, via, state, &step);
+            let fixed = || self.plan.deterministic_link(switch, dst, via, state, &step);
             let link = match self.choice {
                 PathChoice::Pooled => shortest[0],
                 PathChoice::Deterministic => fixed(),
@@ -249,9 +249,9 @@ impl<'a> Router<'a> {
                 PathChoice::LeastFlows => {
                     let default = fixed();
                     let place = shortest.iter().position(|&link| link == default).unwrap_or(0);
-                    step.least(place, |link| self.flows[link as usize])
+                    step.least_loaded(place, |link| self.flows[link as usize])
                 }
-                _ => step.least(draw(n), |link| self.flows[link as usize]),
+                _ => step.least_loaded(draw(n), |link| self.flows[link as usize]),
             };
             out.push((link, 1.0));
             state = step.next;
@@ -259,19 +259,19 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Routes the parts one after the other; parts that take the same link are put together.
+    /// Routes the parts one after the other; parts on the same link are merged.
     fn split(&mut self, src: u32, dst: u32, flow: u64, out: &mut Vec<(u32, f64)>) {
-        let each = 1.0 / PARTS as f64;
+        let each = 1.0 / SPLIT_PARTS as f64;
         let mut all: Vec<(u32, f64)> = Vec::new();
-        for part in 0..PARTS {
+        for part in 0..SPLIT_PARTS {
             let mut one = Vec::new();
-            self.single(src, dst, flow * PARTS + part, &mut one);
+            self.single(src, dst, flow * SPLIT_PARTS + part, &mut one);
             one.iter_mut().for_each(|used| used.1 = each);
             self.occupy(&one);
             all.extend(one);
         }
         self.release(all.iter().copied());
-        put_together(&mut all, |used| used.0);
+        merge_parts(&mut all, |used| used.0);
         out.extend(all);
     }
 
@@ -289,23 +289,23 @@ impl<'a> Router<'a> {
                     continue;
                 }
                 let step = self.plan.next(switch, dst, via, RouteState(state));
-                let links = step.shortest();
+                let links = step.minimal();
                 let each = part / links.len() as f64;
                 for &link in links {
                     all.push((link, each));
                     next.push(((self.switch_after(link), step.next.0), each));
                 }
             }
-            put_together(&mut next, |there| there.0);
+            merge_parts(&mut next, |there| there.0);
             level = next;
         }
-        put_together(&mut all, |used| used.0);
+        merge_parts(&mut all, |used| used.0);
         out.extend(all);
     }
 }
 
 /// Sorts by key and adds up the parts of equal keys.
-fn put_together<T: Copy, K: Ord>(parts: &mut Vec<(T, f64)>, key: impl Fn(&(T, f64)) -> K) {
+fn merge_parts<T: Copy, K: Ord>(parts: &mut Vec<(T, f64)>, key: impl Fn(&(T, f64)) -> K) {
     parts.sort_unstable_by_key(|part| key(part));
     parts.dedup_by(|from, into| {
         let same = key(from) == key(into);

@@ -1,4 +1,4 @@
-//! Static evaluation: how many other flows a flow meets when all nodes send at once.
+//! Static evaluation: how many flows share the links of each flow when all nodes send at once.
 //!
 //! Flows set up their paths one after the other, in random order, as VC routing does with a flow's
 //! first packet: at each switch by the number of flows on each output, the default port when it is
@@ -11,7 +11,7 @@ use crate::{FlowPaths, FluidError};
 
 /// The default port of each destination at each switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
+pub enum DefaultPort {
     /// By the destination's digits: permutations never meet on the way down.
     DModK,
     /// Drawn at random for each switch and destination, once for a run.
@@ -22,14 +22,14 @@ pub enum Default {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermutationRouting {
     /// Default ports.
-    pub default: Default,
+    pub default: DefaultPort,
     /// Choose by local load; otherwise every flow takes the default ports.
     pub adaptive: bool,
     /// A flow leaves its default port only for an output with this many fewer flows, 1 or more.
     pub margin: u32,
 }
 
-/// What flows encounter.
+/// Congestion that flows encounter.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Congestion {
     /// The highest congestion any flow encounters: flows on the most used link.
@@ -40,7 +40,7 @@ pub struct Congestion {
     pub mean_links: f64,
 }
 
-/// Routes flows on a tree; keeps its memory between evaluations.
+/// Routes flows on a tree; its buffers are reused between evaluations.
 #[derive(Debug)]
 pub struct Evaluation {
     /// The tree.
@@ -55,7 +55,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// No flows yet.
+    /// An evaluation without flows.
     ///
     /// # Errors
     /// A margin of 0.
@@ -69,7 +69,7 @@ impl Evaluation {
         Ok(Self { tree, rule, load, path: Vec::new(), start: vec![0], flow: Vec::new() })
     }
 
-    /// Forgets all flows.
+    /// Removes all flows.
     pub fn clear(&mut self) {
         self.load.fill(0);
         self.path.clear();
@@ -158,8 +158,8 @@ impl Evaluation {
     fn up_port(&self, level: u32, switch: u32, dst: u32, seed: u64) -> u32 {
         let arity = self.tree.arity;
         let default = match self.rule.default {
-            Default::DModK => dst / self.tree.line(level) % arity,
-            Default::RandomTable => {
+            DefaultPort::DModK => dst / self.tree.line(level) % arity,
+            DefaultPort::RandomTable => {
                 let entry = u64::from(level * self.tree.per_level + switch) << 32 | u64::from(dst);
                 below(random(seed, 0x7ab1e, entry), arity)
             }
@@ -173,7 +173,7 @@ impl Evaluation {
         if load[default as usize] < least + self.rule.margin {
             return default;
         }
-        // Among equals the next after the default, so that no port is preferred by its number.
+        // Of equals the next after the default, so that no port number is preferred.
         let mut port = default;
         loop {
             port = if port + 1 == arity { 0 } else { port + 1 };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     const ADAPTIVE: PermutationRouting =
-        PermutationRouting { default: Default::DModK, adaptive: true, margin: 1 };
+        PermutationRouting { default: DefaultPort::DModK, adaptive: true, margin: 1 };
 
     #[test]
     fn d_mod_k_never_meets_on_the_way_down() {

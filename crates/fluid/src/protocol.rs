@@ -1,9 +1,9 @@
-//! The distributed form of the assignment, message by message (Birk and Zdornov 2009).
+//! The distributed protocol of the assignment, simulated message by message (Birk and Zdornov 2009).
 //!
-//! Links keep `W_l` and nothing of any flow. A flow *announces* itself as it starts: its packet adds
-//! `w_f` to each link as it passes. It *collects* `W_f`, the heaviest link on its path, by packets
-//! that ride on data, and sets `r(f) = w_f / W_f`. As it ends its *leave* packet takes `w_f` away.
-//! The announcement collects as it goes, so a flow has a rate one round trip after it starts.
+//! Links store `W_l` and no state of flows. When a flow starts, its *announce* packet adds `w_f` to each
+//! link on the path. It *collects* `W_f`, the weight of the heaviest link on its path, by data packets,
+//! and sets `r(f) = w_f / W_f`. When it ends, its *leave* packet subtracts `w_f`. The announcement also
+//! collects, so a flow has a rate one round trip after it starts.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,12 +21,12 @@ pub struct ProtocolSettings {
     pub probe_ps: u64,
 }
 
-/// What was measured.
+/// Results of a simulation of the protocol.
 #[derive(Debug, Default, Clone)]
 pub struct ProtocolOutcome {
-    /// Announce packets, collections that rode on data, leave packets.
+    /// Announce packets.
     pub announcements: u64,
-    /// Collections.
+    /// Collections by data packets.
     pub collections: u64,
     /// Leave packets.
     pub leaves: u64,
@@ -81,7 +81,7 @@ struct ProtocolSimulation<'a> {
     ended: Vec<bool>,
     announcing: usize,
     unsettled: usize,
-    wanted: Vec<f64>,
+    assigned_rate: Vec<f64>,
     out: ProtocolOutcome,
 }
 
@@ -100,10 +100,10 @@ pub fn run_protocol(
         return Err(FluidError::Length { name, length, expected: n });
     }
     for (name, value) in [("hop time", settings.hop_ps), ("probe interval", settings.probe_ps)] {
-        crate::error::positive(name, || "the protocol".to_owned(), value as f64)?;
+        crate::error::require_positive(name, || "the protocol".to_owned(), value as f64)?;
     }
     let weight: Vec<f64> = flows.bytes.iter().map(|&bytes| bytes as f64).collect();
-    let (wanted, _) = assignment(capacity, &flows.paths, &weight)?;
+    let (assigned_rate, _) = assignment(capacity, &flows.paths, &weight)?;
     let mut links = ActiveFlows::new(capacity.to_vec())?;
     for (flow, &w) in weight.iter().enumerate() {
         links.add(&flows.paths.of(flow).collect::<Vec<_>>(), w);
@@ -125,7 +125,7 @@ pub fn run_protocol(
         ended: vec![false; n],
         announcing: n,
         unsettled: n,
-        wanted,
+        assigned_rate,
         links,
         out: ProtocolOutcome {
             initial_ps: vec![u64::MAX; n],
@@ -171,7 +171,7 @@ impl ProtocolSimulation<'_> {
     }
 
     /// Adds `sign * w_f` to the weight of the link at `hop` and returns what it is now.
-    fn weigh(&mut self, flow: u32, hop: u32, sign: f64) -> f64 {
+    fn add_weight(&mut self, flow: u32, hop: u32, sign: f64) -> f64 {
         let entry = self.links.entries(flow).start + hop as usize;
         let part = self.links.weight[flow as usize] * self.links.share(entry as u32);
         let link = self.links.link[entry] as usize;
@@ -181,8 +181,8 @@ impl ProtocolSimulation<'_> {
 
     fn announce(&mut self, flow: u32, hop: u32) {
         self.out.link_visits[0] += 1;
-        let heavy = self.weigh(flow, hop, 1.0);
-        self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
+        let heaviness = self.add_weight(flow, hop, 1.0);
+        self.seen[flow as usize] = self.seen[flow as usize].max(heaviness);
         let hops = self.hops(flow);
         if hop + 1 < hops {
             return self
@@ -197,8 +197,8 @@ impl ProtocolSimulation<'_> {
 
     fn collect(&mut self, flow: u32, hop: u32) {
         self.out.link_visits[1] += 1;
-        let heavy = self.weigh(flow, hop, 0.0);
-        self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
+        let heaviness = self.add_weight(flow, hop, 0.0);
+        self.seen[flow as usize] = self.seen[flow as usize].max(heaviness);
         let hops = self.hops(flow);
         if hop + 1 < hops {
             return self.at(self.now + self.settings.hop_ps, ProtocolEvent::Collect(flow, hop + 1));
@@ -211,7 +211,7 @@ impl ProtocolSimulation<'_> {
 
     fn visit_leaving(&mut self, flow: u32, hop: u32) {
         self.out.link_visits[2] += 1;
-        self.weigh(flow, hop, -1.0);
+        self.add_weight(flow, hop, -1.0);
         if hop + 1 < self.hops(flow) {
             self.at(self.now + self.settings.hop_ps, ProtocolEvent::Leave(flow, hop + 1));
         }
@@ -227,7 +227,7 @@ impl ProtocolSimulation<'_> {
         self.at(self.now + self.settings.hop_ps, ProtocolEvent::Collect(flow, 0));
     }
 
-    /// A source learns its heaviest link.
+    /// A source receives the weight of its heaviest link.
     fn back(&mut self, flow: u32, first: bool) {
         let f = flow as usize;
         if self.ended[f] {
@@ -240,7 +240,7 @@ impl ProtocolSimulation<'_> {
         if self.announcing == 0 && self.out.final_ps[f] == u64::MAX {
             let begun_after = !first && self.probing_since[f] >= self.out.announced_ps;
             self.out.probes[f] += u32::from(begun_after);
-            if (self.rate[f] - self.wanted[f]).abs() <= 1e-9 * self.wanted[f] {
+            if (self.rate[f] - self.assigned_rate[f]).abs() <= 1e-9 * self.assigned_rate[f] {
                 self.out.final_ps[f] = self.now;
                 self.unsettled -= 1;
             }

@@ -1,46 +1,46 @@
-//! What a rank program runs with, and what comes out.
+//! Settings and results of a simulation of rank programs.
 
 use serde::Deserialize;
 use tailback_fabric::{Detour, Fabric};
 use tailback_program::{Placement, Program};
 
 use crate::FluidError;
-use crate::error::positive;
-use crate::ledger::Ledger;
+use crate::error::require_positive;
+use crate::link_load::WindowedLoad;
 use crate::paths::{PathChoice, Router};
 use crate::pool::{Policy, Work};
 
-/// How adapters, switches and the MPI library behave: the packet engine's names and meanings.
+/// Behaviour of adapters, switches and the MPI library; names and meanings as in the packet engine.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankSettings {
     /// Seed of the choice of paths.
     pub seed: u64,
-    /// Who decides the rates.
+    /// How rates are determined.
     pub policy: Policy,
     /// How paths are chosen.
     pub paths: PathChoice,
-    /// Whether they leave the shortest path.
+    /// Whether paths take detours.
     pub detour: Detour,
     /// True: one message after the other leaves an adapter; false: all at once.
     pub fifo: bool,
     /// Payload of a full packet.
     pub packet_bytes: u32,
-    /// What a packet costs on the wire on top.
+    /// Bytes that a packet adds to its payload on the wire.
     pub header_bytes: u32,
     /// Latency of a switch.
     pub switch_delay_ps: u64,
     /// A packet is received whole before it leaves a switch.
     pub store_and_forward: bool,
-    /// Software latency before a message.
+    /// Software latency between the posting of a send and its first byte at the adapter.
     pub send_delay_ps: u64,
-    /// Messages above this wait for their receive.
+    /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
     /// Rate between ranks of one host.
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// Least time between two changes of rates; 0 is exact.
+    /// Minimum time between two changes of rates; 0 is exact.
     pub quantum_ps: u64,
     /// Buffer of a node's switch, filled while the path beyond is slower than the node;
     /// 0 for none.
@@ -49,7 +49,7 @@ pub struct RankSettings {
     pub windows: u32,
 }
 
-/// What crossed one link in one time window.
+/// Traffic over one link in one time window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkUse {
     /// The window.
@@ -62,12 +62,17 @@ pub struct LinkUse {
     pub busy_ps: u64,
 }
 
-/// The rows of an account, trunks divided among their links; bytes of a link sum up to the byte.
-pub(crate) fn link_uses(ledger: &Ledger, router: &Router<'_>, fabric: &Fabric) -> Vec<LinkUse> {
+/// Traffic by window and link; that of a trunk is divided among its links. Rounding errors do not
+/// accumulate: the bytes of a link add up to its total.
+pub(crate) fn link_uses(
+    link_load: &WindowedLoad,
+    router: &Router<'_>,
+    fabric: &Fabric,
+) -> Vec<LinkUse> {
     let capacity = router.capacity();
     let mut rows = Vec::new();
     for (used, &joint) in capacity.iter().enumerate() {
-        let bits = ledger.of(used as u32);
+        let bits = link_load.of(used as u32);
         if bits.is_empty() {
             continue;
         }
@@ -89,7 +94,7 @@ pub(crate) fn link_uses(ledger: &Ledger, router: &Router<'_>, fabric: &Fabric) -
     rows
 }
 
-/// What came out.
+/// Results of a simulation of rank programs.
 #[derive(Debug, Default, Clone)]
 pub struct RankTimes {
     /// Messages: source rank, destination rank, bytes, label.
@@ -100,7 +105,7 @@ pub struct RankTimes {
     pub begin_ps: Vec<u64>,
     /// When its last byte arrived.
     pub arrival_ps: Vec<u64>,
-    /// Switches it visited, 0 through memory.
+    /// Switches it visited; 0 if it went through memory.
     pub switches: Vec<u32>,
     /// When each rank finished.
     pub finish_ps: Vec<u64>,
@@ -112,24 +117,24 @@ pub struct RankTimes {
     pub link_bytes: Vec<f64>,
     /// When the last event happened.
     pub end_ps: u64,
-    /// Length of a time window; 0 when links were not accounted for.
+    /// Length of a time window; 0 if link loads were not recorded.
     pub window_ps: u64,
-    /// What crossed the links in each window, where something did; by window, then link.
+    /// Traffic in each window over each link that had any; by window, then link.
     pub link_use: Vec<LinkUse>,
-    /// What it took.
+    /// Computational effort.
     pub work: Work,
 }
 
-/// Checks what belongs together before anything runs.
+/// Checks settings and placement before the run.
 pub(crate) fn check(
     fabric: &Fabric,
     settings: &RankSettings,
     program: &Program,
     placement: &Placement,
 ) -> Result<(), FluidError> {
-    positive("local_rate", || "the settings".to_owned(), settings.local_gbps)?;
+    require_positive("local_rate", || "the settings".to_owned(), settings.local_gbps)?;
     if settings.packet_bytes == 0 {
-        positive("packet", || "the settings".to_owned(), 0.0)?;
+        require_positive("packet", || "the settings".to_owned(), 0.0)?;
     }
     placement.check(program.n_ranks(), fabric.n_nodes)?;
     Ok(())

@@ -1,11 +1,10 @@
-//! Rank programs in the fluid view: MPI's blocking rules, messages as flows.
+//! Rank programs in the fluid model: MPI's blocking rules, messages as flows.
 //!
 //! As in the packet engine: a send is complete when its last byte has left the adapter, a receive
 //! when its last byte is there and it has been posted, a synchronous send when its receive is, an
 //! acknowledged send when its acknowledgement is back; a send reaches its adapter a software latency
 //! after it is posted; messages above the eager limit wait for their receive; ranks of one host
-//! exchange messages through memory. Approximated: the hand-shake of a large message takes the
-//! latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches
+//! exchange messages through memory. Approximations: the handshake of a large message takes the latency of its path twice but no bandwidth, an acknowledgement takes it once, and a byte reaches
 //! the far end one path latency after it left, however full the buffers on its path would be.
 //!
 //! # The first buffer
@@ -23,12 +22,12 @@ use tailback_program::{
 };
 
 use crate::FluidError;
-use crate::error::in_time;
+use crate::error::check_time;
 use crate::paths::Router;
 use crate::pool::{Pool, Work};
 use crate::rank_model::{RankSettings, RankTimes, check, link_uses};
 
-/// The least a message occupies on the wire, as in the packet engine.
+/// Minimum size of a message on the wire, as in the packet engine.
 const MIN_WIRE_BYTES: u64 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,9 +59,9 @@ struct MessageProgress {
     requested: bool,
     latency_ps: u64,
     path: Vec<(u32, f64)>,
-    /// Bytes on the wire of the part that the first buffer takes.
+    /// Bytes on the wire of the part that fits the first buffer.
     rest: f64,
-    /// When its last byte can have left the adapter at line rate.
+    /// When its last byte leaves the adapter at line rate.
     line_ps: u64,
 }
 
@@ -76,7 +75,7 @@ struct ProgramSimulation<'a> {
     now: u64,
     ranks: Vec<Rank>,
     messages: Vec<MessageProgress>,
-    /// Messages in front of each adapter, and the one it is sending under FIFO.
+    /// Messages waiting at each adapter, and whether it is sending one.
     queue: Vec<VecDeque<u32>>,
     sending: Vec<bool>,
     /// Message of each flow, and whether it is the last part of it.
@@ -90,8 +89,8 @@ struct ProgramSimulation<'a> {
 /// Runs `program` to the end.
 ///
 /// # Errors
-/// A program that does not pair up or blocks for ever, a placement that does not fit, a setting out
-/// of range, or nodes without a path.
+/// Sends and receives that do not match, ranks that block forever, a placement that does not fit, a
+/// setting out of range, or nodes without a path.
 pub fn simulate_program(
     fabric: &Fabric,
     plan: &RoutePlan,
@@ -106,7 +105,7 @@ pub fn simulate_program(
     let router = Router::new(fabric, plan, settings.paths, settings.detour, settings.seed);
     let mut pool = Pool::new(router.capacity(), settings.policy, settings.quantum_ps)?;
     if settings.windows > 0 {
-        pool.keep_account(settings.windows);
+        pool.record_load(settings.windows);
     }
     let mut sim = ProgramSimulation {
         settings,
@@ -145,9 +144,9 @@ pub fn simulate_program(
     sim.out.wait_ps = sim.ranks.iter().map(|rank| rank.wait_ps).collect();
     sim.out.work = sim.pool.work();
     sim.out.end_ps = sim.now;
-    if let Some(account) = sim.pool.account() {
-        sim.out.window_ps = account.window_ps();
-        sim.out.link_use = link_uses(account, &sim.router, fabric);
+    if let Some(recorded_load) = sim.pool.recorded_load() {
+        sim.out.window_ps = recorded_load.window_ps();
+        sim.out.link_use = link_uses(recorded_load, &sim.router, fabric);
     }
     Ok(sim.out)
 }
@@ -162,7 +161,7 @@ impl ProgramSimulation<'_> {
             let Some(now) = [event, self.pool.next_event()].into_iter().flatten().min() else {
                 break;
             };
-            in_time(self.now, now)?;
+            check_time(self.now, now)?;
             self.now = now;
             while let Some(flow) = self.pool.pop_end(now) {
                 self.flow_ended(flow);
@@ -273,16 +272,16 @@ impl ProgramSimulation<'_> {
         }
     }
 
-    /// Notifies the sender of a synchronous send that its receive is complete: at once, or, if it
-    /// is
-    /// acknowledged over the network, a latency later.
+    /// Notifies the sender of a synchronous send that its receive is complete: at once, or one latency
+    /// later if it is acknowledged over the network.
     fn acknowledge(&mut self, message: u32) {
         let MessageProgress { acknowledged, latency_ps, .. } = self.messages[message as usize];
         let takes = if acknowledged && !self.local(message) { latency_ps } else { 0 };
         self.at(self.now.saturating_add(takes), MessageEvent::Received(message));
     }
 
-    /// A send has come through the software: through memory, straight out, or shaking hands.
+    /// The software latency of a send is over: it goes through memory, to the adapter, or starts a
+    /// handshake.
     fn ready(&mut self, message: u32) -> Result<(), FluidError> {
         let m = message as usize;
         let envelope = self.envelope(message);
@@ -327,7 +326,7 @@ impl ProgramSimulation<'_> {
             0.0
         };
         let state = &mut self.messages[message as usize];
-        // What is too long for a number stays so: the run ends with an error at that time.
+        // Latencies saturate: the run then ends with an error at that time.
         state.latency_ps = switches
             .saturating_mul(self.settings.switch_delay_ps)
             .saturating_add((delay + again).round() as u64);
@@ -336,7 +335,7 @@ impl ProgramSimulation<'_> {
         Ok(())
     }
 
-    /// Puts a message in front of its adapter.
+    /// Queues a message at its adapter.
     fn enqueue(&mut self, message: u32) {
         let node = self.placement.node[self.envelope(message).src as usize] as usize;
         self.queue[node].push_back(message);
@@ -352,8 +351,8 @@ impl ProgramSimulation<'_> {
         };
         self.sending[node] = true;
         let m = message as usize;
-        if self.router.by_load() {
-            // What was least loaded when the send was posted may be so no longer.
+        if self.router.depends_on_load() {
+            // The least loaded links may have changed since the send was posted.
             self.route(message).expect("a path was found before");
         }
         self.router.occupy(&self.messages[m].path);
@@ -393,18 +392,18 @@ impl ProgramSimulation<'_> {
         flow
     }
 
-    /// What the first buffer has taken proceeds without the adapter.
+    /// Starts the part that the first buffer has taken, which no longer needs the adapter.
     fn start_rest(&mut self, message: u32) {
         let state = &mut self.messages[message as usize];
         let (rest, path) = (state.rest, std::mem::take(&mut state.path));
         let (first, last) = (path[0].0, path[path.len() - 1].0);
-        // A slow adapter still is what the rest cannot outrun.
+        // The rest cannot be faster than a slow adapter.
         let slow = self.router.gbps(first) < self.router.gbps(last);
         let onwards = if slow { &path[..] } else { &path[1..] };
         if !slow {
             let wire = rest * 8000.0 / self.router.gbps(first);
             let end = self.now.saturating_add(wire.ceil() as u64);
-            self.pool.note(first, self.now, end, rest);
+            self.pool.record(first, self.now, end, rest);
         }
         let flow = self.start(message, onwards, rest, true);
         self.messages[message as usize].path = path;
@@ -412,7 +411,7 @@ impl ProgramSimulation<'_> {
         self.held[node].push(flow);
     }
 
-    /// A part of a message has gone.
+    /// A part of a message has been sent.
     fn flow_ended(&mut self, flow: u32) {
         let (message, last) = self.message_of_flow[flow as usize];
         let m = message as usize;
@@ -448,7 +447,7 @@ impl ProgramSimulation<'_> {
         self.completed(self.envelope(message).src);
     }
 
-    /// A request of `rank` is complete: it may go on.
+    /// A request of `rank` is complete, which may unblock it.
     fn completed(&mut self, rank: u32) {
         if let Some(request) = self.ranks[rank as usize].completed()
             && self.complete(rank, request)

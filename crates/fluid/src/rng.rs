@@ -1,4 +1,4 @@
-//! Random numbers of the fluid view: a function of (seed, stream, entity).
+//! Random numbers of the fluid model: a function of (seed, stream, entity).
 
 use tailback_random::splitmix;
 

@@ -1,10 +1,10 @@
-//! Simulation without rate control: switches with small buffers serve their inputs in turn.
+//! Simulation without rate control: switches with small buffers serve their inputs round-robin.
 //!
-//! The fluid view has neither arbitration nor back-pressure, so "no control" is modelled in
-//! rounds. In a round every link moves at most one cell, to a buffer that has room. Switches have
-//! virtual output queues and infinite speed-up; an output serves its inputs in turn; a node serves
-//! its own flows in turn (Birk and Zdornov 2009: "outputs serve different inputs in Round-Robin"). Cells of a
-//! flow much smaller than the flow make this the fluid limit of that discipline.
+//! The fluid model has neither arbitration nor back-pressure, so "no control" is modelled in
+//! rounds. In a round every link moves at most one cell, to a buffer with free space. Switches have
+//! virtual output queues and infinite speed-up; an output serves its inputs round-robin; a node serves
+//! its own flows round-robin (Birk and Zdornov 2009: "outputs serve different inputs in Round-Robin"). With cells much
+//! smaller than the flows, this approaches the fluid limit of that discipline.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ struct VirtualOutputQueue {
 struct RoundSimulation<'a> {
     paths: &'a FlowPaths,
     rounds: Rounds,
-    /// Queues of each output, and whose turn it is.
+    /// Queues of each output, and the index of the queue served next.
     queues: Vec<Vec<VirtualOutputQueue>>,
     turn: Vec<usize>,
     waiting: Vec<u32>,
@@ -125,7 +125,7 @@ impl<'a> RoundSimulation<'a> {
             }
             self.active = outputs;
             round += 1;
-            // Room that is made in a round can be used in the next.
+            // Space freed in a round can be used in the next.
             for &(input, flow, hop) in &moves {
                 if input != u32::MAX {
                     self.held[input as usize] -= 1;
@@ -162,12 +162,12 @@ impl<'a> RoundSimulation<'a> {
             .collect()
     }
 
-    /// Hands cells that are due to their nodes: all at once, or one every `W_f` rounds.
+    /// Injects cells: all of a flow at once, or one every `W_f` rounds.
     fn inject(&mut self, sources: &mut Vec<u32>, unsent: &mut [u32], every: &[u64], round: u64) {
         let assigned = self.rounds.assigned;
         sources.retain(|&flow| {
             let f = flow as usize;
-            // Flows of one rate are spread over the interval by their numbers.
+            // Flows with the same interval are staggered by their numbers.
             let due = !assigned || round % every[f] == u64::from(flow) % every[f];
             if due {
                 let cells = if assigned { 1 } else { unsent[f] };
@@ -189,7 +189,7 @@ impl<'a> RoundSimulation<'a> {
         }
     }
 
-    /// Takes a cell for `link` from the next input that has one.
+    /// Takes a cell for `link` from the next input with one waiting.
     fn serve(&mut self, link: usize) -> (u32, u32, u32) {
         let n = self.queues[link].len();
         loop {

@@ -1,7 +1,7 @@
 //! The modified k-ary n-tree of Birk and Zdornov (2009): a k-ary n-tree with horizontal links.
 //!
-//! [`tailback_fabric::modified_tree`] describes and builds it; here are its links by number, in an
-//! order that the static evaluation of a permutation can compute with.
+//! [`tailback_fabric::modified_tree`] describes and builds it; here its links are numbered so that the
+//! static evaluation of permutations can compute their numbers.
 //!
 //! # Why no deadlock
 //! Every path uses links of strictly ascending [`Tree::rank`], hence the links that wait for one
@@ -26,7 +26,7 @@ pub struct Tree {
     pub per_level: u32,
 }
 
-/// What a link is and where: for ranks, pictures and tests.
+/// Kind and position of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
     /// From a node.
@@ -106,10 +106,10 @@ impl Tree {
     /// Switches that make one node of the ideal fat tree at `level`.
     #[inline]
     pub fn line(&self, level: u32) -> u32 {
-        modified_tree::line(self.arity, level)
+        modified_tree::line_length(self.arity, level)
     }
 
-    /// What link number `link` is.
+    /// Kind and position of a link.
     pub fn kind(&self, link: u32) -> LinkKind {
         let (n, s) = (self.nodes, self.per_level);
         let between = (self.levels - 1) * s * self.arity;
@@ -127,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// The rank that every path ascends in: see above.
+    /// Rank of a link; it ascends along every path (see above).
     pub fn rank(&self, link: u32) -> u64 {
         let below = |level: u32| u64::from(self.levels - level) * (u64::from(self.nodes) + 2);
         let climb = u64::from(self.levels) + 1;

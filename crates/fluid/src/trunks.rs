@@ -1,15 +1,15 @@
-//! Trunks: the links of a tree that serve as one.
+//! Trunks: links of a tree that act as a single link.
 //!
 //! The switches of one level that reach the same leaves downwards are one node of the ideal fat tree
 //! (Leiserson, 1985), and all links that leave them upwards, or come down to them, together are one
-//! link of that tree. Packets that choose among them one by one keep them equally busy, so a trunk
-//! has the capacity of all its links; a flow's path has two trunks a level, whatever the width.
+//! link of that tree. Packets that choose among them one by one load them equally, so a trunk
+//! has the joint capacity of its links; a flow's path has two trunks per level, whatever the width.
 
 use std::collections::HashMap;
 
 use tailback_fabric::Fabric;
 
-/// The trunks of a fabric. Links between switches of one tier, and those of nodes, are their own.
+/// The trunks of a fabric. A link of a node, or between switches of one tier, is a trunk by itself.
 #[derive(Debug)]
 pub struct Trunks {
     /// Trunk of each link.
@@ -37,9 +37,9 @@ impl Trunks {
                 (Some((a, _)), Some((b, set))) if a > b => Some((b, set, false)),
                 _ => None,
             };
-            let fresh = gbps.len() as u32;
-            let trunk = shared.map_or(fresh, |key| *number.entry(key).or_insert(fresh));
-            if trunk == fresh {
+            let new = gbps.len() as u32;
+            let trunk = shared.map_or(new, |key| *number.entry(key).or_insert(new));
+            if trunk == new {
                 gbps.push(0.0);
             }
             gbps[trunk as usize] += fabric.link_gbps[link];
@@ -81,10 +81,10 @@ fn leaves_below(fabric: &Fabric) -> Vec<Vec<u64>> {
     let mut order: Vec<u32> = (0..fabric.n_switches).collect();
     order.sort_by_key(|&switch| tier(switch));
     for switch in order {
-        let own = leaf[switch as usize];
+        let leaf_bit = leaf[switch as usize];
         let mut set = vec![0u64; words];
-        if own != u32::MAX {
-            set[own as usize / 64] |= 1 << (own % 64);
+        if leaf_bit != u32::MAX {
+            set[leaf_bit as usize / 64] |= 1 << (leaf_bit % 64);
         }
         for link in fabric.out_links(fabric.n_nodes + switch) {
             if let Some(child) = fabric.link_dst[link as usize].checked_sub(fabric.n_nodes)

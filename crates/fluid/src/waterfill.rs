@@ -1,9 +1,9 @@
 //! Progressive filling: all rates rise together, in proportion to their weights, until a link is
-//! full; its flows stop there and the others go on (Bertsekas and Gallager, *Data Networks*, §6.5).
+//! full; its flows keep that rate and the others rise further (Bertsekas and Gallager, *Data Networks*, §6.5).
 //!
-//! Rather than raise rates step by step, the links wait in a heap by the level at which they would
-//! be full. Levels only rise as flows stop elsewhere, so a link whose level turns out higher when it
-//! comes up is put back. A solve costs O(P log P) for P uses of links.
+//! Instead of raising rates step by step, a heap orders the links by the level at which they would be
+//! full. Levels only rise as flows stop elsewhere, so a link whose level has risen since it was queued is
+//! put back. A solve costs O(P log P) for P uses of links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,31 +12,31 @@ use crate::FluidError;
 use crate::links::ActiveFlows;
 use crate::paths::FlowPaths;
 
-/// A weight that has fallen below this part of its sum is summed up again: what is left of a large
-/// sum has its rounding errors, and where heavy flows stop before a light one they would be its rate.
+/// A weight that has fallen below this fraction of its last sum is recomputed: subtraction leaves the
+/// rounding errors of the large sum, which would dominate the rate of a light flow among heavy ones.
 const REMAINDER: f64 = 1.0 / 1024.0;
 
-/// A non-negative level that sorts: such numbers order as their bits do.
+/// A sort key of a non-negative level: such floating-point numbers order as their bits do.
 fn key(level: f64) -> u64 {
     level.to_bits()
 }
 
-/// What one link has left for the flows that are being filled.
+/// What remains of a link for the flows that still rise.
 #[derive(Debug, Clone, Copy, Default)]
 struct Residual {
-    /// Capacity the stopped flows leave.
+    /// Capacity that the stopped flows leave.
     left: f64,
     /// Weight times share of the flows that still rise.
     weight: f64,
-    /// What it was when it was last summed up.
+    /// `weight` when it was last recomputed.
     summed: f64,
-    /// How many still rise.
+    /// Number of flows that still rise.
     rising: u32,
 }
 
-/// A solve of all rates from nothing.
+/// Computes all rates from scratch.
 #[derive(Debug)]
-pub(crate) struct Filler<'a> {
+pub(crate) struct ProgressiveFilling<'a> {
     links: &'a ActiveFlows,
     filling: Vec<Residual>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
@@ -44,34 +44,34 @@ pub(crate) struct Filler<'a> {
     rate: Vec<f64>,
 }
 
-impl<'a> Filler<'a> {
+impl<'a> ProgressiveFilling<'a> {
     /// The rates of all active flows, Gb/s; 0 of a flow that is not active.
     pub fn solve(links: &'a ActiveFlows) -> Vec<f64> {
         let flows = links.weight.len();
         let (filling, heap) = (Vec::new(), BinaryHeap::new());
         let (rising, rate) = (vec![true; flows], vec![0.0; flows]);
-        let mut filler = Self { links, filling, heap, rising, rate };
-        filler.prepare();
-        while let Some(Reverse((bits, link))) = filler.heap.pop() {
-            let Residual { left, mut weight, summed, rising } = filler.filling[link as usize];
+        let mut solver = Self { links, filling, heap, rising, rate };
+        solver.prepare();
+        while let Some(Reverse((bits, link))) = solver.heap.pop() {
+            let Residual { left, mut weight, summed, rising } = solver.filling[link as usize];
             if rising == 0 {
                 continue;
             }
             if weight < summed * REMAINDER {
-                weight = filler.sum_up(link);
+                weight = solver.recompute_weight(link);
             }
             let level = (left / weight).max(0.0);
             if key(level) > bits {
-                filler.heap.push(Reverse((key(level), link)));
+                solver.heap.push(Reverse((key(level), link)));
                 continue;
             }
             for user in &links.users[link as usize] {
-                if std::mem::take(&mut filler.rising[user.flow as usize]) {
-                    filler.stop(user.flow, level);
+                if std::mem::take(&mut solver.rising[user.flow as usize]) {
+                    solver.stop(user.flow, level);
                 }
             }
         }
-        filler.rate
+        solver.rate
     }
 
     fn prepare(&mut self) {
@@ -79,14 +79,14 @@ impl<'a> Filler<'a> {
             let left = self.links.capacity[link];
             self.filling.push(Residual { left, rising: users.len() as u32, ..Residual::default() });
             if !users.is_empty() {
-                let level = left / self.sum_up(link as u32);
+                let level = left / self.recompute_weight(link as u32);
                 self.heap.push(Reverse((key(level), link as u32)));
             }
         }
     }
 
-    /// Sums up the weight that still rises on a link, without what its subtractions have lost.
-    fn sum_up(&mut self, link: u32) -> f64 {
+    /// Recomputes the weight that still rises on a link, which removes rounding errors of subtractions.
+    fn recompute_weight(&mut self, link: u32) -> f64 {
         let users = self.links.users[link as usize].iter();
         let rising = users.filter(|user| self.rising[user.flow as usize]);
         let weights =
@@ -120,7 +120,7 @@ pub fn max_min(
     paths: &FlowPaths,
     weight: &[f64],
 ) -> Result<Vec<f64>, FluidError> {
-    Ok(Filler::solve(&ActiveFlows::of_active(capacity, paths, weight)?))
+    Ok(ProgressiveFilling::solve(&ActiveFlows::of_active(capacity, paths, weight)?))
 }
 
 #[cfg(test)]

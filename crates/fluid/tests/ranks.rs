@@ -171,7 +171,7 @@ fn the_first_buffer_frees_the_adapter_at_line_rate() {
 #[test]
 fn a_time_there_is_no_number_for_is_an_error() {
     let error = run(&one_message(1 << 63), u64::MAX).unwrap_err().to_string();
-    assert!(error.contains("beyond 4611686018427387904 ps (53 days)"), "{error}");
+    assert!(error.contains("limit of 53 days"), "{error}");
 }
 
 #[test]
@@ -188,6 +188,6 @@ fn a_rate_at_which_nothing_ever_ends_is_an_error() {
         let settings = RankSettings { buffer_bytes, quantum_ps, ..settings(u64::MAX) };
         let error = simulate_program(&fabric, &plan, &settings, &one_message(0), &placement);
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("a link rate may be in the wrong unit"), "{error}");
+        assert!(error.contains("check the unit of compute times, sizes and link rates"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! One pass between two parts: which vertices change places.
+//! One Kernighan–Lin pass between two parts: which vertices to swap.
 
-/// Two parts' vertices that may change places.
+/// The vertices of two parts that may be swapped.
 pub(crate) struct Pair<'a> {
-    /// What the cut loses when each vertex of the first part alone moves to the second.
+    /// Reduction of the cut if each vertex of the first part alone moved to the second.
     pub gain_a: Vec<f64>,
     /// The same for the second part.
     pub gain_b: Vec<f64>,
@@ -10,9 +10,9 @@ pub(crate) struct Pair<'a> {
     pub between: &'a [f64],
 }
 
-/// The swaps, as positions in the two parts, that make the cut smaller by most; none if none does.
+/// The swaps, as positions in the two parts, that reduce the cut most; empty if none reduces it.
 ///
-/// Sums are made in the order in which they always were, so partitions stay what they were.
+/// Floating-point sums have a fixed order, so equal input gives equal partitions on every machine.
 pub(crate) fn best_swaps(
     pair: Pair<'_>,
     depth: usize,
@@ -21,28 +21,29 @@ pub(crate) fn best_swaps(
     let Pair { mut gain_a, mut gain_b, between } = pair;
     let (n, m) = (gain_a.len(), gain_b.len());
     let width = n + m;
-    // What a swap loses again because the two have an edge; infinite where it is not allowed.
-    let mut lost = Vec::with_capacity(n * m);
+    // Gain that a swap loses to an edge between its two vertices; infinite if it is not allowed.
+    let mut penalty = Vec::with_capacity(n * m);
     for i in 0..n {
         let row = &between[i * width + n..(i + 1) * width];
-        let one = |(j, w): (usize, &f64)| if may_swap(i, j) { 2.0 * w } else { f64::INFINITY };
-        lost.extend(row.iter().enumerate().map(one));
+        let penalty_of =
+            |(j, w): (usize, &f64)| if may_swap(i, j) { 2.0 * w } else { f64::INFINITY };
+        penalty.extend(row.iter().enumerate().map(penalty_of));
     }
     let scale = sum_of_magnitudes(&gain_a) + sum_of_magnitudes(&gain_b) + 1.0;
     let (mut total, mut best, mut best_length) = (0.0, 0.0, 0);
     let mut chosen = Vec::new();
     for _ in 0..depth.min(n).min(m) {
-        let Some((gain, i, j)) = largest(&gain_a, &gain_b, &lost) else { break };
+        let Some((gain, i, j)) = largest(&gain_a, &gain_b, &penalty) else { break };
         total += gain;
         chosen.push((i, j));
-        // 1e-9 of the weights at hand: rounding must not count as progress, or it never ends.
+        // 1e-9 of the weights involved: rounding must not count as progress, or the search never ends.
         if total > best + 1e-9 * scale {
             (best, best_length) = (total, chosen.len());
         } else if best_length == 0 && depth == 1 {
             break;
         }
-        lost[i * m..(i + 1) * m].fill(f64::INFINITY);
-        (0..n).for_each(|row| lost[row * m + j] = f64::INFINITY);
+        penalty[i * m..(i + 1) * m].fill(f64::INFINITY);
+        (0..n).for_each(|row| penalty[row * m + j] = f64::INFINITY);
         for (k, gain) in gain_a.iter_mut().enumerate() {
             *gain += 2.0 * (between[k * width + i] - between[k * width + n + j]);
         }
@@ -55,11 +56,11 @@ pub(crate) fn best_swaps(
 }
 
 /// The swap that gains most, the first of equals.
-fn largest(gain_a: &[f64], gain_b: &[f64], lost: &[f64]) -> Option<(f64, usize, usize)> {
+fn largest(gain_a: &[f64], gain_b: &[f64], penalty: &[f64]) -> Option<(f64, usize, usize)> {
     let (mut best, mut place) = (f64::NEG_INFINITY, None);
-    for (i, (a, row)) in gain_a.iter().zip(lost.chunks_exact(gain_b.len())).enumerate() {
-        for (j, (b, lost)) in gain_b.iter().zip(row).enumerate() {
-            let gain = (a + b) - lost;
+    for (i, (a, row)) in gain_a.iter().zip(penalty.chunks_exact(gain_b.len())).enumerate() {
+        for (j, (b, penalty)) in gain_b.iter().zip(row).enumerate() {
+            let gain = (a + b) - penalty;
             if gain > best {
                 (best, place) = (gain, Some((i, j)));
             }

@@ -1,4 +1,4 @@
-//! The communication graph in compressed rows, and what can be wrong with it.
+//! The communication graph in compressed sparse rows, and the errors of its columns.
 
 use thiserror::Error;
 
@@ -6,13 +6,13 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 pub enum PlacementError {
     /// A column has the wrong length.
-    #[error("{name} has {length} entries, {expected} are needed")]
+    #[error("{name} has {length} entries; {expected} are needed")]
     Length {
         /// Which column.
         name: &'static str,
-        /// What it has.
+        /// Its length.
         length: usize,
-        /// What it should have.
+        /// Expected length.
         expected: usize,
     },
     /// A number that is not in its range.
@@ -38,12 +38,13 @@ pub struct TrafficGraph {
 }
 
 impl TrafficGraph {
-    /// Checks the columns: first entry of each vertex and one more, other ends, weights.
+    /// Checks the columns: first entry of each vertex and one more, the other end of each edge, its
+    /// weight.
     pub fn new(start: &[i64], neighbour: &[i64], weight: &[f64]) -> Result<Self, PlacementError> {
         let entries = neighbour.len();
         check_length("weight", weight.len(), entries)?;
         let start = indices("start", start, entries + 1)?;
-        // Rows that shrink or leave entries over would belong to no vertex.
+        // Otherwise some entries would belong to no vertex.
         if start.first() != Some(&0) || start.last() != Some(&entries) || !start.is_sorted() {
             let length = start.last().copied().unwrap_or(0);
             return Err(PlacementError::Length { name: "start", length, expected: entries });

@@ -6,4 +6,4 @@ mod graph;
 mod search;
 
 pub use graph::{PlacementError, TrafficGraph};
-pub use search::{Better, Limits, Parts, improve};
+pub use search::{ImprovedPartition, Limits, Parts, improve};

@@ -1,4 +1,4 @@
-//! The search: part by part, with the parts it has most edges to, until no swap helps.
+//! The search: each part exchanges vertices with those it has most edges to, until no swap helps.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -10,14 +10,14 @@ use crate::graph::{PlacementError, TrafficGraph, check_length, indices};
 /// parts.
 const CANDIDATES: usize = 96;
 
-/// How hard to look.
+/// Limits of the effort.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Swaps chained between two parts before the best prefix is kept.
     pub depth: usize,
-    /// Parts that are tried, those with most edges first.
+    /// Parts that are tried as partners, those with most edges first.
     pub partners: usize,
-    /// How often a part may be examined.
+    /// How often each part may be examined.
     pub rounds: usize,
 }
 
@@ -34,25 +34,25 @@ pub struct Parts<'a> {
     pub kind: Option<&'a [i64]>,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug)]
-pub struct Better {
+pub struct ImprovedPartition {
     /// Part of each vertex.
     pub part: Vec<i64>,
     /// Swaps that were made.
     pub swaps: u64,
 }
 
-/// Swaps vertices until nothing helps or the limits are reached; sizes of parts stay.
+/// Swaps vertices until no swap helps or the limits are reached; part sizes do not change.
 pub fn improve(
     graph: &TrafficGraph,
     parts: Parts<'_>,
     limits: Limits,
-) -> Result<Better, PlacementError> {
+) -> Result<ImprovedPartition, PlacementError> {
     let mut search = Search::new(graph, parts)?;
     search.run(limits);
     let part = search.part.iter().map(|&part| part as i64).collect();
-    Ok(Better { part, swaps: search.swaps })
+    Ok(ImprovedPartition { part, swaps: search.swaps })
 }
 
 struct Search<'a> {
@@ -61,12 +61,12 @@ struct Search<'a> {
     group: Option<&'a [i64]>,
     kind: Option<&'a [i64]>,
     members: Vec<Vec<usize>>,
-    /// Swaps in each part, and those of two parts when they were last tried without success: what
-    /// an exchange gains depends on the members of its two parts alone.
+    /// Swaps in each part, and those of two parts when they were last tried without success: the
+    /// gain of an exchange depends only on the members of its two parts.
     changes: Vec<u64>,
-    in_vain: HashMap<(usize, usize), (u64, u64)>,
+    unsuccessful: HashMap<(usize, usize), (u64, u64)>,
     swaps: u64,
-    /// Where a vertex stands among those at hand; none outside of [`Self::weights`].
+    /// Index of a vertex in the dense matrix; `None` outside of [`Self::weight_matrix`].
     position: Vec<Option<usize>>,
     /// Weight to each part; 0 outside of [`Self::partners`].
     weight_to: Vec<f64>,
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
             kind: parts.kind,
             members,
             changes: vec![0; n_parts],
-            in_vain: HashMap::new(),
+            unsuccessful: HashMap::new(),
             swaps: 0,
             position: vec![None; n_vertices],
             weight_to: vec![0.0; n_parts],
@@ -99,16 +99,16 @@ impl<'a> Search<'a> {
         let n_parts = self.members.len();
         let mut waiting: VecDeque<usize> = (0..n_parts).collect();
         let mut queued = vec![true; n_parts];
-        let mut looked = vec![0; n_parts];
+        let mut visits = vec![0; n_parts];
         while let Some(part) = waiting.pop_front() {
             queued[part] = false;
-            looked[part] += 1;
+            visits[part] += 1;
             let Some(partner) = self.improve(part, limits) else { continue };
-            let mut around: BTreeSet<usize> = [part, partner].into();
-            around.extend(self.partners(part));
-            around.extend(self.partners(partner));
-            for other in around {
-                if !queued[other] && looked[other] < limits.rounds {
+            let mut affected: BTreeSet<usize> = [part, partner].into();
+            affected.extend(self.partners(part));
+            affected.extend(self.partners(partner));
+            for other in affected {
+                if !queued[other] && visits[other] < limits.rounds {
                     queued[other] = true;
                     waiting.push_back(other);
                 }
@@ -120,13 +120,13 @@ impl<'a> Search<'a> {
     fn improve(&mut self, part: usize, limits: Limits) -> Option<usize> {
         for partner in self.partners(part).into_iter().take(limits.partners) {
             let now = (self.changes[part], self.changes[partner]);
-            if self.in_vain.get(&(part, partner)) == Some(&now) {
+            if self.unsuccessful.get(&(part, partner)) == Some(&now) {
                 continue;
             }
             if self.exchange(part, partner, limits.depth) {
                 return Some(partner);
             }
-            self.in_vain.insert((part, partner), now);
+            self.unsuccessful.insert((part, partner), now);
         }
         None
     }
@@ -137,21 +137,21 @@ impl<'a> Search<'a> {
         for &vertex in &self.members[part] {
             for (other, weight) in self.graph.edges(vertex) {
                 let other = self.part[other];
-                // Weights are above 0: a part without any has not been met.
+                // Weights are above 0, so a part with 0 has not been seen yet.
                 if self.weight_to[other] == 0.0 {
                     found.push(other);
                 }
                 self.weight_to[other] += weight;
             }
         }
-        let mut weighed: Vec<(usize, f64)> = found
+        let mut partners: Vec<(usize, f64)> = found
             .into_iter()
             .map(|other| (other, std::mem::take(&mut self.weight_to[other])))
             .filter(|&(other, _)| other != part)
             .filter(|&(other, _)| self.group.is_none_or(|group| group[other] == group[part]))
             .collect();
-        weighed.sort_by(|a, b| descending(a.1, b.1).then(a.0.cmp(&b.0)));
-        weighed.into_iter().map(|(other, _)| other).collect()
+        partners.sort_by(|a, b| descending(a.1, b.1).then(a.0.cmp(&b.0)));
+        partners.into_iter().map(|(other, _)| other).collect()
     }
 
     /// One pass between two parts; true when the cut became smaller.
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
         if a.is_empty() || b.is_empty() {
             return false;
         }
-        let between = self.weights(&a, &b);
+        let between = self.weight_matrix(&a, &b);
         let kind = self.kind;
         let may_swap = |i: usize, j: usize| kind.is_none_or(|kind| kind[a[i]] == kind[b[j]]);
         let swaps = best_swaps(Pair { gain_a, gain_b, between: &between }, depth, may_swap);
@@ -169,7 +169,7 @@ impl<'a> Search<'a> {
         !swaps.is_empty()
     }
 
-    /// Vertices of `part` and what the cut loses when each alone moves to `partner`.
+    /// Vertices of `part`, and the reduction of the cut if each alone moved to `partner`.
     fn candidates(&self, part: usize, partner: usize) -> (Vec<usize>, Vec<f64>) {
         let gain_of = |&vertex: &usize| {
             self.graph.edges(vertex).fold(0.0, |gain, (other, weight)| match self.part[other] {
@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
     }
 
     /// Weights among the vertices of `a` and `b`, row by row.
-    fn weights(&mut self, a: &[usize], b: &[usize]) -> Vec<f64> {
+    fn weight_matrix(&mut self, a: &[usize], b: &[usize]) -> Vec<f64> {
         let width = a.len() + b.len();
         let both = || a.iter().chain(b).copied().enumerate();
         both().for_each(|(at, vertex)| self.position[vertex] = Some(at));
@@ -209,9 +209,9 @@ impl<'a> Search<'a> {
 
     fn swap(&mut self, u: usize, v: usize) {
         let (p, q) = (self.part[u], self.part[v]);
-        for (part, gone, came) in [(p, u, v), (q, v, u)] {
-            if let Some(place) = self.members[part].iter_mut().find(|member| **member == gone) {
-                *place = came;
+        for (part, leaving, entering) in [(p, u, v), (q, v, u)] {
+            if let Some(place) = self.members[part].iter_mut().find(|member| **member == leaving) {
+                *place = entering;
             }
             self.changes[part] += 1;
         }
@@ -220,7 +220,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The larger first; equals and what cannot be compared as they come.
+/// Descending order; equal and incomparable values keep their order.
 fn descending(a: f64, b: f64) -> Ordering {
     b.partial_cmp(&a).unwrap_or(Ordering::Equal)
 }

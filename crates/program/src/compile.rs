@@ -1,31 +1,30 @@
-//! Sends and receives paired up, requests resolved.
+//! Matches sends with receives and resolves requests.
 
 use std::collections::HashMap;
 
 use crate::{OpKind, Program, ProgramError};
 
-/// A request that a rank can wait for; numbers are message numbers.
+/// What a rank can wait for; numbers are message numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// A send of its own.
+    /// One of its sends.
     Send(u32),
-    /// A receive of its own.
+    /// One of its receives.
     Receive(u32),
     /// All of its open requests.
     All,
 }
 
-/// One operation, ready to execute; numbers are of messages.
+/// One operation, ready to execute; numbers are message numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Computation of this many picoseconds.
     Compute(u64),
-    /// Posts a send, complete when its last byte has left the adapter.
+    /// Posts a send that completes when its last byte has left the adapter.
     Send(u32),
-    /// Posts a send that is complete when its receive is: delivered, and the receive posted.
+    /// Posts a send that completes with its receive: the message is delivered and the receive posted.
     SynchronousSend(u32),
-    /// Posts a send that is complete when the acknowledgement that its receive is complete has come
-    /// back.
+    /// Posts a send that completes when the acknowledgement of its completed receive has returned.
     AcknowledgedSend(u32),
     /// Posts a receive.
     Receive(u32),
@@ -42,16 +41,16 @@ pub struct Message {
     pub dst: u32,
     /// Label of the send.
     pub label: u32,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its given rate, 0 if it has none.
+    /// Rate at which to pace the send, in megabits per second; 0: no pacing.
     pub pace_mbps: u32,
 }
 
-/// A program ready to execute; messages are numbered by sending rank and operation.
+/// A program ready to execute; messages are numbered by sending rank, then operation.
 #[derive(Debug)]
 pub struct MatchedProgram {
-    /// First operation of each rank; one entry more than there are ranks.
+    /// First operation of each rank, and the number of operations as a last entry.
     pub rank_start: Vec<usize>,
     /// Operations of all ranks.
     pub ops: Vec<Op>,
@@ -59,7 +58,7 @@ pub struct MatchedProgram {
     pub messages: Vec<Message>,
 }
 
-/// A send or a receive, in the order in which those of one sending rank are paired up.
+/// A send or a receive of messages of one sending rank; sorted, sends and receives match in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Endpoint {
     /// The receiving rank.
@@ -69,10 +68,10 @@ struct Endpoint {
 }
 
 impl Program {
-    /// Pairs sends with receives in the order they are posted, and resolves requests.
+    /// Matches sends with receives in the order in which they are posted, and resolves requests.
     ///
     /// # Errors
-    /// [`ProgramError`] names the rank and the operation, or the pair of ranks.
+    /// [`ProgramError`]: an invalid operation, or a pair of ranks whose sends and receives do not match.
     pub fn compile(&self) -> Result<MatchedProgram, ProgramError> {
         self.check_columns()?;
         let starts = self.check_peers()?;
@@ -90,8 +89,8 @@ impl Program {
                 });
             }
         }
-        self.pair_up(starts, &mut message_of_op)?;
-        let ops = self.resolve(&message_of_op)?;
+        self.match_receives(starts, &mut message_of_op)?;
+        let ops = self.resolve_requests(&message_of_op)?;
         let rank_start = self.rank_start.iter().map(|&s| s as usize).collect();
         Ok(MatchedProgram { rank_start, ops, messages })
     }
@@ -106,8 +105,8 @@ impl Program {
         self.operations(rank).filter(|&op| self.kind[op] == OpKind::Irecv as u8)
     }
 
-    /// Refuses peers that do not exist. Returns where the receives from each rank begin in a list of
-    /// all, by sending rank.
+    /// Checks that all peers exist. Returns the index of the first receive from each rank in a list of
+    /// all receives, sorted by sending rank.
     fn check_peers(&self) -> Result<Vec<usize>, ProgramError> {
         let ranks = self.n_ranks();
         let mut starts = vec![0; ranks + 1];
@@ -118,7 +117,9 @@ impl Program {
                     continue;
                 }
                 if peer < 0 || peer as usize >= ranks {
-                    let problem = format!("peer {peer} does not exist among {ranks} ranks");
+                    let verb = if OpKind::sends(kind) { "sends to" } else { "receives from" };
+                    let problem =
+                        format!("{verb} rank {peer}, but the program has {ranks} ranks, from 0");
                     return Err(self.wrong(rank, op, problem));
                 }
                 starts[peer as usize + 1] += usize::from(kind == OpKind::Irecv as u8);
@@ -130,9 +131,9 @@ impl Program {
         Ok(starts)
     }
 
-    /// Matches every receive with its send, one rank after the other: sorting the sends of a
-    /// rank is faster than sorting everything at once.
-    fn pair_up(
+    /// Matches every receive with its send, one sending rank at a time: sorting the sends of each rank
+    /// is faster than sorting all of them at once.
+    fn match_receives(
         &self,
         mut starts: Vec<usize>,
         message_of_op: &mut [u32],
@@ -162,13 +163,13 @@ impl Program {
         Ok(())
     }
 
-    fn resolve(&self, message_of_op: &[u32]) -> Result<Vec<Op>, ProgramError> {
+    fn resolve_requests(&self, message_of_op: &[u32]) -> Result<Vec<Op>, ProgramError> {
         let mut ops = Vec::with_capacity(self.kind.len());
         let mut requests: HashMap<i32, Request> = HashMap::new();
         for rank in 0..self.n_ranks() {
             requests.clear();
-            // Most ranks wait for all at once and never for one.
-            let named = self.kind[self.operations(rank)].contains(&(OpKind::Wait as u8));
+            // Most ranks only use Waitall: then requests need not be looked up.
+            let waits_for_one = self.kind[self.operations(rank)].contains(&(OpKind::Wait as u8));
             for op in self.operations(rank) {
                 let message = message_of_op[op];
                 let request = match self.kind[op] {
@@ -176,7 +177,7 @@ impl Program {
                     2 => Some(Request::Receive(message)),
                     _ => None,
                 };
-                if let Some(request) = request.filter(|_| named) {
+                if let Some(request) = request.filter(|_| waits_for_one) {
                     requests.insert(self.request[op], request);
                 }
                 ops.push(match self.kind[op] {
@@ -184,13 +185,22 @@ impl Program {
                     1 => Op::Send(message),
                     2 => Op::Receive(message),
                     3 => Op::Wait(*requests.get(&self.request[op]).ok_or_else(|| {
-                        let problem = format!("waits for unknown request {}", self.request[op]);
+                        let problem = format!(
+                            "waits for request {}, which no earlier operation of the rank posts",
+                            self.request[op]
+                        );
                         self.wrong(rank, op, problem)
                     })?),
                     4 => Op::Wait(Request::All),
                     5 => Op::SynchronousSend(message),
                     6 => Op::AcknowledgedSend(message),
-                    kind => return Err(self.wrong(rank, op, format!("unknown kind {kind}"))),
+                    kind => {
+                        return Err(self.wrong(
+                            rank,
+                            op,
+                            format!("unknown kind {kind}, valid: 0 to 6"),
+                        ));
+                    }
                 });
             }
         }
@@ -198,7 +208,7 @@ impl Program {
     }
 }
 
-/// Checks that what rank `src` sends is exactly what is received from it.
+/// Checks that every send of rank `src` has a receive and every receive from it has a send.
 fn check_pairs(src: u32, sends: &[Endpoint], receives: &[Endpoint]) -> Result<(), ProgramError> {
     let key = |e: &Endpoint| (e.dst, e.tag);
     if sends.iter().map(key).eq(receives.iter().map(key)) {
@@ -274,22 +284,34 @@ mod tests {
         let error = program(&[sends[0], sends[1], &receives[..2]]).compile().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "rank 1 sends 1 messages to rank 2 with tag 0, which receives 0"
+            "rank 1 sends 1 messages to rank 2 with tag 0, but rank 2 receives 0"
         );
     }
 
     #[test]
-    fn a_receive_nobody_sends_is_named() {
+    fn a_receive_without_a_send_is_named() {
         let error = program(&[&[], &[(2, 0, 8, 7, 0)]]).compile().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "rank 0 sends 0 messages to rank 1 with tag 7, which receives 1"
+            "rank 0 sends 0 messages to rank 1 with tag 7, but rank 1 receives 1"
         );
     }
 
     #[test]
-    fn a_wait_for_nothing_is_named() {
+    fn a_wait_for_an_unposted_request_is_named() {
         let error = program(&[&[(3, -1, 0, 0, 4)]]).compile().unwrap_err();
-        assert_eq!(error.to_string(), "rank 0, operation 0: waits for unknown request 4");
+        assert_eq!(
+            error.to_string(),
+            "rank 0, operation 0: waits for request 4, which no earlier operation of the rank posts"
+        );
+    }
+
+    #[test]
+    fn a_peer_that_does_not_exist_is_named() {
+        let error = program(&[&[(1, 7, 8, 0, 0)]]).compile().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "rank 0, operation 0: sends to rank 7, but the program has 1 ranks, from 0"
+        );
     }
 }

@@ -1,10 +1,9 @@
 //! Rank programs: the operations of the ranks of a parallel job, and the messages formed by
 //! matching sends and receives.
 //!
-//! A program is given in columns ([`Program`]), is checked and resolved once
-//! ([`MatchedProgram`]), and is then executed rank by rank ([`Rank`]). The packet engine and the
-//! fluid model execute the same programs by the same blocking rules; they differ in what a message
-//! costs.
+//! A program is given in columns ([`Program`]). It is checked and matched once ([`MatchedProgram`]),
+//! then each rank executes its operations ([`Rank`]). The packet engine and the fluid model execute the
+//! same programs by the same blocking rules, and differ only in how long a message takes.
 
 mod compile;
 mod error;
@@ -12,6 +11,6 @@ mod program;
 mod rank;
 
 pub use compile::{MatchedProgram, Message, Op, Request};
-pub use error::ProgramError;
+pub use error::{ProgramError, time_text};
 pub use program::{OpKind, Placement, Program};
 pub use rank::Rank;

@@ -1,4 +1,4 @@
-//! Input: operations in columns, and the placement of ranks.
+//! Rank programs as columns of operations, and the placement of ranks.
 
 use crate::ProgramError;
 
@@ -6,9 +6,9 @@ use crate::ProgramError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpKind {
-    /// Occupies the rank.
+    /// Computes.
     Compute = 0,
-    /// Posts a send, complete when its last byte has left the adapter.
+    /// Posts a send that completes when its last byte has left the adapter.
     Isend = 1,
     /// Posts a receive.
     Irecv = 2,
@@ -16,29 +16,29 @@ pub enum OpKind {
     Wait = 3,
     /// Blocks until all open requests are complete.
     Waitall = 4,
-    /// Posts a synchronous send, complete when its receive is.
+    /// Posts a synchronous send, which completes with its receive.
     Issend = 5,
-    /// Posts a send, complete when the acknowledgement that its receive is complete has come back.
+    /// Posts a send that completes when the acknowledgement of its completed receive has returned.
     AcknowledgedSend = 6,
 }
 
 impl OpKind {
-    /// Whether operations of this kind, given as a number, post a send.
+    /// Whether operations of the kind with this number post a send.
     pub(crate) fn sends(kind: u8) -> bool {
         [Self::Isend, Self::Issend, Self::AcknowledgedSend].iter().any(|&send| kind == send as u8)
     }
 }
 
-/// Operations of all ranks in columns, rank after rank: `tailback.traffic.program.Program`.
+/// Operations of all ranks in columns, rank by rank; in Python `tailback.traffic.program.Program`.
 #[derive(Debug, Default, Clone)]
 pub struct Program {
-    /// First operation of each rank; one entry more than there are ranks.
+    /// First operation of each rank, and the number of operations as a last entry.
     pub rank_start: Vec<u64>,
     /// [`OpKind`] as a number.
     pub kind: Vec<u8>,
     /// Peer rank of sends and receives.
     pub peer: Vec<i32>,
-    /// Bytes or picoseconds.
+    /// Bytes of sends and receives, picoseconds of computations.
     pub amount: Vec<u64>,
     /// Matching tag.
     pub tag: Vec<i64>,
@@ -46,7 +46,8 @@ pub struct Program {
     pub request: Vec<i32>,
     /// Label of sends and receives.
     pub label: Vec<u32>,
-    /// Rate of each send in megabits per second, 0 where it has none; empty: no send has one.
+    /// Rate at which to pace each send, in megabits per second; 0 for no pacing, empty if no send is
+    /// paced.
     pub pace_mbps: Vec<u32>,
 }
 
@@ -67,7 +68,7 @@ impl Program {
         }
     }
 
-    /// Appends an operation to the rank that is not closed yet.
+    /// Appends an operation to the current rank.
     #[inline]
     pub fn push(
         &mut self,
@@ -86,7 +87,7 @@ impl Program {
         self.label.push(label);
     }
 
-    /// Ends a rank: operations that follow are of the next one.
+    /// Ends the current rank: subsequent operations belong to the next one.
     pub fn close_rank(&mut self) {
         self.rank_start.push(self.kind.len() as u64);
     }
@@ -101,7 +102,7 @@ impl Program {
         self.rank_start[rank] as usize..self.rank_start[rank + 1] as usize
     }
 
-    /// Refuses columns that do not fit together.
+    /// Checks that the columns have consistent lengths and ranks do not overlap.
     pub(crate) fn check_columns(&self) -> Result<(), ProgramError> {
         let expected = self.kind.len();
         for (name, length) in [
@@ -110,7 +111,10 @@ impl Program {
             ("tag", self.tag.len()),
             ("request", self.request.len()),
             ("label", self.label.len()),
-            ("rank_start's last rank", self.rank_start.last().map_or(0, |&last| last as usize)),
+            (
+                "the last entry of rank_start",
+                self.rank_start.last().map_or(0, |&last| last as usize),
+            ),
         ] {
             if length != expected {
                 return Err(ProgramError::Length { name, length, expected });
@@ -118,38 +122,42 @@ impl Program {
         }
         let begin = |rank: usize| self.rank_start[rank] as usize;
         if expected > 0 && begin(0) != 0 {
-            return Err(self.wrong(0, begin(0), format!("begins at operation {}", begin(0))));
+            let problem = format!("rank_start begins at {}, not at 0", begin(0));
+            return Err(self.wrong(0, begin(0), problem));
         }
         match (0..self.n_ranks()).find(|&rank| begin(rank) > begin(rank + 1)) {
-            Some(rank) => Err(self.wrong(rank, begin(rank), "ends before it begins".to_owned())),
+            Some(rank) => {
+                let problem = "rank_start decreases: the rank ends before it begins".to_owned();
+                Err(self.wrong(rank, begin(rank), problem))
+            }
             None => Ok(()),
         }
     }
 
-    /// A problem of operation `op`, one of `rank`.
+    /// The error for `problem` of operation `op`, which belongs to `rank`.
     pub(crate) fn wrong(&self, rank: usize, op: usize, problem: String) -> ProgramError {
         let operation = op as u64 - self.rank_start[rank];
         ProgramError::Operation { rank: rank as u32, operation, problem }
     }
 }
 
-/// Where ranks run and what their traffic belongs to.
+/// Where and when ranks run, and how their traffic is classified.
 #[derive(Debug, Default, Clone)]
 pub struct Placement {
     /// Node of each rank.
     pub node: Vec<u32>,
     /// Host of each rank: ranks of one host do not use the network between them.
     pub host: Vec<u32>,
-    /// When each rank starts.
+    /// When each rank starts, in picoseconds.
     pub start_ps: Vec<u64>,
-    /// Whether traffic of each label is of an observed job; of the packet engine alone.
+    /// Whether each label's traffic belongs to an observed job; used only by the packet engine.
     pub label_observed: Vec<bool>,
-    /// Service level of each label's traffic; empty: 0 for all; of the packet engine alone.
+    /// Service level of each label's traffic, empty for 0 everywhere; used only by the packet engine.
     pub label_service: Vec<u8>,
 }
 
 impl Placement {
-    /// Refuses a placement that is not of `ranks` ranks on nodes below `nodes`.
+    /// Checks that this is a placement of `ranks` ranks on nodes below `nodes`.
     ///
     /// # Errors
     /// [`ProgramError::Length`] and [`ProgramError::Node`].
@@ -178,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_placement_fits_its_ranks_and_its_fabric() {
+    fn a_placement_is_checked_against_its_ranks_and_its_fabric() {
         let placement = Placement {
             node: vec![0, 4],
             host: vec![0, 1],
@@ -187,7 +195,7 @@ mod tests {
         };
         assert_eq!(placement.check(2, 5), Ok(()));
         let message = |ranks, nodes| placement.check(ranks, nodes).unwrap_err().to_string();
-        assert_eq!(message(2, 4), "node of rank 1 is 4; valid: below 4");
-        assert_eq!(message(3, 5), "placement has 2 entries, 3 are needed");
+        assert_eq!(message(2, 4), "rank 1 is placed on node 4, but the fabric has 4 nodes, from 0");
+        assert_eq!(message(3, 5), "placement has 2 entries, expected 3");
     }
 }

@@ -1,4 +1,4 @@
-//! Execution of a rank under MPI's blocking rules, independent of how messages are transported.
+//! Execution of a rank by MPI's blocking rules, independent of how messages are transported.
 
 use crate::{Message, Op, Request};
 
@@ -9,27 +9,27 @@ enum Waiting {
     For(Request),
 }
 
-/// A rank in execution: its position in the program, what it waits for, and how long it took.
+/// A running rank: its position in the program, what it waits for, and the time it has spent.
 ///
-/// The caller calls [`Rank::next`] and acts on the operation. After [`Op::Compute`] it calls again when
-/// that time is over. After an [`Op::Wait`] whose request is not complete it calls [`Rank::block`], and
-/// continues when [`Rank::completed`] has returned a request that is complete by then.
+/// The caller calls [`Rank::next`] and acts on the operation. After [`Op::Compute`], it calls again when
+/// that time has passed. After an [`Op::Wait`] for an incomplete request, it calls [`Rank::block`] and
+/// continues once [`Rank::completed`] returns a request that has completed.
 #[derive(Debug, Clone)]
 pub struct Rank {
     next_op: usize,
     waiting: Waiting,
     waiting_since: u64,
     open_requests: u32,
-    /// When its last operation completed.
+    /// When its last operation completed, in picoseconds.
     pub finish_ps: u64,
-    /// Time computing.
+    /// Time spent computing, in picoseconds.
     pub compute_ps: u64,
-    /// Time blocked in a wait.
+    /// Time spent blocked in waits, in picoseconds.
     pub wait_ps: u64,
 }
 
 impl Rank {
-    /// Before its first operation.
+    /// A rank about to execute `first_op`.
     pub fn new(first_op: usize) -> Self {
         Self {
             next_op: first_op,
@@ -42,13 +42,13 @@ impl Rank {
         }
     }
 
-    /// Place of its next operation.
+    /// Index of its next operation.
     #[inline]
     pub fn next_op(&self) -> usize {
         self.next_op
     }
 
-    /// The next operation of its program, which ends at `end`; `None` when it has finished.
+    /// Takes the next operation of its program, which ends before `end`; `None` if it has finished.
     #[inline]
     pub fn next(&mut self, ops: &[Op], end: usize, now: u64) -> Option<Op> {
         self.waiting = Waiting::No;
@@ -65,13 +65,13 @@ impl Rank {
         Some(op)
     }
 
-    /// A request is open.
+    /// Records that the rank has posted a request.
     #[inline]
     pub fn opened(&mut self) {
         self.open_requests += 1;
     }
 
-    /// A request has completed; returns the request that the rank is blocked on, if any.
+    /// Records that a request has completed; returns the request that the rank is blocked on, if any.
     #[inline]
     pub fn completed(&mut self) -> Option<Request> {
         self.open_requests -= 1;
@@ -81,42 +81,42 @@ impl Rank {
         }
     }
 
-    /// Whether all of its requests are complete.
+    /// Whether all requests of the rank have completed.
     #[inline]
     pub fn all_complete(&self) -> bool {
         self.open_requests == 0
     }
 
-    /// It waits for `request` from now on.
+    /// Records that the rank blocks on `request` from `now` on.
     #[inline]
     pub fn block(&mut self, request: Request, now: u64) {
         self.waiting = Waiting::For(request);
         self.waiting_since = now;
     }
 
-    /// It has waited until now.
+    /// Records that the rank stops waiting at `now`.
     #[inline]
     pub fn unblock(&mut self, now: u64) {
         self.waiting = Waiting::No;
         self.wait_ps += now - self.waiting_since;
     }
 
-    /// Time it has been blocked by `now`, a wait that has not ended included.
+    /// Time the rank has been blocked until `now`, including an unfinished wait, in picoseconds.
     pub fn waited_ps(&self, now: u64) -> u64 {
-        let open = match self.waiting {
+        let unfinished = match self.waiting {
             Waiting::No => 0,
             _ => now.saturating_sub(self.waiting_since),
         };
-        self.wait_ps + open
+        self.wait_ps + unfinished
     }
 
-    /// Whether it has not finished its program, which ends at operation `end`.
+    /// Whether the rank has not finished its program, which ends before operation `end`.
     pub fn unfinished(&self, end: usize) -> bool {
         self.waiting != Waiting::No || self.next_op < end
     }
 
-    /// What it waits for, as text.
-    pub(crate) fn awaits(&self, message: impl Fn(u32) -> Message) -> String {
+    /// What the rank waits for, as text.
+    pub(crate) fn waits_for(&self, message: impl Fn(u32) -> Message) -> String {
         match self.waiting {
             Waiting::For(Request::Send(m)) => {
                 format!("its send of {} B to rank {}", message(m).bytes, message(m).dst)

@@ -1,8 +1,9 @@
-//! Random numbers as a function of what they are for: no shared generator, no order of use.
+//! Random numbers as a function of their purpose: there is no shared generator, so the order of draws
+//! does not matter.
 //!
-//! Each crate mixes its own words (seed, purpose, packet, hop) with the one step written here.
+//! Each crate hashes its own keys (seed, purpose, packet, hop) with [`splitmix`].
 
-/// The step of splitmix64: increment and finaliser (Steele, Lea and Flood, OOPSLA 2014).
+/// One step of SplitMix64: increment and finaliser (Steele, Lea and Flood, OOPSLA 2014).
 #[inline]
 pub const fn splitmix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -11,7 +12,7 @@ pub const fn splitmix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A uniform integer below `n` from the upper half of 64 random bits.
+/// A uniform integer in `0..n` from the upper 32 of 64 random bits; 0 for `n = 0`.
 #[inline]
 pub const fn below(random: u64, n: u32) -> u32 {
     ((random >> 32).wrapping_mul(n as u64) >> 32) as u32
@@ -21,9 +22,9 @@ pub const fn below(random: u64, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The first outputs of the published generator seeded with 1234567.
+    /// The first outputs of the reference implementation with seed 1234567.
     #[test]
-    fn the_step_is_that_of_splitmix64() {
+    fn the_outputs_are_those_of_splitmix64() {
         let outputs = [
             6_457_827_717_110_365_317,
             3_203_168_211_198_807_973,
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_below_n_is_below_n_and_takes_every_value() {
+    fn numbers_below_n_are_uniform() {
         let mut seen = [0u32; 7];
         (0..7_000).for_each(|i| seen[below(splitmix(i), 7) as usize] += 1);
         assert!(seen.iter().all(|&count| (850..1150).contains(&count)), "{seen:?}");

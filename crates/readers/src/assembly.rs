@@ -1,44 +1,44 @@
-//! Which send meets which receive, and the order of what each rank does.
+//! Matches sends with receives and orders the operations of each rank.
 
 use crate::numbering::Map;
 use tailback_program::{OpKind, Program};
 
 /// A peer or a wait that the trace does not record.
 pub const UNKNOWN: i64 = -1;
-/// A step later than any other at its position.
-const LATE: i64 = 1 << 40;
+/// A step after all others at its position.
+const LAST_STEP: i64 = 1 << 40;
 
-/// Sends and receives that ranks post, a column each, of one length.
+/// Sends and receives that ranks post, as columns of equal length.
 #[derive(Clone, Copy)]
 pub struct Posts<'a> {
-    /// Who posts.
+    /// Rank that posts.
     pub rank: &'a [i64],
-    /// Place in the order of all events.
+    /// Position in the order of the rank's events.
     pub position: &'a [i64],
-    /// Order among those of one position.
+    /// Order among posts at the same position.
     pub step: &'a [i64],
-    /// Send or receive.
+    /// Whether it is a send; else a receive.
     pub is_send: &'a [bool],
     /// The other rank, or [`UNKNOWN`].
     pub peer: &'a [i64],
-    /// What besides the two ranks must be alike.
+    /// Key, such as communicator and tag, that must be equal for a send and a receive to match.
     pub channel: &'a [i64],
 }
 
-/// What of posts only their program needs.
+/// Further columns of posts, needed to build a program.
 #[derive(Clone, Copy)]
 pub struct Completions<'a> {
-    /// Bytes.
+    /// Size in bytes.
     pub size: &'a [u64],
     /// Number of the label.
     pub label: &'a [i64],
-    /// Where each is waited for, or [`UNKNOWN`].
+    /// Position of the wait for each post, or [`UNKNOWN`].
     pub wait_position: &'a [i64],
-    /// Order among those of that position.
+    /// Order among waits at the same position.
     pub wait_step: &'a [i64],
 }
 
-/// Posts that a reader has found, a column each: those of [`Posts`] and [`Completions`].
+/// Posts that a reader has found, with the columns of [`Posts`] and [`Completions`].
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct RecordedPosts {
@@ -51,9 +51,9 @@ pub struct RecordedPosts {
     pub size: Vec<u64>,
     pub label: Vec<i64>,
     pub wait_position: Vec<i64>,
-    /// Empty in formats whose positions alone order waits.
+    /// Empty in formats in which positions suffice to order waits.
     pub wait_step: Vec<i64>,
-    /// Whether the trace records its partner and size.
+    /// Whether the trace records peer and size.
     pub peer_known: Vec<bool>,
 }
 
@@ -78,19 +78,19 @@ impl RecordedPosts {
     }
 }
 
-/// Events of ranks that are no posts: whose, where, and what.
+/// Waits or computations of ranks, as columns of equal length.
 #[derive(Clone, Copy)]
 pub struct Events<'a, T> {
-    /// Whose.
+    /// Rank.
     pub rank: &'a [i64],
-    /// Place in the order of all events.
+    /// Position in the order of the rank's events.
     pub position: &'a [i64],
-    /// Of waits the post, -1 for all that are open; of computations the picoseconds.
-    pub what: &'a [T],
+    /// For waits: the post, -1 for all open posts; for computations: picoseconds.
+    pub value: &'a [T],
 }
 
-/// The order of posts by rank, position and step; nothing if they stand in it already.
-fn order(posts: &Posts<'_>) -> Option<Vec<i64>> {
+/// The order of posts by rank, position and step; `None` if they are already sorted.
+fn sorted_order(posts: &Posts<'_>) -> Option<Vec<i64>> {
     let key = |at: usize| (posts.rank[at], posts.position[at], posts.step[at]);
     let n = posts.rank.len();
     if (1..n).all(|at| key(at - 1) <= key(at)) {
@@ -101,16 +101,18 @@ fn order(posts: &Posts<'_>) -> Option<Vec<i64>> {
     Some(order)
 }
 
-/// The order of posts, where they do not stand in it, and which post each one meets in that order, -1
-/// without: of each source, destination and channel the k-th send and the k-th receive.
-pub fn pair(posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
-    let Some(order) = order(posts) else {
-        return (None, in_order(posts));
+/// Matches the k-th send with the k-th receive of each source, destination and channel.
+///
+/// Returns the order of posts by rank, position and step (`None` if they are already sorted), and for
+/// each post in that order the index of its match, -1 if there is none.
+pub fn match_posts(posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
+    let Some(order) = sorted_order(posts) else {
+        return (None, match_sorted(posts));
     };
     fn take<T: Copy>(column: &[T], order: &[i64]) -> Vec<T> {
         order.iter().map(|&at| column[at as usize]).collect()
     }
-    let partner = in_order(&Posts {
+    let partner = match_sorted(&Posts {
         rank: &take(posts.rank, &order),
         is_send: &take(posts.is_send, &order),
         peer: &take(posts.peer, &order),
@@ -120,7 +122,7 @@ pub fn pair(posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
     (Some(order), partner)
 }
 
-fn in_order(posts: &Posts<'_>) -> Vec<i64> {
+fn match_sorted(posts: &Posts<'_>) -> Vec<i64> {
     const NONE: u32 = u32::MAX;
     let mut streams: Map<(u64, i64), u32> = Map::default();
     let mut counts: Vec<[u32; 2]> = Vec::new();
@@ -147,22 +149,22 @@ fn in_order(posts: &Posts<'_>) -> Vec<i64> {
         })
         .collect();
     drop(streams);
-    // The receives of each stream one after the other, those it has no send for left out.
+    // Slots for the matches of each stream; surplus sends or receives get none.
     let mut first = Vec::with_capacity(counts.len());
     let mut total = 0;
     for [receives, sends] in &counts {
         first.push(total);
         total += receives.min(sends);
     }
-    let mut turn = vec![[0u32; 2]; counts.len()];
+    let mut next = vec![[0u32; 2]; counts.len()];
     let mut slots = vec![[0u32; 2]; total as usize];
     for (at, &number) in stream.iter().enumerate() {
         if number == NONE {
             continue;
         }
         let (number, side) = (number as usize, usize::from(posts.is_send[at]));
-        let k = turn[number][side];
-        turn[number][side] += 1;
+        let k = next[number][side];
+        next[number][side] += 1;
         if k < counts[number][0].min(counts[number][1]) {
             slots[(first[number] + k) as usize][side] = at as u32;
         }
@@ -175,10 +177,10 @@ fn in_order(posts: &Posts<'_>) -> Vec<i64> {
     partner
 }
 
-/// Puts posts, waits and computations of each rank in order.
+/// Builds a program from posts, waits and computations.
 ///
-/// The posts are sorted by rank, position and step. Of equal places those of posts come first, then
-/// the waits for them, other waits and computations.
+/// The posts must be sorted by rank, position and step. At equal positions and steps, posts come first,
+/// then the waits for them, then other waits, then computations.
 pub fn assemble(
     n_ranks: usize,
     posts: &Posts<'_>,
@@ -192,30 +194,31 @@ pub fn assemble(
     let mut out = Program::with_capacity(n_ranks, events);
     let of_waits = ByRank::new(n_ranks, waits.rank);
     let of_computes = ByRank::new(n_ranks, computes.rank);
-    // Place, step and post of the waits of a rank, and place and picoseconds of its computations.
-    let mut ended: Vec<(i64, i64, i64)> = Vec::new();
-    let mut busy: Vec<(i64, u64)> = Vec::new();
+    // Position, step and post of the waits of a rank; position and picoseconds of its computations.
+    let mut wait_events: Vec<(i64, i64, i64)> = Vec::new();
+    let mut compute_events: Vec<(i64, u64)> = Vec::new();
     let mut first = 0;
     for rank in 0..n_ranks {
         let last = first + posts.rank[first..].partition_point(|&one| one as usize <= rank);
-        ended.clear();
+        wait_events.clear();
         for at in (first..last).filter(|&at| ends.wait_position[at] != UNKNOWN) {
-            ended.push((ends.wait_position[at], ends.wait_step[at], at as i64));
+            wait_events.push((ends.wait_position[at], ends.wait_step[at], at as i64));
         }
         let others = of_waits.of(rank);
-        ended.extend(others.map(|at| (waits.position[at], LATE, waits.what[at])));
-        // These sorts are stable, and at once done where all is in order as it comes.
-        ended.sort_by_key(|&(position, step, _)| (position, step));
-        busy.clear();
-        busy.extend(of_computes.of(rank).map(|at| (computes.position[at], computes.what[at])));
-        busy.sort_by_key(|&(position, _)| position);
-        let (mut ended, mut busy) = (&ended[..], &busy[..]);
+        wait_events.extend(others.map(|at| (waits.position[at], LAST_STEP, waits.value[at])));
+        // These sorts are stable, and fast if the input is already sorted.
+        wait_events.sort_by_key(|&(position, step, _)| (position, step));
+        compute_events.clear();
+        compute_events
+            .extend(of_computes.of(rank).map(|at| (computes.position[at], computes.value[at])));
+        compute_events.sort_by_key(|&(position, _)| position);
+        let (mut wait_events, mut compute_events) = (&wait_events[..], &compute_events[..]);
         let mut at = first;
         loop {
             const NEVER: (i64, i64) = (i64::MAX, i64::MAX);
             let post = if at < last { (posts.position[at], posts.step[at]) } else { NEVER };
-            let wait = ended.first().map_or(NEVER, |&(position, step, _)| (position, step));
-            let compute = busy.first().map_or(NEVER, |&(position, _)| (position, 0));
+            let wait = wait_events.first().map_or(NEVER, |&(position, step, _)| (position, step));
+            let compute = compute_events.first().map_or(NEVER, |&(position, _)| (position, 0));
             if at < last && post <= wait && post <= compute {
                 let kind = if posts.is_send[at] { OpKind::Isend } else { OpKind::Irecv };
                 let (peer, request) = (posts.peer[at] as i32, (at - first) as i32);
@@ -223,7 +226,7 @@ pub fn assemble(
                 out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
                 at += 1;
             } else if let (Some((&(_, _, post), rest)), true) =
-                (ended.split_first(), wait <= compute)
+                (wait_events.split_first(), wait <= compute)
             {
                 match post {
                     0.. => {
@@ -232,10 +235,10 @@ pub fn assemble(
                     }
                     _ => out.push(OpKind::Waitall, -1, 0, 0, -1, 0),
                 }
-                ended = rest;
-            } else if let Some((&(_, ps), rest)) = busy.split_first() {
+                wait_events = rest;
+            } else if let Some((&(_, ps), rest)) = compute_events.split_first() {
                 out.push(OpKind::Compute, -1, ps, 0, -1, 0);
-                busy = rest;
+                compute_events = rest;
             } else {
                 break;
             }
@@ -246,7 +249,7 @@ pub fn assemble(
     out
 }
 
-/// Rows by rank, those of one rank in their order.
+/// Rows grouped by rank, in their original order within each rank.
 struct ByRank {
     first: Vec<usize>,
     order: Option<Vec<u32>>,

@@ -1,34 +1,34 @@
-//! Chakra execution traces: protobuf messages, each after its length (mlcommons/chakra, `et_def.proto`).
+//! Chakra execution traces: length-delimited protobuf messages (mlcommons/chakra, `et_def.proto`).
 
-use crate::numbering::{Map, Numbers};
+use crate::numbering::{Interner, Map};
 use crate::op;
 
 const COMPUTE: u64 = 4;
 const SEND: u64 = 5;
 const RECEIVE: u64 = 6;
 const COLLECTIVE: u64 = 7;
-const MOST_BYTES: i128 = 1 << 53;
+const MAX_BYTES: i128 = 1 << 53;
 const PS_PER_US: u64 = 1_000_000;
 
 /// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
-pub struct Choices<'a> {
-    /// Number of the algorithm of each type of collective that is expanded.
+pub struct ChakraOptions<'a> {
+    /// Types of collectives that are expanded, with the number of the algorithm.
     pub calls: &'a [(i64, u32)],
-    /// The longest computation.
+    /// Longest valid computation, in picoseconds.
     pub longest_ps: u64,
 }
 
-/// Nodes of all ranks, rank after rank, and their dependencies.
+/// Nodes of all ranks, rank by rank, and their dependencies.
 #[derive(Debug, Default)]
 pub struct Nodes {
     /// Rank of each node.
     pub rank: Vec<u32>,
-    /// What it does, as numbered in [`op`]; collectives are `NOTHING`.
+    /// Kind of operation, as in [`op`]; `NOTHING` for collectives.
     pub kind: Vec<u8>,
-    /// The other rank, else -1.
+    /// The other rank of a send or receive, else -1.
     pub peer: Vec<i32>,
-    /// Matching tag; even ones are of collectives.
+    /// Matching tag; even tags belong to collectives.
     pub tag: Vec<i64>,
     /// Bytes or picoseconds.
     pub amount: Vec<u64>,
@@ -36,33 +36,33 @@ pub struct Nodes {
     pub label: Vec<u32>,
     /// Number within its file.
     pub number: Vec<u64>,
-    /// Node that another depends on.
+    /// For each dependency, the node depended on.
     pub before: Vec<u32>,
-    /// That other one.
+    /// For each dependency, the dependent node.
     pub after: Vec<u32>,
-    /// Kind and tag of each label; of collectives `NOTHING` and the number of the algorithm.
+    /// Kind and tag of each label; for collectives `NOTHING` and the number of the algorithm.
     pub labels: Vec<(u8, i64)>,
     /// The collectives.
     pub collectives: Collectives,
-    /// Computations without a duration.
+    /// Number of computations without a duration.
     pub without_duration: u64,
-    /// Collectives of some of the ranks, or of other kinds.
+    /// Number of collectives that are not expanded: those of a process group or of another type.
     pub left_out: u64,
 }
 
-/// Collectives, a column each.
+/// Collectives, as columns.
 #[derive(Debug, Default)]
 pub struct Collectives {
     /// Row of the node.
     pub row: Vec<u32>,
-    /// Number of the algorithm, -1 for those that are left out.
+    /// Number of the algorithm, -1 if it is not expanded.
     pub call: Vec<i64>,
-    /// Bytes that the rank puts in.
+    /// Bytes that the rank contributes.
     pub size: Vec<u64>,
     /// Root.
     pub root: Vec<i64>,
-    /// How many collectives the rank has had before, and this one.
-    pub turn: Vec<i64>,
+    /// Which collective of the rank it is, counted from 1.
+    pub ordinal: Vec<i64>,
     /// Number of the label.
     pub label: Vec<u32>,
 }
@@ -72,50 +72,50 @@ pub struct Collectives {
 pub struct ChakraError {
     /// Index of the file.
     pub file: usize,
-    /// Where and what.
+    /// What is wrong, and where.
     pub what: ChakraProblem,
 }
 
-/// Where and what is wrong.
+/// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChakraProblem {
-    /// Bytes that are no such message, and their offset.
+    /// Bytes that cannot be decoded: their offset, and why.
     Bytes(u64, String),
     /// A file without nodes.
     Empty,
-    /// A number a second time.
-    Again(u64),
-    /// A node that cannot be: its number, its name and why.
-    Node(u64, String, String),
-    /// A node that depends on one that is not there.
-    Lost(u64, u64),
+    /// Two nodes with this number.
+    DuplicateNode(u64),
+    /// An invalid node: its number, its name, and why.
+    InvalidNode(u64, String, String),
+    /// A node that depends on a missing one: the numbers of both.
+    MissingDependency(u64, u64),
     /// More nodes than can be numbered.
-    Large,
+    TooLarge,
 }
 
 /// Reads the files of all ranks.
 ///
 /// # Errors
-/// [`ChakraError`]: what is wrong with the first file that is not right.
-pub fn read(files: &[&[u8]], choices: Choices<'_>) -> Result<Nodes, ChakraError> {
-    let mut reader = ChakraReader::new(files.len(), choices);
+/// [`ChakraError`] for the first file with an error.
+pub fn read(files: &[&[u8]], options: ChakraOptions<'_>) -> Result<Nodes, ChakraError> {
+    let mut reader = ChakraReader::new(files.len(), options);
     files.iter().try_for_each(|data| reader.file(data))?;
     Ok(reader.finish())
 }
 
-/// Reads the files of the ranks one after the other.
+/// Reads the files of the ranks one by one.
 pub struct ChakraReader<'a> {
     out: Nodes,
-    choices: Choices<'a>,
+    options: ChakraOptions<'a>,
     n_ranks: usize,
     files: usize,
-    labels: Numbers,
-    place: NodeRows,
-    /// Row and number of what it depends on.
-    wanted: Vec<(u32, u64)>,
+    labels: Interner,
+    rows: NodeRows,
+    /// Row of a node, and the number of a node that it depends on.
+    dependencies: Vec<(u32, u64)>,
 }
 
-/// Rows of nodes by their numbers, which mostly count up from a small one.
+/// Rows of nodes by number; numbers mostly increase from a small one.
 #[derive(Default)]
 struct NodeRows {
     small: Vec<u32>,
@@ -137,7 +137,7 @@ impl NodeRows {
         if self.get(number).is_some() {
             return false;
         }
-        // Numbers that leave large gaps would take memory for nothing.
+        // A table with large gaps would waste memory.
         if number < 2 * self.small.len() as u64 + 64 {
             let at = number as usize;
             if at >= self.small.len() {
@@ -157,23 +157,23 @@ impl NodeRows {
 }
 
 impl<'a> ChakraReader<'a> {
-    /// For the files of the given number of ranks.
-    pub fn new(n_ranks: usize, choices: Choices<'a>) -> Self {
+    /// A reader for the files of `n_ranks` ranks.
+    pub fn new(n_ranks: usize, options: ChakraOptions<'a>) -> Self {
         Self {
             out: Nodes::default(),
-            choices,
+            options,
             n_ranks,
             files: 0,
-            labels: Numbers::default(),
-            place: NodeRows::default(),
-            wanted: Vec::new(),
+            labels: Interner::default(),
+            rows: NodeRows::default(),
+            dependencies: Vec::new(),
         }
     }
 
     /// Reads the file of the next rank.
     ///
     /// # Errors
-    /// [`ChakraError`]: what is wrong with it.
+    /// [`ChakraError`] if the file has an error.
     pub fn file(&mut self, data: &[u8]) -> Result<(), ChakraError> {
         let file = self.files;
         self.files += 1;
@@ -186,23 +186,24 @@ impl<'a> ChakraReader<'a> {
     }
 
     fn nodes(&mut self, rank: usize, data: &[u8]) -> Result<(), ChakraProblem> {
-        self.place.clear();
-        self.wanted.clear();
+        self.rows.clear();
+        self.dependencies.clear();
         let mut at = 0;
         let mut messages = 0u64;
-        let mut turn = 0;
+        let mut ordinal = 0;
         while at < data.len() {
             let begin = at;
             let length = varint(data, &mut at)?;
             let left = (data.len() - at) as u64;
             if length > left {
-                let message = format!("a message of {length} B in the last {left} B");
+                let message =
+                    format!("a message of {length} B, but the file has only {left} B left");
                 return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             let end = at + length as usize;
             // The first message is the metadata.
             if messages > 0 {
-                self.wanted_of(&data[..end], at, rank, &mut turn)?;
+                self.node(&data[..end], at, rank, &mut ordinal)?;
             }
             messages += 1;
             at = end;
@@ -210,9 +211,12 @@ impl<'a> ChakraReader<'a> {
         if messages < 2 {
             return Err(ChakraProblem::Empty);
         }
-        for &(row, number) in &self.wanted {
-            let Some(before) = self.place.get(number) else {
-                return Err(ChakraProblem::Lost(self.out.number[row as usize], number));
+        for &(row, number) in &self.dependencies {
+            let Some(before) = self.rows.get(number) else {
+                return Err(ChakraProblem::MissingDependency(
+                    self.out.number[row as usize],
+                    number,
+                ));
             };
             self.out.before.push(before);
             self.out.after.push(row);
@@ -220,26 +224,26 @@ impl<'a> ChakraReader<'a> {
         Ok(())
     }
 
-    fn wanted_of(
+    fn node(
         &mut self,
         data: &[u8],
         at: usize,
         rank: usize,
-        turn: &mut i64,
+        ordinal: &mut i64,
     ) -> Result<(), ChakraProblem> {
         let row = self.out.kind.len();
         if row >= 1 << 27 {
-            return Err(ChakraProblem::Large);
+            return Err(ChakraProblem::TooLarge);
         }
         let row = row as u32;
-        let wanted = &mut self.wanted;
-        let node = parse(data, at, &mut |before| wanted.push((row, before)))?;
+        let dependencies = &mut self.dependencies;
+        let node = parse(data, at, &mut |before| dependencies.push((row, before)))?;
         let number = node.number;
-        if !self.place.insert(number, row) {
-            return Err(ChakraProblem::Again(number));
+        if !self.rows.insert(number, row) {
+            return Err(ChakraProblem::DuplicateNode(number));
         }
-        let wrong = |why| ChakraProblem::Node(number, node.name.to_owned(), why);
-        self.add(rank, &node, row, turn).map_err(wrong)
+        let wrong = |why| ChakraProblem::InvalidNode(number, node.name.to_owned(), why);
+        self.add(rank, &node, row, ordinal).map_err(wrong)
     }
 
     fn add(
@@ -247,14 +251,15 @@ impl<'a> ChakraReader<'a> {
         rank: usize,
         node: &Node<'_>,
         row: u32,
-        turn: &mut i64,
+        ordinal: &mut i64,
     ) -> Result<(), String> {
         let (mut kind, mut peer, mut tag, mut amount, mut label) = (op::NOTHING, -1, 0, 0, 0);
         match node.kind {
             COMPUTE => {
                 let ps = node.duration_us.checked_mul(PS_PER_US);
-                let ps = ps.filter(|&ps| ps <= self.choices.longest_ps);
-                amount = ps.ok_or_else(|| format!("a duration of {} µs", node.duration_us))?;
+                let ps = ps.filter(|&ps| ps <= self.options.longest_ps);
+                amount =
+                    ps.ok_or_else(|| format!("a duration of {} µs is too long", node.duration_us))?;
                 self.out.without_duration += u64::from(amount == 0);
                 kind = op::COMPUTE;
             }
@@ -268,10 +273,16 @@ impl<'a> ChakraReader<'a> {
                 let size = node.size.number("comm_size", None)?;
                 let number = node.tag.number("comm_tag", Some(0))?;
                 if !(0..self.n_ranks as i128).contains(&other) {
-                    return Err(format!("names rank {other} of {} ranks", self.n_ranks));
+                    let n_ranks = self.n_ranks;
+                    return Err(format!(
+                        "{name} is {other}, but there are {n_ranks} ranks, from 0"
+                    ));
                 }
-                if !(0..=MOST_BYTES).contains(&size) || !(-(1 << 31)..1 << 32).contains(&number) {
-                    return Err(format!("{size} B with tag {number}"));
+                if !(0..=MAX_BYTES).contains(&size) {
+                    return Err(format!("comm_size is {size}; valid: 0 to {MAX_BYTES} bytes"));
+                }
+                if !(-(1 << 31)..1 << 32).contains(&number) {
+                    return Err(format!("comm_tag is {number}; valid: a number of 32 bits"));
                 }
                 peer = other as i32;
                 amount = size as u64;
@@ -279,8 +290,8 @@ impl<'a> ChakraReader<'a> {
                 label = self.label(kind, number as i64);
             }
             COLLECTIVE => {
-                *turn += 1;
-                self.collective(node, row, *turn)?;
+                *ordinal += 1;
+                self.collective(node, row, *ordinal)?;
             }
             _ => {}
         }
@@ -295,18 +306,18 @@ impl<'a> ChakraReader<'a> {
         Ok(())
     }
 
-    fn collective(&mut self, node: &Node<'_>, row: u32, turn: i64) -> Result<(), String> {
+    fn collective(&mut self, node: &Node<'_>, row: u32, ordinal: i64) -> Result<(), String> {
         let kind = node.collective.number("comm_type", Some(-1))?;
-        let call = self.choices.calls.iter().find(|call| i128::from(call.0) == kind);
+        let call = self.options.calls.iter().find(|call| i128::from(call.0) == kind);
         let (mut size, mut root, mut label, mut number) = (0, 0, 0, -1);
-        match call.filter(|_| !node.grouped) {
+        match call.filter(|_| !node.has_process_group) {
             Some(&(_, call)) => {
                 let bytes = node.size.number("comm_size", Some(0))?;
                 let at = node.root.number("root", Some(0))?;
-                if !(0..=MOST_BYTES).contains(&bytes) {
-                    return Err(format!("{bytes} B"));
+                if !(0..=MAX_BYTES).contains(&bytes) {
+                    return Err(format!("comm_size is {bytes}; valid: 0 to {MAX_BYTES} bytes"));
                 }
-                root = i64::try_from(at).map_err(|_| format!("root is {at}"))?;
+                root = i64::try_from(at).map_err(|_| format!("root is {at}, which is no rank"))?;
                 size = bytes as u64;
                 number = i64::from(call);
                 label = self.label(op::NOTHING, number);
@@ -318,13 +329,13 @@ impl<'a> ChakraReader<'a> {
         out.call.push(number);
         out.size.push(size);
         out.root.push(root);
-        out.turn.push(turn);
+        out.ordinal.push(ordinal);
         out.label.push(label);
         Ok(())
     }
 
     fn label(&mut self, kind: u8, tag: i64) -> u32 {
-        let (number, new) = self.labels.of(kind.into(), tag);
+        let (number, new) = self.labels.number(kind.into(), tag);
         if new {
             self.out.labels.push((kind, tag));
         }
@@ -332,7 +343,7 @@ impl<'a> ChakraReader<'a> {
     }
 }
 
-/// What is kept of a node.
+/// The fields of a node that are used.
 #[derive(Default)]
 struct Node<'a> {
     number: u64,
@@ -345,8 +356,8 @@ struct Node<'a> {
     tag: AttributeValue<'a>,
     collective: AttributeValue<'a>,
     root: AttributeValue<'a>,
-    /// Whether it names a process group.
-    grouped: bool,
+    /// Whether it belongs to a process group.
+    has_process_group: bool,
 }
 
 /// The value of an attribute.
@@ -372,13 +383,13 @@ impl AttributeValue<'_> {
     }
 }
 
-/// A field: its number and what it holds.
+/// A field of a protobuf message.
 struct ProtobufField {
     number: u64,
     content: FieldContent,
 }
 
-/// What a field holds; of bytes where they lie.
+/// Content of a field; for bytes, their range.
 enum FieldContent {
     Varint(u64),
     Wide(u64),
@@ -401,12 +412,15 @@ fn field(data: &[u8], at: &mut usize) -> Result<ProtobufField, ChakraProblem> {
         2 => varint(data, at)?,
         5 => 4,
         kind => {
-            return Err(ChakraProblem::Bytes(begin as u64, format!("a field of wire type {kind}")));
+            return Err(ChakraProblem::Bytes(
+                begin as u64,
+                format!("a field has the unknown wire type {kind}"),
+            ));
         }
     };
     let left = (data.len() - *at) as u64;
     if length > left {
-        let message = format!("a field of {length} B in the last {left} B");
+        let message = format!("a field of {length} B, but the file has only {left} B left");
         return Err(ChakraProblem::Bytes(begin as u64, message));
     }
     let (from, to) = (*at, *at + length as usize);
@@ -443,7 +457,7 @@ fn long_varint(data: &[u8], at: &mut usize) -> Result<u64, ChakraProblem> {
             return Ok(value);
         }
     }
-    Err(ChakraProblem::Bytes(begin as u64, "a number without an end".to_owned()))
+    Err(ChakraProblem::Bytes(begin as u64, "a number has no last byte".to_owned()))
 }
 
 fn parse<'a>(
@@ -469,11 +483,11 @@ fn parse<'a>(
             (7, FieldContent::Varint(duration)) => node.duration_us = duration,
             (10, FieldContent::Bytes(from, to)) => attribute(&data[..to], from, &mut node)?,
             (1 | 3 | 4 | 5 | 7, _) => {
-                let message = "text where a number is expected".to_owned();
+                let message = "a field has the wrong type: expected a number".to_owned();
                 return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             (2 | 10, _) => {
-                let message = "a number where text is expected".to_owned();
+                let message = "a field has the wrong type: expected text".to_owned();
                 return Err(ChakraProblem::Bytes(begin as u64, message));
             }
             _ => {}
@@ -484,10 +498,10 @@ fn parse<'a>(
 
 fn text(data: &[u8], from: usize, to: usize) -> Result<&str, ChakraProblem> {
     std::str::from_utf8(&data[from..to])
-        .map_err(|_| ChakraProblem::Bytes(from as u64, "a name that is not text".to_owned()))
+        .map_err(|_| ChakraProblem::Bytes(from as u64, "a name is not UTF-8 text".to_owned()))
 }
 
-/// Notes an attribute of a node; lists have no value.
+/// Stores an attribute of a node; lists are ignored.
 fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), ChakraProblem> {
     let (mut name, mut value) = ("", AttributeValue::Missing);
     while at < data.len() {
@@ -495,7 +509,7 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
         let found = field(data, &mut at)?;
         if found.number == 1 {
             let FieldContent::Bytes(from, to) = found.content else {
-                let message = "a number where text is expected".to_owned();
+                let message = "a field has the wrong type: expected text".to_owned();
                 return Err(ChakraProblem::Bytes(begin as u64, message));
             };
             name = text(data, from, to)?;
@@ -513,9 +527,9 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
         "pg_name" => {
             match value {
                 AttributeValue::Missing => {}
-                AttributeValue::Text(text) => node.grouped = !text.is_empty(),
-                AttributeValue::Number(number) => node.grouped = number != 0,
-                AttributeValue::Real(number) => node.grouped = number != 0.0,
+                AttributeValue::Text(text) => node.has_process_group = !text.is_empty(),
+                AttributeValue::Number(number) => node.has_process_group = number != 0,
+                AttributeValue::Real(number) => node.has_process_group = number != 0.0,
             }
             return Ok(());
         }
@@ -550,21 +564,22 @@ fn content(data: &[u8], field: ProtobufField) -> Result<AttributeValue<'_>, Chak
 
 #[cfg(test)]
 mod tests {
-    use super::{ChakraError, ChakraProblem, Choices, read};
+    use super::{ChakraError, ChakraOptions, ChakraProblem, read};
 
-    const CHOICES: Choices<'_> = Choices { calls: &[], longest_ps: 1 << 60 };
+    const OPTIONS: ChakraOptions<'_> = ChakraOptions { calls: &[], longest_ps: 1 << 60 };
 
     #[test]
-    fn a_computation_is_read_and_what_is_cut_is_refused() {
-        // Metadata; node 5 of type 4 that lasts 3 us; node 6 of no type after node 5.
+    fn a_computation_is_read_and_a_truncated_file_is_refused() {
+        // Metadata; node 5, a computation of 3 us; node 6, without a type, depends on node 5.
         let data = [0, 6, 8, 5, 24, 4, 56, 3, 5, 8, 6, 42, 1, 5];
-        let found = read(&[&data], CHOICES).expect("it is right");
+        let found = read(&[&data], OPTIONS).expect("a valid trace");
         assert_eq!((found.kind, found.amount), (vec![0, 255], vec![3_000_000, 0]));
         assert_eq!((found.before, found.after), (vec![0], vec![1]));
-        let what = ChakraProblem::Bytes(8, "a message of 5 B in the last 4 B".to_owned());
-        assert_eq!(read(&[&data[..13]], CHOICES).err(), Some(ChakraError { file: 0, what }));
+        let what =
+            ChakraProblem::Bytes(8, "a message of 5 B, but the file has only 4 B left".to_owned());
+        assert_eq!(read(&[&data[..13]], OPTIONS).err(), Some(ChakraError { file: 0, what }));
         let lost = [0, 5, 8, 6, 42, 1, 5];
-        let fault = ChakraError { file: 0, what: ChakraProblem::Lost(6, 5) };
-        assert_eq!(read(&[&lost], CHOICES).err(), Some(fault));
+        let fault = ChakraError { file: 0, what: ChakraProblem::MissingDependency(6, 5) };
+        assert_eq!(read(&[&lost], OPTIONS).err(), Some(fault));
     }
 }

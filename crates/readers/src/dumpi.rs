@@ -1,54 +1,54 @@
-//! Traces of SST DUMPI: the calls of MPI with their arguments and times, one file a rank, binary or as
-//! the text that dumpi2ascii makes.
+//! Traces of SST DUMPI: MPI calls with arguments and times, one file per rank, in binary form or as text
+//! converted by dumpi2ascii.
 
 mod arguments;
+mod ascii;
 mod binary;
 mod collectives;
 mod communicators;
 mod rank;
 mod signatures;
-mod words;
 
 use crate::assembly::{RecordedPosts, UNKNOWN};
-use crate::numbering::{Map, Numbers};
+use crate::numbering::{Interner, Map};
 use collectives::Counts;
 use communicators::Communicators;
 use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, RankFile};
-use signatures::{Act, Signature, signatures};
+use signatures::{CallKind, Signature, signatures};
 
-/// What a binary file begins with.
+/// First bytes of a binary file.
 pub const MAGIC: &[u8] = b"\xff\xaa\xddDUMPI";
-/// A step later than any other at its position.
-const LATE: i64 = 1 << 40;
+/// A step after all others at its position.
+const LAST_STEP: i64 = 1 << 40;
 
-/// Where in a file.
+/// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilePosition {
-    /// Nowhere in particular.
+    /// Unknown.
     None,
-    /// Bytes before it.
+    /// Byte offset.
     Byte(u64),
-    /// Number of the line, from 1.
+    /// Line number, counted from 1.
     Line(u64),
 }
 
-/// What is to be done about a fault.
+/// The kind of a fault, which decides on the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The file ends too early.
-    Cut,
-    /// The file is not as it was written.
+    /// The file is truncated.
+    Truncated,
+    /// The file is damaged.
     Damaged,
-    /// A line that is no argument; the text is the line.
-    Line,
-    /// A version whose arguments are not right.
-    Old,
+    /// A line that is not an argument; the text is the line.
+    UnknownLine,
+    /// A format version that records some arguments wrongly.
+    OldVersion,
     /// A call whose arguments are not known.
-    Unknown,
-    /// Files of other ranks are missing.
-    World,
-    /// More than can be numbered.
-    Large,
+    UnknownCall,
+    /// The run had another number of ranks than there are files.
+    WrongRankCount,
+    /// More calls than can be numbered.
+    TooLarge,
 }
 
 /// What is wrong with a trace.
@@ -56,20 +56,20 @@ pub enum FaultKind {
 pub struct Fault {
     /// Number of the rank.
     pub file: u32,
-    /// Where.
+    /// Position in the file.
     pub place: FilePosition,
-    /// What can be done.
+    /// Its kind.
     pub kind: FaultKind,
     /// What is wrong.
     pub text: String,
 }
 
-/// A message of a call, or a collective, as identified by labels.
+/// Label of messages or collectives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// The call of MPI; of collectives the number of the operation is in `tag`.
+    /// The MPI call; for collectives, `tag` is the number of the operation.
     pub call: String,
-    /// Whether it is of a collective.
+    /// Whether it is a collective.
     pub collective: bool,
     /// The tag.
     pub tag: i64,
@@ -77,7 +77,7 @@ pub struct Label {
     pub communicator: String,
 }
 
-/// Collectives of all members of a communicator, a column each.
+/// Collectives in which all members of the communicator take part, as columns.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct DumpiCollectives {
@@ -120,7 +120,7 @@ impl DumpiCollectives {
     }
 }
 
-/// Computations: rank, position and picoseconds.
+/// Computations, as columns of rank, position and picoseconds.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct Computes {
@@ -136,45 +136,45 @@ pub struct DumpiCalls {
     pub posts: RecordedPosts,
     /// Labels by number.
     pub labels: Vec<Label>,
-    /// Time between calls.
+    /// Computations: the time between calls.
     pub computes: Computes,
     /// Collectives.
     pub collectives: DumpiCollectives,
-    /// Bytes for and from every member, of collectives with a vector of counts.
+    /// Bytes sent to and received from every member, for collectives with a vector of counts.
     pub counts: Vec<(Vec<u64>, Vec<u64>)>,
-    /// World ranks of the members of the communicators that collectives use.
+    /// World ranks of the members of each communicator that collectives use.
     pub members: Vec<(u32, Vec<u32>)>,
-    /// Sends and receives on communicators whose members are not known.
+    /// Number of sends and receives on communicators with unknown members, which are left out.
     pub lost_posts: u64,
-    /// Collectives that not all members recorded.
+    /// Number of collectives that some members did not record, which are left out.
     pub lost_collectives: u64,
-    /// Messages of types whose size is not known.
+    /// Number of messages of types of unknown size.
     pub of_unknown_type: u64,
-    /// Messages of MPI_PROC_NULL.
+    /// Number of sends and receives with MPI_PROC_NULL.
     pub proc_null: u64,
-    /// Requests that were cancelled.
+    /// Number of cancelled requests.
     pub cancelled: u64,
-    /// Nanoseconds in all calls of each name.
+    /// Nanoseconds spent in all calls of each name.
     pub inside_ns: Vec<(String, i128)>,
 }
 
 struct Name {
     text: String,
-    act: Act,
+    kind: CallKind,
     finalize: bool,
     inside_ns: i128,
-    /// What its starts are called, for those that prepare a message.
+    /// For persistent calls such as MPI_Send_init, the name of the started call.
     started: Option<u32>,
 }
 
-/// What the files of all ranks fill.
+/// State shared by the readers of all ranks.
 struct Shared {
     n_ranks: u32,
     longest_ps: u64,
     signatures: Vec<Option<Signature>>,
     names: Vec<Name>,
     numbers: Map<String, u32>,
-    /// Names of the calls of binary files.
+    /// Name of each call number of binary files.
     by_number: Vec<Option<u32>>,
     communicators: Communicators,
     posts: Vec<Post>,
@@ -186,14 +186,14 @@ struct Shared {
     of_unknown_type: u64,
     proc_null: u64,
     cancelled: u64,
-    /// The first fault of each kind that counts only if all files can be read.
-    world: Option<Fault>,
-    wrong: Option<Fault>,
-    late: Option<Fault>,
+    /// The first fault of each kind, reported only if all files can be read.
+    rank_count_fault: Option<Fault>,
+    argument_fault: Option<Fault>,
+    gap_fault: Option<Fault>,
 }
 
 impl Shared {
-    /// Number of a name.
+    /// Number of a name; adds unknown names.
     fn named(&mut self, name: &str) -> u32 {
         if let Some(&number) = self.numbers.get(name) {
             return number;
@@ -201,7 +201,7 @@ impl Shared {
         let number = self.names.len() as u32;
         self.names.push(Name {
             text: name.to_owned(),
-            act: Act::of(name),
+            kind: CallKind::of(name),
             finalize: name == "MPI_Finalize",
             inside_ns: 0,
             started: None,
@@ -210,13 +210,13 @@ impl Shared {
         number
     }
 
-    /// Name of a call of a binary file; none where its arguments are not known.
+    /// Name of a call of a binary file; `None` if its arguments are not known.
     #[inline]
     fn numbered(&self, number: u16) -> Option<u32> {
         self.by_number.get(usize::from(number)).copied().flatten()
     }
 
-    /// What the messages of a call that prepares them are of.
+    /// Name of the call that a persistent call prepares: MPI_Send for MPI_Send_init.
     fn started(&mut self, name: u32) -> u32 {
         if let Some(found) = self.names[name as usize].started {
             return found;
@@ -228,14 +228,14 @@ impl Shared {
     }
 }
 
-/// Reads the files of all ranks, one after the other.
+/// Reads the files of all ranks one by one.
 pub struct Reader {
     shared: Shared,
     files: u32,
 }
 
 impl Reader {
-    /// For the given number of ranks, and computations up to the given length in picoseconds.
+    /// A reader for `n_ranks` ranks that refuses computations longer than `longest_ps`.
     pub fn new(n_ranks: u32, longest_ps: u64) -> Self {
         let mut shared = Shared {
             n_ranks,
@@ -253,9 +253,9 @@ impl Reader {
             of_unknown_type: 0,
             proc_null: 0,
             cancelled: 0,
-            world: None,
-            wrong: None,
-            late: None,
+            rank_count_fault: None,
+            argument_fault: None,
+            gap_fault: None,
         };
         for number in 0..shared.signatures.len() {
             let name = shared.signatures[number].as_ref().map(|one| format!("MPI_{}", one.name));
@@ -272,7 +272,7 @@ impl Reader {
     /// Reads the file of the next rank.
     ///
     /// # Errors
-    /// What is wrong with the file as such.
+    /// [`Fault`] if the file is truncated or damaged.
     pub fn file(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.shared.first.push(self.shared.posts.len() as u32);
         let mut rank = RankFile::new(&mut self.shared, self.files);
@@ -280,7 +280,7 @@ impl Reader {
         if data.starts_with(MAGIC) {
             binary::read(data, &mut rank)?;
         } else {
-            words::read(data, &mut rank)?;
+            ascii::read(data, &mut rank)?;
         }
         rank.finish()
     }
@@ -288,10 +288,11 @@ impl Reader {
     /// The contents of all files combined.
     ///
     /// # Errors
-    /// What is wrong with a call.
+    /// The first [`Fault`] of a call.
     pub fn finish(mut self) -> Result<DumpiCalls, Fault> {
         let shared = &mut self.shared;
-        let faults = [shared.world.take(), shared.wrong.take(), shared.late.take()];
+        let faults =
+            [shared.rank_count_fault.take(), shared.argument_fault.take(), shared.gap_fault.take()];
         if let Some(fault) = faults.into_iter().flatten().next() {
             return Err(fault);
         }
@@ -305,7 +306,7 @@ impl Reader {
             labels.number(shared, comm, name, u32::MAX, i64::from(operation))
         };
         (out.collectives, out.lost_collectives) =
-            collectives::joined(shared, &place, &members, &mut label);
+            collectives::match_collectives(shared, &place, &members, &mut label);
         out.labels = labels.all;
         let mut used = out.collectives.comm.clone();
         used.sort_unstable();
@@ -334,22 +335,22 @@ impl Reader {
 #[derive(Default)]
 struct Labels {
     all: Vec<Label>,
-    /// Numbers of the names of communicators, which several may share.
+    /// Number of each communicator name, which several communicators may share.
     names: Map<String, u32>,
     of_comm: Map<u32, u32>,
     /// Kinds of labels by name of the communicator and call.
     kinds: Map<(u32, u32), u32>,
     /// Communicator and kind of the last label of each call.
     last: Vec<Option<(u32, u32)>>,
-    numbers: Numbers,
+    numbers: Interner,
 }
 
 impl Labels {
-    /// Number of a label; collectives have the highest number of a call.
+    /// Number of a label; for collectives `name` is `u32::MAX`.
     fn number(&mut self, shared: &Shared, comm: u32, call: &str, name: u32, tag: i64) -> u32 {
         let last = self.last.get(name as usize).copied().flatten().filter(|last| last.0 == comm);
         let kind = last.map_or_else(|| self.kind(shared, comm, name), |last| last.1);
-        let (number, new) = self.numbers.of(kind, tag);
+        let (number, new) = self.numbers.number(kind, tag);
         if new {
             self.all.push(Label {
                 call: call.to_owned(),
@@ -363,7 +364,7 @@ impl Labels {
 }
 
 impl Labels {
-    /// FaultKind of the labels of a communicator and call.
+    /// Number for a pair of communicator name and call.
     fn kind(&mut self, shared: &Shared, comm: u32, name: u32) -> u32 {
         let next = self.names.len() as u32;
         let names = &mut self.names;
@@ -381,7 +382,7 @@ impl Labels {
     }
 }
 
-/// Sends and receives of all ranks, with world ranks.
+/// Adds the sends and receives of all ranks, with world ranks.
 fn point_to_point(
     shared: &mut Shared,
     place: &[Option<u32>],
@@ -406,21 +407,21 @@ fn point_to_point(
                 calls.lost_posts += 1;
                 continue;
             };
-            let anyone = !post.is_send && (peer == ANY || tag == ANY);
+            let wildcard = !post.is_send && (peer == ANY || tag == ANY);
             let call = &shared.names[post.name as usize].text;
             let label = labels.number(shared, post.comm, call, post.name, tag);
             out.rank.push(rank as i64);
             out.position.push(post.position.into());
             out.step.push(post.is_send.into());
             out.is_send.push(post.is_send);
-            out.peer.push(if anyone { UNKNOWN } else { world.into() });
+            out.peer.push(if wildcard { UNKNOWN } else { world.into() });
             out.channel.push(i64::from(comm) << 32 | (tag & 0xFFFF_FFFF));
             out.size.push(post.size);
             out.label.push(label.into());
             let waited = post.wait != NO_WAIT;
             out.wait_position.push(if waited { post.wait.into() } else { UNKNOWN });
-            out.wait_step.push(LATE);
-            out.peer_known.push(!anyone);
+            out.wait_step.push(LAST_STEP);
+            out.peer_known.push(!wildcard);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! GOAL schedules as text: `num_ranks N`, a block of lines for each rank, dependencies by label.
+//! GOAL schedules in text form: `num_ranks N`, then a block of lines for each rank, with dependencies by
+//! label.
 
-use crate::numbering::{Map, Numbers};
+use crate::numbering::{Interner, Map};
 use crate::op;
 use crate::text::{lines, natural, trimmed};
 
-/// Most bytes of a message: what a double holds without loss.
-const MOST_BYTES: u64 = 1 << 53;
+/// Largest message: the largest integer range that a double represents exactly.
+const MAX_BYTES: u64 = 1 << 53;
 const PS_PER_NS: u64 = 1000;
 
-/// Operations of all ranks, rank after rank, and their dependencies.
+/// Operations of all ranks, rank by rank, and their dependencies.
 #[derive(Debug, Default)]
 pub struct Schedule {
     /// Number of ranks.
@@ -21,57 +22,58 @@ pub struct Schedule {
     pub kind: Vec<u8>,
     /// The other rank of a send or receive, else -1.
     pub peer: Vec<i32>,
-    /// Matching tag, 0 without.
+    /// Matching tag, 0 if none is given.
     pub tag: Vec<i64>,
     /// Bytes or picoseconds.
     pub amount: Vec<u64>,
-    /// Number of its kind and tag.
+    /// Number of the label, which stands for kind and tag.
     pub label: Vec<u32>,
     /// Kind and tag of each label.
     pub labels: Vec<(u8, i64)>,
-    /// Operation that another depends on.
+    /// For each dependency, the operation depended on.
     pub before: Vec<u32>,
-    /// That other one.
+    /// For each dependency, the dependent operation.
     pub after: Vec<u32>,
-    /// Whether it is enough that the first has begun.
+    /// Whether it suffices that `before` has begun (`irequires`).
     pub begun: Vec<bool>,
-    /// Most cores that a rank computes on.
+    /// Largest number of cores that a rank computes on.
     pub cores: u32,
 }
 
-/// What is wrong with a schedule; lines count from 0.
+/// What is wrong with a schedule; lines are counted from 0.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ScheduleError {
     /// The first line is not `num_ranks N`.
-    Beginning,
-    /// A line at the wrong place.
-    Unexpected(u32),
-    /// The last block has no end; its last line.
-    Open(u32),
-    /// The block of a rank a second time.
-    Again(u32, u64),
-    /// The block of a rank that does not exist, and how many there are.
-    Beyond(u32, u64, u64),
-    /// No block of this rank, of how many.
-    Missing(u64, u64),
-    /// A line that is no operation and no dependency.
-    Unknown(u32),
-    /// A rank, size, time or tag that cannot be, and how many ranks there are.
-    Impossible(u32, u64),
-    /// A label a second time.
-    Twice(u32, Vec<u8>),
-    /// A label that no operation has.
-    Undefined(u32, Vec<u8>),
+    NoHeader,
+    /// A line outside of a block, or a block within a block.
+    UnexpectedLine(u32),
+    /// The last block is not closed: its last line.
+    UnclosedBlock(u32),
+    /// A second block of a rank: line and rank.
+    DuplicateBlock(u32, u64),
+    /// A block of a rank that does not exist: line, rank and number of ranks.
+    NoSuchRank(u32, u64, u64),
+    /// No block of a rank: the rank, and the number of ranks.
+    MissingBlock(u64, u64),
+    /// A line that is neither an operation nor a dependency.
+    UnknownLine(u32),
+    /// A rank, size, time or tag out of range: line, and number of ranks.
+    InvalidValue(u32, u64),
+    /// A label that is used twice in a block.
+    DuplicateLabel(u32, Vec<u8>),
+    /// A label that no operation of the block has.
+    UndefinedLabel(u32, Vec<u8>),
     /// More lines than can be numbered.
-    Large,
+    TooLarge,
 }
 
-/// Reads a schedule without comments; `longest_ps` is the longest computation.
+/// Reads a schedule without comments; `longest_ps` is the longest valid computation.
 pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
     let mut reader = GoalReader { longest_ps, ..GoalReader::default() };
     let mut begun = false;
     for (at, line) in lines(data).enumerate() {
-        let at = u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::Large)?;
+        let at =
+            u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::TooLarge)?;
         let line = trimmed(line);
         if line.is_empty() {
             continue;
@@ -80,22 +82,22 @@ pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
             reader.line(at, line)?;
             continue;
         }
-        reader.n_ranks = number_after(line, b"num_ranks").ok_or(ScheduleError::Beginning)?;
+        reader.n_ranks = number_after(line, b"num_ranks").ok_or(ScheduleError::NoHeader)?;
         begun = true;
     }
     if !begun {
-        return Err(ScheduleError::Beginning);
+        return Err(ScheduleError::NoHeader);
     }
     reader.finish()
 }
 
-/// `word`, blanks and a number.
+/// The number after `word` and blanks.
 fn number_after(line: &[u8], word: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(word)?;
     natural(blanks(rest)?)
 }
 
-/// What follows one or more blanks.
+/// The text after one or more blanks.
 fn blanks(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|&byte| !is_blank(byte)).unwrap_or(text.len());
     (end > 0).then(|| &text[end..])
@@ -109,7 +111,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
-/// A label at the beginning of a text, and what follows it.
+/// Splits a label from the beginning of a text.
 fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if !text.first()?.is_ascii_alphabetic() {
         return None;
@@ -119,7 +121,7 @@ fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(text.split_at(end))
 }
 
-/// Digits at the beginning of a text, and what follows them.
+/// Splits digits from the beginning of a text.
 fn digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
@@ -133,13 +135,14 @@ struct GoalReader<'a> {
     /// The rank whose block is open.
     open: Option<u32>,
     last: u32,
-    /// First operation and dependency of each block, and its rank.
+    /// Rank of each block, and its first operation and dependency.
     blocks: Vec<(u32, usize, usize)>,
     seen: Map<u32, ()>,
-    names: Names<'a>,
+    names: LabelTable<'a>,
     pending: Vec<(u32, &'a [u8], &'a [u8], bool)>,
     cores: Vec<u64>,
-    /// The first line with an error of its own, reported once the blocks are known to be whole.
+    /// The first error within a block, reported only if all blocks are complete: otherwise the file is
+    /// truncated, and that is the better explanation.
     fault: Option<ScheduleError>,
 }
 
@@ -152,9 +155,9 @@ impl<'a> GoalReader<'a> {
                 self.close_block();
                 Ok(())
             }
-            Some(_) if block(line).is_some() => Err(ScheduleError::Unexpected(at)),
+            Some(_) if block(line).is_some() => Err(ScheduleError::UnexpectedLine(at)),
             Some(rank) => {
-                if let Err(fault) = self.inside(at, rank, line) {
+                if let Err(fault) = self.block_line(at, rank, line) {
                     self.fault.get_or_insert(fault);
                 }
                 Ok(())
@@ -163,12 +166,12 @@ impl<'a> GoalReader<'a> {
     }
 
     fn open_block(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
-        let rank = block(line).ok_or(ScheduleError::Unexpected(at))?;
+        let rank = block(line).ok_or(ScheduleError::UnexpectedLine(at))?;
         if rank >= self.n_ranks || rank >= 1 << 31 {
-            return Err(ScheduleError::Beyond(at, rank, self.n_ranks));
+            return Err(ScheduleError::NoSuchRank(at, rank, self.n_ranks));
         }
         if self.seen.insert(rank as u32, ()).is_some() {
-            return Err(ScheduleError::Again(at, rank));
+            return Err(ScheduleError::DuplicateBlock(at, rank));
         }
         self.open = Some(rank as u32);
         self.blocks.push((rank as u32, self.out.kind.len(), self.out.before.len()));
@@ -182,7 +185,7 @@ impl<'a> GoalReader<'a> {
                 (Some(before), Some(after)) => self.out.depend(before, after, begun),
                 (found, _) => {
                     let lost = if found.is_none() { before } else { after };
-                    self.fault.get_or_insert(ScheduleError::Undefined(line, lost.to_vec()));
+                    self.fault.get_or_insert(ScheduleError::UndefinedLabel(line, lost.to_vec()));
                 }
             }
         }
@@ -192,8 +195,8 @@ impl<'a> GoalReader<'a> {
     }
 
     /// An operation or a dependency.
-    fn inside(&mut self, at: u32, rank: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
-        let unknown = ScheduleError::Unknown(at);
+    fn block_line(&mut self, at: u32, rank: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
+        let unknown = ScheduleError::UnknownLine(at);
         let (mut name, mut rest) = (None, line);
         if let Some((first, tail)) = label(line) {
             let tail = maybe_blanks(tail);
@@ -205,9 +208,9 @@ impl<'a> GoalReader<'a> {
                 let begun = match how {
                     b"requires" => false,
                     b"irequires" => true,
-                    _ => return Err(ScheduleError::Unknown(at)),
+                    _ => return Err(ScheduleError::UnknownLine(at)),
                 };
-                let unknown = || ScheduleError::Unknown(at);
+                let unknown = || ScheduleError::UnknownLine(at);
                 let (before, tail) = blanks(tail).and_then(label).ok_or_else(unknown)?;
                 if !tail.is_empty() {
                     return Err(unknown());
@@ -231,11 +234,11 @@ impl<'a> GoalReader<'a> {
         found: &Operation<'_>,
     ) -> Result<(), ScheduleError> {
         let n_ranks = self.n_ranks;
-        let impossible = || ScheduleError::Impossible(at, n_ranks);
-        let mut amount = natural(found.amount).ok_or_else(impossible)?;
+        let invalid = || ScheduleError::InvalidValue(at, n_ranks);
+        let mut amount = natural(found.amount).ok_or_else(invalid)?;
         let most = match found.kind {
             op::COMPUTE => self.longest_ps / PS_PER_NS,
-            _ => MOST_BYTES,
+            _ => MAX_BYTES,
         };
         let right = match found.kind {
             op::COMPUTE => found.peer.is_none(),
@@ -243,17 +246,17 @@ impl<'a> GoalReader<'a> {
             _ => found.peer.is_some_and(|(to, _)| !to),
         };
         if amount > most || !right {
-            return Err(impossible());
+            return Err(invalid());
         }
         let peer = match found.peer {
             Some((_, text)) => {
-                natural(text).filter(|&peer| peer < self.n_ranks).ok_or_else(impossible)? as i32
+                natural(text).filter(|&peer| peer < self.n_ranks).ok_or_else(invalid)? as i32
             }
             None => -1,
         };
         let tag = match found.tag {
             Some(text) => {
-                natural(text).and_then(|tag| i64::try_from(tag).ok()).ok_or_else(impossible)?
+                natural(text).and_then(|tag| i64::try_from(tag).ok()).ok_or_else(invalid)?
             }
             None => 0,
         };
@@ -267,7 +270,7 @@ impl<'a> GoalReader<'a> {
         if let Some(name) = name
             && !self.names.insert(name, self.out.kind.len() as u32)
         {
-            return Err(ScheduleError::Twice(at, name.to_vec()));
+            return Err(ScheduleError::DuplicateLabel(at, name.to_vec()));
         }
         let out = &mut self.out;
         out.line.push(at);
@@ -281,11 +284,11 @@ impl<'a> GoalReader<'a> {
 
     fn finish(mut self) -> Result<Schedule, ScheduleError> {
         if self.open.is_some() {
-            return Err(ScheduleError::Open(self.last));
+            return Err(ScheduleError::UnclosedBlock(self.last));
         }
         if (self.blocks.len() as u64) < self.n_ranks {
             let missing = (0..self.n_ranks).find(|&rank| !self.seen.contains_key(&(rank as u32)));
-            return Err(ScheduleError::Missing(missing.unwrap_or(0), self.n_ranks));
+            return Err(ScheduleError::MissingBlock(missing.unwrap_or(0), self.n_ranks));
         }
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -347,21 +350,21 @@ fn operation(text: &[u8]) -> Option<Operation<'_>> {
     Some(found)
 }
 
-/// Whether two words are alike; they are short.
-fn same(one: &[u8], two: &[u8]) -> bool {
+/// Whether two short words are equal.
+fn equal(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one == two)
 }
 
-/// The labels of a block. Most are a word and a number, like `l12`: those need no hashing.
+/// Operations of a block by label. Most labels are a word and a number, like `l12`, and need no hashing.
 #[derive(Default)]
-struct Names<'a> {
+struct LabelTable<'a> {
     words: Vec<(&'a [u8], Vec<u32>)>,
     others: Map<&'a [u8], u32>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> LabelTable<'a> {
     const NONE: u32 = u32::MAX;
-    const MOST_WORDS: usize = 8;
+    const MAX_WORDS: usize = 8;
 
     /// Word and number of a label.
     fn split(name: &[u8]) -> Option<(&[u8], usize)> {
@@ -376,7 +379,7 @@ impl<'a> Names<'a> {
     fn get(&self, name: &[u8]) -> Option<u32> {
         let split = Self::split(name);
         let known = split.and_then(|(word, number)| {
-            let (_, table) = self.words.iter().find(|one| same(one.0, word))?;
+            let (_, table) = self.words.iter().find(|one| equal(one.0, word))?;
             table.get(number).copied().filter(|&at| at != Self::NONE)
         });
         if known.is_some() || self.others.is_empty() {
@@ -392,13 +395,13 @@ impl<'a> Names<'a> {
             return false;
         }
         if let Some((word, number)) = Self::split(name) {
-            let at = self.words.iter().position(|one| same(one.0, word)).or_else(|| {
-                (self.words.len() < Self::MOST_WORDS).then(|| {
+            let at = self.words.iter().position(|one| equal(one.0, word)).or_else(|| {
+                (self.words.len() < Self::MAX_WORDS).then(|| {
                     self.words.push((word, Vec::new()));
                     self.words.len() - 1
                 })
             });
-            // Numbers that leave large gaps would take memory for nothing.
+            // A table with large gaps would waste memory.
             if let Some(table) = at.map(|at| &mut self.words[at].1)
                 && number < 2 * table.len() + 64
             {
@@ -417,7 +420,7 @@ impl<'a> Names<'a> {
         for (_, table) in &mut self.words {
             table.clear();
         }
-        if self.words.len() == Self::MOST_WORDS {
+        if self.words.len() == Self::MAX_WORDS {
             self.words.clear();
         }
         self.others.clear();
@@ -462,10 +465,10 @@ impl Schedule {
     }
 
     fn number_labels(&mut self) {
-        let mut numbers = Numbers::default();
+        let mut numbers = Interner::default();
         self.label.reserve_exact(self.kind.len());
         for (&kind, &tag) in self.kind.iter().zip(&self.tag) {
-            let (number, new) = numbers.of(kind.into(), tag);
+            let (number, new) = numbers.number(kind.into(), tag);
             if new {
                 self.labels.push((kind, tag));
             }
@@ -486,15 +489,18 @@ mod tests {
     fn blocks_are_put_in_the_order_of_ranks() {
         let text = b"num_ranks 2\nrank 1 {\na: recv 8b from 0\nb: calc 2 cpu 3\nb requires a\n}\n\
                      rank 0 {\nsend 8b to 1 tag 0 nic 1\n}\n";
-        let found = read(text, 1 << 60).expect("it is right");
+        let found = read(text, 1 << 60).expect("a valid trace");
         assert_eq!(found.rank, [0, 1, 1]);
         assert_eq!((found.before, found.after), (vec![1], vec![2]));
         assert_eq!(found.amount, [8, 8, 2000]);
     }
 
     #[test]
-    fn absurd_numbers_of_ranks_take_no_memory() {
+    fn an_absurd_number_of_ranks_takes_no_memory() {
         let text = b"num_ranks 999999999999\nrank 0 {\n}\n";
-        assert_eq!(read(text, 1 << 60).err(), Some(ScheduleError::Missing(1, 999_999_999_999)));
+        assert_eq!(
+            read(text, 1 << 60).err(),
+            Some(ScheduleError::MissingBlock(1, 999_999_999_999))
+        );
     }
 }

@@ -1,24 +1,24 @@
-//! From operations that depend on each other to the operations of ranks in order.
+//! Turns graphs of operations and dependencies into sequential rank programs.
 
-use crate::numbering::{Map, Seeded};
+use crate::numbering::{Map, SeededHash};
 use tailback_program::{OpKind, Program};
 
 use crate::op;
 
-const NEVER: u32 = u32::MAX;
-/// Marks an edge that takes no time.
-const BEGUN: u32 = 1 << 31;
-/// Most operations of a graph: twice as many events, and a bit beside them.
-const MOST: usize = 1 << 29;
+const NONE: u32 = u32::MAX;
+/// Marks an edge from the start of its operation, not from its end.
+const AT_START: u32 = 1 << 31;
+/// Limit of operations: there are up to two events for each, and their numbers leave a bit for a flag.
+const MAX_OPERATIONS: usize = 1 << 29;
 
-/// Operations of all ranks, rank after rank, and dependencies within ranks.
+/// Operations of all ranks, rank by rank, and dependencies within ranks.
 #[derive(Clone, Copy)]
 pub struct Graph<'a> {
     /// Number of ranks.
     pub n_ranks: usize,
     /// Rank of each operation, in ascending order.
     pub rank: &'a [u32],
-    /// What each does, as numbered in [`op`].
+    /// Kind of each operation, as in [`op`].
     pub kind: &'a [u8],
     /// The other rank of a send or receive.
     pub peer: &'a [i32],
@@ -28,11 +28,11 @@ pub struct Graph<'a> {
     pub amount: &'a [u64],
     /// Number of the label.
     pub label: &'a [u32],
-    /// Operation that another depends on.
+    /// For each dependency, the operation depended on.
     pub before: &'a [u32],
-    /// That other one.
+    /// For each dependency, the dependent operation.
     pub after: &'a [u32],
-    /// Whether it is enough that the first has begun.
+    /// Whether it suffices that `before` has begun.
     pub begun: &'a [bool],
 }
 
@@ -41,37 +41,37 @@ pub struct Graph<'a> {
 pub struct OrderedGraph {
     /// The operations.
     pub program: Program,
-    /// Sends that no receive takes, left out.
+    /// Number of sends without a matching receive, which are left out.
     pub lost_sends: u64,
-    /// Receives that no send is for, left out.
+    /// Number of receives without a matching send, which are left out.
     pub lost_receives: u64,
-    /// Whether they only run if sends are complete before they are received.
+    /// Whether the program can only run with buffered sends, which complete before they are received.
     pub buffered: bool,
 }
 
-/// Why a graph has no order.
+/// Why a graph cannot be ordered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GraphError {
-    /// This operation waits for itself.
+    /// This operation depends on itself, directly or through others.
     Cycle(u32),
-    /// There are too many operations.
-    Large,
+    /// Too many operations.
+    TooLarge,
 }
 
 /// Puts the operations of a graph in order.
 ///
-/// Each stands where it can begin at the earliest if messages take no time, and waits for what it
-/// requires right before.
+/// Operations are ordered by the earliest time at which they could begin if messages took no time. The
+/// waits for what an operation requires come right before it.
 pub fn compile(graph: &Graph<'_>) -> Result<OrderedGraph, GraphError> {
-    if graph.rank.len() >= MOST {
-        return Err(GraphError::Large);
+    if graph.rank.len() >= MAX_OPERATIONS {
+        return Err(GraphError::TooLarge);
     }
-    let idle = |at: usize| graph.kind[at] == op::COMPUTE && graph.amount[at] == 0;
+    let is_empty = |at: usize| graph.kind[at] == op::COMPUTE && graph.amount[at] == 0;
     let kinds: Vec<u8> = (0..graph.kind.len())
-        .map(|at| if idle(at) { op::NOTHING } else { graph.kind[at] })
+        .map(|at| if is_empty(at) { op::NOTHING } else { graph.kind[at] })
         .collect();
-    let edges = inherited(graph, &kinds);
-    let matched = pair(graph, &kinds, &edges)?;
+    let edges = with_inherited_edges(graph, &kinds);
+    let matched = match_messages(graph, &kinds, &edges)?;
     let (place, order, buffered) = sequence(graph, &kinds, &edges, &matched.pair)?;
     Ok(OrderedGraph {
         program: emit(graph, &kinds, &edges, &matched.pair, (&place, &order), buffered),
@@ -81,13 +81,14 @@ pub fn compile(graph: &Graph<'_>) -> Result<OrderedGraph, GraphError> {
     })
 }
 
-/// Before, after, and whether the beginning of the first is enough.
+/// Before, after, and whether it suffices that the first has begun.
 type Edge = (u32, u32, bool);
 
-/// The dependencies; what begins with a computation also requires what that computation requires.
+/// The dependencies. An operation that may begin with a computation inherits the dependencies of that
+/// computation.
 ///
-/// It stands before the computation in the sequence, for a rank does nothing else while it computes.
-fn inherited(graph: &Graph<'_>, kinds: &[u8]) -> Vec<Edge> {
+/// It precedes the computation in the sequence, because a rank does nothing else while it computes.
+fn with_inherited_edges(graph: &Graph<'_>, kinds: &[u8]) -> Vec<Edge> {
     let mut edges: Vec<Edge> = graph
         .before
         .iter()
@@ -116,38 +117,37 @@ fn inherited(graph: &Graph<'_>, kinds: &[u8]) -> Vec<Edge> {
 }
 
 struct Matched {
-    /// The operation that each send or receive meets.
+    /// The match of each send and receive.
     pair: Vec<u32>,
     lost_sends: u64,
     lost_receives: u64,
 }
 
-/// Of each source, destination and tag the k-th send meets the k-th receive, in the order in which their
-/// rank can begin them.
-fn pair(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, GraphError> {
+/// Matches the k-th send with the k-th receive of each source, destination and tag, in the order in which
+/// their ranks can begin them.
+fn match_messages(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, GraphError> {
     let n = kinds.len();
-    let level = run(n, &InTheOrderOf(edges), |_| 0)?.level;
+    let level = earliest_times(n, &EdgesOnly(edges), |_| 0)?.level;
     let messages = by_level(kinds, &level);
     drop(level);
-    let mut pair = vec![NEVER; n];
-    // The first operation of each stream that is not met, whether it is a send, and the next of its kind.
+    let mut pair = vec![NONE; n];
+    // First and last unmatched operation of each stream; `next` links those between.
     let mut waiting: Map<(u64, i64), (u32, u32)> =
-        Map::with_capacity_and_hasher(messages.len() / 2, Seeded::default());
-    let mut next = vec![NEVER; n];
+        Map::with_capacity_and_hasher(messages.len() / 2, SeededHash::default());
+    let mut next = vec![NONE; n];
     for at in messages {
         let row = at as usize;
         let (mut from, mut to) = (u64::from(graph.rank[row]), graph.peer[row] as u64);
         if kinds[row] == op::IRECV {
             std::mem::swap(&mut from, &mut to);
         }
-        let (head, tail) =
-            waiting.entry((from << 32 | to, graph.tag[row])).or_insert((NEVER, NEVER));
-        if *head != NEVER && kinds[*head as usize] != kinds[row] {
+        let (head, tail) = waiting.entry((from << 32 | to, graph.tag[row])).or_insert((NONE, NONE));
+        if *head != NONE && kinds[*head as usize] != kinds[row] {
             pair[row] = *head;
             pair[*head as usize] = at;
             *head = next[*head as usize];
         } else {
-            if *head == NEVER {
+            if *head == NONE {
                 *head = at;
             } else {
                 next[*tail as usize] = at;
@@ -155,13 +155,13 @@ fn pair(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, Grap
             *tail = at;
         }
     }
-    let lost = |kind| (0..n).filter(|&at| kinds[at] == kind && pair[at] == NEVER).count() as u64;
+    let lost = |kind| (0..n).filter(|&at| kinds[at] == kind && pair[at] == NONE).count() as u64;
     let (lost_sends, lost_receives) = (lost(op::ISEND), lost(op::IRECV));
     Ok(Matched { pair, lost_sends, lost_receives })
 }
 
-/// Place of each operation in the sequence of all, the operations in that order, and whether sends must
-/// be complete before they are received.
+/// Index of each operation in the sequence of all, the operations in that order, and whether sends must
+/// be buffered.
 fn sequence(
     graph: &Graph<'_>,
     kinds: &[u8],
@@ -170,23 +170,24 @@ fn sequence(
 ) -> Result<(Vec<u32>, Vec<u32>, bool), GraphError> {
     let n = kinds.len();
     let receives: Vec<u32> = (0..n as u32)
-        .filter(|&at| kinds[at as usize] == op::IRECV && pair[at as usize] != NEVER)
+        .filter(|&at| kinds[at as usize] == op::IRECV && pair[at as usize] != NONE)
         .collect();
-    // Two events stand for a receive: it is posted, and its message is there.
-    let mut arrival = vec![NEVER; n];
+    // A receive has two events: it is posted, and its message arrives.
+    let mut arrival = vec![NONE; n];
     for (number, &at) in receives.iter().enumerate() {
         arrival[at as usize] = (n + number) as u32;
     }
-    let lasts = |at: u32| match kinds.get(at as usize) {
+    let duration = |at: u32| match kinds.get(at as usize) {
         Some(&op::COMPUTE) => graph.amount[at as usize],
         _ => 0,
     };
     let events = n + receives.len();
     let (receives, arrival) = (&receives[..], &arrival[..]);
     let strict = WithMessages { kinds, edges, pair, receives, arrival, strict: true };
-    let (times, buffered) = match run(events, &strict, lasts) {
+    let (times, buffered) = match earliest_times(events, &strict, duration) {
         Ok(times) => (times, false),
-        Err(_) => match run(events, &WithMessages { strict: false, ..strict }, lasts) {
+        Err(_) => match earliest_times(events, &WithMessages { strict: false, ..strict }, duration)
+        {
             Ok(times) => (times, true),
             Err(GraphError::Cycle(at)) if at as usize >= n => {
                 return Err(GraphError::Cycle(receives[at as usize - n]));
@@ -215,7 +216,7 @@ fn sequence(
     Ok((place, order, buffered))
 }
 
-/// The operations in their order, with what each requires waited for right before it.
+/// Writes the operations in order, each after the waits for what it requires.
 fn emit(
     graph: &Graph<'_>,
     kinds: &[u8],
@@ -234,22 +235,22 @@ fn emit(
     for rank in 0..graph.n_ranks {
         let last = first + graph.rank[first..].partition_point(|&one| one as usize == rank);
         let (mut requests, mut open) = (0, false);
-        for (spot, &at) in (first..last).zip(&order[first..last]) {
-            for waited in waits.before(spot) {
+        for (index, &at) in (first..last).zip(&order[first..last]) {
+            for waited in waits.before(index) {
                 out.push(OpKind::Wait, -1, 0, 0, request[waited as usize], 0);
             }
             let row = at as usize;
             if kinds[row] == op::COMPUTE {
                 out.push(OpKind::Compute, -1, graph.amount[row], 0, -1, 0);
-            } else if pair[row] != NEVER {
-                // MPI delivers what is sent.
+            } else if pair[row] != NONE {
+                // The size of the send counts, not the size of the receive buffer.
                 let receives = kinds[row] == op::IRECV;
                 let sender = if receives { pair[row] as usize } else { row };
                 let kind = if receives { OpKind::Irecv } else { OpKind::Isend };
                 let (size, tag) = (graph.amount[sender], i64::from(number[row]));
                 request[row] = requests;
                 requests += 1;
-                open |= waits.needed[row] == NEVER;
+                open |= waits.needed[row] == NONE;
                 out.push(kind, graph.peer[row], size, tag, request[row], graph.label[row]);
             }
         }
@@ -262,13 +263,13 @@ fn emit(
     out
 }
 
-/// What is waited for where.
+/// The waits before each operation, as linked lists.
 struct Waits {
-    /// Place before which each message must be complete; [`NEVER`] where none asks for that.
+    /// Index in the sequence before which each message must be complete; [`NONE`] if it need not.
     needed: Vec<u32>,
-    /// The first message that each place waits for.
+    /// The first message to wait for, by index in the sequence.
     head: Vec<u32>,
-    /// The next one of the same place, in the order in which they were posted.
+    /// The next message to wait for at the same index, in the order in which they were posted.
     next: Vec<u32>,
     /// Number of waits.
     count: usize,
@@ -282,19 +283,19 @@ impl Waits {
         (place, order): (&[u32], &[u32]),
         sent_at_once: impl Fn(usize) -> bool,
     ) -> Self {
-        let mut needed = vec![NEVER; n];
+        let mut needed = vec![NONE; n];
         for &(before, after, begun) in edges {
             if !begun {
                 let first = &mut needed[before as usize];
                 *first = (*first).min(place[after as usize]);
             }
         }
-        let mut out = Self { needed, head: vec![NEVER; n], next: vec![NEVER; n], count: 0 };
+        let mut out = Self { needed, head: vec![NONE; n], next: vec![NONE; n], count: 0 };
         for &at in order.iter().rev() {
             let row = at as usize;
-            if pair[row] == NEVER || sent_at_once(row) {
-                out.needed[row] = NEVER;
-            } else if out.needed[row] != NEVER {
+            if pair[row] == NONE || sent_at_once(row) {
+                out.needed[row] = NONE;
+            } else if out.needed[row] != NONE {
                 let head = &mut out.head[out.needed[row] as usize];
                 out.next[row] = std::mem::replace(head, at);
                 out.count += 1;
@@ -303,19 +304,19 @@ impl Waits {
         out
     }
 
-    /// Messages that a place waits for.
+    /// Messages to wait for before the operation at `place`.
     fn before(&self, place: usize) -> impl Iterator<Item = u32> {
-        let known = |at: u32| (at != NEVER).then_some(at);
+        let known = |at: u32| (at != NONE).then_some(at);
         std::iter::successors(known(self.head[place]), move |&at| known(self.next[at as usize]))
     }
 }
 
-/// The number of each message, at its send and at its receive; 0 elsewhere.
+/// Number of the message of each send and receive; 0 for other operations.
 fn message_numbers(pair: &[u32]) -> Vec<u32> {
     let mut number = vec![0u32; pair.len()];
     let mut messages = 0;
     for at in 0..pair.len() {
-        if pair[at] != NEVER && at < pair[at] as usize {
+        if pair[at] != NONE && at < pair[at] as usize {
             number[at] = messages;
             number[pair[at] as usize] = messages;
             messages += 1;
@@ -327,35 +328,35 @@ fn message_numbers(pair: &[u32]) -> Vec<u32> {
 struct Times {
     /// Earliest time of each event.
     time: Vec<u64>,
-    /// Length of the longest way to it.
+    /// Number of edges of the longest path to it.
     level: Vec<u32>,
 }
 
-/// What depends on what.
+/// Dependencies between events.
 trait Dependencies {
-    /// Calls `add` for each dependency: before, after, and whether it takes no time.
+    /// Calls `add` for each dependency: before, after, and whether it suffices that the first has begun.
     fn each(&self, add: impl FnMut(u32, u32, bool));
 }
 
-/// Dependencies as they stand, without times.
-struct InTheOrderOf<'a>(&'a [Edge]);
+/// The given dependencies, without durations.
+struct EdgesOnly<'a>(&'a [Edge]);
 
-impl Dependencies for InTheOrderOf<'_> {
+impl Dependencies for EdgesOnly<'_> {
     fn each(&self, mut add: impl FnMut(u32, u32, bool)) {
         self.0.iter().for_each(|edge| add(edge.0, edge.1, true));
     }
 }
 
-/// Dependencies, and those of receives on their messages.
+/// The given dependencies, and those of receives on their messages.
 #[derive(Clone, Copy)]
 struct WithMessages<'a> {
     kinds: &'a [u8],
     edges: &'a [Edge],
     pair: &'a [u32],
     receives: &'a [u32],
-    /// The event of a receive at which its message is there.
+    /// For each receive, the event of the arrival of its message.
     arrival: &'a [u32],
-    /// Whether sends are complete only once they are received.
+    /// Whether sends complete only once their receives are posted.
     strict: bool,
 }
 
@@ -368,9 +369,9 @@ impl Dependencies for WithMessages<'_> {
                 continue;
             }
             let arrival = self.arrival[row];
-            add(if arrival == NEVER { before } else { arrival }, after, false);
-            // A large message is through for its sender only once it is received, if that can be.
-            if self.strict && self.kinds[row] == op::ISEND && self.pair[row] != NEVER {
+            add(if arrival == NONE { before } else { arrival }, after, false);
+            // A large send completes only after its receive is posted (rendezvous).
+            if self.strict && self.kinds[row] == op::ISEND && self.pair[row] != NONE {
                 add(self.pair[row], after, true);
             }
         }
@@ -381,7 +382,7 @@ impl Dependencies for WithMessages<'_> {
     }
 }
 
-/// Sends and receives in the order of their levels, those of one level in their own order.
+/// Sends and receives sorted by level, in their original order within a level.
 fn by_level(kinds: &[u8], level: &[u32]) -> Vec<u32> {
     let is_message = |at: usize| matches!(kinds[at], op::ISEND | op::IRECV);
     let deepest = level.iter().max().map_or(0, |&level| level as usize);
@@ -400,11 +401,11 @@ fn by_level(kinds: &[u8], level: &[u32]) -> Vec<u32> {
     out
 }
 
-/// Lets `n` events happen as soon as all that they depend on have; `lasts` is the time that one takes.
-fn run(
+/// The earliest time of each of `n` events, given the `duration` of each.
+fn earliest_times(
     n: usize,
     edges: &impl Dependencies,
-    lasts: impl Fn(u32) -> u64,
+    duration: impl Fn(u32) -> u64,
 ) -> Result<Times, GraphError> {
     let mut first = vec![0u32; n + 1];
     let mut missing = vec![0u32; n];
@@ -418,7 +419,7 @@ fn run(
     let mut target = vec![0u32; first[n] as usize];
     edges.each(|before, after, begun| {
         let next = &mut first[before as usize];
-        target[*next as usize] = after | if begun { BEGUN } else { 0 };
+        target[*next as usize] = after | if begun { AT_START } else { 0 };
         *next += 1;
     });
     // Each `first` has become the one after it.
@@ -429,10 +430,10 @@ fn run(
         done += 1;
         let row = at as usize;
         let begin = if row == 0 { 0 } else { first[row - 1] };
-        let ends = times.time[row].saturating_add(lasts(at));
+        let ends = times.time[row].saturating_add(duration(at));
         for &edge in &target[begin as usize..first[row] as usize] {
-            let to = (edge & !BEGUN) as usize;
-            let then = if edge & BEGUN == 0 { ends } else { times.time[row] };
+            let to = (edge & !AT_START) as usize;
+            let then = if edge & AT_START == 0 { ends } else { times.time[row] };
             times.time[to] = times.time[to].max(then);
             times.level[to] = times.level[to].max(times.level[row] + 1);
             missing[to] -= 1;
@@ -444,17 +445,17 @@ fn run(
     if done < n { Err(GraphError::Cycle(on_a_cycle(&first, &target, &missing))) } else { Ok(times) }
 }
 
-/// An event that waits for itself, by going backwards from one that never happens.
+/// An event on a cycle, found by going backwards from an event that never happens.
 fn on_a_cycle(first: &[u32], target: &[u32], missing: &[u32]) -> u32 {
-    let mut back = vec![NEVER; missing.len()];
-    let mut start = NEVER;
+    let mut back = vec![NONE; missing.len()];
+    let mut start = NONE;
     let mut begin = 0;
     for (at, &end) in first[..missing.len()].iter().enumerate() {
         for &edge in &target[begin as usize..end as usize] {
-            let to = (edge & !BEGUN) as usize;
+            let to = (edge & !AT_START) as usize;
             if missing[at] > 0 && missing[to] > 0 {
                 back[to] = at as u32;
-                start = if start == NEVER { to as u32 } else { start };
+                start = if start == NONE { to as u32 } else { start };
             }
         }
         begin = end;
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_follows_what_it_requires_and_its_size_counts() {
+    fn a_send_follows_what_it_requires_and_its_size_is_used() {
         let done = compile(&graph(&[0], &[1], &[false])).expect("it can run").program;
         let waitall = OpKind::Waitall as u8;
         assert_eq!(done.kind, [op::COMPUTE, op::ISEND, waitall, op::IRECV, waitall]);
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_wait_for_themselves_are_named() {
+    fn a_cycle_of_operations_is_named() {
         let cycle = compile(&graph(&[0, 1], &[1, 0], &[false, false]));
         assert!(matches!(cycle, Err(GraphError::Cycle(0 | 1))));
     }

@@ -1,7 +1,7 @@
-//! Decodes traces of messages (GOAL, SimGrid's time-independent traces, …) and puts the operations of
-//! ranks in order.
+//! Decodes traces (GOAL, SimGrid's time-independent traces, Chakra, DUMPI) and orders the operations of
+//! ranks.
 //!
-//! Files arrive as bytes and leave as columns; sniffing, options and the wording of errors are Python's.
+//! Input is the bytes of files, output is columns. Python recognises formats and words the errors.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ pub mod numbering;
 pub mod simgrid_ti;
 mod text;
 
-/// Kinds of operations as numbers, as they stand in columns.
+/// Kinds of operations as numbers in columns.
 pub mod op {
     use tailback_program::OpKind;
 
@@ -24,6 +24,6 @@ pub mod op {
     pub const ISEND: u8 = OpKind::Isend as u8;
     /// [`OpKind::Irecv`].
     pub const IRECV: u8 = OpKind::Irecv as u8;
-    /// Only passes dependencies on; in graphs alone.
+    /// No operation: a node of a graph that only has dependencies.
     pub const NOTHING: u8 = 255;
 }

@@ -1,41 +1,41 @@
-//! Small numbers for large ones.
+//! Replaces arbitrary values with consecutive numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Hashes keys of whole numbers and bytes with seeds of its own, so that no file can be made to collide.
+/// Hashes integers and bytes with random seeds, so that no file can provoke collisions.
 #[derive(Clone)]
-pub struct Seeded(u64, u64);
+pub struct SeededHash(u64, u64);
 
-impl Default for Seeded {
+impl Default for SeededHash {
     fn default() -> Self {
         let state = RandomState::new();
         Self(state.hash_one(1u8), state.hash_one(2u8) | 1)
     }
 }
 
-impl BuildHasher for Seeded {
-    type Hasher = Folded;
+impl BuildHasher for SeededHash {
+    type Hasher = FoldedHasher;
 
-    fn build_hasher(&self) -> Folded {
-        Folded { state: self.0, key: self.1 }
+    fn build_hasher(&self) -> FoldedHasher {
+        FoldedHasher { state: self.0, key: self.1 }
     }
 }
 
-/// The hasher of [`Seeded`]: 128-bit products, folded.
-pub struct Folded {
+/// The hasher of [`SeededHash`]: 128-bit products, folded.
+pub struct FoldedHasher {
     state: u64,
     key: u64,
 }
 
-impl Folded {
+impl FoldedHasher {
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.state ^ word) * u128::from(self.key);
         self.state = (product as u64) ^ ((product >> 64) as u64).rotate_left(23);
     }
 }
 
-impl Hasher for Folded {
+impl Hasher for FoldedHasher {
     fn write(&mut self, bytes: &[u8]) {
         let mut chunks = bytes.chunks_exact(8);
         for chunk in &mut chunks {
@@ -71,24 +71,24 @@ impl Hasher for Folded {
 }
 
 /// A map whose keys come from a file.
-pub type Map<K, V> = HashMap<K, V, Seeded>;
+pub type Map<K, V> = HashMap<K, V, SeededHash>;
 
-/// Numbers of kinds and values, in the order in which they are first seen; small values need no hashing.
+/// Numbers pairs of kind and value in the order of their first occurrence; small values need no hashing.
 #[derive(Default)]
-pub struct Numbers {
+pub struct Interner {
     small: Vec<Vec<u32>>,
     others: Map<(u32, i64), u32>,
     next: u32,
 }
 
-impl Numbers {
+impl Interner {
     const NONE: u32 = u32::MAX;
-    /// Kinds that get a table.
+    /// Number of kinds with a table.
     const KINDS: u32 = 64;
 
-    /// Number of a value of a kind, and whether it is new.
+    /// Number of a pair, and whether it is new.
     #[inline]
-    pub fn of(&mut self, kind: u32, value: i64) -> (u32, bool) {
+    pub fn number(&mut self, kind: u32, value: i64) -> (u32, bool) {
         if let Some(table) = self.small.get(kind as usize)
             && let Some(&number) = usize::try_from(value).ok().and_then(|at| table.get(at))
             && number != Self::NONE
@@ -110,7 +110,7 @@ impl Numbers {
                 self.small.resize_with(kind + 1, Vec::new);
             }
             let table = &mut self.small[kind];
-            // Values that leave large gaps would take memory for nothing.
+            // A table with large gaps would waste memory.
             if at < 2 * table.len() + 64 {
                 if at >= table.len() {
                     table.resize(at + 1, Self::NONE);
@@ -124,7 +124,7 @@ impl Numbers {
     }
 }
 
-/// The different values in ascending order, and the place of each value among them.
+/// The distinct values in ascending order, and for each value its index among them.
 pub fn dense(values: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let (Some(&low), Some(&high)) = (values.iter().min(), values.iter().max()) else {
         return (Vec::new(), Vec::new());
@@ -165,37 +165,37 @@ pub fn dense(values: &[i64]) -> (Vec<i64>, Vec<i64>) {
     (different, first.iter().map(|&at| place[at as usize]).collect())
 }
 
-/// How many earlier values each value is equal to.
-pub fn turns(values: &[i64]) -> Vec<i64> {
+/// For each value, how many earlier values are equal to it.
+pub fn earlier_occurrences(values: &[i64]) -> Vec<i64> {
     let (different, places) = dense(values);
     let mut next = vec![0; different.len()];
-    let turn = |&place: &i64| {
+    let count = |&place: &i64| {
         let slot: &mut i64 = &mut next[place as usize];
         *slot += 1;
         *slot - 1
     };
-    places.iter().map(turn).collect()
+    places.iter().map(count).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Numbers, dense, turns};
+    use super::{Interner, dense, earlier_occurrences};
 
     #[test]
-    fn values_of_kinds_are_numbered_as_they_come() {
-        let mut numbers = Numbers::default();
+    fn pairs_are_numbered_in_order_of_first_occurrence() {
+        let mut numbers = Interner::default();
         let given = [(1, 0), (1, -4), (0, 0), (1, 900), (70, 3), (1, 0), (1, -4), (70, 3)];
         let found: Vec<u32> =
-            given.iter().map(|&(kind, value)| numbers.of(kind, value).0).collect();
+            given.iter().map(|&(kind, value)| numbers.number(kind, value).0).collect();
         assert_eq!(found, [0, 1, 2, 3, 4, 0, 1, 4]);
         // A large value is found again once the table has grown beyond it.
-        (1..1000).for_each(|value| assert!(numbers.of(1, value).0 > 0));
-        assert_eq!(numbers.of(1, 900), (3, false));
+        (1..1000).for_each(|value| assert!(numbers.number(1, value).0 > 0));
+        assert_eq!(numbers.number(1, 900), (3, false));
     }
 
     #[test]
-    fn turns_count_equal_values() {
-        assert_eq!(turns(&[5, 9, 5, 5, 9]), [0, 0, 1, 2, 1]);
+    fn earlier_equal_values_are_counted() {
+        assert_eq!(earlier_occurrences(&[5, 9, 5, 5, 9]), [0, 0, 1, 2, 1]);
     }
 
     #[test]

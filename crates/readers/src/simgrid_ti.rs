@@ -1,4 +1,4 @@
-//! SimGrid's time-independent traces: a line for each call, `rank call arguments…`.
+//! SimGrid's time-independent traces: one line per call, `rank call arguments…`.
 
 mod call_lines;
 mod columns;
@@ -7,10 +7,10 @@ use crate::assembly::RecordedPosts;
 use crate::text::{lines, trimmed};
 use call_lines::LineReader;
 
-/// Calls that post a message, in the order of their numbers.
+/// Calls that post a send or receive, by number.
 pub const POSTS: [&str; 9] =
     ["send", "ssend", "bsend", "recv", "isend", "issend", "ibsend", "irecv", "sendrecv"];
-/// Collectives, in the order of their numbers; the non-blocking ones begin with `i`.
+/// Collectives, by number; the non-blocking ones have the prefix `i`.
 pub const COLLECTIVES: [&str; 15] = [
     "barrier",
     "bcast",
@@ -31,10 +31,10 @@ pub const COLLECTIVES: [&str; 15] = [
 /// Calls that neither send, receive nor wait.
 pub const IGNORED: [&str; 8] =
     ["comm_size", "comm_dup", "probe", "iprobe", "location", "iteration_in", "iteration_out", "io"];
-/// Calls of which the trace does not name the requests they complete.
+/// Calls that complete requests which the trace does not name.
 pub const UNNAMED_COMPLETIONS: [&str; 6] =
     ["test", "testall", "testany", "testsome", "waitany", "waitsome"];
-/// One-sided and persistent calls.
+/// One-sided and persistent calls, which are left out.
 pub const LEFT_OUT: [&str; 12] = [
     "put",
     "get",
@@ -55,56 +55,56 @@ pub const OTHERS: [&str; 7] =
 
 /// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
-pub struct Scale<'a> {
+pub struct TiOptions<'a> {
     /// Bytes of each type by its number.
     pub type_bytes: &'a [u64],
-    /// Picoseconds of a flop.
+    /// Picoseconds per flop.
     pub ps_per_flop: u64,
-    /// The longest computation.
+    /// Longest valid computation, in picoseconds.
     pub longest_ps: u64,
 }
 
-/// The calls of all ranks, rank after rank; a row is a line of all files, from 0.
+/// The calls of all ranks, rank by rank. A row is the number of a line, counted from 0 over all files.
 #[derive(Debug, Default)]
 pub struct ReplayCalls {
     /// Number of ranks.
     pub n_ranks: u32,
     /// First row of each file.
     pub first: Vec<u64>,
-    /// Bytes of an element where no type is named.
+    /// Bytes per element if a line names no type.
     pub default_bytes: u64,
     /// Sends and receives.
     pub posts: RecordedPosts,
     /// Call and tag of each label.
     pub labels: Vec<(u8, i32)>,
-    /// Sends and receives of MPI_PROC_NULL.
+    /// Number of sends and receives with MPI_PROC_NULL.
     pub proc_null: u64,
-    /// One-sided and persistent calls.
+    /// Number of one-sided and persistent calls.
     pub left_out: u64,
-    /// Calls of which the trace does not name the requests they complete.
+    /// Number of calls that complete requests which the trace does not name.
     pub unnamed_completions: u64,
-    /// Whether communicators are made.
+    /// Whether the program splits communicators.
     pub splits: bool,
-    /// Calls that wait for all.
+    /// Waits for all requests.
     pub waitalls: EventRows,
     /// Computations and pauses.
     pub computes: EventRows,
-    /// Picoseconds of each.
+    /// Their durations in picoseconds.
     pub computes_ps: Vec<u64>,
     /// Collective calls.
     pub collectives: EventRows,
-    /// Index into `kinds` of each.
+    /// For each collective call, the index into `kinds`.
     pub collective_kind: Vec<u32>,
-    /// The different collective calls.
+    /// The distinct collective calls.
     pub kinds: Vec<CollectiveKind>,
 }
 
-/// Where events of ranks stand.
+/// Rank and row of events.
 #[derive(Debug, Default)]
 pub struct EventRows {
-    /// Whose.
+    /// Rank.
     pub rank: Vec<i64>,
-    /// On which row.
+    /// Row.
     pub row: Vec<i64>,
 }
 
@@ -122,48 +122,48 @@ pub struct CollectiveKind {
     pub operation: u8,
     /// Whether it blocks.
     pub blocking: bool,
-    /// The rank that calls, where the arguments mean another thing at the root; else 0.
+    /// The calling rank, if the arguments have another meaning at the root; else 0.
     pub me: u32,
     /// The arguments.
     pub arguments: Vec<u8>,
-    /// Row of the first.
+    /// Row of the first such call.
     pub row: u64,
 }
 
-/// What is wrong, and on which row.
+/// What is wrong; the first number is the row unless stated otherwise.
 #[derive(Debug, PartialEq)]
 pub enum LineError {
-    /// There is no call.
+    /// The trace has no calls.
     Empty,
     /// A line that does not begin with a rank.
     NoRank(u64),
     /// A line without a call.
     NoCall(u64),
-    /// A call that is not known, in lower case.
-    Unknown(u64, Vec<u8>),
-    /// No lines of a rank: which, and the last that has some.
-    Missing(u64, u64),
-    /// A second beginning of a rank.
-    Twice(u64, u32),
-    /// The last line of a rank that does not finish.
+    /// An unknown call, in lower case.
+    UnknownCall(u64, Vec<u8>),
+    /// A rank without lines, and the largest rank with lines.
+    MissingRank(u64, u64),
+    /// A second `init` of a rank.
+    SecondInit(u64, u32),
+    /// The last line of a rank without `finalize`.
     Unfinished(u64, u32),
-    /// An argument that is not there.
-    Lacks(u64, &'static str),
-    /// An argument that is no whole number.
-    NotWhole(u64, &'static str, Vec<u8>),
-    /// An argument that is no number up to a limit.
-    NotCount(u64, &'static str, Vec<u8>, f64),
-    /// A type that does not exist.
-    NoType(u64, Vec<u8>),
-    /// A rank that does not exist, and how many there are.
-    Beyond(u64, i32, u32),
+    /// A missing argument.
+    MissingArgument(u64, &'static str),
+    /// An argument that is not a 32-bit integer.
+    NotInteger(u64, &'static str, Vec<u8>),
+    /// An argument that is not a number or exceeds the limit, which comes last.
+    OutOfRange(u64, &'static str, Vec<u8>, f64),
+    /// An unknown type.
+    UnknownType(u64, Vec<u8>),
+    /// A rank that does not exist, and the number of ranks.
+    NoSuchRank(u64, i32, u32),
     /// More lines than can be numbered.
-    Large,
+    TooLarge,
 }
 
-/// Reads the lines of files, one file after the other.
-pub fn read(files: &[&[u8]], scale: Scale<'_>) -> Result<ReplayCalls, LineError> {
-    let mut reader = LineReader::new(scale);
+/// Reads the lines of all files in order.
+pub fn read(files: &[&[u8]], options: TiOptions<'_>) -> Result<ReplayCalls, LineError> {
+    let mut reader = LineReader::new(options);
     let mut row = 0;
     for data in files {
         reader.out.first.push(row);
@@ -180,27 +180,31 @@ pub fn read(files: &[&[u8]], scale: Scale<'_>) -> Result<ReplayCalls, LineError>
 
 #[cfg(test)]
 mod tests {
-    use super::{LineError, Scale, read};
+    use super::{LineError, TiOptions, read};
 
-    const SCALE: Scale<'_> = Scale { type_bytes: &[8, 4], ps_per_flop: 1000, longest_ps: 1 << 60 };
+    const OPTIONS: TiOptions<'_> =
+        TiOptions { type_bytes: &[8, 4], ps_per_flop: 1000, longest_ps: 1 << 60 };
 
     #[test]
-    fn a_wait_takes_the_oldest_request_of_its_triple() {
+    fn a_wait_completes_the_oldest_request_of_its_source_destination_and_tag() {
         let text =
             b"0 init\n0 isend 1 7 10\n0 send 1 7 9\n0 isend 1 7 20\n0 wait 0 1 7\n0 waitall\n\
                      0 isend 1 7 5 1\n0 wait 0 1 7\n0 finalize\n1 init\n1 Recv 0 7 4 1\n1 finalize";
-        let found = read(&[text], SCALE).expect("it is right").posts;
+        let found = read(&[text], OPTIONS).expect("a valid trace").posts;
         assert_eq!(found.wait_position, [9, 5, -1, 15, 21]);
         assert_eq!(found.size, [10, 9, 20, 20, 16]);
     }
 
     #[test]
-    fn faults_have_a_row() {
-        let fault = |text: &[u8]| read(&[text], SCALE).err();
-        assert_eq!(fault(b"0 init\n\n0 fly\n"), Some(LineError::Unknown(2, b"fly".to_vec())));
+    fn errors_have_a_row() {
+        let fault = |text: &[u8]| read(&[text], OPTIONS).err();
+        assert_eq!(fault(b"0 init\n\n0 fly\n"), Some(LineError::UnknownCall(2, b"fly".to_vec())));
         let far = b"4000000000 init\n0 init\n1 init\n";
-        assert_eq!(fault(far), Some(LineError::Missing(2, 4_000_000_000)));
-        assert_eq!(fault(b"0 init\n0 recv 0 1\n0 finalize"), Some(LineError::Lacks(1, "size")));
+        assert_eq!(fault(far), Some(LineError::MissingRank(2, 4_000_000_000)));
+        assert_eq!(
+            fault(b"0 init\n0 recv 0 1\n0 finalize"),
+            Some(LineError::MissingArgument(1, "size"))
+        );
         assert_eq!(fault(b"0 init\n"), Some(LineError::Unfinished(0, 0)));
     }
 }

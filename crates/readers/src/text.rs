@@ -1,6 +1,6 @@
-//! Words and numbers of lines of text.
+//! Splits text into lines, words and numbers.
 
-/// A line without the blanks around it.
+/// A line without leading and trailing blanks.
 pub(crate) fn trimmed(mut line: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
         line = rest;
@@ -11,7 +11,7 @@ pub(crate) fn trimmed(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// Takes the next word off a trimmed line; what is left begins with no blank.
+/// Removes the first word, and the blanks after it, from a trimmed line.
 pub(crate) fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     if line.is_empty() {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(found)
 }
 
-/// A whole number of digits alone.
+/// An unsigned integer that consists of digits only.
 pub(crate) fn natural(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
@@ -42,7 +42,7 @@ pub(crate) fn natural(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A whole number of 32 bits, as MPI's are.
+/// A signed 32-bit integer, like MPI's `int`.
 pub(crate) fn integer(text: &[u8]) -> Option<i32> {
     match text {
         [b'-', digits @ ..] => natural(digits)
@@ -52,7 +52,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i32> {
     }
 }
 
-/// A number that may be written like `1e6`.
+/// A number, also in the form `1e6`.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     if let Some(value) = natural(text).filter(|_| text.len() <= 15) {
         return Some(value as f64);
@@ -60,7 +60,7 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The lines of a file, numbered from 0, each as it stands.
+/// The lines of a file, without their line ends.
 pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -74,7 +74,7 @@ pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where a line ends. Lines are short: eight bytes at a time is enough.
+/// Index of the first line end. Lines are short, so eight bytes at a time are fast enough.
 fn newline(data: &[u8]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     let mut at = 0;

@@ -1,7 +1,7 @@
 //! A column of a table.
 
-/// Unsigned integers in as few bytes each as the largest needs: most numbers are small, and memory
-/// that is not touched costs nothing.
+/// Unsigned integers, each in as few bytes as the largest needs: most numbers are small, and this
+/// saves memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
@@ -23,7 +23,7 @@ impl Column {
         Self::U8(Vec::with_capacity(numbers))
     }
 
-    /// Number of numbers.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::U8(numbers) => numbers.len(),
@@ -58,8 +58,7 @@ impl Column {
 
     /// Appends numbers.
     pub fn extend(&mut self, numbers: impl Iterator<Item = u64> + Clone) {
-        // The bits that occur in any number: known once all have been read, and usually
-        // few.
+        // The union of the bits of all numbers, from which the width follows; usually a few low bits.
         let mut bits = 0;
         let before = self.len();
         let mut seen = |number| {
@@ -108,8 +107,8 @@ impl Column {
     }
 }
 
-fn widened<A: Copy, B: From<A>>(numbers: &[A], room: usize) -> Vec<B> {
-    let mut wide = Vec::with_capacity(room);
+fn widened<A: Copy, B: From<A>>(numbers: &[A], capacity: usize) -> Vec<B> {
+    let mut wide = Vec::with_capacity(capacity);
     wide.extend(numbers.iter().map(|&number| B::from(number)));
     wide
 }

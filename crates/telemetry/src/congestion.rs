@@ -1,6 +1,6 @@
-//! How far a port is congested, for marks that name the worst hop (Taffet 2019, §5.10).
+//! Congestion level of a port, for scheme worst-hop (Taffet 2019, §5.10).
 
-/// Level of 0 to 255 in proportion to the queue, at least 1 when there is one: for worst-hop marks.
+/// Level from 0 to 255 in proportion to the queue; at least 1 unless the queue is empty.
 #[inline]
 pub fn level(queue: u64, full: u64) -> u8 {
     let scaled = u128::from(queue) * 255 / u128::from(full.max(1));

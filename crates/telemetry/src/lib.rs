@@ -1,8 +1,8 @@
-//! Telemetry: what packets carry, and the sums that receivers keep.
+//! Telemetry: what packets carry, and the sums that receivers compute from it.
 //!
 //! The switch side ([`Mark`]) is a few bytes per packet and one decision per hop; the receiver side
 //! ([`Samples`]) is a table of weighted counts. Neither depends on the simulator. [`scheme`] has
-//! the other encodings of a sample of the path, [`hash`] the hashes that represent a link in a few
+//! the other encodings of a path sample, [`hash`] the hashes that represent a link in a few
 //! bits, [`decode`] the decoding from hashes to counts.
 
 mod column;

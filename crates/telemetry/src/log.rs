@@ -1,6 +1,6 @@
 //! An append-only log that is written once and read once.
 
-/// Items in chunks that are never copied: appending touches only new memory, and joining two logs
+/// Items in chunks that are never copied: appending writes only to new memory, and joining two logs
 /// moves their chunks.
 #[derive(Debug, Clone)]
 pub struct Log<T> {
@@ -10,8 +10,8 @@ pub struct Log<T> {
     before: usize,
 }
 
-/// Bytes of a chunk; the first ones are smaller, each twice the one before.
-const PIECE: usize = 1 << 14;
+/// Bytes of a full-size chunk; the first ones are smaller, each twice as large as the one before.
+const CHUNK_BYTES: usize = 1 << 14;
 
 impl<T> Default for Log<T> {
     fn default() -> Self {
@@ -35,37 +35,37 @@ impl<T: Copy> Log<T> {
     #[inline]
     pub fn push(&mut self, item: T) {
         if self.open.len() == self.open.capacity() {
-            self.turn_over();
+            self.start_chunk();
         }
         self.open.push(item);
     }
 
-    /// Appends the first `n` items without a branch on `n`; returns whether a new chunk was
+    /// Appends the first `kept` items without a branch on `kept`; returns whether a new chunk was
     /// begun.
     #[inline]
     pub fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
-        let turns_over = self.open.capacity() - self.open.len() < N;
-        if turns_over {
-            self.turn_over();
+        let needs_chunk = self.open.capacity() - self.open.len() < N;
+        if needs_chunk {
+            self.start_chunk();
         }
         self.open.extend_from_slice(&items);
         self.open.truncate(self.open.len() + kept - N);
-        turns_over
+        needs_chunk
     }
 
     #[cold]
-    fn turn_over(&mut self) {
-        let most = PIECE / size_of::<T>().max(1);
-        let room = self.len().clamp(8, most.max(8));
-        self.shut();
-        self.open.reserve_exact(room);
+    fn start_chunk(&mut self) {
+        let most = CHUNK_BYTES / size_of::<T>().max(1);
+        let capacity = self.len().clamp(8, most.max(8));
+        self.close_chunk();
+        self.open.reserve_exact(capacity);
     }
 
-    fn shut(&mut self) {
-        let piece = std::mem::take(&mut self.open);
-        if !piece.is_empty() {
-            self.before += piece.len();
-            self.full.push(piece);
+    fn close_chunk(&mut self) {
+        let chunk = std::mem::take(&mut self.open);
+        if !chunk.is_empty() {
+            self.before += chunk.len();
+            self.full.push(chunk);
         }
     }
 
@@ -75,7 +75,7 @@ impl<T: Copy> Log<T> {
             *self = other;
             return;
         }
-        self.shut();
+        self.close_chunk();
         self.before += other.before;
         self.full.append(&mut other.full);
         self.open = other.open;
@@ -83,10 +83,10 @@ impl<T: Copy> Log<T> {
 
     /// Calls `each` for all items, chunk by chunk, and frees their memory.
     pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
-        self.shut();
+        self.close_chunk();
         self.before = 0;
-        for piece in std::mem::take(&mut self.full) {
-            each(&piece);
+        for chunk in std::mem::take(&mut self.full) {
+            each(&chunk);
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         (5003..9000).for_each(|item| first.push(item));
         assert_eq!((first.len(), first.is_empty()), (9000, false));
         let mut all = Vec::new();
-        first.drain(|piece| all.extend_from_slice(piece));
+        first.drain(|chunk| all.extend_from_slice(chunk));
         assert!(all.into_iter().eq(0..9000));
         assert!(first.is_empty());
     }
@@ -118,7 +118,7 @@ mod tests {
             expected.extend((kept..kept + 2).take(kept));
         }
         assert_eq!(log.len(), expected.len());
-        log.drain(|piece| all.extend_from_slice(piece));
+        log.drain(|chunk| all.extend_from_slice(chunk));
         assert_eq!(all, expected);
     }
 }

@@ -21,11 +21,11 @@ impl<T: Copy> RadixSorter<T> {
     pub fn drain(&mut self, log: &mut Log<T>, key: impl Fn(&T) -> u64) -> &[T] {
         let Self { items, sorted } = self;
         items.clear();
-        log.drain(|piece| items.extend_from_slice(piece));
+        log.drain(|chunk| items.extend_from_slice(chunk));
         let Some(&first) = items.first() else { return &[] };
-        let (length, of_first) = (items.len(), key(&first));
+        let (length, first_key) = (items.len(), key(&first));
         sorted.resize(length.max(sorted.len()), first);
-        let differ = items.iter().fold(0, |bits, item| bits | (key(item) ^ of_first));
+        let differ = items.iter().fold(0, |bits, item| bits | (key(item) ^ first_key));
         for shift in (0..u64::BITS).step_by(8).filter(|shift| differ >> shift & 0xff != 0) {
             let byte = |item: &T| usize::from((key(item) >> shift) as u8);
             let mut place = [0; 256];
@@ -45,7 +45,7 @@ impl<T: Copy> RadixSorter<T> {
     }
 }
 
-/// Entries summed together: few enough for the L1 cache.
+/// Entries that are summed together: few enough for the L1 cache.
 pub const BLOCK: usize = 256;
 
 /// Sums of `N` kinds for each entry of a block.
@@ -53,20 +53,20 @@ pub const BLOCK: usize = 256;
 pub struct Block<const N: usize> {
     sums: [[u64; BLOCK]; N],
     /// A bit for each entry that has sums.
-    there: [u64; BLOCK / 64],
+    occupied: [u64; BLOCK / 64],
 }
 
 impl<const N: usize> Default for Block<N> {
     fn default() -> Self {
-        Self { sums: [[0; BLOCK]; N], there: [0; BLOCK / 64] }
+        Self { sums: [[0; BLOCK]; N], occupied: [0; BLOCK / 64] }
     }
 }
 
 impl<const N: usize> Block<N> {
-    /// Marks the entry at `place` as present, `if_any`.
+    /// Marks the entry at `place` as present if `present`.
     #[inline]
-    pub fn touch(&mut self, place: u8, if_any: bool) {
-        self.there[usize::from(place / 64)] |= u64::from(if_any) << (place % 64);
+    pub fn touch(&mut self, place: u8, present: bool) {
+        self.occupied[usize::from(place / 64)] |= u64::from(present) << (place % 64);
     }
 
     /// A sum of the entry at `place`.
@@ -85,7 +85,7 @@ impl<const N: usize> Block<N> {
     /// them to zero.
     pub fn drain(&mut self, each: impl FnOnce(&[u8], &[[u64; BLOCK]; N])) {
         let mut places = [0; BLOCK];
-        let places = places_of(&mut self.there, &mut places, |_| true);
+        let places = places_of(&mut self.occupied, &mut places, |_| true);
         each(places, &self.sums);
         for sums in &mut self.sums {
             if places.len() > BLOCK / 4 {
@@ -104,7 +104,7 @@ pub fn append<const N: usize>(columns: [&mut Column; N], places: &[u8], sums: &[
     }
 }
 
-/// Takes the bits of a block; returns the places, in order, that are `kept`.
+/// Clears the bits of a block; returns the places of those that are `kept`, in order.
 #[inline]
 pub fn places_of<'a>(
     bits: &mut [u64],

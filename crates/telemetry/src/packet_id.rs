@@ -7,9 +7,9 @@
 //! 24 bits. The state before the PSN, the key of the flow, is added once more behind it. Within a flow,
 //! ids therefore never repeat before the PSN wraps; between flows they coincide as random numbers do.
 //!
-//! The link hash is linear in the id, and decoding by transform needs nothing else. The id itself must
+//! The link hash is linear in the id, which is all that decoding by transform requires. The id itself must
 //! *not* be linear in the PSN: consecutive PSNs fill subspaces, on which linear hashes of two links
-//! agree always, never, or exactly half the time.
+//! agree always, never, or exactly half of the time.
 
 /// Bits of an id, and of a packet sequence number.
 pub const ID_BITS: u32 = 24;
@@ -19,7 +19,7 @@ const MASK: u32 = (1 << ID_BITS) - 1;
 const ID_ROUND: u32 = 0x24_3f6a;
 const HOP_ROUNDS: [u32; 4] = [0x37_0734, 0x4a_4093, 0x82_2299, 0xf3_1d00];
 
-/// The ends of a packet and its queue pair, as its headers name them.
+/// The endpoints of a packet and its queue pair, as its headers name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowKey {
     /// Local id of the sender.
@@ -83,8 +83,8 @@ pub const fn takes_sample(id: u32, hop: u8) -> bool {
     }
 }
 
-/// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop a bijection of the
-/// ids, so that a threshold is met with its exact probability over all of them.
+/// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop it is a bijection on the ids, so over all ids a threshold
+/// is met with exactly its probability.
 #[inline]
 pub const fn hop_hash(id: u32, hop: u8) -> u32 {
     let mut x = id & MASK ^ (hop as u32 * 0x01_0101);

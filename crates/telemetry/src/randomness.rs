@@ -1,4 +1,5 @@
-//! Random decisions as hardware makes them (Taffet 2019, §5.9): "is this hop's turn", with chance 1/l.
+//! Random decisions as hardware makes them (Taffet 2019, §5.9): whether hop l replaces the sample, with
+//! probability 1/l.
 
 use crate::scheme::mix;
 
@@ -16,7 +17,7 @@ pub struct Ideal {
 }
 
 impl Ideal {
-    /// A stream of its own for every seed.
+    /// A separate stream for every seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, drawn: 0 }
     }
@@ -30,9 +31,9 @@ impl DecisionSource for Ideal {
     }
 }
 
-/// For each l an l-bit ring with a single zero, clocked freely and read once a packet (Figure 5.6).
+/// For each l, a free-running l-bit ring with a single zero, read once a packet (Figure 5.6).
 ///
-/// Nothing is random but the time of reading. `ticks` is the mean number of clock ticks between
+/// Only the time of reading is random. `ticks` is the mean number of clock ticks between
 /// packets, `jitter` the range it varies over (both in 2^-16 ticks).
 #[derive(Debug, Clone)]
 pub struct ShiftRegister {
@@ -61,7 +62,7 @@ impl DecisionSource for ShiftRegister {
 
 /// A linear feedback shift register of b bits and a table of thresholds near (2^b − 1)/l (Figure 5.7).
 ///
-/// The register takes every value but 0, so the chance is exact to 1/(2 (2^b − 1)).
+/// The register takes every value but 0, so the probability is exact to 1/(2 (2^b − 1)).
 #[derive(Debug, Clone)]
 pub struct Lfsr {
     bits: u32,
@@ -98,9 +99,9 @@ impl DecisionSource for Lfsr {
     }
 }
 
-/// Decisions drawn at the sender into a field of L + 1 bits and shifted out, one a switch.
+/// Decisions that the sender draws into a field of L + 1 bits; each switch shifts one out.
 ///
-/// The final one is a sentinel: the receiver reads the hop count off its place.
+/// The last bit is a sentinel: its position gives the receiver the hop count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderBits {
     field: u32,
@@ -108,14 +109,14 @@ pub struct SenderBits {
 }
 
 impl SenderBits {
-    /// For paths of up to `most` hops (31 at the most).
+    /// For paths of up to `most` hops, at most 31.
     pub fn draw(source: &mut impl DecisionSource, most: u32) -> Self {
         let width = most.min(31) + 1;
         let field = (1..width).fold(0, |field, l| (field << 1) | u32::from(source.decide(l)));
         Self { field: (field << 1) | 1, width }
     }
 
-    /// A switch: reads the leading bit and shifts it out. Past the last one the answer is no.
+    /// What a switch does: reads the leading bit and shifts it out. False beyond the last one.
     pub fn take(&mut self) -> bool {
         let sentinel_only = self.hops() + 1 == self.width;
         let leading = (self.field >> (self.width - 1)) & 1 == 1;

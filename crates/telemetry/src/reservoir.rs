@@ -7,7 +7,7 @@ use crate::scheme::draw;
 /// The empty reservoir: "(no switch ID, no port ID)".
 pub const NO_LINK: u32 = u32::MAX;
 
-/// What travels in a packet: two reservoirs and their counts.
+/// What a packet carries: two reservoirs and their counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// Link in the hop reservoir.
@@ -31,10 +31,10 @@ impl Mark {
     pub const EMPTY: Mark =
         Mark { hop_link: NO_LINK, congested_link: NO_LINK, hop_count: 0, congested_count: 0 };
 
-    /// Algorithm 3: one switch. `random` is 64 fresh bits; the two decisions use its two halves.
+    /// Algorithm 3: what a switch does. `random` is 64 fresh bits; each decision uses one half.
     #[inline]
     pub fn visit(&mut self, link: u32, congested: bool, random: u64) {
-        // Unpredictable, so computed without branches.
+        // The outcomes are unpredictable, so there are no branches on them.
         let hop = draw(random as u32, self.hop_count);
         let met = congested & draw((random >> 32) as u32, self.congested_count);
         self.hop_link = select_unpredictable(hop, link, self.hop_link);

@@ -1,7 +1,7 @@
 //! Division of windows among threads.
 
 /// Divides `windows` into consecutive shares of about equal `weight`, one per thread, and returns
-/// what `work` makes of each, in order. `work` is given the index of its first window.
+/// the results of `work` in order. `work` receives the index of the first window of its share.
 pub fn in_shares<W: Send, T: Send>(
     mut windows: Vec<W>,
     threads: usize,

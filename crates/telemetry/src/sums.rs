@@ -1,9 +1,9 @@
 //! The receiver: weighted counts per window, label and link (Taffet 2019, §3.2, algorithm 4).
 //!
 //! Samples are logged by window as packets arrive: the simulator's loop appends, and neither
-//! hashes nor searches. A window's log is put in order and summed when it has grown much
-//! longer than the sums it makes, and at the end. Windows double in length when there are too many of
-//! them: the length of a run need not be known beforehand.
+//! hashes nor searches. A window's log is sorted and summed when it has grown much
+//! longer than its sums, and at the end. Windows double in length when there are too many of
+//! them, so the length of a run need not be known in advance.
 
 use crate::{BLOCK, Block, Log, Mark, NO_LINK, RadixSorter, append, in_shares, table};
 
@@ -16,7 +16,7 @@ pub struct Sample {
     pub label: u32,
     /// Payload bytes.
     pub bytes: u32,
-    /// What it carried.
+    /// The mark it carried.
     pub mark: Mark,
 }
 
@@ -87,8 +87,8 @@ struct Observation {
 
 const _: () = assert!(size_of::<Observation>() == 16);
 
-/// The same of a packet with the payload of most, of one of the first labels, in one number: from its lowest
-/// bits on hops (8), reservoir (8), link (32) and label (16).
+/// An observation in 64 bits, for packets with the usual payload and a label below 2^16. From the lowest
+/// bit: count (8), reservoir (8), link (32), label (16).
 #[derive(Debug, Clone, Copy)]
 struct CompactObservation(u64);
 
@@ -105,7 +105,7 @@ impl CompactObservation {
     }
 
     #[inline]
-    fn in_full(&self, full: u32) -> Observation {
+    fn expand(&self, full: u32) -> Observation {
         let (count, congested) = (self.0 as u8, self.0 >> 8 & 1 > 0);
         Observation { key: self.key(), bytes: full, count, congested }
     }
@@ -114,8 +114,8 @@ impl CompactObservation {
 /// The log of a window.
 #[derive(Debug, Default)]
 struct WindowLog {
-    /// Observations since it was last summed, in compact form where possible.
-    short: Log<CompactObservation>,
+    /// Observations since the last summation, in compact form where possible.
+    compact: Log<CompactObservation>,
     observed: Log<Observation>,
     /// Earlier sums, in order.
     rows: Vec<LabelLinkSums>,
@@ -125,12 +125,12 @@ impl WindowLog {
     /// Entries that have not been summed.
     #[inline]
     fn unsummed(&self) -> usize {
-        self.short.len() + self.observed.len()
+        self.compact.len() + self.observed.len()
     }
 
-    /// Merges the log of the same window, or of the one it is joined with.
+    /// Merges another log of the same window, or that of the next window.
     fn join(&mut self, mut other: WindowLog) {
-        self.short.append(other.short);
+        self.compact.append(other.compact);
         self.observed.append(other.observed);
         if self.rows.is_empty() {
             self.rows = other.rows;
@@ -152,36 +152,36 @@ impl WindowLog {
 /// Sums the log of a window; its buffers are reused.
 #[derive(Debug, Default)]
 struct LogSummer {
-    short: RadixSorter<CompactObservation>,
+    compact: RadixSorter<CompactObservation>,
     observed: RadixSorter<Observation>,
     block: Block<SUMS>,
 }
 
 impl LogSummer {
     /// Calls `each` for all sums, block by block in order: the first key of the block, the
-    /// places of those present, and all sums. Most packets have a payload of `full` bytes.
+    /// offsets of those present, and all sums. Most packets have a payload of `full` bytes.
     fn sum(
         &mut self,
-        mut page: WindowLog,
+        mut log: WindowLog,
         full: u32,
         mut each: impl FnMut(u64, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
-        let Self { short, observed, block } = self;
-        let mut short = short.drain(&mut page.short, |short| block_of(short.key()));
-        let mut observed = observed.drain(&mut page.observed, |observed| block_of(observed.key));
-        let mut rows = &page.rows[..];
+        let Self { compact, observed, block } = self;
+        let mut compact = compact.drain(&mut log.compact, |compact| block_of(compact.key()));
+        let mut observed = observed.drain(&mut log.observed, |observed| block_of(observed.key));
+        let mut rows = &log.rows[..];
         loop {
             let keys = [
-                short.first().map(CompactObservation::key),
+                compact.first().map(CompactObservation::key),
                 observed.first().map(|observed| observed.key),
                 rows.first().map(|row| row.key),
             ];
             let Some(number) = keys.into_iter().flatten().map(block_of).min() else { break };
-            while let Some((first, rest)) = short.split_first()
+            while let Some((first, rest)) = compact.split_first()
                 && block_of(first.key()) == number
             {
-                count(block, &first.in_full(full));
-                short = rest;
+                count(block, &first.expand(full));
+                compact = rest;
             }
             while let Some((first, rest)) = observed.split_first()
                 && block_of(first.key) == number
@@ -212,48 +212,47 @@ fn count(block: &mut Block<SUMS>, observed: &Observation) {
     *block.sum(BYTES, place) += u64::from(!observed.congested) * count * u64::from(observed.bytes);
 }
 
-/// Entries that a window may keep unsummed in any case.
-const LEAST: usize = 1024;
+/// A window with fewer entries than this is never summed early.
+const MIN_UNSUMMED: usize = 1024;
 
 /// Collects samples by window and sums them by label and link.
 #[derive(Debug)]
 pub struct SampleLog {
-    pages: Vec<WindowLog>,
+    logs: Vec<WindowLog>,
     /// Payload of most packets.
     payload: u32,
     /// Length at which a window's log is summed: it then takes as much memory as its sums.
     full: usize,
-    summing: LogSummer,
+    summer: LogSummer,
 }
 
 impl SampleLog {
     /// For packets that refer to one of `links` links, most of them with `payload` bytes.
     pub fn new(links: usize, payload: u32) -> Self {
-        let (full, summing) = (links.max(LEAST), LogSummer::default());
-        Self { pages: Vec::new(), payload, full, summing }
+        let (full, summer) = (links.max(MIN_UNSUMMED), LogSummer::default());
+        Self { logs: Vec::new(), payload, full, summer }
     }
 
     /// Logs a received packet.
     #[inline(always)]
     pub fn push(&mut self, sample: Sample) {
         let Sample { window, label, bytes, mark } = sample;
-        if window as usize >= self.pages.len() {
+        if window as usize >= self.logs.len() {
             self.grow(window);
         }
         let hop = (mark.hop_link, mark.hop_count, false);
         let met = (mark.congested_link, mark.congested_count, true);
-        // Whether a packet met congestion is unpredictable, so there is no branch on it;
-        // every packet has hops.
+        // Whether a packet met congestion is unpredictable, so there is no branch on it.
         let any = mark.hop_link != NO_LINK;
         let kept = usize::from(any) + usize::from(mark.congested_link != NO_LINK);
         let both = if any { [hop, met] } else { [met, hop] };
         if let Ok(label) = u16::try_from(label)
             && bytes == self.payload
         {
-            let short =
+            let compact =
                 |(link, count, congested)| CompactObservation::new(label, link, count, congested);
-            if self.pages[window as usize].short.push_first(kept, both.map(short)) {
-                self.look_at(window);
+            if self.logs[window as usize].compact.push_first(kept, both.map(compact)) {
+                self.sum_if_full(window);
             }
         } else {
             let key = |link| key(label, link);
@@ -265,62 +264,63 @@ impl SampleLog {
 
     #[inline(never)]
     fn push_long(&mut self, window: u32, kept: usize, both: [Observation; 2]) {
-        if self.pages[window as usize].observed.push_first(kept, both) {
-            self.look_at(window);
+        if self.logs[window as usize].observed.push_first(kept, both) {
+            self.sum_if_full(window);
         }
     }
 
-    /// Sums the log of a window that has grown long.
+    /// Sums the log of a window once it is long enough.
     #[cold]
-    fn look_at(&mut self, window: u32) {
-        if self.pages[window as usize].unsummed() >= self.full {
+    fn sum_if_full(&mut self, window: u32) {
+        if self.logs[window as usize].unsummed() >= self.full {
             self.sum(window);
         }
     }
 
     #[cold]
     fn grow(&mut self, window: u32) {
-        self.pages.resize_with(window as usize + 1, WindowLog::default);
+        self.logs.resize_with(window as usize + 1, WindowLog::default);
     }
 
     fn sum(&mut self, window: u32) {
-        let page = std::mem::take(&mut self.pages[window as usize]);
+        let log = std::mem::take(&mut self.logs[window as usize]);
         let mut rows = Vec::new();
-        self.summing.sum(page, self.payload, |first, places, sums| {
+        self.summer.sum(log, self.payload, |first, places, sums| {
             rows.extend(places.iter().map(|&place| LabelLinkSums {
                 key: first + u64::from(place),
                 sums: sums.map(|sums| sums[usize::from(place)]),
             }));
         });
-        self.full = LEAST.max(rows.len() * size_of::<LabelLinkSums>() / size_of::<Observation>());
-        self.pages[window as usize].rows = rows;
+        self.full =
+            MIN_UNSUMMED.max(rows.len() * size_of::<LabelLinkSums>() / size_of::<Observation>());
+        self.logs[window as usize].rows = rows;
     }
 
     /// Merges windows in pairs.
     pub fn double_windows(&mut self) {
-        let mut pages = std::mem::take(&mut self.pages).into_iter();
-        while let Some(mut page) = pages.next() {
-            page.join(pages.next().unwrap_or_default());
-            self.pages.push(page);
-            self.look_at(self.pages.len() as u32 - 1);
+        let mut logs = std::mem::take(&mut self.logs).into_iter();
+        while let Some(mut log) = logs.next() {
+            log.join(logs.next().unwrap_or_default());
+            self.logs.push(log);
+            self.sum_if_full(self.logs.len() as u32 - 1);
         }
     }
 
     /// The table of several logs, whose windows are of equal length. Uses `threads` threads.
     pub fn finish(logs: Vec<SampleLog>, threads: usize) -> Samples {
-        let windows = logs.iter().map(|log| log.pages.len()).max().unwrap_or(0);
+        let windows = logs.iter().map(|log| log.logs.len()).max().unwrap_or(0);
         let payload = logs.first().map_or(0, |log| log.payload);
         let mut joined: Vec<WindowLog> = Vec::new();
         joined.resize_with(windows, WindowLog::default);
         for log in logs {
-            joined.iter_mut().zip(log.pages).for_each(|(page, other)| page.join(other));
+            joined.iter_mut().zip(log.logs).for_each(|(log, other)| log.join(other));
         }
-        let length = |page: &WindowLog| page.unsummed() + page.rows.len();
+        let length = |log: &WindowLog| log.unsummed() + log.rows.len();
         let tables = in_shares(joined, threads, length, |first, share| {
             let mut table = Samples::with_capacity(share.iter().map(length).sum());
-            let mut summing = LogSummer::default();
-            for (window, page) in (first as u32..).zip(share) {
-                summing.sum(page, payload, |first, places, sums| {
+            let mut summer = LogSummer::default();
+            for (window, log) in (first as u32..).zip(share) {
+                summer.sum(log, payload, |first, places, sums| {
                     table.extend(window, first, places, sums);
                 });
             }
@@ -432,6 +432,8 @@ mod tests {
     #[test]
     fn what_is_logged_is_summed_before_it_takes_much_more_memory_than_the_sums() {
         let log = receive(100_000, 1, 9, &mut Sums::new());
-        assert!(log.pages.iter().all(|page| page.unsummed() <= 2 * LEAST && page.rows.len() <= 9));
+        assert!(
+            log.logs.iter().all(|log| log.unsummed() <= 2 * MIN_UNSUMMED && log.rows.len() <= 9)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The global definitions of a trace, resolved: which location is which rank, who is in which
+//! Resolves the global definitions of a trace: the rank of each location, the members of each
 //! communicator.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,13 +21,13 @@ const UNDEFINED: u32 = u32::MAX;
 pub struct Communicator {
     /// Id in the trace.
     pub id: u32,
-    /// Name, made up from the id where the trace has none.
+    /// Name; `communicator ID` if the trace has none.
     pub name: String,
-    /// World rank of each member; empty for MPI_COMM_SELF, where it is the calling rank.
+    /// World rank of each member; empty for MPI_COMM_SELF, whose only member is the calling rank.
     pub members: Vec<u32>,
-    /// World ranks of the other group of an inter-communicator.
+    /// World ranks of the remote group of an inter-communicator.
     pub remote: Option<Vec<u32>>,
-    /// Whether each process has one of its own with itself alone in it.
+    /// Whether it is MPI_COMM_SELF, of which each process has its own.
     pub is_self: bool,
 }
 
@@ -36,16 +36,16 @@ pub struct Communicator {
 pub struct Cartesian {
     /// Communicator it is defined on.
     pub comm: u32,
-    /// Extents in MPI's order, last dimension fastest.
+    /// Extents in MPI's order: the last dimension varies fastest.
     pub extents: Vec<u32>,
 }
 
 /// A part of the machine, such as a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemNode {
-    /// Name, empty where the trace has none.
+    /// Name, empty if the trace has none.
     pub name: String,
-    /// Its class, such as `node` or `machine`; empty if the trace does not record it.
+    /// Its class, such as `node` or `machine`, empty if the trace does not record it.
     pub class: String,
 }
 
@@ -58,17 +58,17 @@ pub struct Definitions {
     pub start: u64,
     /// Length in ticks.
     pub length: u64,
-    /// Nanoseconds since 1970 UTC at `start`, where the tracer knew.
+    /// Time of `start` in nanoseconds since 1970 UTC, if the tracer recorded it.
     pub realtime_ns: Option<u64>,
     /// Number of ranks.
     pub n_ranks: u32,
-    /// Where the process of each rank ran: what encloses it, the nearest first.
+    /// Parts of the machine that contain the process of each rank, the innermost first.
     pub system: Vec<Vec<SystemNode>>,
-    /// Locations that belong to a rank, with the rank, sorted by rank then location.
+    /// Locations that belong to a rank, with the rank, sorted by rank, then location.
     pub locations: Vec<(u64, u32)>,
     /// Name of each region by id.
     pub regions: BTreeMap<u32, String>,
-    /// Source file and line where a region begins, where the tracer recorded them.
+    /// Source file and line where each region begins, if the tracer recorded them.
     pub region_lines: BTreeMap<u32, (String, u32)>,
     /// Source file and line of each call site by id.
     pub sites: BTreeMap<u32, (String, u32)>,
@@ -76,8 +76,8 @@ pub struct Definitions {
     pub communicators: BTreeMap<u32, Communicator>,
     /// Cartesian topologies in the order of their definition.
     pub cartesian: Vec<Cartesian>,
-    /// Locations announced without events: they may have no file.
-    pub(crate) silent: HashSet<u64>,
+    /// Locations declared to have no events: they may have no file.
+    pub(crate) without_events: HashSet<u64>,
     pub(crate) classes: HashMap<u32, RegionClass>,
     pub(crate) contexts: HashMap<u32, Context>,
 }
@@ -87,7 +87,7 @@ struct Group {
     members: Vec<u64>,
 }
 
-/// The definitions as they were read, before ids are resolved.
+/// The definitions before ids are resolved.
 #[derive(Default)]
 struct Raw {
     clock: Option<(u64, u64, u64, u64)>,
@@ -95,13 +95,14 @@ struct Raw {
     location_groups: Vec<u32>,
     system: HashMap<u32, (u32, u32, u32)>,
     parent_of_group: HashMap<u32, u32>,
-    silent: HashSet<u64>,
+    without_events: HashSet<u64>,
     locations: BTreeMap<u64, u32>,
     regions: Vec<(u32, u32, u8, u8)>,
     region_lines: Vec<(u32, u32, u32)>,
     sites: Vec<(u32, u32, u32)>,
     contexts: HashMap<u32, Context>,
-    // EZTrace defines group 0 twice: as the list of locations and as the group of the world.
+    /// Locations of MPI_COMM_WORLD by rank. Kept apart from `groups`, because EZTrace defines group 0
+    /// twice: as the list of locations and as the group of MPI_COMM_WORLD.
     world: Vec<u64>,
     groups: HashMap<u32, Group>,
     comms: Vec<(u32, u32, u32, Option<u32>)>,
@@ -129,7 +130,7 @@ impl Raw {
                 }
                 Definition::Location { id, kind, group, events } if kind == LOCATION_CPU_THREAD => {
                     if events == 0 {
-                        raw.silent.insert(id);
+                        raw.without_events.insert(id);
                     }
                     raw.locations.insert(id, group);
                 }
@@ -170,7 +171,7 @@ impl Raw {
         }
     }
 
-    /// Places in source files, without those whose file has no name or that name no line.
+    /// Source files and lines by id, without entries that lack a file name or a line.
     fn lines(&self, from: &[(u32, u32, u32)]) -> BTreeMap<u32, (String, u32)> {
         from.iter()
             .filter(|&&(_, _, line)| line > 0 && line != UNDEFINED)
@@ -178,13 +179,13 @@ impl Raw {
             .collect()
     }
 
-    /// Parts of the machine around the process of a location, the nearest first.
-    fn enclosing(&self, location: u64) -> Vec<SystemNode> {
+    /// Parts of the machine that contain the process of a location, the innermost first.
+    fn system_path(&self, location: u64) -> Vec<SystemNode> {
         let group = self.locations.get(&location);
         let mut at = group.and_then(|group| self.parent_of_group.get(group)).copied();
         let mut out = Vec::new();
         let text = |id| self.name(id).unwrap_or_default().to_owned();
-        // A damaged tree may have a loop.
+        // In a damaged trace, the tree may contain a loop.
         while let (Some(&(name, class, parent)), true) =
             (at.and_then(|id| self.system.get(&id)), out.len() < self.system.len())
         {
@@ -200,11 +201,11 @@ impl Raw {
 }
 
 impl Definitions {
-    /// Resolves what was read from `file`.
+    /// Resolves the definitions read from `file`.
     ///
     /// # Errors
-    /// [`TraceError::Definitions`] when the trace has no clock or no process, or when a group
-    /// names a location or rank that does not exist.
+    /// [`TraceError::Definitions`] if the trace has no clock or no process, or if a group names a
+    /// location or rank that does not exist.
     pub(crate) fn resolve(file: &Path, read: Vec<Definition>) -> Result<Self, TraceError> {
         let bad = |place: String, reason: String| TraceError::Definitions {
             file: file.to_path_buf(),
@@ -226,8 +227,8 @@ impl Definitions {
         }
         let mut out = Self { ticks_per_second, start, length, n_ranks, ..Self::default() };
         out.realtime_ns = (realtime != u64::MAX).then_some(realtime);
-        out.system = raw.world.iter().map(|location| raw.enclosing(*location)).collect();
-        out.silent = std::mem::take(&mut raw.silent);
+        out.system = raw.world.iter().map(|location| raw.system_path(*location)).collect();
+        out.without_events = std::mem::take(&mut raw.without_events);
         out.contexts = std::mem::take(&mut raw.contexts);
         out.region_lines = raw.lines(&raw.region_lines);
         out.sites = raw.lines(&raw.sites);
@@ -261,7 +262,7 @@ impl Definitions {
     }
 }
 
-/// The order of the ranks in a trace that does not list its MPI locations.
+/// Locations by rank for a trace that does not list its MPI locations.
 fn first_location_of_each_process(raw: &Raw) -> Vec<u64> {
     let mut first: BTreeMap<u32, u64> = BTreeMap::new();
     for (&location, &group) in &raw.locations {
@@ -270,7 +271,7 @@ fn first_location_of_each_process(raw: &Raw) -> Vec<u64> {
     raw.location_groups.iter().filter_map(|group| first.get(group).copied()).collect()
 }
 
-/// Rank of every location: its own, or that of the process it is a thread of.
+/// Rank of every location: that of its process.
 fn ranks_of_locations(raw: &Raw) -> Result<BTreeMap<u64, u32>, (String, String)> {
     let mut of_process: HashMap<u32, u32> = HashMap::new();
     let mut ranks = BTreeMap::new();
@@ -308,9 +309,9 @@ fn members_of(
         GROUP_COMM_LOCATIONS => ranks
             .get(member)
             .copied()
-            .ok_or_else(|| format!("location {member} of group {group} is not defined")),
+            .ok_or_else(|| format!("group {group} names location {member}, which is not defined")),
         _ => u32::try_from(*member).ok().filter(|&rank| rank < n_ranks).ok_or_else(|| {
-            format!("rank {member} of group {group} is beyond the {n_ranks} there are")
+            format!("group {group} names rank {member}, but the trace has {n_ranks} ranks, from 0")
         }),
     };
     match found.kind {
@@ -322,13 +323,13 @@ fn members_of(
     }
 }
 
-/// Distinguishes MPI calls, phases of the application and regions that enclose all of it.
+/// Classifies a region as MPI call, phase of the application, or region around the whole program.
 fn class_of(name: &str, role: u8, paradigm: u8) -> RegionClass {
     let is_mpi_name = name.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("MPI_"));
     if paradigm == PARADIGM_MPI || is_mpi_name {
         return RegionClass::Mpi;
     }
-    // "Working" and "EZTrace finalize" are EZTrace's own.
+    // EZTrace adds "Working" and "EZTrace finalize".
     let outer = ["main", "MAIN__", "Working", "EZTrace finalize"].contains(&name)
         || name.starts_with("int main(")
         || role == ROLE_ARTIFICIAL;
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_knows_what_encloses_it_even_where_the_tree_has_a_loop() {
+    fn the_path_through_the_machine_ends_even_if_the_tree_has_a_loop() {
         let out = resolve(small_world()).unwrap();
         assert_eq!(out.system[0].len(), 2);
         assert_eq!(out.system[0][0].class, "rows");
@@ -403,7 +404,7 @@ mod tests {
         let error = resolve(read).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "trace.def: communicator 3: rank 2 of group 3 is beyond the 2 there are"
+            "trace.def: communicator 3: group 3 names rank 2, but the trace has 2 ranks, from 0"
         );
     }
 
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_told_apart() {
+    fn regions_are_classified() {
         assert_eq!(class_of("MPI_Send", 0, 1), RegionClass::Mpi);
         assert_eq!(class_of("mpi_send_", 0, 1), RegionClass::Mpi);
         assert_eq!(class_of("int main(int, char**)", 1, 2), RegionClass::Outer);

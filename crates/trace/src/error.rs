@@ -1,16 +1,16 @@
-//! What can go wrong while a trace is read, with the place it went wrong at.
+//! Errors of reading a trace, with the file and the place in it.
 
 use std::path::PathBuf;
 
-/// A trace, or the library that reads it, that cannot be used.
+/// A trace, or the OTF2 library, that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// The OTF2 library cannot be loaded, or it is too old to have a function that is needed.
+    /// The OTF2 library cannot be loaded, or is too old and lacks a required function.
     #[error("{}: not a usable OTF2 library: {reason}", library.display())]
     Library {
         /// The shared library.
         library: PathBuf,
-        /// Message of the loader.
+        /// Message of the dynamic loader.
         reason: String,
     },
     /// The anchor file is missing, unreadable or not an OTF2 anchor.
@@ -21,7 +21,7 @@ pub enum TraceError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The definitions are damaged or contradict each other.
+    /// The definitions are damaged or inconsistent.
     #[error("{}: {place}: {reason}", file.display())]
     Definitions {
         /// The definition file.
@@ -31,7 +31,7 @@ pub enum TraceError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The events of one location are damaged or cut short.
+    /// The events of one location are damaged or truncated.
     #[error("{}: location {location}, event {event}: {reason}", file.display())]
     Events {
         /// The event file.
@@ -46,7 +46,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// The file the error was found in.
+    /// The file with the error.
     pub fn file(&self) -> &PathBuf {
         match self {
             Self::Library { library, .. } => library,
@@ -55,7 +55,7 @@ impl TraceError {
         }
     }
 
-    /// The place in the file, where one is known.
+    /// The place in the file, if it is known.
     pub fn place(&self) -> Option<String> {
         match self {
             Self::Library { .. } | Self::Anchor { .. } => None,

@@ -1,6 +1,6 @@
-//! The events of a trace, as far as they are read, and who takes them.
+//! The OTF2 events that are read, and the trait of their receiver.
 
-/// One event, as the library hands it over.
+/// One event, with the fields that the library passes to the callback.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TraceEvent {
     Enter {
@@ -93,9 +93,9 @@ pub(crate) enum TraceEvent {
     },
 }
 
-/// Takes the events of one location in order.
+/// Receives the events of one location in order.
 pub(crate) trait EventSink {
-    /// Takes the `position`-th record of the location, counted from 1, at `time` ticks; `false`
-    /// stops the reading.
+    /// Receives record number `position` of the location, counted from 1, at `time` ticks; returns
+    /// `false` to stop reading.
     fn event(&mut self, position: u64, time: u64, event: TraceEvent) -> bool;
 }

@@ -1,33 +1,33 @@
-//! From the stream of one location's events to two tables: MPI calls and message records.
+//! Builds the tables of MPI calls and message records from the events of one location.
 
 use std::collections::HashMap;
 
 use crate::event::{EventSink, TraceEvent};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
-/// What a region is to the reader.
+/// How the reader treats a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RegionClass {
     /// A call of the MPI library.
     Mpi,
-    /// Code of the application that names a phase.
+    /// A part of the application that becomes a phase.
     Phase,
-    /// The whole program, or an artefact of the tracer.
+    /// A region around the whole program, or one that the tracer adds: ignored.
     Outer,
 }
 
-/// A calling context of a tracer that unwinds the stack: a region, reached at a site of its parent.
+/// A calling context of a tracer that unwinds the stack: a region and the place where it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Context {
     /// Region.
     pub region: u32,
-    /// Source code location, [`NONE`] where unknown.
+    /// Source code location of the call, [`NONE`] if unknown.
     pub site: u32,
-    /// Calling context that called it, [`NONE`] at the top.
+    /// Calling context of the caller, [`NONE`] at the top.
     pub parent: u32,
 }
 
-/// Columns of a row that tie it to others.
+/// Columns of a row that refer to other rows.
 #[derive(Clone, Copy)]
 struct Ids {
     request: u64,
@@ -40,17 +40,18 @@ impl Ids {
     const NONE: Self = Self { request: NO_ID, message: NO_ID, posted: NONE, probed: NONE };
 }
 
-/// Builds [`LocationEvents`] from the stream.
+/// Builds [`LocationEvents`] from the events of one location.
 pub(crate) struct Collector<'a> {
     classes: &'a HashMap<u32, RegionClass>,
     contexts: &'a HashMap<u32, Context>,
-    /// More events than this cannot be in the file: a damaged file must not run for ever.
+    /// Upper bound of the number of events: the library must not read a damaged file in a loop.
     limit: u64,
+    /// Number of intact records so far.
     seen: u64,
     last_time: u64,
-    /// The first thing that cannot be, for the error.
+    /// Why reading stopped, if an event was invalid.
     pub fault: Option<String>,
-    /// Open MPI regions; the first is the call.
+    /// Number of open MPI regions; the outermost is the call.
     mpi_depth: u32,
     paused: bool,
     /// Open phases of the application and the call path of each.
@@ -59,8 +60,10 @@ pub(crate) struct Collector<'a> {
     call_path: u32,
     known_paths: HashMap<(u32, u32, u32), u32>,
     path_of_context: HashMap<u32, u32>,
-    open: HashMap<u64, u32>,
-    found: HashMap<u64, u32>,
+    /// Row that posted each open request.
+    posted: HashMap<u64, u32>,
+    /// Row that found each message of a matched probe.
+    probed: HashMap<u64, u32>,
     out: LocationEvents,
 }
 
@@ -85,18 +88,18 @@ impl<'a> Collector<'a> {
             call_path: NONE,
             known_paths: HashMap::new(),
             path_of_context: HashMap::new(),
-            open: HashMap::new(),
-            found: HashMap::new(),
+            posted: HashMap::new(),
+            probed: HashMap::new(),
             out: LocationEvents { location, ..LocationEvents::default() },
         }
     }
 
-    /// Records up to the last good one.
+    /// Number of records up to the last intact one.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The tables; a call that is still open ends with the last event.
+    /// Returns the tables; a call that is still open ends at the last event.
     pub fn finish(mut self, records: u64) -> LocationEvents {
         if self.mpi_depth > 0 {
             self.close_call(self.last_time);
@@ -110,7 +113,7 @@ impl<'a> Collector<'a> {
         self.out.calls.leave_event.push(self.seen);
     }
 
-    /// Number of the path that adds a frame to `parent`.
+    /// Row of the path that extends `parent` by a frame.
     fn path(&mut self, parent: u32, region: u32, site: u32) -> u32 {
         let paths = &mut self.out.paths;
         *self.known_paths.entry((parent, region, site)).or_insert_with(|| {
@@ -121,9 +124,9 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Number of the path of a calling context: its frames outside of MPI.
+    /// Row of the path of a calling context; only phases of the application are frames of it.
     fn context_path(&mut self, context: u32) -> Result<u32, String> {
-        let mut below = Vec::new();
+        let mut frames = Vec::new();
         let mut at = context;
         let mut path = NONE;
         while at != NONE {
@@ -135,13 +138,13 @@ impl<'a> Collector<'a> {
                 .contexts
                 .get(&at)
                 .ok_or_else(|| format!("calling context {at} is not defined"))?;
-            if below.len() > self.contexts.len() {
-                return Err(format!("calling context {context} contains itself"));
+            if frames.len() > self.contexts.len() {
+                return Err(format!("calling context {context} is its own ancestor"));
             }
-            below.push((at, frame));
+            frames.push((at, frame));
             at = frame.parent;
         }
-        for (id, frame) in below.into_iter().rev() {
+        for (id, frame) in frames.into_iter().rev() {
             if self.classes.get(&frame.region) == Some(&RegionClass::Phase) {
                 path = self.path(path, frame.region, frame.site);
             }
@@ -151,7 +154,7 @@ impl<'a> Collector<'a> {
     }
 
     /// The path of the innermost open phase.
-    fn innermost(&self) -> u32 {
+    fn innermost_path(&self) -> u32 {
         self.phases.last().map_or(NONE, |&(_, path)| path)
     }
 
@@ -164,7 +167,7 @@ impl<'a> Collector<'a> {
                     self.out.calls.enter.push(time);
                     self.out.calls.paused.push(std::mem::take(&mut self.paused));
                     self.out.calls.enter_event.push(self.seen);
-                    self.call_path = inside.unwrap_or_else(|| self.innermost());
+                    self.call_path = inside.unwrap_or_else(|| self.innermost_path());
                     self.out.calls.path.push(self.call_path);
                 }
                 self.mpi_depth += 1;
@@ -172,7 +175,7 @@ impl<'a> Collector<'a> {
             Some(RegionClass::Phase) => {
                 let path = match inside {
                     Some(path) => path,
-                    None => self.path(self.innermost(), region, NONE),
+                    None => self.path(self.innermost_path(), region, NONE),
                 };
                 self.phases.push((region, path));
             }
@@ -186,7 +189,7 @@ impl<'a> Collector<'a> {
         self.out.leaves += 1;
         match self.classes.get(&region) {
             Some(RegionClass::Mpi) => {
-                // A trace that was switched on inside a call leaves what it never entered.
+                // If recording was switched on within a call, the call is left without an enter.
                 if self.mpi_depth > 0 {
                     self.mpi_depth -= 1;
                     if self.mpi_depth == 0 {
@@ -214,15 +217,10 @@ impl<'a> Collector<'a> {
         received: u64,
         ids: Ids,
     ) {
-        let call = if self.mpi_depth > 0 {
-            // Below 2^32 rows, as `rows` checks.
-            self.out.calls.region.len() as u32 - 1
-        } else {
-            NONE
-        };
-        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost() };
+        let call = if self.mpi_depth > 0 { self.out.calls.region.len() as u32 - 1 } else { NONE };
+        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost_path() };
         let phase = self.phases.last().map(|&(region, _)| region);
-        // Unwinding finds functions around the call that were never entered on record.
+        // Unwinding also finds functions around the call that have no enter event.
         let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
         let m = &mut self.out.messages;
         m.kind.push(kind as u8);
@@ -246,15 +244,15 @@ impl<'a> Collector<'a> {
         self.out.messages.kind.len() as u32
     }
 
-    /// The next row posts a request.
+    /// Ids of the next row, which posts a request.
     fn post(&mut self, request: u64) -> Ids {
-        self.open.insert(request, self.rows());
+        self.posted.insert(request, self.rows());
         Ids { request, ..Ids::NONE }
     }
 
-    /// The next row completes or cancels a request.
+    /// Ids of the next row, which completes or cancels a request.
     fn complete(&mut self, request: u64) -> Ids {
-        let posted = self.open.remove(&request).unwrap_or(NONE);
+        let posted = self.posted.remove(&request).unwrap_or(NONE);
         Ids { request, posted, ..Ids::NONE }
     }
 
@@ -309,7 +307,7 @@ impl<'a> Collector<'a> {
                 self.push(RecordKind::Irecv, time, (peer, comm, tag, bytes), 0, ids);
             }
             TraceEvent::RequestTest { request } => {
-                let posted = self.open.get(&request).copied().unwrap_or(NONE);
+                let posted = self.posted.get(&request).copied().unwrap_or(NONE);
                 let ids = Ids { request, posted, ..Ids::NONE };
                 self.push(RecordKind::RequestTest, time, NOTHING, 0, ids);
             }
@@ -317,20 +315,20 @@ impl<'a> Collector<'a> {
                 let ids = self.complete(request);
                 self.push(RecordKind::RequestCancelled, time, NOTHING, 0, ids);
             }
-            // Any other probe leaves the message where it is.
+            // A probe without a message id does not remove the message from matching.
             TraceEvent::Probe { message: NO_ID, .. } => {}
             TraceEvent::Probe { peer, comm, tag, message } => {
-                self.found.insert(message, self.rows());
+                self.probed.insert(message, self.rows());
                 let ids = Ids { message, ..Ids::NONE };
                 self.push(RecordKind::MatchedProbe, time, (peer, comm, tag, 0), 0, ids);
             }
             TraceEvent::Mrecv { message, bytes } => {
-                let probed = self.found.remove(&message).unwrap_or(NONE);
+                let probed = self.probed.remove(&message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..Ids::NONE };
                 self.push(RecordKind::Mrecv, time, (NONE, NONE, 0, bytes), 0, ids);
             }
             TraceEvent::ImrecvRequest { message, request } => {
-                let probed = self.found.remove(&message).unwrap_or(NONE);
+                let probed = self.probed.remove(&message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..self.post(request) };
                 self.push(RecordKind::ImrecvRequest, time, NOTHING, 0, ids);
             }
@@ -362,7 +360,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Peer, communicator, tag and bytes of a record that has none.
+/// Peer, communicator, tag and bytes of a record without them.
 const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
 
 impl EventSink for Collector<'_> {
@@ -370,11 +368,12 @@ impl EventSink for Collector<'_> {
     fn event(&mut self, position: u64, time: u64, event: TraceEvent) -> bool {
         self.seen = position.saturating_sub(1);
         if self.seen >= self.limit {
-            self.fault = Some("the file repeats itself without end".to_owned());
+            self.fault = Some("the file holds more events than bytes: it is damaged".to_owned());
             return false;
         }
         if time < self.last_time {
-            self.fault = Some(format!("time runs backwards, from {} to {time}", self.last_time));
+            self.fault =
+                Some(format!("time runs backwards, from tick {} to {time}", self.last_time));
             return false;
         }
         self.last_time = time;
@@ -405,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_knows_its_call_and_its_phase() {
+    fn a_record_has_its_call_and_its_phase() {
         let (classes, none) = (classes(), HashMap::new());
         let mut collector = Collector::new(7, &classes, &none, 100);
         for (time, event) in [
@@ -427,12 +426,12 @@ mod tests {
         assert_eq!(out.paths.region, [SOLVE]);
         assert_eq!(out.calls.enter, [2, 6]);
         assert_eq!(out.calls.path, [0, NONE]);
-        // The second call is cut off by the end of the trace.
+        // The trace ends within the second call.
         assert_eq!(out.calls.leave, [4, 7]);
     }
 
     #[test]
-    fn paths_are_shared_and_contexts_give_their_sites() {
+    fn equal_paths_share_a_row_and_contexts_supply_sites() {
         let inner = 4;
         let mut classes = classes();
         classes.insert(inner, RegionClass::Phase);
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_received_once_after_the_probe_that_found_it() {
+    fn a_probed_message_is_received_once() {
         let (classes, none) = (classes(), HashMap::new());
         let mut collector = Collector::new(0, &classes, &none, 100);
         let probe = |message| TraceEvent::Probe { peer: 3, comm: 0, tag: 9, message };
@@ -516,12 +515,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_events_stop_the_reading() {
         let (classes, none) = (classes(), HashMap::new());
         let mut endless = Collector::new(0, &classes, &none, 1);
         assert!(endless.event(1, 0, TraceEvent::CollectiveBegin));
         assert!(!endless.event(2, 0, TraceEvent::CollectiveBegin));
-        assert!(endless.fault.is_some_and(|fault| fault.contains("without end")));
+        assert!(endless.fault.is_some_and(|fault| fault.contains("more events than bytes")));
 
         let mut unknown = Collector::new(0, &classes, &none, 9);
         assert!(!unknown.event(1, 0, TraceEvent::Enter { region: 99 }));

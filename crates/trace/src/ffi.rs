@@ -1,13 +1,12 @@
-//! The OTF2 C library behind a safe face; the only file of this crate with `unsafe` in it.
+//! Safe wrappers of the OTF2 C library; the only file of this crate with `unsafe` code.
 //!
-//! The library is loaded at run time, because it comes inside a Python wheel. Declarations follow
-//! the OTF2 3.x reference; ids wider than the C API's are never passed. Soundness rests on these
-//! points:
+//! The library is loaded at run time, because it comes in a Python wheel. Declarations follow the
+//! OTF2 3.x reference. Soundness rests on these points:
 //!
-//! * every handle is used by the thread that opened it, and closed by the wrapper that owns it;
-//! * user data handed to C is a pointer to a sink that outlives the call that reads the records;
+//! * every handle is used only by the thread that opened it, and closed by the wrapper that owns it;
+//! * user data passed to C is a pointer to a sink that outlives the call that reads the records;
 //! * callbacks only append to Rust collections and never unwind into C;
-//! * pointers that C hands to a callback (strings, member lists) are copied before it returns.
+//! * data behind pointers passed to a callback (strings, member lists) is copied before it returns.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -25,9 +24,9 @@ type Code = c_int;
 const CONTINUE: Code = 0;
 const INTERRUPT: Code = 1;
 
-/// Receives the global definitions in the order of the file.
+/// A global definition.
 ///
-/// Ids are those of the trace; names are ids of strings, `u32::MAX` where undefined.
+/// Ids are those of the trace; names are ids of strings, `u32::MAX` if undefined.
 #[derive(Debug)]
 pub(crate) enum Definition {
     Clock { ticks_per_second: u64, start: u64, length: u64, realtime: u64 },
@@ -128,16 +127,16 @@ api! {
 }
 
 unsafe extern "C" {
-    /// The C library's; texts the OTF2 library hands over are allocated with its `malloc`.
+    /// `free` of the C library: the OTF2 library allocates the strings it returns with `malloc`.
     fn free(memory: Handle);
 }
 
 thread_local! {
-    /// The first error the library reported on this thread since it was last cleared.
+    /// The first error that the library reported on this thread since this was cleared.
     static FIRST_ERROR: Cell<Code> = const { Cell::new(0) };
 }
 
-/// Keeps the library from printing to standard error and stores its messages.
+/// Replaces the library's handler, which prints to standard error; keeps the first error.
 extern "C" fn remember_error(
     _data: Handle,
     _file: *const c_char,
@@ -161,7 +160,7 @@ extern "C" fn remember_error(
 /// The loaded OTF2 library.
 pub struct Library {
     api: Api,
-    // Kept loaded as long as its functions may be called.
+    // Keeps the library loaded while its functions may be called.
     _library: libloading::Library,
 }
 
@@ -169,7 +168,7 @@ impl Library {
     /// Loads the shared library at `path`.
     ///
     /// # Errors
-    /// [`TraceError::Library`] when it cannot be loaded or lacks a function.
+    /// [`TraceError::Library`] if it cannot be loaded or lacks a function.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let failed = |error: libloading::Error| TraceError::Library {
             library: path.to_path_buf(),
@@ -187,11 +186,11 @@ impl Library {
     /// Opens the archive of an anchor file.
     ///
     /// # Errors
-    /// [`TraceError::Anchor`] when the library does not take it.
+    /// [`TraceError::Anchor`] if the library refuses it.
     pub fn open(&self, anchor: &Path) -> Result<Archive<'_>, TraceError> {
         let refused = |reason: String| TraceError::Anchor { file: anchor.to_path_buf(), reason };
         let name = CString::new(anchor.as_os_str().as_encoded_bytes())
-            .map_err(|_| refused("the path holds a NUL byte".to_owned()))?;
+            .map_err(|_| refused("the path contains a NUL byte".to_owned()))?;
         FIRST_ERROR.set(0);
         // SAFETY: `name` is a C string that outlives the call.
         let reader = unsafe { (self.api.open)(name.as_ptr()) };
@@ -224,7 +223,7 @@ impl Library {
         }
     }
 
-    /// `Err` with a description when `code`, or an error reported meanwhile, is one.
+    /// `Err` with a description if `code` is an error, or one was reported since the last clear.
     fn check(&self, code: Code) -> Result<(), String> {
         match (code, FIRST_ERROR.get()) {
             (0, 0) => Ok(()),
@@ -249,7 +248,7 @@ impl Drop for Archive<'_> {
 }
 
 impl Archive<'_> {
-    /// Number of locations the anchor file announces.
+    /// Number of locations that the anchor file declares.
     pub fn n_locations(&self) -> u64 {
         let mut number = 0;
         // SAFETY: `reader` is open, `number` is valid for the call.
@@ -257,7 +256,7 @@ impl Archive<'_> {
         number
     }
 
-    /// The tracer that wrote the archive, empty if not recorded.
+    /// Name of the tracer that wrote the archive, empty if it is not recorded.
     pub fn creator(&self) -> String {
         let mut text: *mut c_char = ptr::null_mut();
         // SAFETY: `reader` is open, `text` is valid for the call.
@@ -265,7 +264,7 @@ impl Archive<'_> {
         if code != 0 || text.is_null() {
             return String::new();
         }
-        // SAFETY: a terminated string that the caller has to free.
+        // SAFETY: a terminated string that the caller must free.
         unsafe {
             let creator = text_of(text);
             free(text.cast());
@@ -276,7 +275,7 @@ impl Archive<'_> {
     /// Reads all global definitions.
     ///
     /// # Errors
-    /// [`TraceError::Definitions`] when the file is missing, cut short or damaged.
+    /// [`TraceError::Definitions`] if the file is missing, truncated or damaged.
     pub(crate) fn definitions(&self) -> Result<Vec<Definition>, TraceError> {
         let file = self.anchor.with_extension("def");
         let api = &self.otf2.api;
@@ -323,7 +322,9 @@ impl Archive<'_> {
             if read == announced {
                 Ok(())
             } else {
-                Err(format!("the anchor file announces {announced} definitions"))
+                Err(format!(
+                    "the file ends here, but the anchor file declares {announced} definitions"
+                ))
             }
         });
         // SAFETY: `defs` came from this reader and is not used after this.
@@ -336,14 +337,19 @@ impl Archive<'_> {
         Ok(sink)
     }
 
-    /// Announces that `location` will be read; to be called once, before [`Archive::events`].
+    /// Selects `location` for reading; must be called once, before [`Archive::events`].
+    /// `has_definitions` tells whether it has local definitions.
     ///
-    /// Returns the clock offsets recorded for it. The library interpolates between them, and all
-    /// times that [`Archive::events`] hands over are corrected by them.
+    /// Returns the clock offsets recorded for it. The library interpolates between them and corrects
+    /// all times that [`Archive::events`] delivers.
     ///
     /// # Errors
-    /// [`TraceError::Anchor`] when the event files cannot be opened.
-    pub fn select(&self, location: u64, defines: bool) -> Result<Vec<ClockOffset>, TraceError> {
+    /// [`TraceError::Anchor`] if the event files cannot be opened.
+    pub fn select(
+        &self,
+        location: u64,
+        has_definitions: bool,
+    ) -> Result<Vec<ClockOffset>, TraceError> {
         let api = &self.otf2.api;
         let mut offsets: Vec<ClockOffset> = Vec::new();
         FIRST_ERROR.set(0);
@@ -353,8 +359,8 @@ impl Archive<'_> {
         // callback has the signature of the OTF2 3.x headers.
         let code = unsafe {
             (api.select)(self.reader, location);
-            // The library clears a chunk of megabytes for each file, however short.
-            let local = defines && (api.open_def_files)(self.reader) == 0;
+            // Skip files without definitions: the library clears a whole chunk, megabytes, per file.
+            let local = has_definitions && (api.open_def_files)(self.reader) == 0;
             FIRST_ERROR.set(0);
             let code = (api.open_evt_files)(self.reader);
             if local {
@@ -383,10 +389,10 @@ impl Archive<'_> {
         Ok(offsets)
     }
 
-    /// Reads the events of one selected location into `sink`; returns the number of records read.
+    /// Reads the events of a selected location into `sink`; returns the number of records read.
     ///
     /// # Errors
-    /// [`TraceError::Events`] when the file is missing, cut short or damaged.
+    /// [`TraceError::Events`] if the file is missing, truncated or damaged.
     pub(crate) fn events<S: EventSink>(
         &self,
         location: u64,
@@ -456,7 +462,7 @@ impl Archive<'_> {
 /// Appends a definition to the sink behind `data`.
 ///
 /// # Safety
-/// `data` is the pointer [`Archive::definitions`] registered.
+/// `data` is the pointer that [`Archive::definitions`] registered.
 unsafe fn define(data: Handle, definition: Definition) -> Code {
     // SAFETY: see above; no other reference to the sink is alive while the library reads.
     unsafe { (*data.cast::<Vec<Definition>>()).push(definition) };
@@ -475,7 +481,7 @@ unsafe fn copied<T: Copy>(first: *const T, n: usize) -> Vec<T> {
     unsafe { slice::from_raw_parts(first, n) }.to_vec()
 }
 
-/// A text from C, empty where there is none.
+/// Copies a string from C; empty for NULL.
 ///
 /// # Safety
 /// `text` is NULL or a terminated string.
@@ -489,7 +495,7 @@ unsafe fn text_of(text: *const c_char) -> String {
 
 /// Appends a clock offset to the list behind `data`.
 unsafe extern "C" fn clock_offset(data: Handle, time: u64, offset: i64, _deviation: f64) -> Code {
-    // SAFETY: `data` is the pointer `Archive::select` registered; no other reference to the list
+    // SAFETY: `data` is the pointer that `Archive::select` registered; no other reference to the list
     // is alive while the library reads.
     unsafe { (*data.cast::<Vec<ClockOffset>>()).push(ClockOffset { time, offset }) };
     CONTINUE
@@ -498,8 +504,8 @@ unsafe extern "C" fn clock_offset(data: Handle, time: u64, offset: i64, _deviati
 macro_rules! definition_callbacks {
     ($($name:ident($($arg:ident: $type:ty),*) => $definition:expr;)*) => {$(
         unsafe extern "C" fn $name(data: Handle $(, $arg: $type)*) -> Code {
-            // SAFETY: called by the library with the user data registered beside the function; what
-            // it points to is valid during the call.
+            // SAFETY: called by the library with the user data registered with the function; its
+            // target is valid during the call.
             unsafe { define(data, $definition) }
         }
     )*};
@@ -533,10 +539,10 @@ definition_callbacks! {
         Definition::CartTopology { comm, dimensions: copied(dimensions, usize::from(n)) };
 }
 
-/// Hands an event to the sink behind `data`; stops the library when the sink refuses it.
+/// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
 ///
 /// # Safety
-/// `data` is the pointer [`Archive::events`] registered for the same `S`.
+/// `data` is the pointer that [`Archive::events`] registered for the same `S`.
 #[inline]
 unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
     // SAFETY: see above; no other reference to the sink is alive while the library reads.

@@ -1,8 +1,8 @@
 //! Reads OTF2 traces location by location through the OTF2 C library.
 //!
-//! The library's own reader of all locations at once merges by time through a heap and is ten
-//! times slower than reading one location after another. So each thread here opens the archive for
-//! itself, reads its share of the locations, and what was read comes back as columns.
+//! The library can also merge the events of all locations by time, but that is ten times slower than
+//! reading one location after another. Instead, several threads read one location at a time, each
+//! with an archive handle of its own, and the events are returned as columns.
 
 #![deny(unsafe_code)]
 

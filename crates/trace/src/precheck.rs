@@ -1,16 +1,16 @@
-//! Checks that files are whole before the C library sees them.
+//! Checks that files are complete before the C library reads them.
 //!
-//! The library reads a chunk and ignores how many bytes arrived: from a file that is
-//! cut short it continues with whatever that memory held before. So the frame of every file is
-//! walked here first: header, length of each record, end mark. What is in the records is left to the
+//! The library reads a chunk without checking how many bytes it got: after the end of a truncated file
+//! it interprets whatever the buffer held before. Therefore the structure of every file is checked
+//! here first: header, length of each record, end mark. The contents of the records are left to the
 //! library.
 //!
-//! Layout (OTF2 2.x and 3.x). A chunk starts with `03`, the byte order (`42` little, `23` big) and
-//! the first and last event it holds, 8 bytes each; records follow, a type byte and a length byte
-//! each, where `ff` announces 8 more bytes of length; type `00` ends the chunk, the next one starts
-//! at a multiple of the chunk size; type `02` ends the file. Time stamps of events have type `05`
-//! and 8 bytes without a length. Records of one compressed number (enter, leave, …) have the number's
-//! own length byte, where `ff` is "undefined" with nothing behind.
+//! Layout (OTF2 2.x and 3.x): a chunk starts with `03`, the byte order (`42` little, `23` big), and the
+//! numbers of its first and last event, 8 bytes each. Records follow, each with a type byte and a
+//! length byte, where `ff` means that 8 bytes of length follow. Type `00` ends the chunk; the next one
+//! starts at a multiple of the chunk size. Type `02` ends the file. Time stamps of events have type
+//! `05` and 8 bytes without a length. In records of one compressed number (enter, leave, …), the length
+//! byte is that of the number, and `ff` means "undefined" with no bytes following.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,12 +26,12 @@ const END_OF_FILE: u8 = 2;
 const TIMESTAMP: u8 = 5;
 const ATTRIBUTES: u8 = 6;
 const LONG: u8 = 0xff;
-/// Events that are one compressed number.
+/// Types of events that consist of one compressed number.
 const SINGLE: [u8; 10] = [12, 13, 16, 17, 20, 21, 24, 28, 29, 30];
-/// What the library takes for a chunk: 256 KiB to 128 MiB.
+/// Chunk sizes that the library accepts: 256 KiB to 128 MiB.
 const CHUNK_SIZES: std::ops::RangeInclusive<u64> = (1 << 18)..=(1 << 27);
 
-/// What is wrong with a file and how many good records come before.
+/// What is wrong with a file, and the number of intact records before that.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     pub records: u64,
@@ -42,7 +42,7 @@ fn damage(records: u64, reason: impl Into<String>) -> Damage {
     Damage { records, reason: reason.into() }
 }
 
-/// Information in the anchor file about the others.
+/// What the anchor file states about the other files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub event_chunk: u64,
@@ -57,7 +57,7 @@ pub(crate) enum FileContent {
     Definitions,
 }
 
-/// Checks an anchor file to its end.
+/// Parses an anchor file and checks that it is complete.
 pub(crate) fn anchor(path: &Path) -> Result<Anchor, String> {
     const LIMIT: u64 = 1 << 24;
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
@@ -69,7 +69,7 @@ pub(crate) fn anchor(path: &Path) -> Result<Anchor, String> {
 
 fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
     const FOREIGN: &str = "not an OTF2 anchor file";
-    const SHORT: &str = "not an OTF2 anchor file, or one that is cut short";
+    const SHORT: &str = "not an OTF2 anchor file, or a truncated one";
     let little = match bytes {
         [CHUNK_HEADER, LITTLE, b'O', b'T', b'F', b'2', ..] => true,
         [CHUNK_HEADER, BIG, b'O', b'T', b'F', b'2', ..] => false,
@@ -83,7 +83,8 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
     let (event_chunk, definition_chunk) = (number(0x0c, 8)?, number(0x14, 8)?);
     if !CHUNK_SIZES.contains(&event_chunk) || !CHUNK_SIZES.contains(&definition_chunk) {
         return Err(format!(
-            "chunks of {event_chunk} and {definition_chunk} bytes are not possible"
+            "states chunk sizes of {event_chunk} and {definition_chunk} bytes; valid: 256 KiB to \
+             128 MiB"
         ));
     }
     let compressed = number(0x1d, 1)? > 1;
@@ -102,7 +103,7 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
         skip_text(&mut at)?;
         skip_text(&mut at)?;
     }
-    // Trace id, number of snapshots, number of thumbnails.
+    // Skip the trace id and the numbers of snapshots and thumbnails.
     at += 8 + 4 + 4;
     match bytes.get(at) {
         Some(&END_OF_FILE) => Ok(Anchor { event_chunk, definition_chunk, compressed }),
@@ -110,8 +111,12 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
     }
 }
 
-/// Walks a file of events or definitions to its end mark and counts its records.
-pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Result<u64, Damage> {
+/// Counts the records of a file of events or definitions up to its end mark.
+pub(crate) fn count_records(
+    path: &Path,
+    chunk_size: u64,
+    content: FileContent,
+) -> Result<u64, Damage> {
     let open = || -> io::Result<(File, u64)> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -125,21 +130,21 @@ pub(crate) fn frame(path: &Path, chunk_size: u64, content: FileContent) -> Resul
         let length = chunk_size.min(size - start) as usize;
         let chunk = &mut buffer[..length];
         file.read_exact_at(chunk, start).map_err(|error| damage(records, error.to_string()))?;
-        if walk(chunk, content, &mut records).map_err(|reason| damage(records, reason))? {
+        if walk_chunk(chunk, content, &mut records).map_err(|reason| damage(records, reason))? {
             return Ok(records);
         }
         start += chunk_size;
     }
-    Err(damage(records, "the file is cut short"))
+    Err(damage(records, "the file is truncated: it has no end mark"))
 }
 
-/// Walks one chunk and counts its records; true when it ends the file.
-fn walk(chunk: &[u8], content: FileContent, records: &mut u64) -> Result<bool, String> {
-    const SHORT: &str = "the file is cut short or damaged";
+/// Counts the records of one chunk; returns whether it is the last of the file.
+fn walk_chunk(chunk: &[u8], content: FileContent, records: &mut u64) -> Result<bool, String> {
+    const SHORT: &str = "the file is truncated or damaged";
     let little = match chunk {
         [CHUNK_HEADER, LITTLE, ..] => true,
         [CHUNK_HEADER, BIG, ..] => false,
-        _ => return Err("a chunk does not start as one".to_owned()),
+        _ => return Err("the file is damaged: a chunk has no header".to_owned()),
     };
     let mut at = CHUNK_HEADER_BYTES;
     loop {
@@ -195,25 +200,25 @@ mod tests {
         records.extend([14, LONG, 3, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, END_OF_FILE, 1]);
         let whole = chunk(&records);
         let mut n = 0;
-        assert_eq!(walk(&whole, FileContent::Events, &mut n), Ok(true));
+        assert_eq!(walk_chunk(&whole, FileContent::Events, &mut n), Ok(true));
         assert_eq!(n, 3);
-        // Cut anywhere before the end mark it is damaged.
+        // Truncated anywhere before the end mark, it is damaged.
         for length in 0..whole.len() - 2 {
-            assert!(walk(&whole[..length], FileContent::Events, &mut 0).is_err(), "{length}");
+            assert!(walk_chunk(&whole[..length], FileContent::Events, &mut 0).is_err(), "{length}");
         }
     }
 
     #[test]
-    fn a_length_beyond_all_memory_is_an_error() {
+    fn a_length_that_exceeds_memory_is_an_error() {
         let mut records = vec![14, LONG];
         records.extend([0xff; 8]);
-        assert!(walk(&chunk(&records), FileContent::Events, &mut 0).is_err());
+        assert!(walk_chunk(&chunk(&records), FileContent::Events, &mut 0).is_err());
     }
 
     #[test]
-    fn type_five_is_a_time_only_among_events() {
+    fn type_five_is_a_time_stamp_only_among_events() {
         let clock = chunk(&[5, 2, 9, 9, END_OF_FILE]);
-        assert_eq!(walk(&clock, FileContent::Definitions, &mut 0), Ok(true));
+        assert_eq!(walk_chunk(&clock, FileContent::Definitions, &mut 0), Ok(true));
     }
 
     #[test]
@@ -234,7 +239,7 @@ mod tests {
         for length in 0..bytes.len() - 3 {
             assert!(parse_anchor(&bytes[..length]).is_err(), "{length}");
         }
-        // A number of properties that the file has no room for.
+        // More properties than the file can contain.
         bytes[0x2e + 10 + 3] = 0x7f;
         assert!(parse_anchor(&bytes).is_err());
     }

@@ -1,4 +1,4 @@
-//! Opens an archive once a thread and reads the locations in parallel.
+//! Reads the locations of an archive in parallel; each location opens the archive anew.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,7 +16,7 @@ use crate::tables::LocationEvents;
 /// A trace in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The tracer, empty if not recorded (EZTrace does not record it).
+    /// Name of the tracer, empty if it is not recorded (as by EZTrace).
     pub creator: String,
     /// Ranks, regions, communicators.
     pub definitions: Definitions,
@@ -29,8 +29,8 @@ pub struct Trace {
 /// The result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`TraceError`] when the library cannot be loaded or a file is missing, cut short or damaged; of
-/// several damaged locations the first in rank order is reported.
+/// [`TraceError`] if the library cannot be loaded or a file is missing, truncated or damaged; of
+/// several damaged locations, the error is about the first in rank order.
 pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, TraceError> {
     let library = Library::load(library)?;
     let layout = precheck::anchor(anchor)
@@ -46,7 +46,7 @@ pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, Trac
         return Err(TraceError::Anchor {
             file: anchor.to_path_buf(),
             reason: format!(
-                "announces {announced} locations, the definitions hold {}",
+                "declares {announced} locations, but the definitions contain {}",
                 definitions.locations.len()
             ),
         });
@@ -63,20 +63,21 @@ fn read_locations(
 ) -> Result<Vec<LocationEvents>, TraceError> {
     in_order(definitions.locations.len(), threads, |index| {
         let location = definitions.locations[index].0;
-        // A fault of the reader itself is that of the location it was reading, and loses no other.
+        // A panic of the reader is reported as an error of the location that it was reading.
         let reading = AssertUnwindSafe(|| read_location(library, anchor, definitions, location));
         panic::catch_unwind(reading).unwrap_or_else(|_| {
             Err(TraceError::Events {
                 file: anchor.0.with_extension("").join(format!("{location}.evt")),
                 location,
                 event: 0,
-                reason: "the reader failed; this is a fault of Tailback, not of the trace".into(),
+                reason: "the reader failed; this is a bug in Tailback, please report it".into(),
             })
         })
     })
 }
 
-/// What `work` makes of 0 to `total`, on up to `threads` threads: all of it, or the first error.
+/// The results of `work` for the indices below `total`, computed on up to `threads` threads, in order;
+/// or the error of the smallest index that failed.
 fn in_order<T: Send, E: Send>(
     total: usize,
     threads: usize,
@@ -84,7 +85,7 @@ fn in_order<T: Send, E: Send>(
 ) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let some = || -> Vec<(usize, Result<T, E>)> {
+    let worker = || -> Vec<(usize, Result<T, E>)> {
         let mut done = Vec::new();
         while !failed.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -101,9 +102,9 @@ fn in_order<T: Send, E: Send>(
     };
     let mut outcomes: Vec<(usize, Result<T, E>)> = thread::scope(|scope| {
         let running: Vec<_> =
-            (0..threads.clamp(1, total.max(1))).map(|_| scope.spawn(some)).collect();
+            (0..threads.clamp(1, total.max(1))).map(|_| scope.spawn(worker)).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|fault| panic::resume_unwind(fault))
+            thread.join().unwrap_or_else(|payload| panic::resume_unwind(payload))
         };
         running.into_iter().flat_map(join).collect()
     });
@@ -111,12 +112,13 @@ fn in_order<T: Send, E: Send>(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Refuses a truncated file of definitions; returns whether it may contain any.
+/// Checks that a file of definitions is not truncated; returns whether it contains any (for compressed
+/// files: whether it may).
 fn check_definitions(file: &Path, layout: Anchor) -> Result<bool, TraceError> {
     if layout.compressed {
         return Ok(true);
     }
-    let records = precheck::frame(file, layout.definition_chunk, FileContent::Definitions);
+    let records = precheck::count_records(file, layout.definition_chunk, FileContent::Definitions);
     records.map(|records| records > 0).map_err(|damage| TraceError::Definitions {
         file: file.to_path_buf(),
         place: format!("definition {}", damage.records),
@@ -137,20 +139,20 @@ fn read_location(
         event,
         reason,
     };
-    if definitions.silent.contains(&location) && !file.exists() {
+    if definitions.without_events.contains(&location) && !file.exists() {
         return Ok(LocationEvents { location, ..LocationEvents::default() });
     }
     let size = fs::metadata(&file).map_err(|error| fault(0, error.to_string()))?.len();
     if !layout.compressed {
-        precheck::frame(&file, layout.event_chunk, FileContent::Events)
+        precheck::count_records(&file, layout.event_chunk, FileContent::Events)
             .map_err(|damage| fault(damage.records, damage.reason))?;
     }
     // Local definitions are optional.
     let local = file.with_extension("def");
-    let defines = local.exists() && check_definitions(&local, layout)?;
+    let has_definitions = local.exists() && check_definitions(&local, layout)?;
     let archive = library.open(anchor)?;
-    let clock_offsets = archive.select(location, defines)?;
-    // An event takes a byte at the very least.
+    let clock_offsets = archive.select(location, has_definitions)?;
+    // An event takes at least one byte, so the size of the file limits their number.
     let mut collector = Collector::new(location, &definitions.classes, &definitions.contexts, size);
     let outcome = archive.events(location, &mut collector);
     archive.close_events();
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_read_in_order_on_any_number_of_threads() {
+    fn results_are_in_order_on_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let all: Result<Vec<usize>, ()> = in_order(40, threads, |index| Ok(3 * index));
             assert_eq!(all.unwrap(), (0..40).map(|index| 3 * index).collect::<Vec<_>>());
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_fails_loses_nothing_without_a_word() {
+    fn a_panic_of_a_worker_is_propagated() {
         let fails = |index| if index == 7 { panic!("on purpose") } else { Ok::<usize, ()>(index) };
         let read = panic::catch_unwind(|| in_order(40, 3, fails));
         assert!(read.is_err(), "{read:?}");

@@ -1,1 +1,1 @@
-"""The workflow behind the public API: what ``import tailback`` and the command line both call."""
+"""The workflow behind ``import tailback`` and the command line."""

@@ -1,4 +1,4 @@
-"""What may explain a measured run: tried with adapters of either kind, and compared."""
+"""Explanations of a measured run, tried with either adapter model and compared."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario, make_evaluate
 
 MIN_MISSING_SHARE = 0.08
-"""Share of the time in calls and computation that must be missing before causes are sought."""
+"""Share of the measured time that the simulation must lack before causes are searched for."""
 
 SEARCH_EVENTS = 200_000_000
-"""Events that the search for slow cables may simulate: about a minute. Counted in events and not in
-time, so that a diagnosis is the same on every machine."""
+"""Events that the search for slow cables may simulate: about a minute. A limit in events, not in
+time, makes a diagnosis the same on every machine."""
 
-FEWEST_TRIALS, MOST_TRIALS = 12, 160
+MIN_TRIALS, MAX_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
 
 OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
-"""Routing that is tried where nothing explains the time with adaptive routing, and nobody said how
-switches route: slow links cost little where traffic avoids them."""
+"""Routing to try if nothing explains the time with adaptive routing and the scenario does not state
+the routing: adaptive traffic avoids slow links, so that they cost little."""
 
-SUSPECTS_OF_ROUTING = 12
-"""Cables that are tried with each of them: a search with up to three simulations of each takes less
-than half as long as the first one, and with counters the right cable is among the likeliest."""
+SUSPECTS_PER_ROUTING = 12
+"""Cables to try with each of them. With up to three simulations per cable, it takes less than half
+as long as the first search; with counters, the right cable is among the most suspect."""
 
 TRIALS_PER_SUSPECT = 3
-"""Simulations of that search per suspect, rates and directions included: one to screen it, and on
-average two for the few that are looked at more closely."""
+"""Simulations per suspect in that search, over rates and directions: one to screen it, and on
+average two for the few that are examined further."""
 
 MIN_STRETCHES = 50
-"""Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone:
+"""Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone;
 with fewer, some cable nearly always fits."""
 
 MAX_MISFIT_OF_OTHERS = 0.6
@@ -68,12 +68,13 @@ MAX_MISFIT_OF_OTHERS = 0.6
 on, a slow cable is sought even though other jobs' traffic explains the time."""
 
 EQUAL_MISFIT = 0.005
-"""Misfits below this count as equal: a thousandth does not show how adapters share a link."""
+"""Misfits below this count as equal: such small ones do not tell adapter models apart."""
 
 CLEARLY_BETTER = 0.8
-"""Mean ratio of misfits up to which the other adapter model is used if both explain the time:
-on four simulated machines with a slow cable that queue messages it is 0.62, 0.76, 0.85 and 1.68, on
-two that take turns 1.05 and 1.45. An unknown job must be as much better than a slow cable."""
+"""Mean ratio of misfits up to which the other adapter model replaces the usual one if both explain
+the time. On simulated machines with a slow cable it is 0.62, 0.76, 0.85 and 1.68 where adapters
+queue messages, and 1.05 and 1.45 where they take turns. An unknown job must be better than a slow
+cable by the same ratio."""
 
 EQUAL_SPREAD = 0.002
 """Differences in distribution below this count as equal: simulations of healthy machines with the
@@ -81,29 +82,29 @@ right adapter model differ from the measurement by 0.001 to 0.015."""
 
 CLEARLY_UNKNOWN_JOB = 0.5
 """Ratio of the difference in distribution with an unknown job to that with the other adapter model,
-where that explains the time without one. Up to this ratio the job is taken: it assumes more."""
+if that explains the time without one. The job is assumed only up to this ratio."""
 
 MIN_OTHER_SHARE = 0.02
-"""Ratio of other jobs' bytes to our own from which their traffic is part of the expected run."""
+"""Ratio of other jobs' bytes to ours from which the expected run includes their traffic."""
 
 Slow = tuple[SlowLink, ...]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What was found with one adapter model.
+    """Best explanation with one adapter model.
 
     Attributes:
         prepared: The scenario with the job alone.
-        fit: How traffic of others came, None for none.
+        fit: Bursts of other jobs' traffic; None without such traffic.
         slow: Slow cables.
-        slow_shown: What shows them.
-        search: What came of the search for them.
-        gap: Measured time that is missing in the simulation with all of it, as a share.
-        misfits: Misfit to each kind of evidence, None where it cannot be compared.
-        unknown_job: An unknown job, where one explains the times of messages.
-        spread: Difference in distribution of these times, None where they cannot be compared.
-        rival: An unknown job that explains them as well with the usual adapter model.
+        slow_shown: The evidence for them.
+        search: Result of the search for them.
+        gap: Share of the measured time that the simulation with all of these lacks.
+        misfits: Misfit to each kind of evidence; None if they cannot be compared.
+        unknown_job: An unknown job, if one explains the times of messages.
+        spread: Difference in distribution of these times; None if they cannot be compared.
+        rival: An unknown job that explains them equally well with the usual adapter model.
     """
 
     prepared: PreparedScenario
@@ -119,16 +120,18 @@ class Attempt:
 
     @property
     def explains(self) -> bool:
-        """Whether the simulation takes as long as was measured."""
+        """Whether the simulation takes as long as the measured run."""
         return abs(self.gap) < MIN_MISSING_SHARE
 
     def agrees_better(self, other: Attempt, at_most: float = 1.0) -> bool:
-        """Whether calls, sends and stalls agree better than with other adapters, or as well.
+        """Whether calls, sends and stalls agree at least as well as in the other attempt.
 
-        An unknown job is compared by the distribution of times: where it sends is not
-        known, so how long which site takes is not, either.
+        An unknown job is compared by the distribution of times: since it is unknown where it sends,
+        so is the time of each call site.
 
-        ``at_most``: mean ratio of the misfits.
+        Args:
+            other: The attempt to compare with.
+            at_most: Maximum mean ratio of the misfits.
         """
         if self.unknown_job is not None or other.unknown_job is not None:
             if self.spread is None or other.spread is None:
@@ -143,53 +146,53 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One measured run, of which several explanations are tried."""
+class ExplanationSearch:
+    """The search for an explanation of one measured run."""
 
-    others: Others
+    others: OtherJobs
     profile: CallProfile
     comparisons: Sequence[Misfit]
     measured: MeasuredRun
     evidence: NetworkEvidence
     progress: Progress
     threads: int | None
-    seen: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
-    """Outcomes of simulations by adapters, slow cables and bursts: explanations share many."""
+    outcomes: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
+    """Outcomes of simulations by scenario, slow cables and bursts: explanations share many."""
     unknown_jobs: dict[int, UnknownJob | None] = field(default_factory=dict)
-    """Unknown jobs by adapters."""
+    """Unknown jobs by scenario."""
     routed: dict[Routing, PreparedScenario] = field(default_factory=dict)
-    """The scenario with other routing, kept as outcomes are known by it."""
+    """Scenarios with other routing, kept alive because outcomes are keyed by their identity."""
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
-        """Whether the run was recorded on this fabric, so that its times speak about the links.
+        """Whether the run was recorded on this fabric, so that its times are evidence on the links.
 
-        A trace that does not say where its ranks ran may come from any machine, often from a
-        single one with all ranks on it. Counters are of the machine that the run was on.
+        A trace that does not say where its ranks ran may come from any machine, often a single
+        host. Counters always come from the machine that the run used.
         """
         if self.evidence.counters is not None or self.evidence.congested is not None:
             return True
         return not unknown_hosts(prepared, self.measured)
 
     def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Attempt:
-        """What explains the run: the simplest first, and routing and adapters as they usually are.
+        """The best explanation: the simplest first, with the usual routing and adapters.
 
-        Routing is tried otherwise only with slow cables: routes that cost time by themselves show
-        in the bytes of links.
+        Other routing is tried only together with slow cables: routes that cost time by themselves
+        show up in the bytes of links.
         """
         usual = self._with_either_adapter(round_robin, fifo)
         if usual.gap < MIN_MISSING_SHARE or not self._routing_is_open(round_robin):
             return usual
         for routing in OTHER_ROUTING:
-            self.routed[routing] = _routed(round_robin, routing)
+            self.routed[routing] = _with_routing(round_robin, routing)
             other = self.attempt(
-                self.routed[routing], search=True, most_suspects=SUSPECTS_OF_ROUTING
+                self.routed[routing], search=True, max_suspects=SUSPECTS_PER_ROUTING
             )
             if other.slow and other.explains:
                 return other
         return usual
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
-        """Whether switches may route otherwise than simulated, and counters can show it."""
+        """Whether switches may route differently than simulated, and counters can show it."""
         scenario = prepared.scenario
         stated = scenario.fabric.forwarding is not None or not (
             scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
@@ -202,7 +205,7 @@ class Case:
     def _with_either_adapter(
         self, round_robin: PreparedScenario, fifo: PreparedScenario | None
     ) -> Attempt:
-        """What explains the run: the simplest first, and adapters as they usually are first."""
+        """The best explanation: the simplest and the usual adapter model first."""
         usual = self.attempt(round_robin, search=False)
         if is_lossy(self.evidence, round_robin.fabric):
             fifo = None  # Hosts share their link between sockets.
@@ -217,7 +220,7 @@ class Case:
         if fifo is None:
             return usual
         if usual.explains and usual.search.found is not None and usual.unknown_job is None:
-            # With other adapters the same cables may explain it as well, and cost less.
+            # With other adapters the same cables may explain it equally well, and cost less.
             cables = tuple(cable.link for cable in usual.slow)
             other = self.attempt(fifo, search=True, among=cables)
             clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
@@ -234,28 +237,28 @@ class Case:
         *,
         search: bool,
         among: tuple[int, ...] = (),
-        most_suspects: int = MOST_TRIALS,
+        max_suspects: int = MAX_TRIALS,
         other: PreparedScenario | None = None,
     ) -> Attempt:
-        """What is found with one adapter model.
+        """The best explanation with one adapter model.
 
         Args:
             prepared: The scenario with the job alone.
-            search: Also look for slow cables and unknown jobs.
-            among: The only cables to try, all where empty.
-            most_suspects: Cables to try at most.
-            other: The same with the other adapter model, if that is possible.
+            search: Also search for slow cables and unknown jobs.
+            among: The only cables to try; all if empty.
+            max_suspects: Maximum number of cables to try.
+            other: The scenario with the other adapter model, if that is possible.
         """
         evidence, measured = self.evidence, self.measured
         search = search and self.recorded_on(prepared)
         fit = self._fit(prepared, ())
         slow, shown = _counted_slow(evidence, prepared.fabric)
         found = CableSearch()
-        if search and not slow and not _fits(fit, measured):
-            beside = self.others.add_to(prepared, None)
+        if search and not slow and not _others_explain(fit, measured):
+            scenario = self.others.add_to(prepared, None)
             found = _search(
-                beside, measured, evidence, self.comparisons, self.progress, self.threads, among,
-                most_suspects,
+                scenario, measured, evidence, self.comparisons, self.progress, self.threads, among,
+                max_suspects,
             )  # fmt: skip
             if found.found is not None:
                 slow, shown = found.found.cables, _search_text(found, evidence)
@@ -269,11 +272,11 @@ class Case:
         if slow:
             fit = self._fit(prepared, slow)
         inside = modelled_part_ps(measured)
-        came = self._outcome(prepared, slow, None if fit is None else fit.bursts)
-        explained = came.elapsed_ps + (0 if unknown_job is None else unknown_job.ps)
+        outcome = self._outcome(prepared, slow, None if fit is None else fit.bursts)
+        explained = outcome.elapsed_ps + (0 if unknown_job is None else unknown_job.ps)
         gap = (inside - explained) / inside
-        spread = came.spread if unknown_job is None else unknown_job.spread
-        return Attempt(prepared, fit, slow, shown, found, gap, came.misfits, unknown_job, spread)
+        spread = outcome.spread if unknown_job is None else unknown_job.spread
+        return Attempt(prepared, fit, slow, shown, found, gap, outcome.misfits, unknown_job, spread)
 
     def _explained_otherwise(
         self,
@@ -282,9 +285,9 @@ class Case:
         prepared: PreparedScenario,
         other: PreparedScenario | None,
     ) -> bool:
-        """Whether the slow cables that were found, or other adapters, explain the times as well.
+        """Whether the slow cables found, or other adapters, explain the times equally well.
 
-        A model that is off by a factor costs every message alike, with those adapters, too.
+        Other adapters are compared up to a common factor, as a model error affects all messages.
         """
         rivals = [self._spread(self._simulated(prepared, slow))] if slow else []
         if other is not None:
@@ -294,10 +297,10 @@ class Case:
         return not all(_clearly_better(job, one, CLEARLY_BETTER) for one in rivals)
 
     def _unknown_job(self, prepared: PreparedScenario) -> UnknownJob | None:
-        """An unknown job, if the missing time looks like one.
+        """An unknown job, if the missing time looks like the effect of one.
 
-        Counters show other traffic themselves. Where queues drop packets, retransmission makes the
-        repetitions of healthy runs differ as much.
+        With counters there is no need: they show other traffic. In a lossy network there is no
+        evidence: retransmissions scatter the repetitions of healthy runs as much.
         """
         if self.evidence.counters is not None or _lossy_or_elsewhere(self, prepared):
             return None
@@ -309,47 +312,52 @@ class Case:
         alone = self._simulated(prepared, ())
         inside = modelled_part_ps(self.measured)
         nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
-        # A model that is off costs every repetition of every message alike.
+        # A model error affects every repetition of every message alike.
         off = self._spread(alone, MAX_SCALE)
         missing = inside - alone.elapsed_ps
         if off is None or missing < MIN_MISSING_SHARE * inside or len(nodes) < 2:
             return None
 
-        def beside(draw: Draw) -> Run:
+        def with_job(draw: Draw) -> Run:
             messages = assumed_messages(
                 prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * inside), draw.seed
             )
             return self._simulated(prepared.with_other_traffic("an unknown job", messages), ())
 
-        self.progress("looking for traffic of other jobs", 0.0)
-        return fit_unknown_job(beside, self._spread, alone.elapsed_ps, inside, off)
+        self.progress("searching for traffic of other jobs", 0.0)
+        return fit_unknown_job(with_job, self._spread, alone.elapsed_ps, inside, off)
 
     def _spread(self, run: Run, max_scale: float = 1.0) -> float | None:
-        """Difference in distribution of the times of messages; None where they are not known."""
+        """Difference in distribution of the times of messages; None if these are unknown."""
         sends = next((one for one in self.comparisons if isinstance(one, SendTimes)), None)
         return None if sends is None else sends.spread(run, max_scale)
 
     def _fit(self, prepared: PreparedScenario, slow: Slow) -> BurstFit | None:
-        """How traffic of others came; None where there is none."""
+        """Bursts of other jobs' traffic that fit best; None without such traffic."""
         if self.others.traffic is None:
             return None
         return fit_bursts(
-            self._outcome(prepared, slow, None, beside=False),
+            self._outcome(prepared, slow, None, with_others=False),
             lambda bursts: self._outcome(prepared, slow, bursts),
             modelled_part_ps(self.measured),
         )
 
     def _outcome(
-        self, prepared: PreparedScenario, slow: Slow, bursts: int | None, *, beside: bool = True
+        self,
+        prepared: PreparedScenario,
+        slow: Slow,
+        bursts: int | None,
+        *,
+        with_others: bool = True,
     ) -> Outcome:
-        """How a simulation compares with what was measured; ``beside``: traffic of others."""
-        key = (id(prepared), slow, bursts, beside)
-        if key not in self.seen:
-            scenario = self.others.add_to(prepared, bursts) if beside else prepared
+        """How a simulation, with or without other jobs' traffic, compares with the measurement."""
+        key = (id(prepared), slow, bursts, with_others)
+        if key not in self.outcomes:
+            scenario = self.others.add_to(prepared, bursts) if with_others else prepared
             run = self._simulated(scenario, slow)
             misfits = tuple(compare(run) for compare in self.comparisons)
-            self.seen[key] = Outcome(run.elapsed_ps, misfits, self._spread(run))
-        return self.seen[key]
+            self.outcomes[key] = Outcome(run.elapsed_ps, misfits, self._spread(run))
+        return self.outcomes[key]
 
     def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
         evaluate = make_evaluate(prepared, threads=self.threads)
@@ -357,13 +365,13 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Others:
-    """Traffic of others, where there is enough of it.
+class OtherJobs:
+    """Traffic of other jobs, if there is enough to matter.
 
     Attributes:
-        traffic: What was counted, None for none that matters.
-        whose: Whose it was.
-        shown: What shows it.
+        traffic: Counted traffic; None if too little to matter.
+        whose: The jobs, in words.
+        shown: The evidence, in words.
     """
 
     traffic: OtherTraffic | None = None
@@ -371,44 +379,44 @@ class Others:
     shown: str = ""
 
     @classmethod
-    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> Others:
-        """What counters say of it."""
+    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> OtherJobs:
+        """Other traffic according to the counters."""
         traffic = evidence.others
-        if traffic is None or not _matters(traffic, run):
+        if traffic is None or not _is_significant(traffic, run):
             return cls()
         return cls(traffic, *_others_text(traffic, evidence))
 
     def add_to(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
-        """The scenario with this traffic added, in ``bursts`` per window of the counters."""
+        """The scenario with this traffic, in ``bursts`` per window of the counters."""
         if self.traffic is None:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"
         return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
 
 
-def _routed(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
+def _with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
     """The scenario with another choice among the paths of a route."""
     engine = prepared.scenario.engine.model_copy(update={"routing": routing})
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
 def _clearly_better(job: UnknownJob, spread: float | None, at_most: float) -> bool:
-    """Whether a job leaves at most such a part of another difference that is one."""
+    """Whether a job leaves at most ``at_most`` of a spread that is not negligible."""
     return spread is not None and spread > EQUAL_SPREAD and job.spread <= at_most * spread
 
 
 def _as_good(job: UnknownJob, spread: float | None) -> bool:
-    """Whether a job leaves no larger difference than another one."""
+    """Whether a job leaves no larger difference than ``spread``."""
     return spread is not None and job.spread <= max(spread, EQUAL_SPREAD)
 
 
-def _lossy_or_elsewhere(case: Case, prepared: PreparedScenario) -> bool:
+def _lossy_or_elsewhere(case: ExplanationSearch, prepared: PreparedScenario) -> bool:
     """Whether the network drops packets, or the run was recorded on another machine."""
     return is_lossy(case.evidence, prepared.fabric) or not case.recorded_on(prepared)
 
 
-def _fits(fit: BurstFit | None, measured: MeasuredRun) -> bool:
-    """Whether traffic of others explains the time, and what ports and calls show."""
+def _others_explain(fit: BurstFit | None, measured: MeasuredRun) -> bool:
+    """Whether other jobs' traffic explains the time, and what ports and calls show."""
     if fit is None:
         return False
     inside = modelled_part_ps(measured)
@@ -416,7 +424,7 @@ def _fits(fit: BurstFit | None, measured: MeasuredRun) -> bool:
     return missing < MIN_MISSING_SHARE * inside and fit.misfit < MAX_MISFIT_OF_OTHERS
 
 
-def _matters(others: OtherTraffic, run: Run) -> bool:
+def _is_significant(others: OtherTraffic, run: Run) -> bool:
     if not others.flows.height:
         return False
     own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
@@ -428,7 +436,7 @@ def _job_names(others: OtherTraffic) -> str:
 
 
 def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
-    """Whose traffic it was, and what shows it."""
+    """Whose traffic it was, and the evidence for it."""
     assert evidence.counters is not None
     seconds = evidence.counters.seconds
     named = [
@@ -441,7 +449,7 @@ def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
 
 
 def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
-    """Links that counters of queues show to serve less than their rate."""
+    """Links that carry less than their rate according to counters of queues."""
     counters = evidence.counters
     if counters is None or not counters.findings.height:
         return (), ""
@@ -456,7 +464,7 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether the network drops packets: by its counters, else if its ports are interfaces."""
+    """Whether the network drops packets: by its counters, else by its having named interfaces."""
     counters = evidence.counters
     if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
         return counters.lossy
@@ -464,7 +472,7 @@ def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
 
 
 def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether every link between switches has counters of bytes and queue."""
+    """Whether every link between switches has counters of bytes and queues."""
     counters = evidence.counters
     if counters is None or not counters.lossy:
         return False
@@ -473,10 +481,10 @@ def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
 
 
 def _queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
-    """Cables with a port that was found with a queue more often than its nominal rate explains.
+    """Cables with a port that had a queue more often than its nominal rate explains.
 
-    By themselves such readings may be chance. But where every queue is counted, a cable that slows
-    a run has such a port.
+    A single such reading may be chance; but if every queue is counted, a cable that slows a run has
+    such a port.
     """
     assert evidence.counters is not None
     rows = evidence.counters.findings.filter(
@@ -523,9 +531,9 @@ def _search(
     progress: Progress,
     threads: int | None,
     among: tuple[int, ...] = (),
-    most_suspects: int = MOST_TRIALS,
+    max_suspects: int = MAX_TRIALS,
 ) -> CableSearch:
-    """Look for slow cables by simulation, where time is missing; only ``among`` some, if given."""
+    """Search for slow cables by simulation if time is missing; only ``among`` some, if given."""
     evaluate = make_evaluate(prepared, threads=threads)
     run = evaluate(Change(computations=True, measure=True))
     inside = modelled_part_ps(measured)
@@ -535,7 +543,7 @@ def _search(
     if evidence.counters is None and calls.profile.count.sum() < MIN_STRETCHES:
         return CableSearch()
     each = max(int(run.summary["events"]), 1)
-    budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), most_suspects)
+    budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
     fabric = prepared.fabric
     ahead = [] if among else ahead_of_stalls(evidence.counters, run, fabric)
     suspects = list(among) or cable_suspects(measured, run, ahead, fabric, budget)
@@ -551,7 +559,7 @@ def _search(
 
 
 def modelled_part_ps(measured: MeasuredRun) -> int:
-    """Measured time that a simulation of the program stands for."""
+    """Measured time that a simulation of the program covers."""
     whole = measured.measured
     return max(whole.elapsed_ps - whole.outside_model_ps, 1)
 

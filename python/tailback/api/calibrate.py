@@ -1,4 +1,4 @@
-"""Fitting the engine to a machine, as ``tb.calibrate`` and ``tailback calibrate`` do."""
+"""Fitting the engine to a machine: ``tb.calibrate`` and ``tailback calibrate``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailback.simulation.prepare import load_fabric
 
 
 @dataclass
-class _Read:
+class _FileContents:
     """Contents of the files."""
 
     placed: list[Placed] = field(default_factory=list)
@@ -65,7 +65,7 @@ def calibrate(
         raise CalibrationError("no file to read", remedy="give at least one")
     if hosts is not None and rankfile is not None:
         raise CalibrationError(
-            "--rankfile says where ranks ran, and so does --hosts", file=rankfile,
+            "--rankfile and --hosts both state where ranks ran", file=rankfile,
             remedy="give one of the two",
         )  # fmt: skip
     machine = None
@@ -74,7 +74,7 @@ def calibrate(
     ranks = [] if rankfile is None else rank_hosts(Path(rankfile))
     if hosts is not None:
         ranks = host_names(hosts, machine.fabric if machine else None)
-    read = _Read()
+    read = _FileContents()
     for one in given:
         _read(one, ranks, machine, read)
     if len(read.packet_bytes) > 1:
@@ -99,8 +99,8 @@ def _section(fabric: str | Path) -> FabricSection:
     return parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
-def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _Read) -> None:
-    """Add what one file holds."""
+def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+    """Add the contents of one file."""
     path, own = split_hosts(given)
     if own is not None:
         ranks = host_names(own, machine.fabric if machine else None)
@@ -114,14 +114,14 @@ def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _Re
     out.notes += [f"{path}: {note}" for note in data.notes]
 
 
-def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Read) -> None:
-    """Add what a trace's own messages say."""
+def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+    """Add the times of a trace's messages."""
     run = measure(path)
     hosts: list[str | None] = run.tables["hosts"]["host"].to_list()
     if ranks:
         if len(ranks) != len(hosts):
             raise CalibrationError(
-                f"the trace has {len(hosts)} ranks, and hosts of {len(ranks)} are given", file=path,
+                f"the trace has {len(hosts)} ranks, but hosts of {len(ranks)} are given", file=path,
                 remedy="name the host of each rank, like --hosts node[001-004]:16, or --rankfile",
             )  # fmt: skip
         hosts = list(ranks)

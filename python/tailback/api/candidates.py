@@ -28,21 +28,21 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 DEFAULT_METHODS = (
     "block", "by-switch", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift",
 )  # fmt: skip
-"""Every placement except those that need a file or are random."""
+"""All placements except those that need a file or are random."""
 
 CONGESTED_FRACTION = 0.1
-"""Congested fraction of a leaf's links from which its hosts should be left out, as for a link
-(docs/explanation/diagnosis.md, section 2)."""
+"""Congested fraction of a leaf's links from which its hosts should be avoided: the same as for a
+congested link (docs/explanation/diagnosis.md, section 2)."""
 
 
-def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:
-    """Placements to judge where none is asked for: the job's own file first, if it has one."""
+def default_methods(prepared: PreparedScenario) -> tuple[str, ...]:
+    """Placements to evaluate by default: the job's own file first, if it has one."""
     given = prepared.observed.section.placement_file is not None
     return (FILE, *DEFAULT_METHODS) if given else DEFAULT_METHODS
 
 
-def check_names(option: str, names: Sequence[str]) -> None:
-    """Raise TailbackError, with the option, where a name it gives is no placement."""
+def require_placements(option: str, names: Sequence[str]) -> None:
+    """Raise a TailbackError that names the option if a name is not a placement."""
     for name in names:
         try:
             PLACEMENTS[name]
@@ -60,14 +60,14 @@ def make_candidates(
 ) -> tuple[
     dict[PlacementVariant, NDArray[np.uint32]], list[tuple[PlacementVariant, PlacementError]]
 ]:
-    """Node of each rank under each placement, and why some could not be made.
+    """Node of each rank under each placement, and why some could not be computed.
 
-    All keep the hosts of the job and the ranks on each. Where more hosts are allowed
-    (``prepare(…, allow_hosts)``), every placement is also made on as many of those.
+    All keep the hosts of the job and the number of ranks on each. If more hosts are allowed
+    (``prepare(…, allow_hosts)``), every placement is also computed on the same number of those.
 
-    When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one use the
-    congestion measured in it; the placement in use stays as it is, and its method also makes a
-    recomputed one. Placements equal to an earlier one are left out.
+    With ``run``, the incremental placement (Taffet, 2019, section 4.2.2) and the shifted one use
+    the congestion measured in it; the placement in use is kept, and its method also yields a
+    recomputed variant. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
     made: dict[PlacementVariant, NDArray[np.uint32]] = {}
@@ -75,17 +75,17 @@ def make_candidates(
     congestion = None
     if run is not None:
         congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
-    grounds = _grounds(prepared, congestion)
+    problems = _problems(prepared, congestion)
     if job.hosts_recorded:
-        # No method makes it: it is as the trace says.
+        # Not computed by any method: taken from the trace.
         made[PlacementVariant(job.placement_name)] = job.node
     for number, name in enumerate(names):
         progress(f"placing: {name}", number / len(names))
         used = name == job.placement_name
         given = job.section.placement_options if used else {}
-        for variant in _variants(name, grounds, run is not None and used):
+        for variant in _variants(name, problems, run is not None and used):
             plain = variant == PlacementVariant(name)
-            problem = grounds[variant.hosts]
+            problem = problems[variant.hosts]
             try:
                 node = (
                     job.node if used and plain
@@ -100,10 +100,10 @@ def make_candidates(
     return made, errors
 
 
-def _grounds(
+def _problems(
     prepared: PreparedScenario, congestion: NDArray[np.float64] | None
 ) -> dict[HostChoice, PlacementProblem]:
-    """The slots on which the ranks may be placed, for each choice of hosts that differs."""
+    """The placement problem for each distinct choice of hosts."""
     job, fabric = prepared.observed, prepared.fabric
     ranks, allowed = job.footprint.ranks, job.footprint.allowed
     out: dict[HostChoice, PlacementProblem] = {}
@@ -119,17 +119,17 @@ def _grounds(
     chosen: dict[HostChoice, list[int]] = {}
     leaf = np.array(leaf_of_hosts(fabric, allowed), np.int64)
     if congestion is not None and hot[leaf].any():
-        # Those under the most congested leaves go, as many as the job can do without.
+        # Drop hosts under the most congested leaves, as many as the job can spare.
         worst = np.where(hot[leaf], congestion[leaf], 0.0)
         spare = len(allowed) - len(ranks)
-        out_of = set(np.argsort(-worst, kind="stable")[:spare].tolist()) & set(
+        dropped = set(np.argsort(-worst, kind="stable")[:spare].tolist()) & set(
             np.flatnonzero(worst > 0).tolist()
         )
-        calm = [host for at, host in enumerate(allowed) if at not in out_of]
-        stay = [host for host in calm if host in ranks]
-        go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
-        kept = {*stay, *go}
-        chosen[HostChoice.AWAY_FROM_CONGESTION] = [host for host in calm if host in kept]
+        uncongested = [host for at, host in enumerate(allowed) if at not in dropped]
+        kept_hosts = [host for host in uncongested if host in ranks]
+        added = [host for host in uncongested if host not in ranks][: len(ranks) - len(kept_hosts)]
+        kept = {*kept_hosts, *added}
+        chosen[HostChoice.AWAY_FROM_CONGESTION] = [host for host in uncongested if host in kept]
     chosen[HostChoice.FEWEST_SWITCHES] = fewest_switches(fabric, allowed, len(ranks), hot)
     for choice, hosts in chosen.items():
         if set(hosts) != set(ranks):
@@ -140,10 +140,10 @@ def _grounds(
 
 
 def _variants(
-    method: str, grounds: Iterable[HostChoice], recompute: bool
+    method: str, problems: Iterable[HostChoice], recompute: bool
 ) -> Iterator[PlacementVariant]:
-    """Placements of one method. A file names its hosts; only shifts keep clear of congestion."""
-    for hosts in grounds:
+    """Variants of one method. A file names its hosts; only shifts avoid congestion."""
+    for hosts in problems:
         if hosts is HostChoice.IN_USE:
             yield PlacementVariant(method)
             if recompute and method != FILE:
@@ -153,7 +153,7 @@ def _variants(
 
 
 def _fractions(run: Run, prepared: PreparedScenario) -> NDArray[np.float64]:
-    """Congested fraction of each link as sampled, NaN where nothing was, shape (L,)."""
+    """Sampled congested fraction of each link, NaN without samples, shape (L,)."""
     estimates = link_estimates(select(run.tables, Selection()))
     out = np.full(prepared.fabric.n_links, np.nan)
     out[estimates["link"].to_numpy()] = estimates["fraction"].to_numpy()

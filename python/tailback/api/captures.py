@@ -13,10 +13,10 @@ from tailback.scenario import RESERVED_BITS, Scenario, TelemetrySection, load, p
 from tailback.simulation.captures import captured_run
 from tailback.telemetry.captured import is_capture
 
-__all__ = ["capture_setting", "is_capture", "read_captures", "with_six_bits"]
+__all__ = ["capture_scenario", "is_capture", "read_captures", "with_capture_telemetry"]
 
 DEFAULT_TELEMETRY = {"scheme": "coordinated", "hash_bits": 5}
-"""What switches are assumed to write where no scenario says: six bits with the smallest error."""
+"""Telemetry assumed if no scenario states it: the six-bit scheme with the smallest error."""
 
 
 def read_captures(
@@ -30,14 +30,13 @@ def read_captures(
 
     Args:
         paths: The captures.
-        fabric: Their network: as of a trace, or a scenario or run, whose telemetry then says what
-            switches write.
+        fabric: Their network, as for a trace; a scenario or run also states the telemetry.
         forwarding: Forwarding tables of its switches.
         contexts: Folder of addresses and calling contexts.
-        refused: Options that were given and that no capture has a use for.
+        refused: Options that were given but do not apply to captures.
 
     Raises:
-        TailbackError: A file is wrong, the network is missing or an option has no use.
+        TailbackError: A file is invalid, the network is missing or an option does not apply.
     """
     if refused:
         raise ScenarioError(
@@ -57,15 +56,15 @@ def read_captures(
                 "does not exist" if not path.exists() else "is not a packet capture",
                 file=path, remedy="give only pcap, pcapng or ERF files",
             )  # fmt: skip
-    setting, one_in = capture_setting(fabric)
+    setting, one_in = capture_scenario(fabric)
     if forwarding is not None:
         setting.fabric.forwarding = Path(forwarding).absolute()
     folder = None if contexts is None else Path(contexts)
     return captured_run(paths, setting, contexts=folder, one_in=one_in)
 
 
-def capture_setting(fabric: str | Path) -> tuple[Scenario, float]:
-    """What ``--fabric`` says of a capture: network and telemetry, and packets a sample."""
+def capture_scenario(fabric: str | Path) -> tuple[Scenario, float]:
+    """Network and telemetry of a capture, from ``--fabric``, and packets per sample."""
     path = Path(fabric)
     if is_run(path):
         run = read_base_run(path)
@@ -77,8 +76,8 @@ def capture_setting(fabric: str | Path) -> tuple[Scenario, float]:
     return parse(data), 1.0
 
 
-def with_six_bits(scenario: Scenario) -> Scenario:
-    """The scenario, with the default telemetry of captures where its own cannot be in one."""
+def with_capture_telemetry(scenario: Scenario) -> Scenario:
+    """The scenario, with default telemetry if its own does not fit the reserved bits."""
     if 0 < scenario.telemetry.header_bits <= RESERVED_BITS:
         return scenario
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)

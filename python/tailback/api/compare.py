@@ -1,4 +1,4 @@
-"""Two runs side by side, as ``tb.compare`` and ``tailback compare`` do."""
+"""Comparison of two runs: ``tb.compare`` and ``tailback compare``."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
 
 NAMES = ("before", "after")
-"""What the two runs are called, as on the command line."""
+"""Names of the two runs, as on the command line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison(FolderResult):
-    """What differs between two runs.
+    """Differences between two runs.
 
-    ``write`` keeps ``compare.html``, ``compare.json`` and ``changes.parquet``.
+    ``write`` writes ``compare.html``, ``compare.json`` and ``changes.parquet``.
 
     Attributes:
         before: The first run.
@@ -60,7 +60,7 @@ class Comparison(FolderResult):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Links of both runs as table ``changes`` (docs/reference/tables.md). One fabric only."""
+        """Links of both runs as table ``changes`` (docs/reference/tables.md); same fabric only."""
         return change_table(FigureData(self.before), FigureData(self.after))
 
     @property
@@ -94,7 +94,7 @@ def compare(before: Run | str | Path, after: Run | str | Path) -> Comparison:
 
     Args:
         before: A run, or the folder of a run or diagnosis.
-        after: Another one. Links and lines are compared where both are of one fabric.
+        after: Another one. Links and lines are compared if both have the same fabric.
 
     Raises:
         RunError: A folder holds no run, or a damaged one.
@@ -125,16 +125,16 @@ def _write(
 
 
 def compare_runs(before: Run, after: Run) -> dict[str, Any]:
-    """What differs between two runs.
+    """Differences between two runs.
 
     Returns:
         ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
-        ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
-        by tier and direction; ``phases``: by phase; ``links``: those whose congested fraction
-        surely changed most, with ``least_change``, the end of its 95 % interval nearer to none;
-        ``lines``: stall by line of the program, in ``line_unit``. All of these only
-        where both models know them, links and lines only when both runs are of one fabric and
-        have samples. A fraction is null where a run has no samples of the tier, phase or link.
+        ``[before, after]``, with null congestion for a model without queues; ``tiers``: congested
+        fraction by tier and direction; ``phases``: by phase; ``links``: those whose congested
+        fraction certainly changed most, with ``least_change``, the bound of its 95 % interval
+        nearer to zero; ``lines``: stall by line of the program, in ``line_unit``. Tiers and phases
+        need two packet runs; links and lines also the same fabric, and samples in both. A fraction
+        is null if a run has no samples of the tier, phase or link.
     """
     facts: dict[str, Any] = {
         "names": [before.scenario.name, after.scenario.name],
@@ -156,12 +156,12 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     facts["phases"] = _phases(*both)
     if same_fabric(*both) and all(evidence.measured for evidence in both):
         facts["links"] = _links(*both)
-        facts |= _hot_lines(before, after)
+        facts |= _line_changes(before, after)
     return facts
 
 
 def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:
-    """Congested fraction of all packets' hops by phase, those of the first run first."""
+    """Congested fraction of all packet hops by phase; phases of the first run first."""
     out = []
     for phase in phases_of(before, after):
         loads = [evidence.load(phase) for evidence in (before, after)]
@@ -173,7 +173,7 @@ def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:
     return out
 
 
-def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
+def _line_changes(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
     found = [attribute(run) for run in (before, after)]
     rows = [
         {"line": line.line, "phase": line.phase, "stall": [line.before, line.after]}
@@ -183,13 +183,13 @@ def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
 
 
 def _estimates(run: Run) -> pl.DataFrame:
-    """Table ``links`` with what was sampled there, null where nothing was."""
+    """Table ``links`` with estimates, null without samples."""
     found = link_estimates(select(run.tables, Selection()))
     return run.tables["links"].join(found, on="link", how="left")
 
 
 def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
-    """Congested fraction by tier and direction, of those that either run was sampled on."""
+    """Congested fraction by tier and direction, if either run has samples there."""
     frames = [
         _estimates(run)
         .filter(pl.col("packets") > 0)
@@ -206,10 +206,10 @@ def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
 
 
 def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[str, Any]]:
-    """Links whose congested fraction surely changed most: by the least it may be at 95 %.
+    """Links whose congested fraction certainly changed most: by the 95 % bound nearer to zero.
 
-    Fractions have the evidence of the links' bundles, as in ``changes.parquet``; a run that has
-    left a link has no congestion there, and null is said of its fraction.
+    Fractions are shrunk estimates, as in ``changes.parquet``. A run that does not use a link has no
+    congestion there; its fraction is null.
     """
     found = link_change(before, after)
     least = np.abs(np.nan_to_num(found.certain_change))
@@ -231,7 +231,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
 
 
 def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Name, before, after and change of what describes a run as a whole."""
+    """Name, before, after and change of each figure of the whole run."""
     (t0, t1), (l0, l1) = facts["elapsed_ps"], facts["average_path_length"]
     change = percent(t1 / t0 - 1, 1, "+") if t0 else ""
     rows = [

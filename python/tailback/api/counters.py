@@ -1,4 +1,4 @@
-"""What port counters alone can say, as ``tb.counters`` and ``tailback counters`` do."""
+"""Analysis of port counters alone: ``tb.counters`` and ``tailback counters``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CountersResult:
         verdict: Whether ports stalled, which, and for how long: ``kind``, ``ports``, ``groups`` …
         study: Tables and figures of the studies.
         source: What the counters were read from.
-        places: The ports to which the counters belong.
+        inventory: The ports to which the counters belong.
         queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
             their rate; None for counters of stalls.
     """
@@ -40,7 +40,7 @@ class CountersResult:
     verdict: Verdict
     study: Study
     source: CounterSource
-    places: PortInventory
+    inventory: PortInventory
     queues: PortVerdict | None = None
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class CountersResult:
         """Write every table as Parquet, every figure and ``counters.json``.
 
         Args:
-            folder: A new folder; it appears whole or not at all.
+            folder: A new folder; written completely or not at all.
             force: Replace that folder if Tailback wrote it.
             figures: Format of the figures: ``svg``, ``pdf`` or ``png``.
             csv: Write every table as CSV too.
@@ -85,7 +85,7 @@ class CountersResult:
         """
         more, kept = {"counters": self.facts}, self.study
         if self.queues is not None:
-            # The studies are of stalls, which there are none of here.
+            # The studies are about stalls, which a lossy network does not have.
             tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
             tables["queue_windows"] = self.queues.windows
             kept = Study(title=self.study.title, tables=tables)
@@ -135,36 +135,36 @@ def counters(
     """
     paths = [files] if isinstance(files, (str, Path)) else files
     source = load([Path(path) for path in paths], reader, every_ns=every_ns)
-    places = _places(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
+    inventory = _inventory(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
     with ExitStack() as stack:
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = stack.enter_context(Cluster(cluster))
         options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io)
-        found, judged = analyse(source, places, options, engine)
-    return CountersResult(judged, found, source, places, _queues(source, places, options))
+        found, judged = analyse(source, inventory, options, engine)
+    return CountersResult(judged, found, source, inventory, _queues(source, inventory, options))
 
 
 def _queues(
-    source: CounterSource, places: PortInventory, options: AnalysisOptions
+    source: CounterSource, inventory: PortInventory, options: AnalysisOptions
 ) -> PortVerdict | None:
-    """The verdict on a lossy network; None where the counters are of another one."""
+    """The verdict on a lossy network; None for counters of another kind of network."""
     readings = source.counters.readings
     queued = readings["backlog_bytes"].is_not_null().any()
     if not queued and readings["drops"].is_null().all():
         return None
-    intervals = source.intervals(places, options.tick_ns)[0].rows.collect()
+    intervals = source.intervals(inventory, options.tick_ns)[0].rows.collect()
     if intervals.is_empty() or not port_verdict.is_lossy(intervals):
         return None
-    ends = places.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
+    ends = inventory.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
     peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
     return port_verdict.assess_ports(intervals, threshold=options.threshold, peers=peers)
 
 
-def _places(
+def _inventory(
     source: CounterSource, fabric: Path | None, subsystems: dict[str, str]
 ) -> PortInventory:
-    """The ports: of the fabric that is given, or of the one that the source brings along."""
+    """The ports: of the given fabric, or of the one that the source contains."""
     if fabric is not None:
         return port_inventory.from_discovery(fabric, subsystems)
     if source.run is not None:

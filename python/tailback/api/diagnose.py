@@ -1,4 +1,4 @@
-"""From a trace or scenario to a diagnosis, as ``tb.diagnose`` and ``tailback diagnose`` do."""
+"""From a trace or scenario to a diagnosis: ``tb.diagnose`` and ``tailback diagnose``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 from tailback import run as base
 from tailback.api.candidates import (
     DEFAULT_METHODS,
-    check_names,
     make_candidates,
+    require_placements,
 )
 from tailback.api.captures import is_capture, read_captures
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.further_costs import further_costs
-from tailback.api.measured_run import another_run, measured_run, with_round_robin_adapters
+from tailback.api.measured_run import (
+    differences_from_recorded,
+    measured_run,
+    with_round_robin_adapters,
+)
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
@@ -69,14 +73,14 @@ if TYPE_CHECKING:
 
 
 PROFILE_FILE = "profile.json"
-"""What each stage of the diagnosis took, where it was recorded (``--profile``)."""
+"""Cost of each stage of the diagnosis, if recorded (``--profile``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class DiagnosisResult(FolderResult):
-    """A diagnosis with everything it rests on.
+    """A diagnosis with its runs, rank files and attribution.
 
-    ``write`` keeps what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
+    ``write`` writes the same as ``tailback diagnose``: report, diagnosis, runs and rank files.
 
     Attributes of the diagnosis can be read from it directly: ``result.cause``, ``result.headline``,
     ``result.waterfall``.
@@ -86,7 +90,7 @@ class DiagnosisResult(FolderResult):
         run: The run that was diagnosed.
         after: The run with the recommended remedy, None where none is recommended.
         measured: The measured run of a trace with times, None otherwise.
-        rank_files: The recommended placement as launchers read it.
+        rank_files: The recommended placement in the launchers' formats.
         attribution: Stall time by line of the program.
     """
 
@@ -118,8 +122,8 @@ class DiagnosisResult(FolderResult):
         return None if self.measured is None else self.measured.tables
 
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
-        judged = self.diagnosis.model_dump_json(indent=2) + "\n"
-        (folder / "diagnosis.json").write_text(judged, encoding="utf-8")
+        text = self.diagnosis.model_dump_json(indent=2) + "\n"
+        (folder / "diagnosis.json").write_text(text, encoding="utf-8")
         (folder / "attribution.json").write_text(to_json(self.attribution), encoding="utf-8")
         to_table(self.attribution).write_parquet(folder / "attribution.parquet")
         for file in self.rank_files:
@@ -177,7 +181,7 @@ def diagnose(
     watch: Watch | None = None,
     **options: Unpack[ScenarioOptions],
 ) -> DiagnosisResult:
-    """Say where traffic backs up, why, and what to do about it.
+    """Find out where traffic backs up, why, and what to do about it.
 
     Args:
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
@@ -206,11 +210,11 @@ def diagnose(
         >>> result.plot.waterfall()
         >>> result.write("diagnosis")  # report.html, rank files, tables
     """
-    check_names("--method", methods)
+    require_placements("--method", methods)
     for kind in remedies:
         REMEDIES[kind]
-    step = progress or _silent
-    # The diagnosis and the stalls by call site look at the same trees.
+    step = progress or _no_progress
+    # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once()
     named = _files(source)
     if any(is_capture(file) for file in named):
@@ -227,9 +231,9 @@ def diagnose(
         diagnosis = diagnose_cause(run, analyse=analyse)
         attributed = attribute(run, analyse)
         return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attributed)
-    found = Source.of(_one_source(source, named, contexts), **options)
+    found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
-        expected = _Given(counters, jobs, samples).expected_run(
+        expected = _EvidenceFiles(counters, jobs, samples).expected_run(
             prepare(found.scenario, allow_hosts), step, watch, threads
         )
     prepared, run = expected.prepared, expected.run
@@ -250,13 +254,13 @@ def diagnose(
     )  # fmt: skip
 
 
-def _one_source(
+def _source_without_captures(
     source: SourceLike | list[str | Path], named: list[Path], contexts: str | Path | None
 ) -> SourceLike:
-    """The source of a diagnosis without packet captures; ScenarioError for what only they take."""
+    """The source of a diagnosis without captures; ScenarioError for options of captures."""
     if contexts is not None or isinstance(source, list):
         raise ScenarioError(
-            "--contexts goes with packet captures" if contexts is not None
+            "--contexts applies to packet captures only" if contexts is not None
             else f"{len(named)} sources, none of them a packet capture",
             file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
@@ -266,15 +270,15 @@ def _one_source(
 
 @dataclass(frozen=True)
 class _Expected:
-    """The run that the model expects, with all that the evidence shows.
+    """The expected run, including what the evidence shows.
 
     Attributes:
         prepared: Its scenario.
         run: The run.
-        measured: What the trace says of times, if it does.
-        changed: How the scenario differs from what was measured; empty if it does not.
-        evidence: Counters and jobs of that time.
-        found: What they show; None where there is nothing to compare.
+        measured: Times recorded in the trace, if any.
+        changed: How the scenario differs from the measured run; empty if it does not.
+        evidence: Counters and job list.
+        found: What they show; None without a measured run to compare with.
     """
 
     prepared: PreparedScenario
@@ -285,7 +289,7 @@ class _Expected:
     found: EvidenceSummary | None
 
     def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
-        """The measured run with the time that a network without delay would leave of it."""
+        """The measured run with the time it would take on a network without delay."""
         if self.measured is None or self.changed:
             return self.measured
         instant = evaluate(Change(network="instant", background=False)).elapsed_ps
@@ -308,14 +312,14 @@ class _Expected:
         explained = explain(diagnosis, measured.measured, self.found, cost, advise)
         if explained.cause == diagnosis.cause:
             return explained
-        # How the model alone came to its verdict says nothing of this one.
+        # Warnings about the model's own verdict do not apply to this one.
         kept = [*recorded_warnings(self.run), *self.run.notes]
         return explained.model_copy(update={"warnings": kept})
 
 
 @dataclass(frozen=True)
-class _Given:
-    """Evidence of the time at which a trace was recorded, as the user gives it."""
+class _EvidenceFiles:
+    """Evidence files of a traced run, as the user gives them."""
 
     counters: Sequence[str | Path]
     jobs: str | Path | None
@@ -324,29 +328,29 @@ class _Given:
     def expected_run(
         self, prepared: PreparedScenario, step: Progress, watch: Watch | None, threads: int | None
     ) -> _Expected:
-        """Simulate a scenario with what the evidence shows beside it."""
+        """Simulate a scenario together with what the evidence shows."""
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
-        changed = another_run(prepared)
+        changed = differences_from_recorded(prepared)
         fifo = prepared
         if measured is not None and not changed:
             prepared = with_round_robin_adapters(prepared)
-        step("simulating as it is", 0.0)
+        step("simulating the scenario", 0.0)
         run = run_scenario(prepared, watch, threads=threads)
         evidence, found = NetworkEvidence(), None
         self._refuse_without_times(measured, changed)
         if measured is not None and not changed:
-            step("putting counters beside the trace", 0.0)
+            step("aligning counters with the trace", 0.0)
             evidence = self._network_evidence(prepared, measured, run, step)
             evidence = with_samples(evidence, self.samples, prepared)
             with stage("causes in the evidence"):
-                world = add_evidence(
+                explained = add_evidence(
                     prepared, measured, run, evidence, step,
                     fifo=None if fifo is prepared else fifo, threads=threads,
                 )  # fmt: skip
-            found = world.found
-            if world.prepared is not prepared:
-                prepared = world.prepared
+            found = explained.found
+            if explained.prepared is not prepared:
+                prepared = explained.prepared
                 run = run_scenario(prepared, watch, threads=threads)
         run = decode_samples(run, prepared.fabric)
         return _Expected(prepared, run, measured, changed, evidence, found)
@@ -354,41 +358,41 @@ class _Given:
     def _network_evidence(
         self, prepared: PreparedScenario, measured: MeasuredRun, run: base.Run, step: Progress
     ) -> NetworkEvidence:
-        """Counters as given, else those recorded with the trace where they fit the fabric."""
+        """The given counters, else those recorded with the trace if they fit the fabric."""
         section = next(job for job in prepared.scenario.job if job.observed)
         recorded = recorded_counters(section.trace, prepared.fabric.host_name)
         if not self.counters and recorded:
             try:
                 return read_network_evidence(prepared, measured, run, recorded, self.jobs)
             except JoinError as error:
-                # Nobody asked for them: a fabric whose interfaces have other names is no mistake.
+                # They were not asked for, so a fabric with other interface names is not an error.
                 step(f"without the recorded counters: {error.message}", 0.0)
         return read_network_evidence(prepared, measured, run, self.counters, self.jobs)
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
-        """Raise ScenarioError for evidence of a time at which nothing was measured."""
-        said = {"--counters": bool(self.counters), "--jobs": self.jobs is not None,
+        """Raise ScenarioError for evidence without a measured run."""
+        options = {"--counters": bool(self.counters), "--jobs": self.jobs is not None,
                 "--samples": self.samples is not None}  # fmt: skip
-        given = next((option for option, there in said.items() if there), "")
+        given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
             why = (
-                f"the scenario runs another one ({changed})" if changed
-                else "no times were recorded"
+                f"the scenario changes it ({changed})" if changed
+                else "the source has no recorded times"
             )  # fmt: skip
             raise ScenarioError(
-                f"is evidence of a measured run, and {why}",
-                place=given, remedy="give a trace with times (OTF2), unchanged, or leave it out",
+                f"needs a measured run, but {why}",
+                place=given, remedy="give an unchanged trace with times (OTF2), or leave it out",
             )  # fmt: skip
 
 
 def _files(source: SourceLike | list[str | Path]) -> list[Path]:
-    """The files a source names, which may be captures."""
+    """The files that a source names; they may be captures."""
     named = source if isinstance(source, list) else [source]
     return [Path(one) for one in named if isinstance(one, (str, Path))]
 
 
 def _without_capture(options: ScenarioOptions) -> dict[str, object]:
-    """Options about ranks, of which a capture knows nothing, by their names on the command line."""
+    """Options about ranks, which captures do not have, by their names on the command line."""
     known = ("fabric", "forwarding")
     return {
         f"--{name.replace('_', '-')}": value is not None
@@ -396,13 +400,13 @@ def _without_capture(options: ScenarioOptions) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _silent(_what: str, _share: float) -> None:
-    """No progress."""
+def _no_progress(_what: str, _share: float) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Workflow:
-    """From a run to its diagnosis with a proved remedy."""
+    """The steps from a run to its diagnosis with a proved remedy."""
 
     prepared: PreparedScenario
     run: base.Run
@@ -418,10 +422,11 @@ class _Workflow:
     ) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
 
-        ``explained`` makes the diagnosis of what was measured of that of the model.
+        Without requested placements, all that apply are computed; the fluid model rules out those
+        that are too slow, and the packet engine proves the others.
 
-        Without placements asked for, all sensible ones are made, and the fluid model leaves out
-        those that cannot win; the packet engine proves the others.
+        Args:
+            explained: Turns the diagnosis of the model into that of the measured run.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
         evaluate = self.evaluate
@@ -429,27 +434,27 @@ class _Workflow:
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
-        quick = make_fluid_evaluate(prepared, options)
+        estimate = make_fluid_evaluate(prepared, options)
         screened = Screening(made)
         if not methods:
             now = frozenset({prepared.observed.placement_name})
-            screened = screen(made, quick, always=now, progress=self.progress)
+            screened = screen(made, estimate, always=now, progress=self.progress)
             made = screened.kept
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
             run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
             analyse=self.analyse,
         )  # fmt: skip
-        means = RemedyContext(
-            evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
+        context = RemedyContext(
+            evaluate, estimate, made, screened.estimate_ps, prepared.observed.program, rules,
             frozenset(self.remedies) or None, variants,
         )  # fmt: skip
-        found = find_remedy(run, diagnosis, means, seeds=seeds, progress=self.progress)
+        found = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
         diagnosis = explained(
             diagnosis.model_copy(update={"remedy": found.remedy}), made,
             lambda measured: recommend(run, measured, found.candidates),
         )  # fmt: skip
-        warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
+        warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         remedy, after, files = diagnosis.remedy, None, list[RankFile]()
         if remedy is not None:
             left_out = [
@@ -466,22 +471,22 @@ class _Workflow:
             if change is not None:
                 after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
-                files, unsaid = self._rank_files(made.get(remedy.placement))
-                # Without any: first, as the screen shows two notes and the remedy misses its file.
-                warnings = [*warnings, *unsaid] if files else [*unsaid, *warnings]
+                files, unwritten = self._rank_files(made.get(remedy.placement))
+                # If there is none, that comes first: the screen shows only two notes.
+                warnings = [*warnings, *unwritten] if files else [*unwritten, *warnings]
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
 
     def _rank_files(self, node: NDArray[np.uint32] | None) -> tuple[list[RankFile], list[str]]:
-        """Rank files of a placement, and what to say where there is none."""
+        """Rank files of a placement, and notes on missing ones."""
         if node is None:
             return [], []
         try:
-            files, unsaid = rank_files(self.prepared, node)
+            files, unwritten = rank_files(self.prepared, node)
         except PlacementError as error:
             return [], [f"no rank file: {error.message}"]
-        return files, [f"no rank file for {name}: {why}" for name, why in unsaid.items()]
+        return files, [f"no rank file for {name}: {why}" for name, why in unwritten.items()]
 
 
 def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
@@ -496,16 +501,16 @@ def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
     )
 
 
-def _limits(
+def _impossible_requests(
     prepared: PreparedScenario, failed: list[tuple[PlacementVariant, PlacementError]]
 ) -> list[str]:
-    """What was requested and is not possible: placements, and remedies for several jobs."""
+    """Requests that cannot be met: placements, and remedies for several jobs."""
     found = [f"--method {variant.name}: {error.message}" for variant, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:
         found.append(
             f"{several} jobs are observed and timed together, but remedies change only the first, "
-            f"{own!r}: put the job to change first, or set observed = false for the others."
+            f"{own!r}: list the job to change first, or set observed = false for the others."
         )
     return found

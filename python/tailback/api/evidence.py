@@ -1,4 +1,4 @@
-"""What was measured of the network while a job ran: its counters, and who else ran."""
+"""Evidence on the network while a job ran: port counters, other jobs, samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tailback.api.captures import with_six_bits
+from tailback.api.captures import with_capture_telemetry
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, Sent
 from tailback.evidence.jobs import JobList, read_jobs
@@ -31,15 +31,15 @@ from tailback.traffic.readers.otf2_names import OPERATIONS
 
 @dataclass(frozen=True)
 class NetworkEvidence:
-    """What there is besides the trace.
+    """Evidence besides the trace.
 
     Attributes:
-        counters: What ports counted; None without counters.
-        others: Traffic of others; None without counters of ports of hosts.
-        jobs: Names of jobs that ran at the same time, None without a job list.
-        congested: Congested fraction of each link by samples in our packets, NaN unknown, shape
-            (L,); None without samples.
-        sampled: Packets of ours on each link by the same, shape (L,).
+        counters: Port counters by link; None without counters.
+        others: Traffic of other jobs; None without counters of host ports.
+        jobs: Names of jobs that ran at the same time; None without a job list.
+        congested: Congested fraction of each link from samples in our packets, NaN if unknown,
+            shape (L,); None without samples.
+        sampled: Our packets on each link from the same samples, shape (L,).
     """
 
     counters: LinkCounters | None = None
@@ -52,12 +52,12 @@ class NetworkEvidence:
 def with_samples(
     evidence: NetworkEvidence, samples: str | Path | None, prepared: PreparedScenario
 ) -> NetworkEvidence:
-    """The evidence with samples that receivers counted, or captured; raises TailbackError."""
+    """The evidence with samples from a CSV or a capture; raises TailbackError."""
     if samples is None:
         return evidence
     fabric, path = prepared.fabric, Path(samples)
     if is_capture(path):
-        table = captured_run([path], with_six_bits(prepared.scenario)).tables["samples"]
+        table = captured_run([path], with_capture_telemetry(prepared.scenario)).tables["samples"]
     else:
         table = read_samples(path, fabric).samples
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
@@ -75,11 +75,11 @@ def read_network_evidence(
     counters: Sequence[str | Path],
     jobs: str | Path | None,
 ) -> NetworkEvidence:
-    """Read counters and job list, and put them beside the trace.
+    """Read counters and job list, and align them with the trace.
 
     Args:
         prepared: The scenario with the job's own traffic.
-        measured: What its trace says of times.
+        measured: The measured run.
         run: The expected run, which has the messages of collectives.
         counters: Files or folders of port counters, as ``tailback counters`` takes them.
         jobs: File of a job list.
@@ -110,32 +110,32 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     """Rows of ``counter_intervals`` with the links of the prepared fabric."""
     source = load([file for path in paths for file in _files(path)], None)
     section, fabric = prepared.scenario.fabric, prepared.fabric
-    places = PortInventory()
+    inventory = PortInventory()
     if section.file is not None:
-        places = port_inventory.from_discovery(section.file)
+        inventory = port_inventory.from_discovery(section.file)
     elif source.run is not None:
-        places = port_inventory.from_run(source.run)
-    rows = source.intervals(places, None)[0].rows.collect()
+        inventory = port_inventory.from_run(source.run)
+    rows = source.intervals(inventory, None)[0].rows.collect()
     return rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
     )
 
 
 def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
-    """A remark on ports with counters that the fabric does not have."""
+    """A note on ports with counters that the fabric does not have."""
     ports = intervals.group_by("node_name", "port").agg(pl.col("link").is_null().all())
     foreign = ports.filter("link").sort("node_name", "port")
     if foreign.is_empty():
         return []
     name, port = foreign.select("node_name", "port").row(0)
     return [
-        f"{foreign.height} of {ports.height} ports with counters are not in the fabric, like "
-        f"port {port} of {name}: not used"
+        f"{foreign.height} of {ports.height} ports with counters are not in the fabric and unused, "
+        f"for example port {port} of {name}"
     ]
 
 
 def _files(path: Path) -> list[Path]:
-    """What a path stands for: itself, or the files of a folder that no reader knows as one."""
+    """The path itself, or the files of a folder that no reader accepts as a whole."""
     if not path.is_dir() or any(entry.part.sniff(path) for entry in READERS):
         return [path]
     inside = sorted(file for file in path.iterdir() if file.is_file())
@@ -157,8 +157,8 @@ def _ports(fabric: Fabric) -> pl.DataFrame:
 def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     """Messages of the job that cross the network, at their measured times.
 
-    Messages of collectives are those that the model sends, at its times stretched to the measured
-    ones: traces do not have them.
+    Traces do not record the messages of collectives: those of the model are used, with its times
+    scaled to the measured run.
     """
     node = run.tables["ranks"].join(
         run.tables["jobs"].filter("observed").select("job"), on="job", how="semi"
@@ -187,7 +187,7 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
              log["arrival_ps"].to_numpy().astype(np.float64) * stretch)
         )  # fmt: skip
     src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
-    # Clocks that messages of one direction compare may be far off: but it was within the run.
+    # Clocks compared by messages of one direction may be far off, but all times lie in the run.
     whole = float(measured.measured.elapsed_ps)
     joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole))
     return joined.of(joined.src_node != joined.dst_node)
@@ -196,7 +196,7 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
 def _jobs_of_hosts(
     listed: JobList | None, prepared: PreparedScenario, joined: LinkCounters
 ) -> tuple[dict[str, str], tuple[str, ...] | None]:
-    """Job of each host of others while ours ran, and the names of those jobs."""
+    """Job of each host that other jobs used while ours ran, and the names of those jobs."""
     if listed is None:
         return {}, None
     fabric = prepared.fabric

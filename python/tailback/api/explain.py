@@ -1,4 +1,4 @@
-"""From evidence to an explained run: what is put into the expected run, and what it costs."""
+"""From evidence to an explained run: what is added to the expected run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailback.api import explain_wording as wording
-from tailback.api.attempts import Attempt, Case, Others, Slow, comparisons, is_lossy
+from tailback.api.attempts import Attempt, ExplanationSearch, OtherJobs, Slow, comparisons, is_lossy
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.shared_links import shared_links
 from tailback.api.unknown_hosts import unknown_hosts
@@ -24,11 +24,11 @@ from tailback.simulation import PreparedScenario
 
 @dataclass(frozen=True)
 class ScenarioWithEvidence:
-    """The expected run with what there is evidence for.
+    """The expected run with everything there is evidence for.
 
     Attributes:
         prepared: The scenario with slow cables and other traffic.
-        found: What was found, in words.
+        found: The findings, in words.
         slow: The slow links.
     """
 
@@ -39,7 +39,7 @@ class ScenarioWithEvidence:
 
 @dataclass
 class _Statements:
-    """What is said of what was found, as it is gathered."""
+    """Statements for the diagnosis, collected on the way."""
 
     sources: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -56,53 +56,55 @@ def add_evidence(
     fifo: PreparedScenario | None = None,
     threads: int | None = None,
 ) -> ScenarioWithEvidence:
-    """Put into the expected run what the evidence shows.
+    """Add to the expected run what the evidence shows.
 
     Args:
         prepared: The scenario with the job alone.
-        measured: What its trace says.
-        run: The expected run of it.
+        measured: The measured run.
+        run: Its expected run.
         evidence: Counters and job list.
         progress: Called with the current step.
-        fifo: The same scenario with adapters that send messages one after the other, where
-            nobody said how they share their link.
+        fifo: The same scenario with adapters that send messages one after another, if the scenario
+            does not state how they share their link.
         threads: Threads of the engine.
     """
-    words = _Statements()
-    _name_sources(words, measured, evidence, prepared.fabric)
-    others = Others.of(prepared, evidence, run)
+    statements = _Statements()
+    _name_sources(statements, measured, evidence, prepared.fabric)
+    others = OtherJobs.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
-    case = Case(others, profile, compared, measured, evidence, progress, threads)
-    words.assumed_hosts = unknown_hosts(prepared, measured)
-    if words.assumed_hosts:
-        words.missing.append(wording.HOSTS)
-    attempt = case.best(prepared, fifo)
+    search = ExplanationSearch(others, profile, compared, measured, evidence, progress, threads)
+    statements.assumed_hosts = unknown_hosts(prepared, measured)
+    if statements.assumed_hosts:
+        statements.missing.append(wording.HOSTS)
+    attempt = search.best(prepared, fifo)
     if attempt.prepared is fifo:
-        words.sources.append(wording.MESSAGES_IN_ORDER)
+        statements.sources.append(wording.MESSAGES_IN_ORDER)
     routing = attempt.prepared.scenario.engine.routing
     if routing != prepared.scenario.engine.routing:
-        words.sources.append(wording.ROUTED[routing])
+        statements.sources.append(wording.ROUTED[routing])
     bursts = attempt.fit.bursts if attempt.fit is not None else None
     prepared = others.add_to(attempt.prepared, bursts)
     no_tables = prepared.scenario.fabric.forwarding is None
-    _ask_for_more(words, evidence, tables=no_tables and any(_candidates(attempt)))
-    found = _summary(case, attempt, prepared.fabric, words)
+    _ask_for_more(statements, evidence, tables=no_tables and any(_candidates(attempt)))
+    found = _summary(search, attempt, prepared.fabric, statements)
     return ScenarioWithEvidence(prepared.with_slow_links(attempt.slow), found, attempt.slow)
 
 
-def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -> EvidenceSummary:
-    """What was found, in words."""
-    whose, shown = case.others.whose, case.others.shown
+def _summary(
+    search: ExplanationSearch, attempt: Attempt, fabric: Fabric, statements: _Statements
+) -> EvidenceSummary:
+    """The findings, in words."""
+    whose, shown = search.others.whose, search.others.shown
     if attempt.unknown_job is not None:
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(attempt.unknown_job)
-    evidence = case.evidence
+    evidence = search.evidence
     return EvidenceSummary(
         slow=tuple(_slow_link_text(slow, fabric) for slow in attempt.slow),
         slow_shown_by=attempt.slow_shown,
         others=whose,
         others_shown_by=shown,
-        shared_links=shared_links(case.others.traffic, fabric),
+        shared_links=shared_links(search.others.traffic, fabric),
         unknown_job=attempt.unknown_job,
         rival=attempt.rival,
         others_range=_range(attempt.fit),
@@ -117,24 +119,24 @@ def _summary(case: Case, attempt: Attempt, fabric: Fabric, words: _Statements) -
             )
             for trial in _candidates(attempt) for slow in trial
         ),
-        sources=tuple(words.sources),
-        missing=tuple(words.missing),
-        assumed_hosts=words.assumed_hosts,
+        sources=tuple(statements.sources),
+        missing=tuple(statements.missing),
+        assumed_hosts=statements.assumed_hosts,
     )  # fmt: skip
 
 
 def _range(fit: BurstFit | None) -> tuple[int, int]:
-    """How much less and more time the run may take by how traffic of others came."""
+    """How much less and more time the run may take, depending on the bursts of other traffic."""
     return (0, 0) if fit is None else (fit.low_ps - fit.elapsed_ps, fit.high_ps - fit.elapsed_ps)
 
 
 def _candidates(attempt: Attempt) -> list[Slow]:
-    """Cables of which one may be slow, where the search could not tell."""
-    search = attempt.search
-    one_named = search.found is not None and not search.rivals
-    if search.best is None or one_named or attempt.unknown_job is not None:
+    """Cables of which one may be slow, if the search could not tell which."""
+    cables = attempt.search
+    one_named = cables.found is not None and not cables.rivals
+    if cables.best is None or one_named or attempt.unknown_job is not None:
         return []
-    return [search.best.cables, *(trial.cables for trial in search.rivals)]
+    return [cables.best.cables, *(trial.cables for trial in cables.rivals)]
 
 
 def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:
@@ -144,31 +146,34 @@ def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:
 
 
 def _name_sources(
-    words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, fabric: Fabric
+    statements: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, fabric: Fabric
 ) -> None:
-    words.sources.append(wording.traced_calls(measured.tables["calls"].height))
+    statements.sources.append(wording.traced_calls(measured.tables["calls"].height))
     counters = evidence.counters
     if counters is not None:
         counted = int((~np.isnan(counters.sent_bytes)).sum())
-        words.sources.append(wording.counted_links(counted, lossy=counters.lossy))
-        words.sources += counters.notes
+        statements.sources.append(wording.counted_links(counted, lossy=counters.lossy))
+        statements.sources += counters.notes
     if is_lossy(evidence, fabric):
-        words.sources.append(wording.DROPS)
+        statements.sources.append(wording.DROPS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
-        words.sources.append(wording.sampled_links(sampled))
+        statements.sources.append(wording.sampled_links(sampled))
     if evidence.jobs is not None:
-        words.sources.append(wording.listed_jobs(len(evidence.jobs)))
+        statements.sources.append(wording.listed_jobs(len(evidence.jobs)))
 
 
-def _ask_for_more(words: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
-    """What would settle what is open, with the command that gets it.
+def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
+    """Evidence that would settle open questions, with the command that collects it.
 
-    ``tables``: forwarding tables would.
+    Args:
+        statements: Extended by the evidence that is missing.
+        evidence: The evidence so far.
+        tables: Whether forwarding tables would help.
     """
     if evidence.counters is None:
-        words.missing.append(wording.COUNTERS)
+        statements.missing.append(wording.COUNTERS)
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        words.missing.append(wording.JOB_LIST)
+        statements.missing.append(wording.JOB_LIST)
     if tables:
-        words.missing.append(wording.FORWARDING)
+        statements.missing.append(wording.FORWARDING)

@@ -1,6 +1,6 @@
-"""The words of what evidence shows: slow links, other jobs' traffic, sources, what is missing.
+"""Wording of the evidence: slow links, other jobs' traffic, sources, what is missing.
 
-``explain`` decides what is put into the expected run; nothing here changes it.
+``explain`` decides what is added to the expected run; this module only words it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
 
-MOST_HOSTS: Final = 4
-"""Hosts of a job that are named."""
+MAX_HOSTS_NAMED: Final = 4
+"""Number of hosts of a job that are named."""
 
 HOSTS_NOT_RECORDED: Final = (
-    "This assumes that the ranks ran on the hosts of the fabric in order: no evidence says where "
-    "they ran"
+    "This assumes that the ranks ran on the hosts of the fabric in order: there is no evidence of "
+    "where they ran"
 )
-"""Where the hosts of the ranks are not known."""
+"""Caveat if the hosts of the ranks are unknown."""
 
 HOSTS: Final = (
-    "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded times say "
-    "nothing about the links of this fabric"
+    "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded times are "
+    "no evidence on the links of this fabric"
 )
 COUNTERS: Final = (
-    "port counters from the time of the run. They show slow links and other jobs' traffic: run "
+    "port counters from the time of the run, which show slow links and other jobs' traffic: run "
     "tailback collect during the job and pass its folder with --counters"
 )
 JOB_LIST: Final = (
@@ -37,7 +37,7 @@ FORWARDING: Final = (
     "forwarding tables, which show the paths that messages took: dump_lfts.sh > lfts.txt, and "
     "--forwarding lfts.txt"
 )
-"""Evidence that is missing, and the command that gets it."""
+"""Evidence that is missing, and the command that collects it."""
 
 MESSAGES_IN_ORDER: Final = (
     "adapters send messages one after another: with this setting the model agrees with the "
@@ -45,7 +45,7 @@ MESSAGES_IN_ORDER: Final = (
 )
 ROUTED: Final = {
     "random": (
-        "assumed: switches spread packets over all shortest paths whatever their load; with this "
+        "assumed: switches spread packets over all shortest paths regardless of load; with this "
         "routing the model agrees with the measurement"
     ),
     "deterministic": (
@@ -53,27 +53,26 @@ ROUTED: Final = {
         "with the measurement"
     ),
 }
-"""Routing other than adaptive, where nobody said how switches route."""
+"""Routing other than adaptive, if the scenario does not state the routing."""
 
-DROPS: Final = "the network drops packets when queues are full; the model holds them back"
+DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
 
 QUEUED_BELOW_RATE: Final = "its port sent less than its rate while packets were queued"
-"""What shows a slow link by counters of queues."""
+"""Evidence of a slow link from counters of queues."""
 
 
 def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:
-    """Hosts that the trace names, but the fabric does not have."""
+    """Caveat on hosts that the trace names but the fabric does not have."""
     return (
         f"This assumes that the ranks ran on the hosts of the fabric ({_few(known)}) in order: the "
-        f"trace names others ({_few(foreign)})"
+        f"trace names other hosts ({_few(foreign)})"
     )
 
 
 def other_number_of_hosts(recorded: int, used: int) -> str:
-    """The trace has its ranks on another number of hosts than the scenario."""
+    """Caveat if trace and scenario have different numbers of hosts."""
     return (
-        f"This assumes that the ranks ran on {used} hosts as stated: the trace has them on "
-        f"{recorded}"
+        f"This assumes that the ranks ran on {used} hosts as stated: the trace records {recorded}"
     )
 
 
@@ -114,12 +113,12 @@ def candidate(name: str, gbps: float, nominal_gbps: float) -> str:
 
 
 def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
-    """What shows a slow link by simulation.
+    """Evidence of a slow link from simulation.
 
     Args:
-        removed: Share of the difference between measured and simulated that it removes.
-        stalls: The stalls of ports were compared, too.
-        alone: No other cable explains as much.
+        removed: Share of the difference between measurement and simulation that it removes.
+        stalls: Whether stalls of ports were compared, too.
+        alone: Whether no other cable explains as much.
     """
     ports = " and how long ports stalled" if stalls else ""
     others = ", and no other cable does" if alone else "; other cables explain as much"
@@ -131,18 +130,18 @@ def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
 
 def job_traffic(job: str | None, hosts: Sequence[str], gbps: float) -> str:
     """Traffic of another job on its hosts; None for unknown senders."""
-    named = ", ".join(hosts[:MOST_HOSTS])
-    if len(hosts) > MOST_HOSTS:
-        named += f" and {len(hosts) - MOST_HOSTS} more"
+    named = ", ".join(hosts[:MAX_HOSTS_NAMED])
+    if len(hosts) > MAX_HOSTS_NAMED:
+        named += f" and {len(hosts) - MAX_HOSTS_NAMED} more"
     what = "unknown senders" if job is None else f"job {job}"
     return f"{what} on {named} ({gbps:.3g} Gb/s)"
 
 
 def counted_traffic(sent_bytes: float, overhead: float) -> str:
-    """What shows other traffic: bytes beyond ours; ``overhead`` of our messages on the wire."""
+    """Evidence of other traffic: bytes beyond ours, with the wire ``overhead`` of our messages."""
     return (
-        f"host ports counted {format_bytes(sent_bytes)} more than our messages account for, which "
-        f"take {percent(overhead, 1)} more bytes on the wire than in the trace"
+        f"host ports counted {format_bytes(sent_bytes)} more than our messages account for (taking "
+        f"{percent(overhead, 1)} overhead on the wire into account)"
     )
 
 
@@ -150,7 +149,7 @@ UNKNOWN_SENDERS: Final = "unknown jobs on hosts that this job does not use"
 
 
 def scattered_repetitions(job: UnknownJob) -> str:
-    """What shows traffic of an unknown job."""
+    """Evidence of traffic of an unknown job."""
     removed = 1.0 - job.spread / max(job.spread_alone, 1e-12)
     return (
         "repetitions of the same sends take different times, as with bursts of other traffic: "

@@ -1,4 +1,4 @@
-"""What imbalance, noise, routes and placement of a measured run cost: simulated without each."""
+"""Costs of imbalance, noise, routes and placement of a measured run, by simulation without each."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def further_costs(
     placements: Mapping[str, NDArray[np.uint32]],
     seeds: int,
 ) -> FurtherCosts:
-    """What imbalance and noise of the recorded computation cost the expected run, and routes.
+    """Costs of imbalance, noise, routes and placement in the expected run.
 
     Args:
-        prepared: The scenario with what was found.
-        evidence: Counters, which say how evenly parallel links were used.
+        prepared: The scenario with all findings.
+        evidence: Counters, which show how evenly parallel links were used.
         run: The expected run, with decoded samples.
         evaluate: Simulates changes of it.
         placements: Placements on the same hosts: node of each rank, shape (R,), by name.
@@ -65,7 +65,7 @@ def further_costs(
 def adapter_order_costs(
     prepared: PreparedScenario, evaluate: Evaluate, seeds: int
 ) -> tuple[int, ...]:
-    """What an ideal switch saves if adapters share their link among messages, by repetition."""
+    """Time saved if adapters share their link among messages, on an ideal switch, by repetition."""
     if prepared.scenario.engine.injection != "fifo":
         return ()
     star = Change(network="star", background=False)
@@ -82,9 +82,9 @@ def adapter_order_costs(
 def _placement_costs(
     evaluate: Evaluate, placements: Mapping[str, NDArray[np.uint32]], seeds: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What our job saves alone on the healthy network, by repetition.
+    """Time that other placements save our job, alone on the healthy network, by repetition.
 
-    With the best placement, and with the one in the order of the hosts.
+    For the best placement, and for the one in the order of the hosts.
     """
     alone = Change(network="healthy", background=False)
     tried = {
@@ -94,7 +94,7 @@ def _placement_costs(
     if not tried:
         return (), ()
     best = min(tried.values(), key=lambda change: evaluate(change).elapsed_ps)
-    # Candidates that are equal to an earlier one are left out.
+    # Candidates equal to an earlier one have been left out.
     in_order = tried.get("by-switch", tried.get("block", alone))
     now, least, ordered = (
         [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
@@ -109,7 +109,7 @@ def _placement_costs(
 def _route_limits(
     prepared: PreparedScenario, evidence: NetworkEvidence
 ) -> tuple[Capacities, float]:
-    """Limits by uneven routes; none where forwarding tables say them or others sent much."""
+    """Link limits due to uneven routes; none with forwarding tables or much other traffic."""
     counters, others = evidence.counters, evidence.others
     if counters is None or prepared.scenario.fabric.forwarding is not None:
         return (), 0.0

@@ -1,4 +1,4 @@
-"""The measured run of the job that a command works on."""
+"""The measured run of the observed job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tailback.stages import stage
 
 @stage("measured run")
 def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
-    """What the trace of the observed job records about times.
+    """The measured run in the trace of the observed job.
 
-    None where nothing was measured: the traffic is made up, its trace has no times, or several jobs
-    are observed, which were recorded one by one.
+    None if nothing was measured: the traffic is a pattern, its trace has no times, or several jobs
+    are observed, which were recorded separately.
 
     Raises:
         TraceError: The trace is damaged.
@@ -34,20 +34,20 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
 def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:
     """The scenario of a measured run, with adapters that share their link between messages.
 
-    Adapters serve queue pairs in turn, and hosts their sockets. Where messages share a queue pair
-    they go one after the other, as in published simulators, which takes up to a third longer where
-    ranks send to several partners at once. A scenario that says how they share is left as it is.
+    Adapters serve queue pairs in turn, and hosts their sockets. Messages on the same queue pair go
+    one after another, as in published simulators, which takes up to a third longer if ranks send to
+    several partners at once. A scenario that states the injection is left as it is.
     """
     engine = prepared.scenario.engine
     if "injection" in engine.model_fields_set:
         return prepared
-    real = engine.model_copy(update={"injection": "round-robin"})
-    real.model_fields_set.add("injection")
-    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": real}))
+    shared = engine.model_copy(update={"injection": "round-robin"})
+    shared.model_fields_set.add("injection")
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": shared}))
 
 
-def another_run(prepared: PreparedScenario) -> str:
-    """What the scenario changes of the recorded run, as words; empty where nothing."""
+def differences_from_recorded(prepared: PreparedScenario) -> str:
+    """How the scenario differs from the recorded run, in words; empty if it does not."""
     section = prepared.observed.section
     changes = []
     if section.compute_scale != 1:

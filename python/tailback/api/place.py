@@ -1,4 +1,4 @@
-"""Placing the ranks of a job, as ``tb.place`` and ``tailback place`` do."""
+"""Placing the ranks of a job: ``tb.place`` and ``tailback place``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.api.candidates import check_names, make_candidates, worth_trying
+from tailback.api.candidates import default_methods, make_candidates, require_placements
 from tailback.api.rankfiles import rank_files
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
@@ -39,12 +39,12 @@ class PlacementResult:
         rows: For each placement its name, ``path_length`` (switches a packet visits),
             ``edge_cut`` (share of the packets between leaves) and, where simulated, ``elapsed_ps``.
         nodes: Node of each rank by placement, shape (R,).
-        rank_files: The best placement as launchers read it.
+        rank_files: The best placement in the launchers' formats.
         no_rank_file: For launchers without a rank file, the reason.
         refused: Why no launcher can run the best placement; empty if one can.
         left_out: Placements that could not be computed, and why.
         omitted: Sentence on the hosts of the fabric that the job does not use; empty if none.
-        notes: What readers found odd and tolerated.
+        notes: Irregularities in the input that were accepted.
     """
 
     rows: list[dict[str, Any]]
@@ -77,7 +77,7 @@ class PlacementResult:
         """Write the rank files of the best placement and ``placement.json``.
 
         Args:
-            folder: A new folder; it appears whole or not at all.
+            folder: A new folder; written completely or not at all.
             force: Replace that folder if Tailback wrote it.
 
         Raises:
@@ -86,8 +86,8 @@ class PlacementResult:
         with AtomicDirectory(folder, force=force) as part:
             for file in self.rank_files:
                 (part / file.file).write_text(file.text, encoding="utf-8")
-            judged = json.dumps(self.rows, indent=2) + "\n"
-            (part / "placement.json").write_text(judged, encoding="utf-8")
+            text = json.dumps(self.rows, indent=2) + "\n"
+            (part / "placement.json").write_text(text, encoding="utf-8")
         return Path(folder)
 
     def _repr_html_(self) -> str:
@@ -128,12 +128,12 @@ def place(
         >>> placed.best, placed.frame
         >>> placed.write("ranks")
     """
-    check_names("--method", methods)
+    require_placements("--method", methods)
     step = progress or (lambda _what, _share: None)
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(found.scenario, allow_hosts)
-    placed, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
+    placed, errors = make_candidates(prepared, methods or default_methods(prepared), None, step)
     made = nodes_by_name(placed)
     if methods and errors:
         variant, error = errors[0]
@@ -145,7 +145,7 @@ def place(
     evaluate = make_evaluate(prepared, watch, threads=threads)
     rows = []
     for number, (name, node) in enumerate(made.items()):
-        step(f"judging {name}", number / len(made))
+        step(f"evaluating {name}", number / len(made))
         elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
         rows.append(
             {"placement": name, **_evaluate_placement(prepared, node), "elapsed_ps": elapsed}
@@ -153,21 +153,21 @@ def place(
     if not rows:
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
     rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
-    files, unsaid, refused = list[RankFile](), dict[str, str](), ""
+    files, unwritten, refused = list[RankFile](), dict[str, str](), ""
     try:
-        files, unsaid = rank_files(prepared, made[rows[0]["placement"]])
+        files, unwritten = rank_files(prepared, made[rows[0]["placement"]])
     except PlacementError as error:
         refused = error.message
     omitted = left_out(prepared.observed.section.hosts, prepared.fabric)
     return PlacementResult(
-        rows, made, files, unsaid, refused,
+        rows, made, files, unwritten, refused,
         {variant.name: error.message for variant, error in errors},
         omitted.note if omitted is not None else "", prepared.notes,
     )  # fmt: skip
 
 
 def _evaluate_placement(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
-    """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
+    """Metrics weighted by packets: 8 bytes of a reduction load the network less than a halo."""
     fabric, program = prepared.fabric, prepared.observed.program
     packet = prepared.scenario.engine.packet
     return {

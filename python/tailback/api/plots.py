@@ -21,7 +21,7 @@ class Plot(Protocol):
     """Draws one figure."""
 
     def __call__(self, *, phase: str | None = None, after: bool = False) -> Figure:
-        """Draw it, of one phase or of the run with the remedy."""
+        """Draw it, optionally for one phase or for the run with the remedy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Plots:
         run: The run to draw.
         diagnosis: Its diagnosis, which figures of verdict and remedy need.
         after: The run with the remedy, or the second of two runs to compare.
-        measured: Tables of the measured run that ``run`` is the expected one of.
+        measured: Tables of the measured run whose expected run is ``run``.
     """
 
     run: Run
@@ -57,7 +57,7 @@ class Plots:
         """Draw the figure ``name``.
 
         Raises:
-            RunError: The run holds nothing for this figure, or cannot be drawn at all.
+            RunError: The run has no data for this figure, or cannot be drawn at all.
         """
         other = None if self.after is None else with_samples(self.after)
         case = make_case(with_samples(self.run), self.diagnosis, None, other, self.measured)
@@ -70,8 +70,8 @@ class Plots:
         drawn = draw(name, case, options)
         if drawn is None:
             raise RunError(
-                f"there is nothing to draw for the figure {name!r}",
-                remedy="docs/how-to/report.md says what each figure needs; figures of verdict and "
-                "are drawn from a diagnosis: tb.diagnose(…).plot",
+                f"there is no data for figure {name!r}",
+                remedy="docs/how-to/report.md lists what each figure needs; figures of verdict and "
+                "remedy need a diagnosis: tb.diagnose(…).plot",
             )
         return drawn

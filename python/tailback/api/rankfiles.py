@@ -1,4 +1,4 @@
-"""Rank files of a placement in every launcher's form."""
+"""Rank files of a placement in every launcher's format."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FILE_NAME = {
 def rank_files(
     prepared: PreparedScenario, node: NDArray[np.uint32]
 ) -> tuple[list[RankFile], dict[str, str]]:
-    """The placement in every form that can express it, and why others cannot.
+    """The placement in every format that can express it, and why others cannot.
 
     Returns:
-        The files, the usual launchers' first; and by the name of a writer what keeps it from
-        saying this placement.
+        The files, those of common launchers first; and by the name of a writer, why it cannot
+        express this placement.
 
     Raises:
-        PlacementError: A host's name cannot stand in any rank file.
+        PlacementError: No format can express the name of some host.
     """
     assignment = assignment_for(prepared.fabric, node)
     files: list[RankFile] = []
@@ -54,20 +54,20 @@ def writer_of(file: str) -> str:
 
 
 def command_with_path(command: str, file: str, folder: Path) -> str:
-    """The command of a rank file as it can be typed outside of the folder of the file.
+    """The command of a rank file, with a path that is valid from the current folder.
 
     Args:
-        command: The command as the writer gives it, for the folder of the file.
+        command: The command as the writer gives it, for use in the folder of the file.
         file: Name of the file.
-        folder: Where the file is, from here.
+        folder: Path of its folder.
     """
-    there = shlex.quote(str(folder / file))
+    path = shlex.quote(str(folder / file))
     if file == FILE_NAME["cray"]:
-        # Cray's start-up takes no path: it reads the file of this name where the job starts.
-        return f"cp {there} . && {command}"
+        # Cray's launcher takes no path: it reads the file of this name from the working folder.
+        return f"cp {path} . && {command}"
     name = shlex.quote(file)
-    # SLURM_HOSTFILE=name is a word, too.
+    # The name may be part of a word: SLURM_HOSTFILE=name.
     return " ".join(
-        f"{word.removesuffix(name)}{there}" if word == name or word.endswith(f"={name}") else word
+        f"{word.removesuffix(name)}{path}" if word == name or word.endswith(f"={name}") else word
         for word in command.split(" ")
     )

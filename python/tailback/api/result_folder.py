@@ -10,7 +10,7 @@ from tailback.run import AtomicDirectory
 
 
 class FolderResult(ABC):
-    """A result that :meth:`write` keeps as the command of the same name does."""
+    """A result that :meth:`write` stores like the command of the same name."""
 
     def write(
         self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
@@ -18,13 +18,13 @@ class FolderResult(ABC):
         """Write the result; the class says which files.
 
         Args:
-            folder: A new folder; it appears whole or not at all.
+            folder: A new folder; written completely or not at all.
             force: Replace that folder if Tailback wrote it.
             figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
 
         Raises:
-            RunError: The folder exists (without ``force``) or cannot be written, or a run is of the
-                fluid model and has nothing to draw.
+            RunError: The folder exists (without ``force``) or cannot be written, or a run of the
+                fluid model has nothing to draw.
         """
         with AtomicDirectory(folder, force=force) as part:
             self._write_parts(part, tuple(figures))

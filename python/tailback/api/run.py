@@ -1,4 +1,4 @@
-"""A run as the library hands it out: with figures, and a summary for notebooks."""
+"""A run as the library returns it: with figures, and a summary for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a run comes from, what may be said of it, and its samples."""
+"""The model of a run, its congestion and its samples."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tailback.run import Run
 
 
 def with_samples(run: Run) -> Run:
-    """The run with table ``samples`` decoded from its packets, unless that has been done before.
+    """The run with table ``samples`` decoded from its packets, unless it has samples already.
 
-    Where that cannot be done a note of the run returned says why.
+    If they cannot be decoded, a note of the returned run says why.
     """
     if run.tables["samples"].height:
         return run
-    # Deferred: most runs are of scheme full, whose samples the engine sums up.
+    # Deferred: most runs use scheme full, whose samples the engine adds up itself.
     from tailback.simulation.decode import decode_samples
 
     return decode_samples(run)
@@ -35,22 +35,22 @@ def model_description(run: Run) -> str:
 
 
 def congestion_of(run: Run) -> float | None:
-    """Congested packet-hops over packet-hops, 0–1; None where nobody counted them.
+    """Congested packet-hops over packet-hops, 0–1; None if they were not counted.
 
-    The fluid model knows no queues, and with scheme ``off`` the packet engine does not look.
+    The fluid model has no queues, and with scheme ``off`` the packet engine does not count.
     """
     return congested_hops(run) if model_of(run) == "packet" else None
 
 
 def require_packets(run: Run, folder: Path, purpose: str) -> None:
-    """Refuse a run that has no packets.
+    """Refuse a run without packets.
 
     Raises:
-        RunError: It is of the fluid model.
+        RunError: It is a run of the fluid model.
     """
     if model_of(run) != "packet":
         raise RunError(
-            f"this run is of the fluid model: it has no samples and no congestion to {purpose}",
+            f"a run of the fluid model has no samples and no congestion to {purpose}",
             file=folder,
             remedy=f"simulate it with packets: tailback diagnose {folder}; or compare it with "
             f"another run: tailback compare",

@@ -1,4 +1,4 @@
-"""Links on which traffic of other jobs meets ours, as the diagnosis lists them."""
+"""Links shared with other jobs, as the diagnosis lists them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tailback.evidence.job_shares import OURS
 from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.model import Fabric
 
-MIN_SHARED, MOST_SHARED = 0.1, 20
-"""Share of a link's bytes that is ours, and that is not, from which we share it; links listed."""
+MIN_SHARE, MAX_LINKS = 0.1, 20
+"""Minimum share of a link's bytes, both ours and others', to count as shared; links listed."""
 
 
 def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLink, ...]:
-    """Links on which other jobs and ours both send much, those with most of theirs first."""
+    """Links on which both other jobs and ours send much, those with most of their bytes first."""
     if others is None:
         return ()
     found = []
     for (link,), rows in others.links.group_by("link", maintain_order=True):
         share = dict(rows.select("job", "share").rows())
         ours = share.pop(OURS, 0.0)
-        if min(ours, 1.0 - ours) < MIN_SHARED:
+        if min(ours, 1.0 - ours) < MIN_SHARE:
             continue
         jobs = sorted(share.items(), key=lambda item: -item[1])
         of_others = float(rows.filter(pl.col("job") != OURS)["sent_bytes"].sum())
@@ -30,4 +30,4 @@ def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLin
         if named:
             one = SharedLink(link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error)
             found.append((of_others, one))
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MOST_SHARED])
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_LINKS])

@@ -1,4 +1,4 @@
-"""Simulating a scenario, as ``tb.simulate`` and ``tailback simulate`` do."""
+"""Simulating a scenario: ``tb.simulate`` and ``tailback simulate``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
     if model == "fluid":
         return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
     if model != "packet":
-        raise ScenarioError(f"there is no model {model!r}", remedy="take packet or fluid")
+        raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
     for option, value, key in (
         ("--rates", rates, "[engine.pacing] rates"), ("--paths", paths, "[engine] routing"),
     ):  # fmt: skip

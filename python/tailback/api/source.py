@@ -1,4 +1,4 @@
-"""What a workflow starts from: a scenario, a trace and its fabric, or the folder of a run."""
+"""Input of a workflow: a scenario, a trace and its fabric, or the folder of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tailback.scenario import Scenario, load, parse
 
 
 class ScenarioOptions(TypedDict, total=False):
-    """Options that go with a source. Each option overrides the scenario's own value.
+    """Options for a source. Each overrides the scenario's own value.
 
     Attributes:
         fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run
@@ -34,7 +34,7 @@ class ScenarioOptions(TypedDict, total=False):
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
         placement: Name of a placement method, or a rank file.
         rankfile: Where each rank ran: a CSV of ranks and hosts, output of ``env`` in each rank, a
-            rank file or a host list. Stands for ``hosts`` and ``placement`` at once.
+            rank file or a host list. Replaces both ``hosts`` and ``placement``.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
@@ -58,8 +58,8 @@ class Source:
 
     Attributes:
         scenario: The scenario.
-        file: Scenario file to name in errors found only when the scenario is built or run. None
-            where options changed it: the mistake may be in an option.
+        file: Scenario file to name in errors that occur only when the scenario is built or run.
+            None if options changed it: the mistake may be in an option.
     """
 
     scenario: Scenario
@@ -74,7 +74,7 @@ class Source:
             return source
         if isinstance(source, (Scenario, Mapping)):
             given = source if isinstance(source, Scenario) else parse(dict(source))
-            return Source(_changed(given.model_copy(deep=True), **options))
+            return Source(_with_options(given.model_copy(deep=True), **options))
         path = Path(source)
         changed = any(value is not None for value in options.values())
         return Source(
@@ -126,15 +126,14 @@ def read_base_run(folder: str | Path) -> Run:
 
 
 def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
-    """The scenario a user means by a path.
+    """The scenario that a path stands for.
 
     ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
-    trace, which needs ``fabric``. Options override the settings of its first observed
-    job.
+    trace, which needs ``fabric``. Options override the settings of its first observed job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a
-            remedy that its scenario does not state.
+            remedy, which is not part of its scenario.
     """
     fabric = options.get("fabric")
     recover(Path(os.path.realpath(source)))
@@ -158,20 +157,20 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
             )  # fmt: skip
         data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)
-    return _changed(scenario, **options)
+    return _with_options(scenario, **options)
 
 
 def _scenario_of(folder: Path) -> Scenario:
-    """The scenario of a run, or of the run that a diagnosis is of."""
+    """The scenario of a run, or of the run in a diagnosis."""
     run = read_base_run(folder)
     # Versions before the first release called it cure.
     remedy = run.summary.get("remedy", run.summary.get("cure"))
     if remedy is not None:
         raise ScenarioError(
-            f"is the run with the remedy {str(remedy)!r}; its scenario is the one without it",
+            f"is the run with remedy {str(remedy)!r}, which is not part of its scenario",
             file=folder,
-            remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
-            "diagnosis: --placement FILE, on the run next to this one",
+            remedy="write the remedy into a scenario; or, for a placement, use the run next to "
+            "this one with a rank file of the diagnosis: --placement FILE",
         )
     return run.scenario
 
@@ -185,7 +184,7 @@ def is_run(source: Path) -> bool:
 
 
 def is_scenario(source: Path) -> bool:
-    """Whether ``source`` is a scenario: by its name, or by a job in it, whatever its name is."""
+    """Whether ``source`` is a scenario: by its suffix, or by a ``[[job]]`` in it."""
     if source.suffix == ".toml":
         return True
     try:
@@ -203,11 +202,11 @@ def _is_recording(source: Path) -> bool:
 
 
 def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
-    """Port counters that ``tailback record`` left beside a trace.
+    """Port counters that ``tailback record`` stored with a trace.
 
     Args:
         trace: The trace of a job.
-        known: Hosts of the fabric. Counters of others are of no use on it: what was recorded on a
+        known: Hosts of the fabric. Counters of other hosts do not apply: a trace recorded on a
             laptop may be diagnosed on the fabric of a cluster.
     """
     if trace is None or not _is_recording(trace):
@@ -218,7 +217,7 @@ def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
 
 
 def _is_counters(source: Path) -> bool:
-    """Whether a reader of port counters knows the file; a run folder has been dealt with."""
+    """Whether a reader of port counters recognises the file (run folders are excluded before)."""
     try:
         return any(entry.part.sniff(source) for entry in READERS)
     except (OSError, ValueError):
@@ -228,7 +227,7 @@ def _is_counters(source: Path) -> bool:
 def fabric_data(fabric: str | Path) -> dict[str, Any]:
     """The ``[fabric]`` section that ``--fabric`` stands for.
 
-    Of a scenario, or the folder of a run or diagnosis, that is the fabric it states.
+    For a scenario, or the folder of a run or diagnosis, that is its fabric.
 
     Raises:
         ScenarioError: It is neither a file nor a preset.
@@ -243,18 +242,18 @@ def fabric_data(fabric: str | Path) -> dict[str, Any]:
         if name in PRESETS:
             return {"preset": name}
         raise ScenarioError(
-            f"--fabric {name!r} is neither a file nor a preset", remedy=_instead(name)
+            f"--fabric {name!r} is neither a file nor a preset", remedy=_fabric_remedy(name)
         )
     return {"file": Path(fabric).absolute()}
 
 
-def _instead(fabric: str) -> str:
-    """What to do about a ``--fabric`` that is neither a file nor a preset."""
+def _fabric_remedy(fabric: str) -> str:
+    """Remedy for a ``--fabric`` that is neither a file nor a preset."""
     shapes = {**dict.fromkeys(TOPOLOGIES.names()), "fat-tree": None}
     close = get_close_matches(fabric.lower().replace("_", "-"), shapes, n=1, cutoff=0.75)
     if not close:
         return (
-            f"check the path, or take a preset: {', '.join(PRESETS.names())}; other networks "
+            f"check the path, or use a preset: {', '.join(PRESETS.names())}; other networks "
             f"({', '.join(sorted(shapes))}) are described in a scenario: "
             "docs/reference/topologies.md"
         )
@@ -268,18 +267,18 @@ def _instead(fabric: str) -> str:
         options = ", ".join(f"{name} = …" for name in required)
         keys = f'[fabric] topology = {{ kind = "{close[0]}", {options} }}'.replace(", }", " }")
     return (
-        f"it is a topology that needs its dimensions: write a scenario with {keys}, and [[job]] "
-        "trace = …, and give that in place of the trace: docs/reference/topologies.md"
+        f"this topology needs its dimensions: write a scenario with {keys} and [[job]] trace = …, "
+        "and pass it instead of the trace: docs/reference/topologies.md"
     )
 
 
-def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
-    """The scenario with what options say of its network, its seed and its first observed job."""
+def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
+    """The scenario with options for its network, its seed and its first observed job."""
     fabric, placement, hosts = options.get("fabric"), options.get("placement"), options.get("hosts")
     if (rankfile := options.get("rankfile")) is not None:
         if placement is not None:
             raise ScenarioError(
-                "--rankfile says where each rank ran, and so does --placement", file=rankfile,
+                "--rankfile and --placement both state where each rank ran", file=rankfile,
                 remedy="give one of the two",
             )  # fmt: skip
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
@@ -302,7 +301,7 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
             job.placement_file = Path(placement).absolute()
         else:
             job.placement = str(placement)
-    # What was given as an option keeps to the same limits.
+    # Options are validated like the scenario.
     changed = parse(scenario.model_dump(mode="json", exclude_unset=True))
     if (calibration := options.get("calibration")) is not None:
         changed = load_calibration(calibration).apply(changed)
@@ -310,7 +309,7 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
 
 
 def _hosts_of(rankfile: Path) -> str:
-    """The hosts of a rank file with the ranks on each, in the order of their first rank."""
+    """The hosts of a rank file with the number of ranks on each, in order of their first rank."""
     ranks = Counter(rank_hosts(rankfile))
     return ",".join(f"{host}:{count}" for host, count in ranks.items())
 
@@ -321,5 +320,5 @@ def _name(source: Path) -> str:
 
 
 def path_safe_name(name: str) -> str:
-    """The name with nothing that a path takes for more than a name: no slash, no NUL, no space."""
+    """The name without characters that are special in paths, such as slash, NUL and space."""
     return re.sub(r"[^\w.-]+", "-", name)

@@ -1,4 +1,4 @@
-"""Whether the evidence says on which hosts of the fabric the ranks ran."""
+"""Whether it is known on which hosts of the fabric the ranks ran."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tailback.simulation import PreparedScenario
 
 
 def unknown_hosts(prepared: PreparedScenario, measured: MeasuredRun) -> str:
-    """Why the hosts of the ranks are an assumption, as a sentence; empty where they are known.
+    """A caveat if the hosts of the ranks are assumed; empty if they are known.
 
-    Names from the trace that the fabric has are in the job's section like stated ones.
+    Hosts named by the trace that the fabric has are part of the job's section, like stated ones.
     """
     section, fabric = prepared.observed.section, prepared.fabric
     used = len(np.unique(fabric.node_host[prepared.observed.node]))
     recorded = [name for name in measured.tables["hosts"]["host"].to_list() if name is not None]
     if section.hosts != "all" or section.placement_file is not None:
-        there = len(set(recorded))
-        return wording.other_number_of_hosts(there, used) if there not in (0, used) else ""
+        count = len(set(recorded))
+        return wording.other_number_of_hosts(count, used) if count not in (0, used) else ""
     foreign = [name for name in dict.fromkeys(recorded) if name not in set(fabric.host_name)]
     if foreign:
         return wording.foreign_hosts(foreign, fabric.host_name)

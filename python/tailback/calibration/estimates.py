@@ -6,7 +6,8 @@ An uncontended message of ``s`` bytes takes, in the engine's model (docs/explana
 
 between hosts, and ``send_delay + local_delay + s × 8 / local_rate`` within one; larger messages
 than ``eager`` wait for a handshake. Each line fitted to times gives an intercept and a slope;
-derived settings are computed for some thousand draws of both; the interval contains 95 % of them.
+derived settings are computed for some thousand draws of both; the interval contains 95 % of the
+results.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from tailback.calibration.model import Floats, Layer, Quantity, Series
-from tailback.calibration.piecewise import FEWEST, PiecewiseFit, fit
+from tailback.calibration.piecewise import MIN_POINTS, PiecewiseFit, fit
 from tailback.calibration.routes import Route
 from tailback.scenario_engine import EngineSection
 from tailback.units import format_bytes
@@ -26,16 +27,16 @@ from tailback.units import format_bytes
 Kind = Literal["time", "size", "rate"]
 
 _SEED: Final = 20_251
-_SMALLEST_STREAM: Final = 1 << 16
+_MIN_STREAM_BYTES: Final = 1 << 16
 """A slope counts as a rate only if sizes reach this value."""
 
-_MUCH: Final = 0.15
+_MAX_HEADER_SHARE: Final = 0.15
 """A larger share of the payload cannot be headers: the adapter is slower than its link."""
 
-_SMALL: Final = 256
+_SMALL_BYTES: Final = 256
 """Without a slope, messages up to this size are assumed to take as long as empty ones."""
 
-_SURE: Final = 0.25
+_MAX_RELATIVE_ERROR: Final = 0.25
 """Relative standard error above which a slope does not count as a rate, nor an intercept as a
 latency."""
 
@@ -133,19 +134,25 @@ class _FittedSeries:
         return self.route is None or self.route.switches > 0
 
     def intercept(self) -> _Drawn | None:
-        """Time of an empty message; None if the sizes do not show it."""
+        """Time of an empty message; None if it cannot be derived from the sizes."""
         # From the smallest message to an empty one at the rate of large ones, if that is known.
         value = self.least[0] - self.fit.size[0] * self.byte[0]
         draws = self.least[1] - self.fit.size[0] * self.byte[1]
-        only_large = len(np.unique(self.fit.size)) < FEWEST and self.size_bytes.max() > _SMALL
-        if only_large or value <= 0 or _spread(draws) > _SURE * value:
+        only_large = (
+            len(np.unique(self.fit.size)) < MIN_POINTS and self.size_bytes.max() > _SMALL_BYTES
+        )
+        if only_large or value <= 0 or _spread(draws) > _MAX_RELATIVE_ERROR * value:
             return None
         return _Drawn(value, draws, self.source + self.where, self.n)
 
     def rate(self) -> _Drawn | None:
-        """Rate of the largest messages in Gb/s; None if the sizes do not show it."""
+        """Rate of the largest messages in Gb/s; None if it cannot be derived from the sizes."""
         slope, draws = self.byte
-        if slope <= 0 or self.fit.size.max() < _SMALLEST_STREAM or _spread(draws) > _SURE * slope:
+        if (
+            slope <= 0
+            or self.fit.size.max() < _MIN_STREAM_BYTES
+            or _spread(draws) > _MAX_RELATIVE_ERROR * slope
+        ):
             return None
         draws = np.maximum(draws, slope * 1e-3)
         return _Drawn(8000 / slope, 8000 / draws, self.source + self.where, self.n)
@@ -180,7 +187,7 @@ def estimate(
     send = _delays(out, groups, defaults)
     _eager(out, groups, eager)
     _local(out, groups, send, defaults)
-    _besides(out, groups)
+    _other_quantities(out, groups)
     return out
 
 
@@ -223,7 +230,7 @@ def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> li
 
 
 def _line(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -> float | None:
-    """Line rate where a rate was measured, as the fabric has it."""
+    """Line rate in the fabric where a rate was measured."""
     known = [group.route.line_gbps for group in groups if group.route is not None]
     return min(known) if known else adapter_gbps
 
@@ -265,7 +272,7 @@ def _header(
     )  # fmt: skip
     found = _interval("header", "size", drawn)
     out.engine.append(replace(found, source=f"{found.source}, packets of {format_bytes(packet)}"))
-    if drawn.value > _MUCH * packet:
+    if drawn.value > _MAX_HEADER_SHARE * packet:
         out.notes.append(
             f"adapters reach {rate[0].value / line:.0%} of the line rate; header = "
             f"{drawn.value:.0f} B models that, and slows links between switches as well"
@@ -273,7 +280,7 @@ def _header(
 
 
 def _rate(groups: Sequence[_FittedSeries]) -> tuple[_Drawn, list[_FittedSeries]] | None:
-    """The rate that an adapter reaches, from the kind of benchmark that shows it best."""
+    """The rate that an adapter reaches, from the most suitable kind of benchmark."""
     order: tuple[tuple[Quantity, Layer], ...] = (
         ("stream", "mpi"), ("stream", "verbs"), ("latency", "mpi"), ("latency", "verbs"),
         ("stream", "nccl"),
@@ -301,17 +308,17 @@ def _delays(
     ]  # fmt: skip
     if not any(group.layer == "mpi" for group in remote):
         some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
-        lost = any(group.route is None for group in some)
+        unknown = any(group.route is None for group in some)
         out.not_identified["send_delay"] = (
             "the hosts of the latency tests are unknown: give the fabric (--fabric) and "
             "the hosts (--hosts, or FILE@HOST,HOST)"
-            if lost else "nothing shows MPI's latency between hosts"
+            if unknown else "nothing shows MPI's latency between hosts"
         )  # fmt: skip
     layers = list(dict.fromkeys(group.layer for group in remote))
     reach = {layer: {g.route.switches for g in remote if g.layer == layer and g.route}
              for layer in layers}  # fmt: skip
-    parted = any(len(distances) > 1 for distances in reach.values())
-    if not parted:
+    several_distances = any(len(distances) > 1 for distances in reach.values())
+    if not several_distances:
         out.not_identified["switch_delay"] = (
             "latencies over two different numbers of switches are needed"
         )
@@ -327,9 +334,11 @@ def _delays(
         row.append(float(group.route.switches))
     n = sum(group.n for group in remote)
     design = np.array(columns)
-    found, drawn = _solve(design, np.array(bases), np.array(draws), defaults.switch_delay, parted)
+    found, drawn = _solve(
+        design, np.array(bases), np.array(draws), defaults.switch_delay, several_distances
+    )
     source = ", ".join(dict.fromkeys(group.source + group.where for group in remote))
-    if parted:
+    if several_distances:
         delay = _Drawn(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
         out.engine.append(_interval("switch_delay", "time", delay))
     if "mpi" not in layers:
@@ -345,24 +354,25 @@ def _delays(
 
 
 def _solve(
-    design: Floats, bases: Floats, draws: Floats, default_ps: int, parted: bool
+    design: Floats, bases: Floats, draws: Floats, default_ps: int, several_distances: bool
 ) -> tuple[Floats, Floats]:
     """Weighted least squares of latencies: a delay for each layer, and one for each switch.
 
     Args:
-        design: One column a layer, then the number of switches, shape (G, layers + 1).
+        design: One column per layer, then the number of switches, shape (G, layers + 1).
         bases: Latencies, shape (G,).
-        draws: Theirs, shape (G, draws).
+        draws: Draws of the latencies, shape (G, draws).
         default_ps: Delay of a switch if the latencies do not determine it.
-        parted: Whether they determine it.
+        several_distances: Whether they determine it.
 
     Returns:
         Coefficients, shape (layers + 1,), and draws of them.
     """
     sigma = np.maximum(_spread(draws), 1.0)
     rng = np.random.default_rng([_SEED, 1 << 20])
-    if not parted:
-        # Delay not in switches is in software, so its interval includes the switches' range.
+    if not several_distances:
+        # Delay that is not in switches is in software, so its interval includes the range of the
+        # switch delay.
         switch = default_ps * rng.uniform(0.5, 1.5, draws.shape[1])
         bases = bases - design[:, -1] * default_ps
         draws = draws - design[:, -1:] * switch
@@ -374,25 +384,25 @@ def _solve(
         # Birge's ratio: series that disagree by more than their errors widen the interval.
         misfit = float((((bases - design @ found) / sigma) ** 2).sum()) / freedom
         drawn = found[:, None] + (drawn - found[:, None]) * np.sqrt(max(misfit, 1.0))
-    if not parted:
+    if not several_distances:
         found = np.append(found, default_ps)
         drawn = np.vstack([drawn, switch])
     return found, drawn
 
 
 def _eager(out: Estimates, groups: Sequence[_FittedSeries], waited: FittedValue | None) -> None:
-    """The size above which a handshake goes first: the last jump upwards."""
+    """The rendezvous threshold: the size at the last upward jump of the latency."""
     best: tuple[float, FittedValue] | None = None
     latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
     for group in latencies:
         for number in range(len(group.fit.model.breaks) - 1, -1, -1):
             jump = group.fit.jump(group.draws, number)
-            sure = float(np.median(jump) / _spread(jump))
-            if sure > 2:
-                if best is None or sure > best[0]:
-                    best = (sure, _bracket(group, number))
+            significance = float(np.median(jump) / _spread(jump))
+            if significance > 2:
+                if best is None or significance > best[0]:
+                    best = (significance, _bracket(group, number))
                 break
-    # Sends that waited are seen; a jump in latencies is inferred.
+    # Sends that waited are observed directly; a jump in latencies is only inferred.
     found = waited or (best[1] if best is not None else None)
     if found is not None:
         out.engine.append(found)
@@ -451,10 +461,10 @@ def _local(
         )
 
 
-def _besides(out: Estimates, groups: Sequence[_FittedSeries]) -> None:
-    """Latencies as measured, and the time between small messages of a window.
+def _other_quantities(out: Estimates, groups: Sequence[_FittedSeries]) -> None:
+    """Measured latencies, and the time between small messages of a window.
 
-    That is LogGP's gap g and the window's share of a round trip: an upper limit of g.
+    The latter is LogGP's gap g plus the window's share of a round trip: an upper limit of g.
     """
     for group in groups:
         base = group.intercept()

@@ -63,7 +63,7 @@ class Calibration:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row a quantity: parameter, value, low, high (ps, bytes or Gb/s), unit, source, n."""
+        """One row per quantity: parameter, value, low, high (ps, bytes, Gb/s), unit, source, n."""
         unit = {"time": "ps", "size": "bytes", "rate": "Gb/s"}
         rows = [
             (one.name, one.value, one.low, one.high, unit[one.kind], one.source, one.n, setting)
@@ -80,7 +80,7 @@ class Calibration:
         return self.frame._repr_html_()
 
     def write(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the calibration file; it appears whole or not at all.
+        """Write the calibration file atomically.
 
         Args:
             path: A new file.
@@ -122,7 +122,7 @@ class Calibration:
 
 
 def text(kind: Kind, value: float) -> str:
-    """A value as a scenario has it."""
+    """A value in scenario syntax."""
     if kind == "time":
         return f"{round(value) / 1000:.3f}".rstrip("0").rstrip(".") + " ns"
     if kind == "size":
@@ -170,7 +170,7 @@ def load(path: str | Path) -> Calibration:
         path: What :meth:`Calibration.write` wrote; values in ``[engine]`` may have been changed.
 
     Raises:
-        CalibrationError: It cannot be read, is no TOML file, or a table is damaged.
+        CalibrationError: It cannot be read, is not TOML, or a table is damaged.
         ScenarioError: A key or value of ``[engine]`` is wrong.
     """
     path = Path(path)
@@ -188,7 +188,7 @@ def load(path: str | Path) -> Calibration:
     settings = data.get("engine")
     if not isinstance(settings, dict):
         raise CalibrationError("has no section [engine]", file=path, remedy=_REMEDY)
-    # A scenario around it brings the checks of keys and values.
+    # Parse it inside a scenario to check keys and values.
     parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)
     reasons = {name: str(why) for name, why in _table(data, "not_identified", path).items()}
     return Calibration(

@@ -27,18 +27,17 @@ class CalibrationError(TailbackError):
 
 @dataclass(frozen=True)
 class Series:
-    """Times by message size, as one benchmark measured them between the same places.
+    """Times by message size of one benchmark between the same hosts.
 
     Attributes:
-        quantity: What the times are.
+        quantity: Meaning of the times.
         layer: Software they include.
         size_bytes: Message sizes, shape (P,).
-        time_ps: Time of each, shape (P,). Of a stream: bytes divided by the rate that one adapter
-            reached.
+        time_ps: Time of each, shape (P,). For a stream: bytes divided by the rate of one adapter.
         resolution_ps: Step to which the output rounds each time, shape (P,).
         n: Messages or repetitions behind all of them.
         source: Benchmark: ``"osu_latency"``.
-        pairs: Pairs of ranks that measured at once; 0 if the output does not state it.
+        pairs: Pairs of ranks that ran concurrently; 0 if the output does not state it.
     """
 
     quantity: Quantity
@@ -53,10 +52,10 @@ class Series:
 
 @dataclass
 class BenchmarkData:
-    """What one file holds.
+    """Content of one file.
 
     Attributes:
-        series: What was measured.
+        series: Measured series.
         hosts: Host of each rank, if the output has them; else empty.
         packet_bytes: Payload of a full packet (MTU), if the output states it.
         notes: What was left out or is irregular.
@@ -69,7 +68,7 @@ class BenchmarkData:
 
 
 class BenchmarkReader(Protocol):
-    """A module that reads one benchmark's output."""
+    """Interface of a module that reads the output of a benchmark."""
 
     def sniff(self, text: str) -> bool:
         """Whether the start of a file is this benchmark's output."""

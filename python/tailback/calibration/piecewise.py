@@ -1,10 +1,10 @@
 """Lines through times by message size, with change points where the protocol changes.
 
-Time is ``intercept + slope × size`` between change points. Errors are relative (the same unknown
-share of each time) plus rounding (known). Coefficients come from weighted least squares with
-Huber's weights, their uncertainty from Student's t. The Bayesian information criterion gives the
-probability of each set of change points, and coefficients are averaged over the likely sets: even
-an uncertain small jump changes a slope.
+Time is ``intercept + slope × size`` between change points. Errors are relative (an unknown share of
+each time, the same for all) plus rounding (known). Coefficients come from weighted least squares
+with Huber's weights, their uncertainty from Student's t. The Bayesian information criterion gives
+the probability of each set of change points, and coefficients are averaged over the likely sets,
+because even a small uncertain jump changes a slope.
 
 Sources: Alexandrov et al., *LogGP* (SPAA 1995) for the line; Hoefler et al., *Netgauge* (HPCC 2007)
 and Cornebize et al. (CLUSTER 2019, SimGrid's calibration) for change points at protocol switches;
@@ -25,27 +25,27 @@ from numpy.typing import NDArray
 
 from tailback.calibration.model import Floats
 
-MOST_BREAKS: Final = 3
+MAX_BREAKS: Final = 3
 """Libraries seldom have more than four protocols: inline, copied, registered, handshake."""
 
-FEWEST: Final = 3
+MIN_POINTS: Final = 3
 """Smallest number of points of a separate line; two always fit."""
 
-_MOST_CELLS: Final = 32
+_MAX_CELLS: Final = 32
 """Number of positions tried for change points."""
 
-_LEAST_FREEDOM: Final = 5
+_MIN_FREEDOM: Final = 5
 """Smallest number of times beyond the parameters: with fewer, lines fit noise."""
 
-_KEPT: Final = 4
-"""Models of each number of lines of their own that are weighed."""
+_MODELS_KEPT: Final = 4
+"""Number of models with independent lines that are kept for each number of lines."""
 
 _UNLIKELY: Final = 0.01
 """Models that are less likely than this, compared with the best one, are left out."""
 
 _HUBER: Final = 2.5
 _DRAWS: Final = 4000
-_LEAST_SPREAD: Final = 1e-6
+_MIN_SPREAD: Final = 1e-6
 
 Rng = np.random.Generator
 
@@ -56,7 +56,7 @@ class PiecewiseModel:
 
     Attributes:
         breaks: Rows, in order of size, at which a new line begins.
-        shared: Whether all lines have one slope, and differ by jumps alone.
+        shared: Whether all lines have the same slope and differ only by jumps.
     """
 
     breaks: tuple[int, ...] = ()
@@ -90,14 +90,13 @@ class PiecewiseFit:
 
     Attributes:
         size: Sizes in order, shape (P,).
-        model: Where lines change.
+        model: Positions of the change points.
         coefficients: Intercepts, then slopes, shape (C,).
-        covariance: Theirs, shape (C, C).
+        covariance: Covariance of the coefficients, shape (C, C).
         freedom: Degrees of freedom.
         spread: Relative standard deviation of a time about its line.
-        plausible: For each change point the first and last row at which it may be (95 %).
-        averaged: Other lines through the same times, and this one, each with its probability;
-            empty where there are no others.
+        plausible: First and last plausible row of each change point (95 %).
+        averaged: This fit and alternative ones, each with its probability; empty if there are none.
     """
 
     size: Floats
@@ -115,7 +114,7 @@ class PiecewiseFit:
         return len(self.model.breaks) + 1
 
     def draws(self, rng: Rng, count: int = _DRAWS) -> Floats:
-        """Coefficients as they may be, by Student's t, shape (count, C)."""
+        """Draws of the coefficients by Student's t, shape (count, C)."""
         scale = np.sqrt(np.diag(self.covariance))
         scale[scale == 0] = 1
         # Intercepts and slopes differ by many orders of magnitude.
@@ -125,16 +124,16 @@ class PiecewiseFit:
         return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
 
     def least_time(self, rng: Rng) -> tuple[float, Floats]:
-        """Time of the smallest message, by the first line: its value and draws, over all models.
+        """Time of the smallest message by the first line: value and draws, over all models.
 
-        Size 0 may lie far outside the sizes of a short first line.
+        Size 0 may be far outside the range of a short first line.
         """
         return self._average(
             rng, lambda one, draws: draws[:, 0] + self.size[0] * draws[:, one.segments]
         )
 
     def byte_time(self, rng: Rng) -> tuple[float, Floats]:
-        """Time per byte of large messages, by the last line, likewise."""
+        """Time per byte of large messages by the last line: value and draws, over all models."""
         return self._average(rng, lambda one, draws: draws[:, -1])
 
     def _average(
@@ -152,11 +151,11 @@ class PiecewiseFit:
         return float(np.median(draws)), draws
 
     def intercept(self, draws: Floats, segment: int) -> Floats:
-        """Time of an empty message by one of the lines, one a draw."""
+        """Time of an empty message by one of the lines, for each draw."""
         return np.asarray(draws[:, segment], np.float64)
 
     def slope(self, draws: Floats, segment: int) -> Floats:
-        """Time per byte by one of the lines, one a draw."""
+        """Time per byte by one of the lines, for each draw."""
         at = self.segments + (0 if self.model.shared else segment)
         return np.asarray(draws[:, at], np.float64)
 
@@ -183,7 +182,7 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
     """
     order = np.argsort(size_bytes, kind="stable")
     data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])
-    if len(np.unique(size_bytes)) < FEWEST:
+    if len(np.unique(size_bytes)) < MIN_POINTS:
         return _constant(data)
     model, spread = PiecewiseModel(), 0.01
     for _ in range(4):
@@ -197,7 +196,7 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
         if model == before:
             break
     data = data.with_spread(spread)
-    # Of the model itself the criterion may have been that of a neighbour, before it was refined.
+    # The criterion of the model may be that of a neighbour, from before it was refined.
     some = [(data.criterion(one), one) for _, one in some if one != model]
     best = data.criterion(model)
     likely = [(float(np.exp((best - value) / 2)), one) for value, one in some]
@@ -218,7 +217,7 @@ class _Data:
     spread: float = 0.01
 
     def with_spread(self, spread: float) -> _Data:
-        return _Data(self.size, self.time, self.resolution, max(spread, _LEAST_SPREAD))
+        return _Data(self.size, self.time, self.resolution, max(spread, _MIN_SPREAD))
 
     @cached_property
     def scale(self) -> Floats:
@@ -244,11 +243,11 @@ class _Data:
         n = len(self.size)
         if squares is None:
             squares = float((self.residuals(model) ** 2).sum())
-        return float(n * np.log(squares / n + _LEAST_SPREAD**2) + model.cost * np.log(n))
+        return float(n * np.log(squares / n + _MIN_SPREAD**2) + model.cost * np.log(n))
 
     def has_enough_points(self, model: PiecewiseModel) -> bool:
-        """Whether enough times are left to tell the spread about a model's lines."""
-        return len(self.size) - model.cost >= _LEAST_FREEDOM
+        """Whether there are enough times to estimate the spread about a model's lines."""
+        return len(self.size) - model.cost >= _MIN_FREEDOM
 
     @cached_property
     def boundaries(self) -> list[int]:
@@ -257,25 +256,25 @@ class _Data:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Rows at which a line may begin, and the end; of many only some."""
+        """Rows at which a line may begin, and the end; a subset if there are many."""
         rows = self.boundaries
-        if len(rows) > _MOST_CELLS:
-            some = np.linspace(0, len(rows) - 1, _MOST_CELLS).round().astype(int)
+        if len(rows) > _MAX_CELLS:
+            some = np.linspace(0, len(rows) - 1, _MAX_CELLS).round().astype(int)
             rows = [rows[at] for at in some.tolist()]
         return [0, *rows, len(self.size)]
 
     def squares(self) -> dict[tuple[int, int], float]:
-        """Squared residuals of a line of its own through each range of rows between starts."""
+        """Squared residuals of an independent line through each range of rows between starts."""
         out = {}
         weight, starts = self.scale**-2.0, self.starts
         for i, row in enumerate(starts[:-1]):
             ends = np.array(starts[i + 1 :]) - 1 - row
             sizes = np.searchsorted(self.boundaries, ends + row + 1)
             sizes -= np.searchsorted(self.boundaries, row, side="right")
-            ends = ends[sizes >= FEWEST - 1]
+            ends = ends[sizes >= MIN_POINTS - 1]
             if not len(ends):
                 continue
-            # Sums from the first row on, which is the origin: little cancels out.
+            # Sums relative to the first row, to avoid cancellation.
             w, x, y = weight[row:], self.size[row:] - self.size[row], self.time[row:]
             x = x / max(x[-1], 1.0)
             sw, sx, sy, sxx, sxy, syy = (
@@ -288,23 +287,23 @@ class _Data:
         return out
 
     def relative_spread(self, model: PiecewiseModel) -> float:
-        """Relative standard deviation about the lines, without what rounding explains."""
+        """Relative standard deviation about the lines, excluding rounding."""
         freedom = max(len(self.size) - model.coefficients - len(model.breaks), 1)
         squares = self.residuals(model) ** 2 * (self.scale / self.time) ** 2
         rounding = (self.resolution / self.time) ** 2 / 12
-        return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _LEAST_SPREAD**2)))
+        return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _MIN_SPREAD**2)))
 
 
 def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
-    """Models to weigh, each with its criterion: of lines of their own only the best ones."""
+    """Candidate models, each with its criterion; of those with independent lines only the best."""
     starts = data.starts
     yield data.criterion(PiecewiseModel()), PiecewiseModel()
-    for row in starts[FEWEST:-FEWEST]:
+    for row in starts[MIN_POINTS:-MIN_POINTS]:
         model = PiecewiseModel((row,), shared=True)
         if data.has_enough_points(model):
             yield data.criterion(model), model
     squares = data.squares()
-    for count in range(1, MOST_BREAKS + 1):
+    for count in range(1, MAX_BREAKS + 1):
         if not data.has_enough_points(PiecewiseModel(tuple(range(count)))):
             break
         found = []
@@ -314,22 +313,22 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
                 total += squares.get(part, np.inf)
             if total < np.inf:
                 found.append((total, rows))
-        for total, rows in heapq.nsmallest(_KEPT, found):
+        for total, rows in heapq.nsmallest(_MODELS_KEPT, found):
             yield data.criterion(PiecewiseModel(rows), total), PiecewiseModel(rows)
 
 
 def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
-    """A model found among some of the rows, its change points moved to the best of all rows.
+    """Move the change points of a model found on a subset of the rows to the best of all rows.
 
-    Change points that only stood in for a better place of another one are dropped.
+    Change points that become superfluous are dropped.
     """
     rows = data.boundaries
-    step = len(rows) // _MOST_CELLS + 1
-    for _ in range(MOST_BREAKS):
+    step = len(rows) // _MAX_CELLS + 1
+    for _ in range(MAX_BREAKS):
         for number, row in enumerate(model.breaks):
             at, before, after = rows.index(row), model.breaks[:number], model.breaks[number + 1 :]
-            low = rows.index(before[-1]) + FEWEST if before else FEWEST - 1
-            high = rows.index(after[0]) - FEWEST if after else len(rows) - FEWEST
+            low = rows.index(before[-1]) + MIN_POINTS if before else MIN_POINTS - 1
+            high = rows.index(after[0]) - MIN_POINTS if after else len(rows) - MIN_POINTS
             near = rows[max(at - step, low) : min(at + step, high) + 1]
             moved = [PiecewiseModel((*before, one, *after), model.shared) for one in near]
             model = min([model, *moved], key=data.criterion)
@@ -346,7 +345,8 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     design = model.design(data.size)
     fitted, weight = data.time, np.ones(len(data.size))
     for _ in range(8):
-        # Errors are a share of the true time, to which the line is closer than what was measured.
+        # Errors are relative to the true time, which the line approximates better than the
+        # measurement.
         sigma = np.hypot(data.spread * fitted, data.resolution / np.sqrt(12))
         root = np.sqrt(weight) / sigma
         column = np.linalg.norm(design * root[:, None], axis=0)
@@ -362,7 +362,7 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
 
 
 def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, int]:
-    """First and last row at which a change point may be: twice the log likelihood drops by 3.84."""
+    """First and last plausible row of a change point: twice the log likelihood drops by 3.84."""
     breaks = model.breaks
     low = breaks[number - 1] + 2 if number else 2
     high = breaks[number + 1] - 2 if number + 1 < len(breaks) else len(data.size) - 2
@@ -378,7 +378,7 @@ def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, in
 
 
 def _constant(data: _Data) -> PiecewiseFit:
-    """A mean of times of one or two sizes; its error is rounding and, of several, their spread."""
+    """Mean of times of one or two sizes; its error is rounding and the spread of several."""
     n = len(data.time)
     rounding = data.resolution**2 / 12
     variance = float(rounding.mean()) / n

@@ -1,4 +1,4 @@
-"""Where each benchmark ran, from what the user says and what its output tells."""
+"""Location of each benchmark, from options and from its output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tailback.placement.hosts import slots_from_spec
 def split_hosts(text: str | Path) -> tuple[Path, str | None]:
     """A file and the hosts given with it as ``FILE@HOSTS``.
 
-    A file whose own name has an ``@`` is taken as it is.
+    An existing file with ``@`` in its name is taken literally.
     """
     path = Path(text)
     if path.exists() or "@" not in str(text):
@@ -54,18 +54,18 @@ def host_names(spec: str, fabric: Fabric | None) -> list[str]:
 def placed(
     data: BenchmarkData, hosts: Sequence[str], machine: Machine | None, path: Path
 ) -> list[Placed]:
-    """The series of a file with the ways they were measured on.
+    """The series of a file with the paths on which they were measured.
 
     Args:
         data: What the file holds.
         hosts: Hosts of its ranks in rank order, each once or several times; empty where unknown.
-        machine: Ways of the fabric; None without.
+        machine: Paths of the fabric; None without a fabric.
         path: The file, for errors.
 
     Raises:
         CalibrationError: There are too many hosts for the test.
         PlacementError: A host is not in the fabric.
-        FabricError: There is no way between two hosts.
+        FabricError: There is no path between two hosts.
     """
     names = list(dict.fromkeys(hosts or data.hosts))
     out = []
@@ -80,7 +80,7 @@ def placed(
 
 
 def _per_adapter(series: Series, names: Sequence[str]) -> Series:
-    """Of what several hosts sent at once, the share of one."""
+    """The share of one host in a rate that several reached together."""
     senders = len(names) // 2
     if series.quantity != "stream" or series.layer != "mpi" or senders < 2:
         return series
@@ -105,13 +105,13 @@ def _route(
             )
     hosts = [number[name] for name in names]
     if series.pairs == 0:
-        return _everywhere(machine, hosts)
+        return _mean_route(machine, hosts)
     # The first half of the ranks sends to the second.
     return machine.route(hosts[0], hosts[len(hosts) // 2])
 
 
-def _everywhere(machine: Machine, hosts: Sequence[int]) -> Route:
-    """The mean way between hosts in random order."""
+def _mean_route(machine: Machine, hosts: Sequence[int]) -> Route:
+    """The mean path between hosts in random order."""
     first, second = (grid.reshape(-1) for grid in np.meshgrid(hosts, hosts))
     apart = first != second
     switches = machine.switches(first[apart], second[apart])

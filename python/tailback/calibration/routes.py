@@ -1,4 +1,4 @@
-"""Where benchmarks ran: switches, cables and the slowest link between two hosts."""
+"""Paths between hosts: number of switches, cable delay and slowest link."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scipy.sparse.csgraph import dijkstra
 from tailback.fabric.model import Fabric
 from tailback.placement.metrics import switches_visited
 
-_A_HOP = float(1 << 50)
-"""More than the delay of any cable, so that the way with the fewest hops is the shortest."""
+_HOP_WEIGHT = float(1 << 50)
+"""More than the delay of any cable, so that the path with the fewest hops is the shortest."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way between two hosts.
+    """The path between two hosts.
 
     Attributes:
-        switches: Switches on it, a mean where there are several ways; 0 within a host.
-        cable_ps: Delay of its cables in all.
+        switches: Switches on it, the mean if there are several paths; 0 within a host.
+        cable_ps: Total delay of its cables.
         line_gbps: Rate of its slowest link; infinite within a host.
     """
 
@@ -37,7 +37,7 @@ LOCAL = Route(0, 0.0, float("inf"))
 
 
 class Machine:
-    """Ways between the hosts of a fabric.
+    """Paths between the hosts of a fabric.
 
     Args:
         fabric: The fabric.
@@ -56,17 +56,17 @@ class Machine:
         return float(np.median(rates)) if len(rates) else None
 
     def switches(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Switches between pairs of hosts, shape (M,); raises FabricError where there is no way."""
+        """Switches between pairs of hosts, shape (M,); raises FabricError without a path."""
         return switches_visited(self.fabric, self._node[first], self._node[second])
 
     def route(self, first: int, second: int) -> Route:
-        """The way between two hosts by number; raises FabricError where there is none."""
+        """The path between two hosts by number; raises FabricError if there is none."""
         if first == second:
             return LOCAL
         ends = (int(self._node[first]), int(self._node[second]))
         if ends not in self._found:
             switches = int(self.switches(np.array([first]), np.array([second]))[0])
-            self._found[ends] = Route(switches, *self._along(*ends))
+            self._found[ends] = Route(switches, *self._on_path(*ends))
         return self._found[ends]
 
     @cached_property
@@ -79,12 +79,12 @@ class Machine:
         _, first = np.unique(key, return_index=True)
         self._link_of = {int(key[at]): int(order[at]) for at in first}
         kept = order[first]
-        weight = _A_HOP + f.link_delay_ps[kept].astype(np.float64)
+        weight = _HOP_WEIGHT + f.link_delay_ps[kept].astype(np.float64)
         ends = (f.link_src[kept].astype(np.int64), f.link_dst[kept].astype(np.int64))
         return csr_array((weight, ends), shape=(vertices, vertices))
 
-    def _along(self, source: int, target: int) -> tuple[float, float]:
-        """Delay of the cables and rate of the slowest link on the shortest way."""
+    def _on_path(self, source: int, target: int) -> tuple[float, float]:
+        """Delay of the cables and rate of the slowest link on the shortest path."""
         _, found = dijkstra(self._graph, indices=[source], return_predecessors=True)
         before = found[0]
         vertices, delay, rate = self.fabric.n_nodes + self.fabric.n_switches, 0.0, np.inf

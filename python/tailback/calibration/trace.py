@@ -1,14 +1,14 @@
-"""What a trace's own messages say of the machine: those that met no other and waited for nobody.
+"""Times of a trace's uncontended messages, for calibration.
 
-Clocks of two ranks differ by an unknown offset. A message one way is seen too long by it, one the
-other way too short: the mean of both directions is right whatever the offset. So only pairs of
-ranks with usable messages both ways count, and each gives one time for each size, that of its
-fastest messages. Noise and contention only add to it: of all pairs as far apart, the end point
-below the fastest ones is used.
+Clocks of two ranks differ by an unknown offset. Messages in one direction appear longer by it, in
+the other shorter, so the mean of both directions is correct for any offset. Only pairs of ranks
+with usable messages in both directions count, and each gives one time per size, that of its fastest
+messages. Noise and contention only add to it: for all pairs at the same distance, the end point
+below the fastest times is used.
 
-Usable is a message whose receive was posted before it was sent and whose receiver had been in the
-call for at least half of the transfer (else the receiver was late), that was the last one sent of
-those that the receiver's call waited for, and that met hardly any other bytes at either adapter.
+A message is usable if its receive was posted before it was sent and its receiver was in the call
+for at least half of the transfer (else the receiver was late), if it was the last one sent of those
+for which the receiver's call waited, and if hardly any other bytes passed either adapter meanwhile.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Bools = NDArray[np.bool_]
 SOURCE: Final = "trace"
 
 _OTHERS: Final = 0.05
-"""Share of a message's bytes that others under way at its adapters may have."""
+"""Limit for the bytes of other messages in flight at its adapters, as a share of its own."""
 
 _SMALL_BYTES: Final = 64
-"""And so many besides: a message of a few bytes delays nobody."""
+"""Additional bytes allowed: a message of a few bytes delays no other."""
 
 _WAITED: Final = 0.5
 _CONTRADICTED: Final = 0.05
@@ -43,11 +43,11 @@ _CONTRADICTED: Final = 0.05
 
 @dataclass
 class TraceTimes:
-    """What a trace says of the machine.
+    """Results of a trace for calibration.
 
     Attributes:
-        placed: Times by size, a series for each distance.
-        eager: The rendezvous threshold, where sends met late receivers; else None.
+        placed: Times by size, one series per distance.
+        eager: The rendezvous threshold, if there were sends to late receivers; else None.
         measured: Time in calls that post a message.
         notes: What was left out.
     """
@@ -68,11 +68,11 @@ def trace_times(
         transfers: Table ``transfers`` of a measured run.
         calls: Table ``calls`` of it.
         hosts: Host of each rank, shape (R,); None where unknown.
-        machine: Ways of the fabric; None without.
+        machine: Paths of the fabric; None without a fabric.
         resolution_ps: One tick of the trace's clock.
 
     Raises:
-        FabricError: There is no way between two hosts.
+        FabricError: There is no path between two hosts.
     """
     out = TraceTimes()
     whole = transfers.drop_nulls(["send_enter_ps", "recv_post_ps", "recv_enter_ps", "recv_done_ps"])
@@ -96,13 +96,13 @@ def trace_times(
 
 
 class _Routes:
-    """Ways between ranks."""
+    """Paths between ranks."""
 
     def __init__(self, hosts: Sequence[str | None], machine: Machine | None) -> None:
         self.machine = machine
         self.unknown = ""
         known = {name: i for i, name in enumerate(dict.fromkeys(h for h in hosts if h))}
-        # A rank whose host is not known has one of its own.
+        # A rank with unknown host gets a separate one.
         self.host = np.array(
             [known[h] if h else len(known) + rank for rank, h in enumerate(hosts)], np.int64
         )
@@ -111,9 +111,9 @@ class _Routes:
             self.unknown = "no fabric is given"
             return
         numbers = {name: i for i, name in reversed(list(enumerate(machine.fabric.host_name)))}
-        strange = next((name for name in known if name not in numbers), None)
-        if None in hosts or strange is not None:
-            why = f"host {strange[:60]!r} is not in the fabric" if strange else "hosts are unknown"
+        foreign = next((name for name in known if name not in numbers), None)
+        if None in hosts or foreign is not None:
+            why = f"host {foreign[:60]!r} is not in the fabric" if foreign else "hosts are unknown"
             self.unknown = f"{why} (give --hosts or --rankfile)"
             self.machine = None
         self._number = {i: numbers[name] for name, i in known.items() if name in numbers}
@@ -128,7 +128,7 @@ class _Routes:
         return out
 
     def between(self, src: int, dst: int) -> Route | None:
-        """The way between two ranks; None where unknown."""
+        """The path between two ranks; None where unknown."""
         a, b = int(self.host[src]), int(self.host[dst])
         if a == b:
             return LOCAL
@@ -138,7 +138,7 @@ class _Routes:
 
 
 def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
-    """Which messages met no other and no late receiver."""
+    """Which messages were uncontended and had no late receiver."""
     src, dst, size, start, post, enter, done = (
         whole[name].to_numpy().astype(np.int64)
         for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_post_ps",
@@ -157,7 +157,7 @@ def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
 
 
 def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) -> Ints:
-    """Bytes of other messages of the same host under way during each message.
+    """Bytes of other messages of the same host in flight during each message.
 
     Args:
         host: Host whose adapter they share, shape (T,).
@@ -183,7 +183,7 @@ def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) 
 
 
 def _both_ways(usable: pl.DataFrame) -> pl.DataFrame:
-    """One row a pair of ranks and size: the mean over both directions of the shortest time."""
+    """One row per pair of ranks and size: the mean over both directions of the shortest time."""
     one = (
         usable.with_columns((pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
         .group_by("src_rank", "dst_rank", "size_bytes")
@@ -237,10 +237,10 @@ def _end_point() -> pl.Expr:
 
 
 def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> FittedValue | None:
-    """The threshold between sends that were over before their receive and those that waited.
+    """The threshold between sends that completed before their receive and those that waited.
 
-    Times of two ranks are compared, so a receive counts as late only if it came later than half a
-    round trip, by which clocks may be off.
+    As clocks of two ranks are compared, a receive counts as late only beyond half a round trip, the
+    possible clock error.
     """
     slack = pairs.group_by("src_rank", "dst_rank").agg(pl.col("time_ps").min().alias("slack"))
     swapped = slack.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
@@ -272,7 +272,7 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Fit
 
 
 def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
-    """Time in MPI_Isend and MPI_Irecv: what it costs the processor to post a message."""
+    """Time in MPI_Isend and MPI_Irecv: the processor time to post a message."""
     out = []
     posts = whole.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
     took = (
@@ -284,7 +284,7 @@ def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
         some = np.sort(took.filter(pl.col("name") == call)["took"].to_numpy())
         if len(some) < 10:
             continue
-        # Order statistics around the median hold it with 95 %, whatever the distribution.
+        # Order statistics around the median contain it with 95 %, for any distribution.
         reach = 0.98 * np.sqrt(len(some))
         low, high = (int(np.clip(round(len(some) / 2 + by), 0, len(some) - 1))
                      for by in (-reach, reach))  # fmt: skip

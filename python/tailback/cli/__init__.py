@@ -132,7 +132,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
     except TailbackError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return error.exit_code
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -143,23 +143,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return EXIT_USER
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted")
+        _print_error("interrupted")
         return EXIT_INTERRUPTED
     except (StdoutClosedError, BrokenPipeError) as error:
         # There is nobody left to tell.
         _give_up_stdout()
         return error.code if isinstance(error, StdoutClosedError) else EXIT_OK
     except OSError as error:
-        _complain(str(_explain(error)))
+        _print_error(str(_explain(error)))
         return EXIT_USER
     except MemoryError:
-        _complain("out of memory\n  remedy: use a smaller scenario or a machine with more memory")
+        _print_error(
+            "out of memory\n  remedy: use a smaller scenario or a machine with more memory"
+        )
         return EXIT_USER
     return code if isinstance(code, int) else EXIT_OK
 
 
 def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
-    """A complaint about a value that is none of the choices, with the nearest one."""
+    """The error for a value that is not one of the choices, with the nearest choice."""
     choices = error.param.type if error.param is not None else None
     given = re.match(r"'(.*?)' is not one of", error.message)
     if isinstance(choices, click.Choice) and given is not None:
@@ -191,5 +193,5 @@ def _give_up_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     click.echo(f"tailback: error: {printable(text, keep_newlines=True)}", err=True)

@@ -25,7 +25,7 @@ from tailback.port_counters.collect import (
     SessionSummary,
     UmadPort,
 )
-from tailback.port_counters.collect.metrics_board import Worst
+from tailback.port_counters.collect.metrics_board import WorstPort
 from tailback.port_counters.schema import CounterError
 from tailback.port_names import port_name
 from tailback.units import counted, parse_time_ps, percent
@@ -356,7 +356,7 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
     }
 
 
-def _stalled(one: Worst) -> str:
+def _stalled(one: WorstPort) -> str:
     """Share of the last interval, or what a full counter stands for since it was set back."""
     if one.latched_seconds is not None and one.stall_fraction == 0:
         return f"≥ {one.latched_seconds:.3g} s (counter full)"

@@ -31,13 +31,13 @@ _PORTS, _GROUPS, _NOTES = 8, 8, 6
 
 
 def screen(
-    verdict: Verdict, places: PortInventory, kinds: list[str], out: Path | None
+    verdict: Verdict, inventory: PortInventory, kinds: list[str], out: Path | None
 ) -> list[str]:
     """The lines to print.
 
     Args:
         verdict: What was found.
-        places: The ports of the fabric, for the other end of a link.
+        inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
         out: Where tables and figures were written, None when nowhere.
     """
@@ -47,7 +47,7 @@ def screen(
         *wrap(_scope(verdict, kinds)),
     ]
     if verdict.kind != "unknown" and verdict.ports.height:
-        lines += _port_lines(verdict, places)
+        lines += _port_lines(verdict, inventory)
         lines += _group_lines(verdict)
         lines += _limits(verdict)
     lines += _noticed(verdict)
@@ -102,14 +102,14 @@ def _duration(nanoseconds: int) -> str:
     return f"{minutes} min"
 
 
-def _port_lines(verdict: Verdict, places: PortInventory) -> list[str]:
+def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
     """The links that stall most."""
     known = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
     if known.is_empty():
         return []
     peers = {
         (str(row["name"]), int(row["port"])): str(row["peer"])
-        for row in places.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
+        for row in inventory.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
     }
     rows = []
     for row in known.iter_rows(named=True):

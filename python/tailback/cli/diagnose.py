@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tailback.api.candidates import check_names
+from tailback.api.candidates import require_placements
 from tailback.api.captures import is_capture
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.api.source import Source, SourceLike, path_safe_name
@@ -100,7 +100,7 @@ def diagnose(
     tailback diagnose examples/demo/demo.toml --out diagnosis
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
-    check_names("--method", methods)
+    require_placements("--method", methods)
     path = source.pop("source")
     found: SourceLike | list[str | Path]
     options: dict[str, Any] = {}

@@ -71,14 +71,14 @@ def evolution(
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
         if fabric is not None:
-            raise _pointless("--fabric", "a run contains its fabric", source)
+            raise _option_error("--fabric", "a run contains its fabric", source)
         try:
             graph, panels, values, full, title = _of_run(read_run(source), direction, threshold)
         except TailbackError as error:
             raise error.located(source) from None
     else:
         if direction is not None:
-            raise _pointless("--direction", "only a simulated torus has directions here", source)
+            raise _option_error("--direction", "only a simulated torus has directions here", source)
         graph, panels, values, full, title = _of_counters(source, fabric, threshold)
     write_evolution(
         out, graph, panels, values, full=full, title=title, report=_report_of(source, out)
@@ -97,7 +97,7 @@ def _report_of(source: Path, page: Path) -> str:
     return ""
 
 
-def _pointless(option: str, why: str, source: Path) -> TailbackError:
+def _option_error(option: str, why: str, source: Path) -> TailbackError:
     return RunError(f"{option} has no effect: {why}", file=source, remedy="leave it out")
 
 

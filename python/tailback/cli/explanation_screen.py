@@ -32,10 +32,10 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
     lines = ["", "COST OF EACH CAUSE, of the measured time"]
     lines += align_columns(("cause", "time", "share", "range", "rests on"), rows, " rr")
     for cost in shown[:_SAID]:
-        said = [part for part in (cost.subject, cost.evidence) if part]
-        if said:
+        details = [part for part in (cost.subject, cost.evidence) if part]
+        if details:
             lines += wrap(
-                f"{NAMES.get(cost.cause, cost.cause)}: {shorten_middle('; '.join(said), 300)}"
+                f"{NAMES.get(cost.cause, cost.cause)}: {shorten_middle('; '.join(details), 300)}"
             )
     for link in explanation.shared_links[:_SAID]:
         jobs = ", ".join(f"{_job_name(job)} {percent(part)}" for job, part in link.jobs.items())

@@ -6,15 +6,15 @@ from tailback.cli.text import align_columns, shorten_middle
 from tailback.report import Attribution, by_call_site
 from tailback.units import format_time, percent
 
-SHOWN = 2
+MAX_LINES = 2
 
-ROOM = 56
+WIDTH = 56
 """Characters for the line and its links, next to the two columns of numbers."""
 
 
 def hot_lines(attribution: Attribution) -> list[str]:
     """The lines of the program that suffer most, as a table with a heading; empty without any."""
-    found = by_call_site(attribution)[:SHOWN]
+    found = by_call_site(attribution)[:MAX_LINES]
     if not found:
         return []
     time = attribution.unit == "ps"
@@ -22,7 +22,7 @@ def hot_lines(attribution: Attribution) -> list[str]:
     rows = [
         (
             shorten_middle(line.line, wide),
-            shorten_middle(line.place, ROOM - wide),
+            shorten_middle(line.place, WIDTH - wide),
             percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )

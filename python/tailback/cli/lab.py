@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import threading
 from pathlib import Path
 
 import click
 
 from tailback.cli.progress import meter
 from tailback.cli.text import printable
+from tailback.datapath.record import append_until
+from tailback.datapath.sampling import PacketScheme
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
-from tailback.lab import causes, fabric, spec
+from tailback.lab import causes, fabric, spec, telemetry
 from tailback.lab.record import record
 from tailback.units import counted
 
@@ -33,13 +37,18 @@ def lab() -> None:
 
 @lab.command()
 @click.argument("source", metavar="SPEC", type=click.Path(path_type=Path))
-def up(source: Path) -> None:
+@click.option("--telemetry", "scheme", metavar="SCHEME",
+              help="Sample packets in every port: single-bit, compact, coordinated or full, with "
+              "the bits of the hash, like coordinated:4.")  # fmt: skip
+def up(source: Path, scheme: str | None) -> None:
     """Bring up the fabric of SPEC, a TOML file."""
-    plan = fabric.bring_up(spec.load(source))
+    sampling = None if scheme is None else PacketScheme.parse(scheme)
+    plan = fabric.bring_up(spec.load(source), sampling)
     click.echo(
         f"lab {plan.spec.name} is up: {counted(len(plan.hosts), 'host')}, "
         f"{'1 leaf' if len(plan.leaves) == 1 else f'{len(plan.leaves)} leaves'}, "
         f"{counted(len(plan.spines), 'spine')}"
+        + (f"; its ports sample packets: {sampling}" if sampling else "")
     )
 
 
@@ -80,10 +89,40 @@ def run(
         record(plan, chosen, program, out, force=force, path_seed=paths,
                step=lambda what: progress.step(what, 0.0))  # fmt: skip
     folder = shlex.quote(str(out))
+    sampled = (out / telemetry.SAMPLES).exists()
+    more = f" --samples {folder}/{telemetry.SAMPLES}" if sampled else ""
     click.echo(printable(
         f"tailback diagnose {folder}/trace --fabric {folder}/links.csv "
-        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz"
+        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz{more}"
     ))  # fmt: skip
+
+
+@lab.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True,
+              help="CSV file; continued if it is there.")  # fmt: skip
+@click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
+def samples(out: Path, name: str | None) -> None:
+    """Append what receivers count to a file every second, until Ctrl-C.
+
+    For programs that do not run by `tailback lab run`, in a lab that was brought up with
+    --telemetry. Counts are since then: where this command was killed, start it again with the same
+    file, and nothing is lost.
+    """
+    plan = fabric.find(name)
+    sampling = fabric.sampling_of(plan)
+    if sampling is None:
+        raise TailbackError(
+            f"the ports of lab {plan.spec.name!r} do not sample packets",
+            remedy="take it down, and bring it up with --telemetry coordinated",
+        )
+    end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
+    try:
+        append_until(telemetry.receivers(plan, sampling, fabric.folder_of(plan)), out, end.wait)
+    except OSError as error:
+        raise TailbackError(f"cannot be written: {error.strerror}", file=out,
+                            remedy="free space, or choose another file") from None  # fmt: skip
 
 
 @lab.command()

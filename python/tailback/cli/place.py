@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tailback.api.candidates import check_names
+from tailback.api.candidates import require_placements
 from tailback.api.place import place as make_placements
 from tailback.api.rankfiles import command_with_path
 from tailback.cli.progress import meter
@@ -51,7 +51,7 @@ def place(
     \b
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
-    check_names("--method", methods)
+    require_placements("--method", methods)
     path = source.pop("source")
     if out is not None:
         check_writable(out, force=force, sources=[path])

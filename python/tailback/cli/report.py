@@ -21,7 +21,7 @@ from tailback.remedy import diagnose as find_causes
 from tailback.report import export_figures, write_report
 from tailback.run import Run
 
-_AGAIN = "diagnose again"
+_REMEDY = "diagnose again"
 
 
 @click.command()
@@ -66,7 +66,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
         diagnosis = read_diagnosis(found.read_bytes())
     except (OSError, ValueError) as error:
         raise RunError(
-            f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_AGAIN
+            f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_REMEDY
         ) from None
     after = with_samples(Run.read(folder / "after")) if (folder / "after").is_dir() else None
     files = {}
@@ -77,7 +77,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
             try:
                 files[name] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:
-                raise RunError("damaged: it is not UTF-8", file=path, remedy=_AGAIN) from None
+                raise RunError("damaged: it is not UTF-8", file=path, remedy=_REMEDY) from None
     return diagnosis, with_samples(Run.read(folder / "run")), after, files
 
 
@@ -90,7 +90,7 @@ def _read_measured(folder: Path) -> dict[str, pl.DataFrame] | None:
     for name, table in TABLES.items():
         path = folder / "measured" / f"{name}.parquet"
         manifest.check(f"measured/{path.name}")
-        out[name] = read_table(path, error=RunError, remedy=_AGAIN)
+        out[name] = read_table(path, error=RunError, remedy=_REMEDY)
         if not {column.name for column in table.columns} <= set(out[name].columns):
             # An earlier version wrote it.
             return None

@@ -78,7 +78,7 @@ def recorded_warnings(run: Run) -> list[str]:
     if recorded is None:
         return []
     out = []
-    if crowded := int(recorded["crowded_ps"]):
+    if crowded := int(recorded["oversubscribed_ps"]):
         out.append(
             "Recorded on too few cores: even the last rank to enter a small collective spent "
             f"{format_time(crowded)} in it. Ranks were waiting for a processor, also between "
@@ -102,7 +102,7 @@ def recording_contradiction(run: Run) -> str:
     recorded = _recording(run)
     if recorded is None or times_of(run) == "measured":
         return ""
-    if recorded["crowded_ps"]:
+    if recorded["oversubscribed_ps"]:
         return "the recording was made on too few cores"
     _, excess = _excess(run, recorded)
     return (

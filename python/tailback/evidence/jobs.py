@@ -284,7 +284,8 @@ def sacct_parsable(text: str, path: Path, zone: str | None) -> _Found | None:
     if "|" not in first or not roles or "job" not in roles:
         return None
     # --parsable ends every line with a bar.
-    table = parse(text, _SACCT, ("job", "start", "end", "hosts"), path=path, fault=JobListError)
+    needed = ("job", "start", "end", "hosts")
+    table = parse(text, _SACCT, needed, path=path, error_type=JobListError)
     return _rows(table, zone)
 
 
@@ -294,7 +295,7 @@ def jobs_csv(text: str, path: Path, zone: str | None) -> _Found | None:
     roles = header_of(text[: 1 << 16], _CSV) or {}
     if not {"job", "start", "hosts"} <= set(roles):
         return None
-    table = parse(text, _CSV, ("job", "start", "end", "hosts"), path=path, fault=JobListError)
+    table = parse(text, _CSV, ("job", "start", "end", "hosts"), path=path, error_type=JobListError)
     return _rows(table, zone)
 
 

@@ -1,4 +1,4 @@
-"""Fabrics that are computed, and the face of the core for topologies and routing rules.
+"""Computed fabrics, and the interface of the core for topologies and routing rules.
 
 Fat trees of two and three levels and the ideal single switch are here; all other topologies are
 in :mod:`tailback.fabric.topologies`, one file each.
@@ -14,26 +14,27 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.available import available_memory, memory_remedy
 from tailback.errors import FabricError
+from tailback.fabric.core_errors import core_message
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.scenario import FatTree
 from tailback.units import format_bytes
 
 core = _core
-"""The compiled module, for the topologies: only this file imports it."""
+"""The compiled module; topologies use it through this file, which alone imports it."""
 
 PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
 
 BYTES_PER_CABLE = 240
-"""Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
+"""Peak memory per cable while building: list, sorting, arrays of both directions."""
 BYTES_PER_VERTEX = 160
-"""Memory of a node or switch at the peak, most of it its name."""
+"""Peak memory per node or switch, most of it for its name."""
 
-MOST_PORTS = 65_535
-"""Ports of a switch: the engine numbers them with 16 bits."""
+MAX_PORTS = 65_535
+"""Maximum number of ports of a switch: the engine numbers them with 16 bits."""
 
-_MOST_TOLD = 10**18
-"""Counts and bytes beyond this are not written out in full."""
+_MAX_WRITTEN = 10**18
+"""Larger counts and bytes are not written out in full."""
 
 _TIER_NAMES = ("leaf", "agg", "core")
 
@@ -47,7 +48,7 @@ def fat_tree(shape: FatTree, name: str = "fat-tree") -> Fabric:
     """Build a fat tree.
 
     Switches are numbered leaves first, then aggregation, then cores, and named by that number,
-    as in the thesis (leaf 43 and aggregation 175 are of one pod of Tapered).
+    as in Taffet (2019): leaf 43 and aggregation 175 are in one pod of Tapered.
 
     Raises:
         FabricError: The shape is impossible; the error names the field.
@@ -67,13 +68,13 @@ def from_arrays(
     host_name: list[str] | None = None,
     node_name: list[str] | None = None,
 ) -> Fabric:
-    """Make a fabric of the arrays a builder of the core returns.
+    """Make a fabric from the arrays of a builder of the core.
 
     Args:
         arrays: The arrays by name, as from ``_core.torus_fabric``.
         name: What to call the fabric.
         switch_name: Name of each switch.
-        node_host: Host of each node, shape (N,); a host a node if None.
+        node_host: Host of each node, shape (N,); one host per node if None.
         host_name: Name of each host; ``n0``, ``n1``, … if None.
         node_name: Name of each node; that of its host if None, which then has one node.
     """
@@ -111,8 +112,8 @@ def network_of(
 
     Args:
         fabric: The fabric.
-        among: Nodes that will communicate; all if None. With none at all no up/down route is
-            computed, which is right for a routing rule that needs no table.
+        among: Nodes that will communicate; all if None. If empty, no up/down routes are computed,
+            as for routing rules without tables.
 
     Raises:
         FabricError: It cannot be routed.
@@ -133,7 +134,12 @@ def network_of(
             among=nodes,
         )
     except ValueError as error:
-        raise FabricError(str(error)) from None
+        raise FabricError(
+            core_message(error, fabric),
+            remedy="correct the cables: each adapter port needs one cable, to a switch"
+            if isinstance(error, _core.BadFabricError)
+            else "use a smaller fabric",
+        ) from None
 
 
 def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Network:
@@ -145,67 +151,38 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
             entry, shape (S, N).
 
     Raises:
-        FabricError: The tables send packets in circles, or name links of other switches.
+        FabricError: The tables send packets in loops, or name links of other switches.
     """
     try:
         flat = np.ascontiguousarray(forward, np.uint32).reshape(-1)
         return _core.with_forwarding(network_of(fabric, []), flat)
     except ValueError as error:
-        text = str(error)
-        circle = _circle(fabric, forward)
-        if circle is not None:
-            switch, node = circle
-            text = (
-                f"the forwarding tables send packets for {fabric.node_name[node]!r} in a loop "
-                f"through {fabric.switch_name[switch]!r}"
-            )
         raise FabricError(
-            text, remedy="read the tables again when the subnet manager is idle"
+            core_message(error, fabric),
+            remedy="read the tables again when the subnet manager is idle",
         ) from None
-
-
-def _circle(fabric: Fabric, forward: NDArray[np.uint32]) -> tuple[int, int] | None:
-    """A switch that packets for a node come back to, and that node; None if there is none."""
-    n, s = fabric.n_nodes, fabric.n_switches
-    if np.shape(forward) != (s, n):
-        return None
-    # One row more: where packets that have left the switches stay.
-    after = np.full((s + 1, n), s, np.int64)
-    known = np.asarray(forward) < fabric.n_links
-    to = fabric.link_dst[forward[known]].astype(np.int64) - n
-    after[:-1][known] = np.where(to < 0, s, to)
-    home = fabric.link_src < n
-    after[fabric.link_dst[home].astype(np.int64) - n, fabric.link_src[home]] = s
-    nodes = np.arange(n)
-    for _ in range(s.bit_length()):
-        after = after[after, nodes]
-    going = np.argwhere(after[:-1] < s)
-    if not len(going):
-        return None
-    switch, node = going[0]
-    return int(after[switch, node]), int(node)
 
 
 def require_deadlock_free(
     fabric: Fabric, routing: _core.NetworkRouting, *, place: str = "[fabric] routes"
 ) -> None:
-    """Check that no cycle of buffers can form under ``routing``.
+    """Check that ``routing`` has no cyclic channel dependency, so that it cannot deadlock.
 
     Args:
         fabric: The fabric.
         routing: The rule on it.
-        place: What is to blame.
+        place: The setting that chose the rule.
 
     Raises:
-        FabricError: One can; names every buffer on a shortest one, by link and virtual lane. Or
-            there is no memory to find out.
+        FabricError: There is one; the message lists a cycle by link and virtual lane. Or there is
+            not enough memory for the check.
     """
     try:
         cycle = routing.cycle()
     except ValueError as error:
         raise FabricError(
-            str(error), place="[fabric]", remedy="give switches fewer ports: memory grows as their "
-            "square",
+            str(error), place="[fabric]", remedy="use switches with fewer ports: memory grows with "
+            "the square of their number",
         ) from None  # fmt: skip
     if cycle:
         names = [f"{fabric.link_name(link)} (lane {lane})" for link, lane in cycle]
@@ -218,7 +195,7 @@ def require_deadlock_free(
 
 
 def star(fabric: Fabric) -> Fabric:
-    """The same nodes on one ideal switch: only their own links can be contended.
+    """The same nodes on one ideal switch: only injection and ejection links can be contended.
 
     Each node keeps the rate and delay of its own link in both directions.
     """
@@ -261,7 +238,7 @@ def _build(shape: FatTree) -> _core.FabricArrays:
     top = -(-pods * shape.aggregation * shape.aggregation_uplinks // max(shape.cores, 1))
     check_memory(
         nodes, switches, nodes + shape.aggregation * upward * pods, place=place,
-        most_ports=max(leaf, above, top),
+        max_ports=max(leaf, above, top),
     )  # fmt: skip
     return built_by_core(
         lambda: _core.fat_tree(
@@ -280,49 +257,48 @@ def _build(shape: FatTree) -> _core.FabricArrays:
     )
 
 
-def check_memory(
-    nodes: int, switches: int, cables: int, *, place: str, most_ports: int = 0
-) -> None:
+def check_memory(nodes: int, switches: int, cables: int, *, place: str, max_ports: int = 0) -> None:
     """Refuse, before it is built, a fabric too large for this machine's memory or for the engine.
 
     Raises:
-        FabricError: It does not fit; says how much it takes.
+        FabricError: It does not fit; the message states the memory needed.
     """
-    if most_ports > MOST_PORTS:
+    if max_ports > MAX_PORTS:
         raise FabricError(
-            f"a switch would have {_count_text(most_ports)} ports; the engine's limit is "
-            f"{MOST_PORTS:,}",
+            f"a switch would have {_count_text(max_ports)} ports; the engine's limit is "
+            f"{MAX_PORTS:,}",
             place=place, remedy="give it fewer hosts or cables: real switches have a few dozen",
         )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
     if there is not None and needed > there:
-        taken = (
-            f"{'over' if needed > _MOST_TOLD else 'about'} {format_bytes(min(needed, _MOST_TOLD))}"
-        )
+        bound = "over" if needed > _MAX_WRITTEN else "about"
+        taken = f"{bound} {format_bytes(min(needed, _MAX_WRITTEN))}"
         raise FabricError(
             f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
             f"{_count_text(cables)} cables need {taken} of memory; "
             f"{format_bytes(there)} is available",
             place=place, remedy=f"make it smaller; or {memory_remedy(needed)}"
-            if needed <= _MOST_TOLD
+            if needed <= _MAX_WRITTEN
             else "make it smaller",
         )  # fmt: skip
 
 
 def _count_text(count: int) -> str:
     """A count in digits, unless there are too many of them to read, or for Python to write."""
-    return f"{count:,}" if count <= _MOST_TOLD else f"over {_MOST_TOLD:,}"
+    return f"{count:,}" if count <= _MAX_WRITTEN else f"over {_MAX_WRITTEN:,}"
 
 
 def built_by_core(
     make: Callable[[], _core.FabricArrays], *, place: str, page: str
 ) -> _core.FabricArrays:
-    """Call a builder of the core; its complaint becomes a FabricError that names ``page``."""
+    """Call a builder of the core; its errors become FabricErrors that refer to ``page``."""
     try:
         return make()
     except (ValueError, OverflowError) as error:
-        raise FabricError(str(error), place=place, remedy=f"see {page} for the shape") from None
+        raise FabricError(
+            str(error), place=place, remedy=f"correct that value; {page} describes the shape"
+        ) from None
 
 
 _preset(

@@ -1,21 +1,20 @@
-"""Cables that serve less than the fabric says: put into a fabric, and taken out again."""
+"""Degraded cables: sets and resets rates below the nominal ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tailback.errors import FabricError, ScenarioError, nearest
+from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.port_names import split_port
 from tailback.scenario import Degraded
 
-LEAST_GBPS = 0.001
-"""Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
+MIN_GBPS = 0.001
+"""Minimum rate of a link in the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 MAX_GBPS = 250_000.0
 """Rate at which the smallest packet, 32 bytes, takes a picosecond."""
@@ -24,11 +23,11 @@ _PLACE = "[[fabric.degraded]]"
 
 
 class SlowLink(NamedTuple):
-    """A link that serves less than it should.
+    """A link with less than its nominal rate.
 
     Attributes:
         link: Number of the link.
-        gbps: Rate that it serves.
+        gbps: Its actual rate.
         both: Whether the reverse link of its cable is as slow.
     """
 
@@ -38,16 +37,16 @@ class SlowLink(NamedTuple):
 
 
 def within_engine(slow: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
-    """The same links, none of them slower than the engine can simulate."""
-    return tuple(cable._replace(gbps=max(cable.gbps, LEAST_GBPS)) for cable in slow)
+    """The same links with rates of at least the engine's minimum."""
+    return tuple(cable._replace(gbps=max(cable.gbps, MIN_GBPS)) for cable in slow)
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     """The fabric with some links slower than nominal; their nominal rates are kept separately.
 
     Args:
-        fabric: The fabric as it is meant to be.
-        sections: Which cables or links, and what they serve.
+        fabric: The fabric with nominal rates.
+        sections: The cables or links and their rates.
 
     Raises:
         ScenarioError: There is no such port, the rate is not below the nominal one or less than
@@ -77,33 +76,15 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
                 place=f"{_PLACE} rate",
                 remedy=f"give a rate above 0 and below {nominal:g} Gb/s",
             )
-        if section.rate < LEAST_GBPS:
+        if section.rate < MIN_GBPS:
             raise ScenarioError(
                 f"{section.rate:g} Gb/s at {port!r} is less than the engine can simulate",
                 place=f"{_PLACE} rate",
-                remedy=f"give at least {LEAST_GBPS:g} Gb/s; a cable that serves nothing is left "
+                remedy=f"give at least {MIN_GBPS:g} Gb/s; a cable that serves nothing is left "
                 "out of the fabric",
             )
         rate[links] = section.rate
     return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
-
-
-def require_rates(fabric: Fabric, file: Path | None = None) -> None:
-    """Raise FabricError where a link is slower than the engine can simulate.
-
-    Args:
-        fabric: The fabric.
-        file: The file it was read from.
-    """
-    slow = np.flatnonzero(fabric.link_gbps < LEAST_GBPS)
-    if slow.size:
-        link = int(slow[0])
-        raise FabricError(
-            f"{fabric.link_name(link)} has a rate of {fabric.link_gbps[link]:g} Gb/s; at least "
-            f"{LEAST_GBPS:g} can be simulated",
-            file=file,
-            remedy="check the unit of the rates; a cable that serves nothing is left out",
-        )
 
 
 def nominal(fabric: Fabric) -> Fabric:
@@ -114,7 +95,7 @@ def nominal(fabric: Fabric) -> Fabric:
 
 
 def instant(fabric: Fabric) -> Fabric:
-    """The fabric with cables without delay that are as fast as the engine can have them."""
+    """The fabric with zero-delay cables at the engine's maximum rate."""
     return replace(
         fabric, link_delay_ps=np.zeros_like(fabric.link_delay_ps),
         link_gbps=np.full_like(fabric.link_gbps, MAX_GBPS), nominal_gbps=None,
@@ -122,7 +103,7 @@ def instant(fabric: Fabric) -> Fabric:
 
 
 def with_slow_links(fabric: Fabric, slow: Sequence[SlowLink]) -> Fabric:
-    """The fabric with links, or both directions of their cables, that serve less."""
+    """The fabric with slow links, in one or both directions of their cables."""
     rate = fabric.link_gbps.copy()
     for link, gbps, both in slow:
         rate[link] = gbps
@@ -139,7 +120,7 @@ def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
     """
     rate = fabric.link_gbps.copy()
     for link, gbps in limits:
-        rate[link] = min(rate[link], max(gbps, LEAST_GBPS))
+        rate[link] = min(rate[link], max(gbps, MIN_GBPS))
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

@@ -1,14 +1,14 @@
-"""An edge list: a CSV with a line for each link or cable, and the rate of each.
+"""Edge lists: a CSV with one line per link or cable and its rate.
 
-What inventories export and what one writes by hand for a network that no ``ibnetdiscover`` knows::
+Exported by inventories, or written by hand for a network without ``ibnetdiscover``::
 
     src,dst,iface,rate_mbit
     h00,l0,e0,50
     l0,h00,h00,50
 
-A line is one direction where the file lists both directions of its links, and a cable where it
-lists each once. Names of columns are those of NetBox, of LLDP tables and of hand-made lists; a rate
-needs a unit, in the name of its column or in the field.
+If the file lists both directions of its links, a line is one direction; otherwise it is a cable.
+Column names of NetBox, of LLDP tables and of hand-made lists are known; a rate needs a unit, in the
+name of its column or in the field.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ _HOST: Final = re.compile(
     re.IGNORECASE,
 )
 FASTEST_GBPS: Final = 1e6
-"""A link of more than a petabit per second is a slip in the unit."""
+"""A link of more than a petabit per second indicates a wrong unit."""
 
 
 @dataclass(slots=True)
 class _Row:
-    """One line: from where to where, by which interfaces, how fast."""
+    """One line: ends, interfaces and rate."""
 
     line: int
     source: str
@@ -94,7 +94,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Wire:
-    """A cable: the line that tells one direction and that of the other, if there is one."""
+    """A cable: the line of one direction and that of the other, if there is one."""
 
     there: _Row
     back: _Row | None = None
@@ -111,7 +111,7 @@ class EdgeList:
     """CSV with a line for each link or cable: ends, interface, rate."""
 
     def recognises(self, text: str) -> bool:
-        """Tell whether the first line names two ends and a rate or an interface."""
+        """Whether the first line names two ends and a rate or an interface."""
         roles = header_of(text[: 1 << 16], ALIASES)
         return (
             roles is not None
@@ -120,8 +120,8 @@ class EdgeList:
         )
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
-        table = parse(text, ALIASES, ("source", "destination", "rate"), fault=FabricError)
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
+        table = parse(text, ALIASES, ("source", "destination", "rate"), error_type=FabricError)
         rows = _rows(table)
         if not rows:
             raise FabricError("a header and no links", remedy="give a line for each link")
@@ -160,23 +160,23 @@ def _rates(table: Delimited) -> list[float]:
     for line, text in zip(table.rows["line"].to_list(), texts, strict=True):
         match = _FIELD.fullmatch(text)
         if match is None:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is not a rate", "write it like 40 Mb/s or 100 Gb/s"
             )
         if re.search(r"B(?:/s|ps)$", text):
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is in bytes", "write bits, like 40 Mb/s or 100 Gb/s"
             )
         own = match[2] if match[2] is not None else match[3]
         if own is None and unit is None:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} has no unit",
                 "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
             )  # fmt: skip
         prefix = own if own is not None else unit[1] if unit is not None else ""
         gbps = float(match[1]) * _PREFIX[prefix.lower()]
         if not 0 < gbps <= FASTEST_GBPS:
-            raise table.wrong(
+            raise table.error_at(
                 "rate", line, f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
                 "give a rate above 0; leave out the lines of links that are down",
             )  # fmt: skip
@@ -185,7 +185,7 @@ def _rates(table: Delimited) -> list[float]:
 
 
 def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
-    """The lines as cables: directions of one cable are paired by their interfaces, else in order.
+    """Join lines to cables: the directions of a cable are paired by interface, else in order.
 
     Raises:
         FabricError: Some links have both directions and others only one.
@@ -207,7 +207,7 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
         waiting.setdefault((row.source, row.destination), []).append(wires[-1])
     alone = next((wire.there for wire in wires if wire.back is None), None)
     if alone is not None:
-        raise table.wrong(
+        raise table.error_at(
             "source", alone.line,
             f"the link from {shown(alone.source)} to {shown(alone.destination)} has no line for "
             "its other direction, as other links have",
@@ -218,7 +218,7 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
 
 
 def _same_cable(one: _Row, other: _Row) -> bool:
-    """Whether nothing that two opposite lines say of their interfaces contradicts that."""
+    """Whether two opposite lines can be one cable: their interfaces agree where both are given."""
     pairs = ((one.leaves, other.arrives), (one.arrives, other.leaves))
     return all(a == b for a, b in pairs if a and b)
 
@@ -229,7 +229,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _number(wires: Sequence[_Wire], table: Delimited) -> None:
-    """Give the ports of each device numbers: its interfaces' own, or 1 … n in natural order.
+    """Number the ports of each device: by interface numbers, or 1 … n in natural order.
 
     Raises:
         FabricError: An interface of a device is in two cables.
@@ -245,7 +245,7 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
             line = (wire.there if end == 0 or wire.back is None else wire.back).line
             if name and first.setdefault(name, line) != line:
                 role = "source_interface"
-                raise table.wrong(
+                raise table.error_at(
                     role if role in table.column else "destination_interface", line,
                     f"interface {shown(name)} of {shown(device)} is in another cable already, "
                     f"line {first[name]}", "correct one of the two lines",
@@ -259,7 +259,7 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
 
 
 def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -> Discovery:
-    """Devices and port lines of the cables, with what hosts are."""
+    """Devices and port lines of the cables."""
     found = Discovery(one_way=True)
     kinds, guessed = _kinds(wires, table)
     for row in rows:
@@ -269,7 +269,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
         there, back = wire.there, wire.back
         a, b = (there.source, wire.ports[0]), (there.destination, wire.ports[1])
         found.ends.append(PortEnd(*a, *b, there.gbps, there.line))
-        # A cable of one line: its other direction stands right behind it.
+        # A cable with one line: add its other direction directly after it.
         found.ends.append(PortEnd(*b, *a, (back or there).gbps, (back or there).line))
         for end, port in enumerate((a, b)):
             if wire.interface(end):
@@ -278,7 +278,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
             found.link_id[a] = there.link
         if back is not None and back.link:
             found.link_id[b] = back.link
-    # First, because a screen shows few notes.
+    # First, because the screen shows only a few notes.
     found.notes += _queues(table)
     if guessed:
         hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
@@ -292,7 +292,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
 
 
 def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], bool]:
-    """What each device is, by its role or by the number of its cables, and whether any is guessed.
+    """Kind of each device, by role or number of cables, and whether any is guessed.
 
     Raises:
         FabricError: A role is neither a host's nor a switch's, or no device is a host.
@@ -309,12 +309,12 @@ def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], b
             plain = re.sub(r"[^A-Za-z]+", " ", text)
             kind = Kind.SWITCH if _SWITCH.search(plain) else Kind.ADAPTER
             if kind is Kind.ADAPTER and not _HOST.search(plain):
-                raise table.wrong(
+                raise table.error_at(
                     role, line, f"{shown(text)} is neither a host nor a switch",
                     "write host or switch, or leave the field empty",
                 )  # fmt: skip
             if kinds.setdefault(name, kind) is not kind:
-                raise table.wrong(
+                raise table.error_at(
                     role, line, f"an earlier line says {shown(name)} is of another kind",
                     "give a device one role",
                 )  # fmt: skip

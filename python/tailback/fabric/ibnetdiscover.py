@@ -1,12 +1,12 @@
-"""What ``ibnetdiscover`` prints: a block for each switch, adapter and router.
+"""Output of ``ibnetdiscover``: a block for each switch, adapter and router.
 
 A block is a header and one line for each connected port::
 
     Switch  36 "S-0008f10500200b50"  # "name" enhanced port 0 lid 9 lmc 0
     [4]     "H-003048c749cd0000"[1](3048c749cd0001)  # "name" lid 72 4xDDR
 
-This file also holds the form every reader of a discovery fills, :class:`Discovery`; what becomes
-of it is the business of :mod:`tailback.fabric.readers`.
+This module also defines :class:`Discovery`, the result of every parser, which
+:mod:`tailback.fabric.readers` assembles to a fabric.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailback.port_names import port_name
 
 
 class Kind(Enum):
-    """What a device is."""
+    """Kind of a device."""
 
     SWITCH = "switch"
     ADAPTER = "adapter"
@@ -35,10 +35,10 @@ class Device:
     """One switch, adapter or router.
 
     Attributes:
-        key: What the file knows it by, unique in the file.
+        key: Its identifier, unique in the file.
         kind: Switch, adapter or router.
         name: Its node description as printed, blanks at the ends removed; may be empty.
-        guid: Its GUID as ``0x`` and 16 hexadecimal digits, or its key where that is no GUID.
+        guid: Its GUID as ``0x`` and 16 hexadecimal digits, or its key if that is not a GUID.
         chassis: System image GUID, which the boards of a director share; None if unknown.
     """
 
@@ -51,14 +51,14 @@ class Device:
 
 @dataclass(slots=True, frozen=True)
 class PortEnd:
-    """A connected port as one line describes it: this end, the other end, the rate seen here.
+    """One line for a connected port: this end, the other end, and the rate.
 
     Attributes:
         key: Device of this end.
         port: Port number of this end.
         peer: Device of the other end.
         peer_port: Port number of the other end.
-        gbps: Data rate in gigabits per second; None where the line does not tell.
+        gbps: Data rate in gigabits per second; None if the line does not have it.
         line: Line number in the file, from 1.
     """
 
@@ -72,17 +72,17 @@ class PortEnd:
 
 @dataclass
 class Discovery:
-    """Everything a discovery file says, before it is made into a fabric.
+    """Content of a discovery file.
 
     Attributes:
         devices: Every device by its key, in the order of the file.
         ends: Every connected port line; most cables appear twice, once from each end.
-        odd: What was met that is odd, and where, by what it is.
-        one_way: Whether the rate of an end is that of the link which leaves it, so that the two
-            directions of a cable may differ; else both ends tell the rate of the cable.
-        interface: Name of the interface of an end, (device key, port), where it is no number.
-        link_id: What the file calls the link that leaves an end.
-        notes: What else the user should know of the file.
+        odd: Irregularities: examples by kind.
+        one_way: Whether the rate of an end is that of the link leaving it, so that the two
+            directions of a cable may differ; else both ends have the rate of the cable.
+        interface: Name of the interface of an end, (device key, port), if it is not a number.
+        link_id: Identifier in the file of the link that leaves an end.
+        notes: Further notes for the user.
     """
 
     devices: dict[str, Device] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Discovery:
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
-        """Return the device called ``key``, made on first sight; a missing name is filled in."""
+        """Return the device with ``key``, created if new; a missing name is filled in."""
         device = self.devices.get(key)
         if device is None:
             device = self.devices[key] = Device(key, kind, name, guid)
@@ -103,11 +103,11 @@ class Discovery:
         return device
 
     def add_note(self, what: str, example: str) -> None:
-        """Keep an oddity for the notes."""
+        """Record an irregularity."""
         self.odd.setdefault(what, []).append(clip(example, 60))
 
     def rate(self, width: str, speed: str) -> float | None:
-        """Return the data rate in gigabits per second; words that mean nothing are counted."""
+        """Return the data rate in gigabits per second; unknown words are recorded."""
         gbps = data_rate_gbps(width, speed)
         if gbps is None:
             self.add_note("ports with an unknown rate", f"{width} {speed}")
@@ -127,14 +127,14 @@ def port_number(text: str, line: int) -> int:
 
 
 def clip(text: str, width: int = 100) -> str:
-    """Return ``text`` quoted and cut to ``width`` characters, fit for a message."""
+    """Return ``text`` quoted and cut to ``width`` characters for a message."""
     text = text.strip()
     return repr(text if len(text) <= width else text[:width] + "…")
 
 
 @dataclass(slots=True, frozen=True)
 class Cable:
-    """A cable by both its ends, (device key, port), and its data rates in gigabits per second.
+    """A cable: both ends, (device key, port), and its data rates in gigabits per second.
 
     Attributes:
         a: One end.
@@ -160,25 +160,25 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
         The cables, in the order of the file.
 
     Raises:
-        FabricError: No line tells how fast a link is.
+        FabricError: No line has the speed of a link.
     """
     end_at: dict[tuple[str, int], PortEnd] = {}
     odd: dict[str, list[str]] = {}
 
-    def say(end: PortEnd) -> str:
+    def port_of(end: PortEnd) -> str:
         return clip(port_name(found.devices[end.key].name or end.key, end.port), 60)
 
     for end in found.ends:
         first = end_at.setdefault((end.key, end.port), end)
         if (first.peer, first.peer_port) != (end.peer, end.peer_port):
-            odd.setdefault("listed with two partners, the first kept", []).append(say(end))
+            odd.setdefault("listed with two partners, the first kept", []).append(port_of(end))
     mutual, single = [], []
     for end in end_at.values():
         mate = end_at.get((end.peer, end.peer_port))
         if (end.key, end.port) == (end.peer, end.peer_port):
-            odd.setdefault("cabled to themselves, left out", []).append(say(end))
+            odd.setdefault("cabled to themselves, left out", []).append(port_of(end))
         elif mate is not None and (mate.peer, mate.peer_port) == (end.key, end.port):
-            # One line may tell both ends.
+            # One line may describe both ends.
             if (mate.line, mate.key, mate.port) > (end.line, end.key, end.port):
                 mutual.append((end, mate))
         else:
@@ -188,42 +188,42 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
     for end in single:
         sides = {(end.key, end.port), (end.peer, end.peer_port)}
         if sides & used:
-            odd.setdefault("contradicted by their partners, left out", []).append(say(end))
+            odd.setdefault("contradicted by their partners, left out", []).append(port_of(end))
             continue
         used |= sides
         pairs.append((end, None))
-        odd.setdefault("seen from one side only, the other completed", []).append(say(end))
-    rates = _rates(pairs, odd, say)
+        odd.setdefault("seen from one side only, the other completed", []).append(port_of(end))
+    rates = _rates(pairs, odd, port_of)
     cables = []
     for (end, mate), gbps in zip(pairs, rates, strict=True):
         if end.key == end.peer:
-            odd.setdefault("cabled to their own device, left out", []).append(say(end))
+            odd.setdefault("cabled to their own device, left out", []).append(port_of(end))
             continue
         there, back = gbps, gbps
         if found.one_way and mate is not None:
             there, back = end.gbps or gbps, mate.gbps or gbps
         cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), there, back))
     if found.one_way:
-        odd.pop(_AT_ODDS, None)
+        odd.pop(_RATES_DIFFER, None)
     for what, where in odd.items():
         notes.append(tally(f"ports {what}", where))
     return cables
 
 
-_AT_ODDS = "at odds with their partners on speed, the slower taken"
+_RATES_DIFFER = "at odds with their partners on speed, the slower taken"
 
 
 def _rates(
     pairs: list[tuple[PortEnd, PortEnd | None]],
     odd: dict[str, list[str]],
-    say: Callable[[PortEnd], str],
+    port_of: Callable[[PortEnd], str],
 ) -> list[float]:
-    """Data rate of each cable in gigabits per second: the slower end's; the commonest if untold."""
+    """Data rate of each cable in gigabits per second: that of the slower end, else the mode."""
     rates = []
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
         if len(seen) > 1:
-            odd.setdefault(_AT_ODDS, []).append(say(end))
+            odd.setdefault(_RATES_DIFFER, []).append(port_of(end))
         rates.append(min(seen) if seen else None)
     known = Counter(gbps for gbps in rates if gbps is not None)
     if rates and not known:
@@ -235,18 +235,20 @@ def _rates(
     usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
     for (end, _), gbps in zip(pairs, rates, strict=True):
         if gbps is None:
-            odd.setdefault(f"of unknown speed, assumed to be {usual:g} Gb/s", []).append(say(end))
+            odd.setdefault(f"of unknown speed, assumed to be {usual:g} Gb/s", []).append(
+                port_of(end)
+            )
     return [usual if gbps is None else gbps for gbps in rates]
 
 
 def tally(what: str, items: Sequence[str]) -> str:
-    """Return a note that counts the items and shows the first three."""
+    """Return a note with the number of items and the first three."""
     more = ", …" if len(items) > 3 else ""
     return f"{what}: {len(items)} ({', '.join(items[:3])}{more})"
 
 
-# White space is lost or added where text goes through mail, tickets and editors: no pattern asks
-# for more of it than tells two words apart.
+# Mail, tickets and editors add or remove white space, so patterns require no more of it than is
+# needed to separate words.
 _HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s*(\d+)\s*"([^"]+)"\s*(?:#\s*(.*))?$')
 _HEADER_START = re.compile(r'^(Switch|Ca|Hca|Rt)(?:\s+(?:[^\s"]+\s*)?|\d+\s*)"')
 _HEADER_WORD = re.compile(r"^(?:Switch|Ca|Hca|Rt)(?:[\s\d\"]|$)")
@@ -256,15 +258,15 @@ _PORT = re.compile(
     rf"^\[\s*(\d+)\s*\]{_EXT}{_GUID_OF_PORT}\s*"
     rf'"([^"]+)"\s*\[\s*(\d+)\s*\]{_EXT}{_GUID_OF_PORT}\s*(?:#(.*))?$'
 )
-# The name is whatever stands between the first quote and the last one before the lid: names with
-# quotes in them are real.
+# The name is everything between the first quote and the last one before the lid: real names contain
+# quotes.
 _PORT_NOTE = re.compile(r'^[^"]*"(.*)"(?:\s+lid\s+\d+)?\s*(?:(\d+x)\s*([A-Z?][A-Z0-9?]*))?(.*)$')
 _HEADER_NAME = re.compile(r'^"(.*)"')
 _SYSTEM_GUID = re.compile(r"^sysimgguid\s*=\s*0x([0-9a-fA-F]+)")
 _KINDS = {"Switch": Kind.SWITCH, "Ca": Kind.ADAPTER, "Hca": Kind.ADAPTER, "Rt": Kind.ROUTER}
 _PREFIXES = {"S": Kind.SWITCH, "H": Kind.ADAPTER, "R": Kind.ROUTER}
 _GUID = re.compile(r"^(?:[SHR]-)?(?:0x)?([0-9a-fA-F]{1,16})$")
-# Lines that belong to the format but say nothing about wiring.
+# Lines of the format that do not describe cables.
 _KNOWN_LINES = ("#", "vendid=", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=",
                 "hcaguid=", "DR path", "Chassis ")  # fmt: skip
 
@@ -284,7 +286,7 @@ def _broken_header(text: str, line: int) -> FabricError:
 
 
 class _BlockParser:
-    """Reads the lines of one file; ``found`` grows as it goes."""
+    """Parses the lines of one file into ``found``."""
 
     def __init__(self) -> None:
         self.found = Discovery()
@@ -301,7 +303,7 @@ class _BlockParser:
         shown = (name.group(1) if name else "").strip()
         self.here = self.found.device(key, _KINDS[word], shown, _guid_of(key))
         if self.here.kind is not _KINDS[word]:
-            # A free-form key that appeared as a neighbour before its own block said what it is.
+            # A free-form key that appeared as a neighbour before its block gave its kind.
             self.here.kind = _KINDS[word]
         self.here.chassis = self.system or self.here.chassis
         self.system = None
@@ -345,7 +347,7 @@ class _BlockParser:
 
     def other(self, text: str, line: int) -> None:
         if _HEADER_WORD.match(text):
-            # Without it, its ports would be taken for those of the block before.
+            # Otherwise its ports would be assigned to the block before.
             raise _broken_header(text, line)
         system = _SYSTEM_GUID.match(text)
         if system:
@@ -358,11 +360,11 @@ class BlockFormat:
     """Output of `ibnetdiscover`: a block for each switch, adapter and router."""
 
     def recognises(self, text: str) -> bool:
-        """Tell whether the text holds at least one block header."""
+        """Whether the text has at least one block header."""
         return any(_HEADER_START.match(line.strip()) for line in text.split("\n"))
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         parser = _BlockParser()
         for number, raw in enumerate(text.split("\n"), start=1):
             line = raw.strip()

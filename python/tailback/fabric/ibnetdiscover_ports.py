@@ -1,4 +1,4 @@
-"""What ``ibnetdiscover -p`` prints: one line for each port.
+"""Output of ``ibnetdiscover -p``: one line per port.
 
 ::
 
@@ -24,7 +24,7 @@ _LINE = re.compile(
     r"(?:\s+-\s+(CA|SW|RT)\s+\d+\s+(\d+)\s+0x([0-9a-fA-F]{1,16})(?:\s+\(\s*'(.*)'\s*\))?"
     r"|(?:\s+(.*))?)$"
 )
-# A remote end cut off half-way must not pass for the name of an unconnected port.
+# A truncated remote end must not be read as the name of an unconnected port.
 _CUT_REMOTE = re.compile(r"^-(?:\s|$)")
 _LID = re.compile(r"\b(CA|SW|RT)\s+(\d{1,5})\s+(\d{1,3})\s+0x([0-9a-fA-F]{1,16})\s")
 _KINDS = {"CA": Kind.ADAPTER, "SW": Kind.SWITCH, "RT": Kind.ROUTER}
@@ -36,7 +36,7 @@ def port_lids(text: str) -> dict[tuple[str, int], int]:
     for line in text.split("\n"):
         if not _START.match(line.strip()):
             continue
-        # Names come last and are anybody's: what is before them tells this end and the other.
+        # Names come last and may contain anything: parse only what is before them.
         ends = line.split("'", 1)[0]
         for word, lid, port, guid in _LID.findall(ends):
             out[f"{word} {int(guid, 16):016x}", int(port)] = int(lid)
@@ -54,11 +54,11 @@ class PortFormat:
     """Output of `ibnetdiscover -p`: one line for each port."""
 
     def recognises(self, text: str) -> bool:
-        """Tell whether the text holds at least one port line."""
+        """Whether the text has at least one port line."""
         return _RECOGNISE.search(text) is not None
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         found = Discovery()
         seen: set[str] = set()
         for number, raw in enumerate(text.split("\n"), start=1):

@@ -1,12 +1,12 @@
-"""Forwarding tables of real switches: what ``ibroute`` and ``dump_lfts`` print.
+"""Forwarding tables of real switches, from ``ibroute`` and ``dump_lfts``.
 
 A table is a header and a line for each destination::
 
     Unicast lids [0x0-0x91] of switch Lid 2 guid 0x000b8cffff004939 (MT47396 Infiniscale-III):
     0x0001 015 : (Channel Adapter portguid 0x0002c9030002da23: 'bonobo020 HCA-1')
 
-``dump_lfts`` prints those of all switches, one after the other; ``ibroute`` that of one. The
-tables say where packets really go, which no routing rule can be trusted to guess.
+``dump_lfts`` prints those of all switches, ``ibroute`` that of one. The tables show the actual
+paths of packets, which a routing rule can only approximate.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from tailback.fabric.model import Fabric
 from tailback.port_names import port_name
 
 NO_ENTRY = 2**32 - 1
-"""What stands in :attr:`FabricForwarding.link` where a table has no entry."""
+"""Value in :attr:`FabricForwarding.link` where a table has no entry."""
 
 _HEADER = re.compile(r"^Unicast lids? .*\bof switch\b.*?\bguid 0x([0-9a-fA-F]{1,16}) \((.*)\):?$")
 _ENTRY = re.compile(r"^0x([0-9a-fA-F]{1,4})\s+(\S+)\s*(?::\s*\((.*)\))?\s*$")
-_WHOSE = re.compile(r"^(.*?)\s*portguid 0x([0-9a-fA-F]{1,16})(?::\s*(.*))?$")
+_OWNER = re.compile(r"^(.*?)\s*portguid 0x([0-9a-fA-F]{1,16})(?::\s*(.*))?$")
 _ERROR = re.compile(r"\b(?:iberror|ibwarn|ibpanic)\b")
-_FURNITURE = re.compile(r"^(?:Lid\s+Out\s+Destination|Port\s+Info|\d+ (?:valid )?lids? dumped)\s*$")
+_BOILERPLATE = re.compile(
+    r"^(?:Lid\s+Out\s+Destination|Port\s+Info|\d+ (?:valid )?lids? dumped)\s*$"
+)
 _REMEDY = "make the file again with: dump_lfts > lfts.txt, as root on a node of the fabric"
-_LARGEST = 256 << 20
+_MAX_BYTES = 256 << 20
 
 
 @dataclass
@@ -53,10 +55,10 @@ class SwitchTable:
 
 @dataclass
 class ForwardingTables:
-    """Everything forwarding table files say.
+    """Content of forwarding table files.
 
     Attributes:
-        switches: One table a switch, in the order of the files.
+        switches: One table per switch, in the order of the files.
         owner: Name and port GUID by LID, of adapters and routers; switches are left out.
         notes: What was odd and tolerated.
     """
@@ -68,7 +70,7 @@ class ForwardingTables:
 
 @dataclass
 class FabricForwarding:
-    """Forwarding tables in the numbers of a fabric.
+    """Forwarding tables by the link and node numbers of a fabric.
 
     Attributes:
         link: Link by which each switch sends for each node, ``NO_ENTRY`` for none, shape (S, N).
@@ -92,7 +94,7 @@ def read_lfts(path: Path) -> ForwardingTables:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         tables, odd = ForwardingTables(), dict[str, list[str]]()
         for file in files:
-            if file.stat().st_size > _LARGEST:
+            if file.stat().st_size > _MAX_BYTES:
                 raise FabricError(
                     "is larger than 256 MiB, too large for forwarding tables", file=file,
                     remedy=_REMEDY,
@@ -150,7 +152,9 @@ def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> No
                 f"{clip(line)} starts like a table but is not one", place=f"line {number}",
                 remedy=_REMEDY,
             )  # fmt: skip
-        elif line and not _FURNITURE.match(line) and not line.startswith(("#", "***", "Multicast")):
+        elif (
+            line and not _BOILERPLATE.match(line) and not line.startswith(("#", "***", "Multicast"))
+        ):
             odd.setdefault("lines that are not in the format", []).append(clip(line, 60))
 
 
@@ -172,26 +176,26 @@ def _entry(
         odd.setdefault("destinations without a port", []).append(clip(line, 60))
         return
     table.port[lid] = int(port)
-    whose = _WHOSE.match(match.group(3) or "")
-    if whose and not whose.group(1).startswith("Switch"):
+    owner = _OWNER.match(match.group(3) or "")
+    if owner and not owner.group(1).startswith("Switch"):
         tables.owner.setdefault(
-            lid, ((whose.group(3) or "").strip().removeprefix("'").removesuffix("'").strip(),
-                  int(whose.group(2), 16)),
+            lid, ((owner.group(3) or "").strip().removeprefix("'").removesuffix("'").strip(),
+                  int(owner.group(2), 16)),
         )  # fmt: skip
 
 
 def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
-    """Put forwarding tables into the numbers of a fabric.
+    """Convert forwarding tables to the link and node numbers of a fabric.
 
-    A LID is the node whose cable the tables lead it to; where they do not agree on one, the node
-    of its name. Of several LIDs of a node (LMC above 0) the lowest counts.
+    A LID belongs to the node to which the tables forward it; if they disagree, to the node of its
+    name. If a node has several LIDs (LMC above 0), the lowest is used.
 
     Args:
         fabric: The fabric the tables belong to.
         tables: What :func:`read_lfts` read.
 
     Raises:
-        FabricError: Not one table belongs to a switch of this fabric.
+        FabricError: None of the tables belongs to a switch of this fabric.
     """
     notes = list(tables.notes)
     switch_of = _switches(fabric, tables, notes)
@@ -218,31 +222,33 @@ def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
                 link[switch, node] = out
     if unknown:
         notes.append(tally("entries for ports without a cable left out", unknown))
-    bare = np.setdiff1d(np.arange(fabric.n_switches), [s for s in switch_of if s is not None])
-    if len(bare):
-        names = [clip(fabric.switch_name[s], 60) for s in bare]
+    without_table = np.setdiff1d(
+        np.arange(fabric.n_switches), [s for s in switch_of if s is not None]
+    )
+    if len(without_table):
+        names = [clip(fabric.switch_name[s], 60) for s in without_table]
         notes.append(tally("switches without a forwarding table", names))
     return FabricForwarding(link, node_lid, notes)
 
 
 def _switches(fabric: Fabric, tables: ForwardingTables, notes: list[str]) -> list[int | None]:
-    """The switch of each table: by name, or by name and GUID where several bear the name."""
+    """The switch of each table: by name, or by name and GUID where several have the same name."""
     by_name = {name: switch for switch, name in enumerate(fabric.switch_name)}
     found: list[int | None] = []
     for table in tables.switches:
         labelled = f"{table.name or 'switch'} {table.guid}"
         found.append(by_name.get(labelled, by_name.get(table.name)))
-    strange = [
+    foreign = [
         clip(t.name or t.guid, 60) for t, s in zip(tables.switches, found, strict=True) if s is None
     ]
-    if len(strange) == len(found):
+    if len(foreign) == len(found):
         raise FabricError(
             f"none of the {len(found)} tables belongs to a switch of {fabric.name!r}: "
-            f"{strange[0]}, …",
+            f"{foreign[0]}, …",
             remedy="give the discovery and the tables of one and the same fabric",
         )
-    if strange:
-        notes.append(tally("tables of switches that are not in the fabric", strange))
+    if foreign:
+        notes.append(tally("tables of switches that are not in the fabric", foreign))
     return found
 
 
@@ -284,7 +290,7 @@ def _lids(
         notes.append(tally("further LIDs of a node left out (LMC)", several))
     if lost:
         notes.append(tally("destinations that are not nodes of the fabric", lost))
-    nameless = [clip(fabric.node_name[n], 60) for n in np.flatnonzero(node_lid == 0)]
-    if nameless:
-        notes.append(tally("nodes that no forwarding table reaches", nameless))
+    unreached = [clip(fabric.node_name[n], 60) for n in np.flatnonzero(node_lid == 0)]
+    if unreached:
+        notes.append(tally("nodes that no forwarding table reaches", unreached))
     return node_lid

@@ -22,7 +22,7 @@ class Fabric:
     """Nodes, switches and directed links.
 
     Attributes:
-        name: What to call it in reports.
+        name: Name for reports.
         node_name: Name of each node (adapter), length N.
         node_host: Host index of each node, shape (N,).
         host_name: Name of each host, length H.
@@ -36,12 +36,12 @@ class Fabric:
         link_gbps: Data rate in gigabits per second (after line encoding), shape (L,).
         link_delay_ps: Cable delay in picoseconds, shape (L,).
         link_reverse: Index of the opposite link of the same cable, shape (L,).
-        notes: What a reader found odd and tolerated; shown to the user.
-        nominal_gbps: Rate the links are meant to have, shape (L,), where some serve less; None when
-            all serve what they should.
-        link_interface: Name of the interface that each link leaves from, as operating systems and
-            counters have it, length L, empty where unknown; None where ports have numbers alone.
-        link_id: What the file calls each link, length L, empty where it does not; None likewise.
+        notes: Notes of the reader on irregularities that it tolerated; shown to the user.
+        nominal_gbps: Nominal rates of the links, shape (L,), if some are slower; else None.
+        link_interface: Name of the interface that each link leaves, as used by operating systems
+            and counters, length L, empty where unknown; None if ports have only numbers.
+        link_id: Identifier of each link in the file, length L, empty where it has none; None if no
+            link has one.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Fabric:
         return out
 
     def check(self) -> None:
-        """Assert the arrays fit together; raises FabricError on the first that does not."""
+        """Check that the arrays are consistent; raises FabricError on the first that is not."""
         vertices, links = self.n_nodes + self.n_switches, self.n_links
         lengths = {
             name: len(getattr(self, name))
@@ -177,7 +177,7 @@ def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str
 
 
 def in_port_order(fabric: Fabric) -> Fabric:
-    """The same fabric with its links sorted by source vertex and port, as the engine wants them."""
+    """The same fabric with its links sorted by source vertex and port, as the engine requires."""
     order = np.lexsort((fabric.link_src_port, fabric.link_src))
     if np.array_equal(order, np.arange(len(order))):
         return fabric

@@ -1,6 +1,6 @@
-"""Data rate of an InfiniBand link from the words a discovery prints for it: ``4x`` and ``EDR``.
+"""Data rate of an InfiniBand link from its width and speed in a discovery: ``4x`` and ``EDR``.
 
-The rate is what is left for data after line coding. Source: InfiniBand Trade Association,
+The rate is the data rate after line coding. Source: InfiniBand Trade Association,
 *InfiniBand Architecture Specification*, volume 2 (link signalling and encoding), and its roadmap.
 
 ========  ===================  ======================================  ==================
@@ -17,7 +17,7 @@ NDR       106.25 Gb/s          256b/257b, RS(544,514)                  100 Gb/s
 XDR       212.5 Gb/s           256b/257b, RS(544,514)                  200 Gb/s
 ========  ===================  ======================================  ==================
 
-FDR10 is not in the specification: it is Mellanox's QDR with the code of FDR.
+FDR10 is not in the specification: it is Mellanox's QDR with the line coding of FDR.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LANE_SIGNAL_GBPS: dict[str, tuple[Fraction, Fraction]] = {
     "NDR": (Fraction("106.25"), _FEC),
     "XDR": (Fraction("212.5"), _FEC),
 }
-"""Signalled gigabits per second of one lane and the share of them that is data."""
+"""Signalling rate of one lane in gigabits per second, and the share of it that is data."""
 
 WIDTHS: dict[str, int] = {"1x": 1, "2x": 2, "4x": 4, "8x": 8, "12x": 12}
 """Lanes of each width a link can have."""

@@ -1,7 +1,7 @@
-"""Read a real fabric: find the format, read it, and make it a :class:`Fabric`.
+"""Reads real fabrics: detects the format, parses it and assembles a :class:`Fabric`.
 
-A format is one file with a parser from text to a :class:`Discovery`, and one line below that
-registers it. What follows from a discovery (cables, hosts, tiers) is common to all formats.
+A format is one module with a parser from text to a :class:`Discovery`, and one line below that
+registers it. Assembly (cables, hosts, tiers) is common to all formats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _label
 
-from tailback.delimited import unzipped
+from tailback.delimited import gunzip
 from tailback.errors import FabricError, nearest
 from tailback.fabric.edge_list import EdgeList
 from tailback.fabric.ibnetdiscover import (
@@ -31,23 +31,24 @@ from tailback.fabric.ibnetdiscover import (
     tally,
 )
 from tailback.fabric.ibnetdiscover_ports import PortFormat
+from tailback.fabric.lldp import LldpNeighbours
 from tailback.fabric.model import Fabric, chosen
 from tailback.fabric.tiers import find_tiers
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000
-"""Delay of a cable in picoseconds: about 2 m at 5 ns/m. Discoveries say nothing about lengths."""
+"""Delay of a cable in picoseconds: about 2 m at 5 ns/m. Discoveries do not contain lengths."""
 
 
 class FabricFormat(Protocol):
-    """A format a fabric is read from. The first line of its docstring is its summary."""
+    """A file format of fabrics. The first line of its docstring is its summary."""
 
     def recognises(self, text: str) -> bool:
-        """Tell whether the text is in this format."""
+        """Whether the text is in this format."""
         ...
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         ...
 
 
@@ -55,6 +56,7 @@ READERS: Registry[FabricFormat] = Registry("fabric-format", "files a fabric is r
 READERS.register("edge-list")(EdgeList())
 READERS.register("ibnetdiscover")(BlockFormat())
 READERS.register("ibnetdiscover-ports")(PortFormat())
+READERS.register("lldp")(LldpNeighbours())
 
 
 def read_fabric(
@@ -73,10 +75,10 @@ def read_fabric(
         keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
 
     Returns:
-        The fabric, all parts of it, with a note for everything odd that was tolerated.
+        The fabric with all its parts, and a note for every irregularity that was tolerated.
 
     Raises:
-        FabricError: The file cannot be read, is something else, or holds a broken line.
+        FabricError: The file cannot be read, has another format, or has a damaged line.
     """
     path = Path(path)
     delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
@@ -123,7 +125,7 @@ def _text(path: Path) -> tuple[str, list[str]]:
             f"{str(path)!r} is not a file name: {error}", remedy="check the path"
         ) from None
     if data.startswith(b"\x1f\x8b"):
-        data = unzipped(data, path, FabricError)
+        data = gunzip(data, path, FabricError)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FabricError(
             "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"
@@ -145,13 +147,13 @@ def _text(path: Path) -> tuple[str, list[str]]:
 
 
 _INVISIBLE = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), " ")
-"""Characters without width, which editors and web pages put between words."""
+"""Zero-width characters that editors and web pages insert between words."""
 
 
 def _lines(text: str) -> str:
-    """The text with ends of lines, and space between words, as Unix writes them."""
+    """The text with Unix line ends and plain spaces."""
     text = text.replace("\r\n", "\n")
-    # Beside line feeds a carriage return ends no line: it is part of some hostile name.
+    # In a file with line feeds a carriage return is not a line end: it is part of a hostile name.
     return (text if "\n" in text else text.replace("\r", "\n")).translate(_INVISIBLE)
 
 
@@ -180,13 +182,15 @@ _FOREIGN = (
      "give the discovery itself: ibnetdiscover > fabric.txt"),
     (r"(?m)^\s*((?:Switch|Ca|Hca|Rt)\s*$)", _BROKEN, _HEADER_FORM),
     (r"[^\n]((?:Switch|Ca|Hca|Rt)\s*\d+\s*\"[SHR]-[0-9a-f]+\")", _JOINED, _HEADER_FORM),
+    (r"(?m)^\s*LocalPort\s+RemoteDevice\s+RemotePortID", "SONiC's LLDP table, without rates",
+     'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches'),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
 )  # fmt: skip
 
 
 def _foreign(text: str) -> FabricError:
-    """The error for a file that is something else; names its first line that says something."""
+    """The error for a file of another format; quotes its first line of content."""
     what, remedy = "not a known fabric discovery", _MAKE
     lines = text.split("\n")
     number, line = next(
@@ -232,7 +236,7 @@ def natural(name: str) -> tuple[int | str, ...]:
 
 @dataclass(slots=True)
 class _Node:
-    """An adapter port that becomes a node: its host, its own name, and where it sorts."""
+    """An adapter port that becomes a node: its host, its name, and its sort key."""
 
     device: Device
     port: int
@@ -244,11 +248,11 @@ class _Node:
 def assemble(
     found: Discovery, name: str, cable_delay_ps: int, keep_aggregation: bool = False
 ) -> Fabric:
-    """Make a fabric of a discovery.
+    """Assemble a fabric from a discovery.
 
     Args:
-        found: What the discovery file says.
-        name: What to call the fabric.
+        found: Content of the discovery file.
+        name: Name of the fabric.
         cable_delay_ps: Delay of every cable in picoseconds.
         keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
 
@@ -256,12 +260,14 @@ def assemble(
         The fabric; nodes in natural order of host and adapter, switches by tier, name and GUID.
 
     Raises:
-        FabricError: No line tells how fast a link is.
+        FabricError: No line has the speed of a link.
     """
     notes: list[str] = []
-    apart = set() if keep_aggregation else _aggregation(found, notes)
-    cables = [c for c in join_cables(found, notes) if c.a[0] not in apart and c.b[0] not in apart]
-    nodes = _nodes(found, cables, apart, notes)
+    excluded = set() if keep_aggregation else _aggregation(found, notes)
+    cables = [
+        c for c in join_cables(found, notes) if c.a[0] not in excluded and c.b[0] not in excluded
+    ]
+    nodes = _nodes(found, cables, excluded, notes)
     switches, tiers, pods, tier_notes = _switches(found, cables)
     at_switch = {d.key: i for i, (d, _) in enumerate(switches)}
     links = _links(cables, nodes, at_switch)
@@ -296,17 +302,19 @@ def assemble(
 
 def _aggregation(found: Discovery, notes: list[str]) -> set[str]:
     """Keys of the SHARP aggregation nodes, adapters inside switches that no job runs on."""
-    apart = {
+    excluded = {
         d.key
         for d in found.devices.values()
         if d.kind is Kind.ADAPTER and _AGGREGATION.search(d.name)
     }
-    if apart:
-        notes.append(f"aggregation nodes (SHARP) inside switches left out: {len(apart)}")
-    return apart
+    if excluded:
+        notes.append(f"aggregation nodes (SHARP) inside switches left out: {len(excluded)}")
+    return excluded
 
 
-def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[str]) -> list[_Node]:
+def _nodes(
+    found: Discovery, cables: list[Cable], excluded: set[str], notes: list[str]
+) -> list[_Node]:
     """The connected ports of adapters and routers, named, in natural order."""
     ends = [
         (found.devices[key], port)
@@ -321,8 +329,8 @@ def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[s
     for name, members in by_name.items():
         words = name.rsplit(None, 1)
         host = words[0] if len(words) == 2 and _ADAPTER.fullmatch(words[1]) else name
-        # Two adapters with one name and one port number are not two ports of one adapter: the
-        # name says nothing then, as with "localhost HCA-1" on every machine.
+        # Two adapters with the same name and port number are not two ports of one adapter: the name
+        # is ambiguous, like "localhost HCA-1" on every machine.
         repeated = len({port for _, port in members}) < len(members)
         vague = not name or repeated or _GENERIC.search(host) is not None
         if repeated and not _GENERIC.search(host):
@@ -340,7 +348,7 @@ def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[s
     idle = [
         clip(d.name or d.key, 60)
         for d in found.devices.values()
-        if d.kind is not Kind.SWITCH and d.key not in wired and d.key not in apart
+        if d.kind is not Kind.SWITCH and d.key not in wired and d.key not in excluded
     ]
     if idle:
         notes.append(tally("adapters without a link left out", idle))
@@ -356,9 +364,9 @@ def _switches(
 ) -> tuple[list[tuple[Device, str]], NDArray[np.int32], NDArray[np.int32], list[str]]:
     """The switches with their labels in final order, their tiers and pods, and notes."""
     devices = [d for d in found.devices.values() if d.kind is Kind.SWITCH]
-    bearers = Counter(d.name for d in devices)
+    same_name = Counter(d.name for d in devices)
     labelled = [
-        (d, d.name if d.name and bearers[d.name] == 1 else f"{d.name or 'switch'} {d.guid}")
+        (d, d.name if d.name and same_name[d.name] == 1 else f"{d.name or 'switch'} {d.guid}")
         for d in devices
     ]
     labelled.sort(key=lambda pair: (natural(pair[0].name), pair[0].guid, pair[0].key))
@@ -371,7 +379,7 @@ def _switches(
         for here, there in ((a, b), (b, a)):
             device = found.devices[there]
             if here in place and device.kind is Kind.ADAPTER:
-                # An aggregation node sits in every switch: it makes no switch a leaf.
+                # Every switch has an aggregation node, which does not make it a leaf.
                 hosts[place[here]] += not _AGGREGATION.search(device.name)
     tiers = find_tiers(
         between, hosts, [d.name for d, _ in labelled], [d.chassis for d, _ in labelled]
@@ -414,18 +422,18 @@ def _links(
 
 
 def _own_names(known: dict[tuple[str, int], str], ends: list[tuple[str, int]]) -> list[str] | None:
-    """What the file calls the ends that links leave from; None where it has no such names."""
+    """Names in the file for the ends that links leave; None if it has none."""
     return [known.get(end, "") for end in ends] if known else None
 
 
-# --- parts that do not hang together ----------------------------------------------------------
+# --- connected components ---------------------------------------------------------------------
 
 
 def connected_components(fabric: Fabric) -> list[NDArray[np.int64]]:
-    """The parts of a fabric that hang together.
+    """The connected components of a fabric.
 
     Returns:
-        The vertices of each part, ascending; the part with the most nodes first, then by switches.
+        The vertices of each component, ascending; most nodes first, then most vertices.
     """
     count = fabric.n_nodes + fabric.n_switches
     if not count:
@@ -445,7 +453,7 @@ def _described(fabric: Fabric, part: NDArray[np.int64]) -> str:
 
 
 def largest_component(fabric: Fabric) -> Fabric:
-    """Return the part with the most nodes as a fabric; the others are noted.
+    """Return the component with the most nodes as a fabric, with a note on the others.
 
     Tiers and pods are kept, and so is the order of nodes, switches and links.
     """

@@ -1,21 +1,21 @@
-"""Tiers and pods of a real fabric, where nothing says which switch is a leaf.
+"""Tiers and pods of a real fabric, inferred from its cables and hosts.
 
-"A switch with hosts is a leaf" is wrong in real fabrics: storage, login and management hosts hang
-off spines and cores, and leaves stand empty. The rule here, in order (explained in
-docs/reference/fabrics.md):
+"A switch with hosts is a leaf" is wrong in real fabrics: storage, login and management hosts are
+attached to spines and cores, and some leaves have no hosts. The steps of the rule, in order
+(explained in docs/reference/fabrics.md):
 
 1. *Carriers* are the switches with hosts. A carrier is lifted off the leaves when most of its
    cables lead to at least two carriers that give a clearly larger share of their ports to hosts;
-   unless the rest would still hang together without it: then the network is direct (torus,
+   unless the rest would still be connected without it: then the network is direct (torus,
    dragonfly, a chain), and all its carriers are leaves.
 2. *Bulk leaves* carry more than half as many hosts as the switch of the median host. ``far`` is
    the distance of a switch from the nearest of them; the *height* H of the tree is the least
    distance within which all bulk leaves of one connected part are joined.
 3. A light carrier that joins several pods and gives most of its ports to cables is a core with
    hosts, not a leaf. A switch without hosts at distance 2 to H below only one pod is an empty leaf;
-   so is one that is named like the switches with hosts and touches none of them.
-4. A tier is ``far`` up to H, and the distance from any leaf beyond it: a stray leaf on a core does
-   not drag the core down.
+   so is one that is named like the switches with hosts and has no cable to any of them.
+4. A tier is ``far`` up to H, and the distance from any leaf beyond it: a single leaf on a core does
+   not lower the tier of the core.
 5. The boards of a director on its line side share one tier.
 6. Pods are the connected parts of the tiers below H.
 """
@@ -30,18 +30,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-_FAR = 1 << 30
+_UNREACHED = 1 << 30
 _LIFT_RATIO = 1.5  # how much larger a leaf's share of ports with hosts is than a spine's
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """Where each switch stands.
+    """Tier and pod of each switch.
 
     Attributes:
         tier: Tier of each switch, 0 = leaf, shape (S,).
         pod: Pod of each switch, -1 where it belongs to none, shape (S,).
-        notes: What was found odd, for the user.
+        notes: Irregularities, for the user.
     """
 
     tier: NDArray[np.int32]
@@ -60,7 +60,7 @@ def find_tiers(
     Args:
         cables: Both ends of each cable between switches; parallel cables are repeated.
         hosts: Number of host adapters on each switch; its length is the number of switches.
-        names: Name of each switch, a help for directors and empty leaves.
+        names: Name of each switch; helps to find directors and empty leaves.
         chassis: System image GUID of each switch or None; the boards of a director share one.
 
     Returns:
@@ -122,15 +122,15 @@ class _Graph:
         return self.hosts[switch] / max(1, self.hosts[switch] + self.cables[switch])
 
     def distances(self, seeds: Iterable[int]) -> list[int]:
-        """Steps from the nearest seed, ``_FAR`` where there is none."""
-        out = [_FAR] * self.count
+        """Steps from the nearest seed, ``_UNREACHED`` where there is none."""
+        out = [_UNREACHED] * self.count
         queue = deque(sorted(seeds))
         for seed in queue:
             out[seed] = 0
         while queue:
             here = queue.popleft()
             for there in self.near[here]:
-                if out[there] == _FAR:
+                if out[there] == _UNREACHED:
                     out[there] = out[here] + 1
                     queue.append(there)
         return out
@@ -153,7 +153,7 @@ class _Graph:
 
 
 def _lifted(graph: _Graph, carriers: set[int]) -> set[int]:
-    """Carriers that stand above other carriers (step 1)."""
+    """Carriers above other carriers (step 1)."""
     lifted = set()
     for switch in carriers:
         heavier = {
@@ -191,7 +191,7 @@ def _bulk(graph: _Graph, leaves: set[int]) -> set[int]:
 
 
 def _heights(graph: _Graph, bulk: set[int], far: list[int]) -> dict[int, int]:
-    """Height of the tree of each connected part: where its bulk leaves are all joined."""
+    """Height of the tree of each connected part, at which all its bulk leaves are joined."""
     out: dict[int, int] = {}
     waiting: dict[int, list[int]] = {}
     for leaf in sorted(bulk):
@@ -210,7 +210,7 @@ def _heights(graph: _Graph, bulk: set[int], far: list[int]) -> dict[int, int]:
 def _pods_below(
     graph: _Graph, far: list[int], height: dict[int, int], light: set[int]
 ) -> dict[int, int]:
-    """Connected parts below the height, light leaves left out: a first idea of the pods."""
+    """Connected parts below the height without light leaves: a first estimate of the pods."""
     return graph.parts(
         s for s in range(graph.count) if far[s] < height.get(graph.part[s], 0) and s not in light
     )
@@ -223,7 +223,7 @@ def _cores_with_hosts(
     height: dict[int, int],
     pods: dict[int, int],
 ) -> set[int]:
-    """Light carriers that join pods rather than hang below one (step 3)."""
+    """Light carriers that join pods instead of being below one (step 3)."""
     return {
         s
         for s in light
@@ -234,7 +234,7 @@ def _cores_with_hosts(
 
 
 def _role(name: str) -> str:
-    """The name with its numbers taken out, so that switches of one role have one name."""
+    """The name without its numbers, so that switches of one role have the same name."""
     plain = re.sub(r"(?<![0-9A-Za-z])(?:0x)?(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{3,}(?![0-9A-Za-z])",
                    "#", name)  # fmt: skip
     return re.sub(r"[0-9]+", "#", plain)
@@ -249,24 +249,28 @@ def _empty_leaves(
     names: Sequence[str],
     boards: list[_Boards],
 ) -> set[int]:
-    """Switches without hosts that are leaves all the same (step 3)."""
+    """Switches without hosts that are leaves nevertheless (step 3)."""
     empty = set()
-    housed = {s for chassis in boards for s in chassis.line + chassis.spine}
+    in_director = {s for chassis in boards for s in chassis.line + chassis.spine}
     for s in range(graph.count):
         if s in carriers or not 2 <= far[s] <= height.get(graph.part[s], 0):
             continue
         below = {pods[other] for other in graph.near[s] if other in pods and far[other] == 1}
-        if len(below) == 1 and all(far[other] == 1 for other in graph.near[s]) and s not in housed:
+        if (
+            len(below) == 1
+            and all(far[other] == 1 for other in graph.near[s])
+            and s not in in_director
+        ):
             empty.add(s)
     roles: dict[str, list[int]] = {}
     for s in range(graph.count):
         if names[s]:
             roles.setdefault(_role(names[s]), []).append(s)
     for members in roles.values():
-        bare = [s for s in members if s not in carriers]
-        touching = any(other in carriers for s in bare for other in graph.near[s])
-        if bare and not touching and 2 * len(bare) <= len(members):
-            empty.update(s for s in bare if graph.near[s])
+        without_hosts = [s for s in members if s not in carriers]
+        touching = any(other in carriers for s in without_hosts for other in graph.near[s])
+        if without_hosts and not touching and 2 * len(without_hosts) <= len(members):
+            empty.update(s for s in without_hosts if graph.near[s])
     return empty
 
 
@@ -280,7 +284,7 @@ def _levels(graph: _Graph, leaves: set[int], far: list[int], height: dict[int, i
         elif far[s] <= height.get(graph.part[s], -1):
             out.append(far[s])
         else:
-            out.append(any_leaf[s] if any_leaf[s] < _FAR else 0)
+            out.append(any_leaf[s] if any_leaf[s] < _UNREACHED else 0)
     return out
 
 
@@ -317,8 +321,8 @@ def _boards(names: Sequence[str], chassis: Sequence[str | None], graph: _Graph) 
 def _split(members: list[int], graph: _Graph) -> _Boards:
     """Split a director's boards in two sides by its inner cables.
 
-    The side with hosts or outside cables is the line side. Empty where the inner cables do not
-    fall into two sides.
+    The side with hosts or outside cables is the line side. Empty if the inner cables do not divide
+    the boards into two sides.
     """
     inside, side = set(members), dict[int, int]()
     for start in members:

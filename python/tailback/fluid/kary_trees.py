@@ -33,7 +33,7 @@ class KaryTree:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The tree as the core wants it."""
+        """The tree in the form that the core expects."""
         return self.arity, self.levels, self.width
 
     @property

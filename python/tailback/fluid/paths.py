@@ -50,7 +50,7 @@ class FlowPaths:
 
     @property
     def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64]]:
-        """The columns as the core wants them."""
+        """The columns in the form that the core expects."""
         return (
             np.ascontiguousarray(self.start, np.uint64),
             np.ascontiguousarray(self.link, np.uint32),

@@ -15,7 +15,7 @@ from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 NEVER = np.uint64(2**64 - 1)
-"""A time that was never reached."""
+"""Value of a time that was never reached."""
 
 
 @dataclass(frozen=True)

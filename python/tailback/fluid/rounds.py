@@ -1,4 +1,4 @@
-"""Simulation without rate control: switches serve their inputs in turn."""
+"""Simulation without rate control: switches serve their inputs round-robin."""
 
 from __future__ import annotations
 

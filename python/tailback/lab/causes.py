@@ -1,4 +1,4 @@
-"""What can be wrong in a lab: given by the user, or drawn in secret."""
+"""Causes of congestion in a lab: given by the user, or drawn at random and kept secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailback.lab.spec import LabError
 
 @dataclass(frozen=True)
 class Flow:
-    """Traffic that is not of the job: as much as TCP carries, without pause or in bursts."""
+    """Traffic of others than the job: as much as TCP carries, continuous or in bursts."""
 
     source: str
     target: str
@@ -26,7 +26,7 @@ class Flow:
 
 @dataclass
 class Setting:
-    """What a run differs in from the nominal one; causes are applied to it one by one.
+    """How a run differs from the nominal one; causes are applied to it one by one.
 
     Attributes:
         hosts: Host of each rank.
@@ -46,7 +46,7 @@ class Setting:
 
     @classmethod
     def nominal(cls, plan: Plan) -> Setting:
-        """Nothing is wrong."""
+        """Whether it is the nominal run, without any cause."""
         job = plan.spec.job
         hosts = [host for host in job.hosts for _ in range(job.ranks_per_host)]
         return cls(hosts, list(plan.spines))
@@ -91,7 +91,7 @@ def apply(text: str, setting: Setting, plan: Plan) -> None:
 
 
 class _WrongError(Exception):
-    """A detail of a cause that does not fit."""
+    """An error in a detail of a cause."""
 
 
 def _match(pattern: str, text: str) -> re.Match[str]:
@@ -207,7 +207,7 @@ def path_seed(seed: int) -> int:
 
 
 def draw(seed: int, plan: Plan) -> list[str]:
-    """Draw what is wrong: nothing, one cause, or a slow cable and imbalance together.
+    """Draw the causes: none, one, or a slow cable together with imbalance.
 
     Args:
         seed: The same seed draws the same.

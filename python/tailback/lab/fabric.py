@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tailback.lab import system
+from tailback.datapath.sampling import PacketScheme, SamplingError
+from tailback.lab import system, telemetry
 from tailback.lab.plan import HASH_SEED, SYSCTLS, Plan
 from tailback.lab.spec import LabError, LabSpec, parse
 
@@ -19,8 +20,12 @@ STATE = Path("/run/tailback-lab")
 _FILE = "lab.json"
 
 
-def bring_up(spec: LabSpec) -> Plan:
+def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
     """Make the fabric of a specification; on any failure nothing of it stays.
+
+    Args:
+        spec: The specification.
+        sampled: Scheme by which its ports sample packets; None for none.
 
     Raises:
         LabError: A lab or a namespace of this name exists, or the machine refuses.
@@ -41,13 +46,16 @@ def bring_up(spec: LabSpec) -> Plan:
     try:
         folder.mkdir(parents=True, mode=0o700)
         # Written first: whatever comes later can be found and taken down.
-        state = {"namespaces": namespaces, "spec": spec.model_dump(mode="json")}
+        state = {"namespaces": namespaces, "spec": spec.model_dump(mode="json"),
+                 "sampling": None if sampled is None else str(sampled)}  # fmt: skip
         (folder / _FILE).write_text(json.dumps(state))
         system.run(plan.create())
         _set_sysctls(plan)
         for command in plan.configure():
             system.run(command)
         settle(plan, {}, plan.spines)
+        if sampled is not None:
+            telemetry.install(plan, sampled, folder)
     except OSError as error:
         take_down(spec.name)
         raise LabError(f"cannot be written: {error.strerror}", file=folder,
@@ -61,9 +69,9 @@ def bring_up(spec: LabSpec) -> Plan:
 def _set_sysctls(plan: Plan) -> None:
     for node in plan.nodes:
         with system.inside(plan.namespace(node)):
-            for key, value in SYSCTLS:
+            for key, value in SYSCTLS[plan.ip]:
                 # A kernel without IPv6 has no need of that setting.
-                system.write_sysctl(key, value, optional="ipv6" in key)
+                system.write_sysctl(key, value, optional="disable_ipv6" in key)
             system.write_sysctl(HASH_SEED, str(plan.spec.fabric.ecmp_seed), optional=True)
 
 
@@ -110,15 +118,32 @@ def find(name: str | None) -> Plan:
     return plan
 
 
+def folder_of(plan: Plan) -> Path:
+    """Folder of a lab, whether it is up or not."""
+    return STATE / plan.spec.name
+
+
+def sampling_of(plan: Plan) -> PacketScheme | None:
+    """Scheme by which the ports of a lab that is up sample packets."""
+    file = STATE / plan.spec.name / _FILE
+    try:
+        text = json.loads(file.read_text())["sampling"]
+        return None if text is None else PacketScheme.parse(text)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SamplingError) as error:
+        raise _unreadable(file, error) from None
+
+
 def _read(folder: Path) -> Plan:
     file = folder / _FILE
     try:
         return Plan(parse(json.loads(file.read_text())["spec"], file))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(
-            f"cannot be read: {error}", file=file,
-            remedy=f"take it down with: tailback lab down {folder.name}",
-        ) from None  # fmt: skip
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> LabError:
+    return LabError(f"cannot be read: {error}", file=file,
+                    remedy=f"take it down with: tailback lab down {file.parent.name}")  # fmt: skip
 
 
 @contextmanager
@@ -169,8 +194,9 @@ def take_down(name: str) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         # Killed before it had written them down: it had made none.
         listed = []
-    there = system.existing(listed)
-    system.end_processes(there)
-    system.delete(there)
+    present = system.existing(listed)
+    system.end_processes(present)
+    system.delete(present)
+    telemetry.remove(folder)
     shutil.rmtree(folder)
     return True

@@ -2,7 +2,7 @@
 
 ::
 
-    python flows.py receive PORT
+    python flows.py receive ADDRESS PORT
     python flows.py send ADDRESS PORT ON_S OFF_S
 
 Sends as fast as TCP can: without pause if ON_S is 0, otherwise for ON_S seconds, then not for
@@ -22,9 +22,10 @@ _TRIES = 200
 _BETWEEN_TRIES_S = 0.05
 
 
-def receive(port: int) -> None:
+def receive(address: str, port: int) -> None:
     """Accept connections and discard what arrives."""
-    server = socket.create_server(("0.0.0.0", port))
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    server = socket.create_server((address, port), family=family)
     while True:
         connection, _ = server.accept()
         threading.Thread(target=_discard, args=(connection,), daemon=True).start()
@@ -58,6 +59,6 @@ def _connected(address: str, port: int) -> socket.socket:
 
 if __name__ == "__main__":
     if sys.argv[1] == "receive":
-        receive(int(sys.argv[2]))
+        receive(sys.argv[2], int(sys.argv[3]))
     else:
         send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))

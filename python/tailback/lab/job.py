@@ -31,7 +31,9 @@ exec nsenter --net=/run/netns/{lab}-"$host" unshare --uts --mount bash -c \\
 """
 
 
-def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Path:
+def run(
+    plan: Plan, setting: Setting, program: Sequence[str], work: Path, *, marked: bool = False
+) -> Path:
     """Run a program to its end.
 
     Args:
@@ -39,6 +41,7 @@ def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Pat
         setting: Where the ranks run, and what the program finds in its environment.
         program: The program and its arguments.
         work: An empty folder of the lab.
+        marked: Mark the sockets of ranks, so that receivers know whose samples they have.
 
     Returns:
         The folder of the trace.
@@ -47,7 +50,7 @@ def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Pat
         LabError: The program failed, or left no trace.
     """
     hosts = work / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n" + "".join(
+    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n" + "".join(
         f"{plan.address(host)} {host}\n" for host in plan.hosts))  # fmt: skip
     agent = work / "agent"
     agent.write_text(_AGENT.format(lab=plan.spec.name, hosts=hosts))
@@ -55,7 +58,8 @@ def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Pat
     (work / "ranks").write_text("".join(f"{host}\n" for host in setting.hosts))
     for folder in ("tmp", NOTES):
         (work / folder).mkdir()
-    command = _mpirun(setting, work, agent, _pause(work))
+    library = _library(work, marked=marked)
+    command = _mpirun(plan, setting, work, agent, library)
     command += ["eztrace", "-t", "openmpi", "-o", str(work / "trace"), *program]
     # Open MPI's own start runs on the first host: its daemons connect to it across the fabric.
     done = subprocess.run(
@@ -80,16 +84,19 @@ def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Pat
     return anchors[0].parent
 
 
-def _mpirun(setting: Setting, work: Path, agent: Path, pause: Path) -> list[str]:
-    network = "10.0.0.0/8"
+def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
+    # Open MPI knows networks of IPv4 only; the hosts have one interface besides the loopback.
+    network = "10.0.0.0/8" if plan.ip == 4 else "e0"
+    other = 10 - plan.ip
     parameters = {
+        "btl_tcp_disable_family": str(other), f"oob_tcp_disable_ipv{other}_family": "1",
         "rmaps": "seq", "plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1",
         "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": network,
         "oob_tcp_if_include": network, "mpi_yield_when_idle": "1",
         "orte_tmpdir_base": str(work / "tmp"),
     }  # fmt: skip
     environment = {
-        "LD_PRELOAD": str(pause), "TAILBACK_LAB_NOTES": str(work / NOTES), **setting.environment
+        "LD_PRELOAD": str(library), "TAILBACK_LAB_NOTES": str(work / NOTES), **setting.environment
     }  # fmt: skip
     command = [system.mpirun(), "-np", str(len(setting.hosts)), "--hostfile", str(work / "ranks"),
                "--bind-to", "none", "--leave-session-attached"]  # fmt: skip
@@ -100,17 +107,19 @@ def _mpirun(setting: Setting, work: Path, agent: Path, pause: Path) -> list[str]
     return command
 
 
-def _pause(work: Path) -> Path:
-    """The library that makes waiting ranks sleep, compiled."""
-    library = work / "pause.so"
-    with as_file(files("tailback.lab") / "pause.c") as source:
-        system.run(Command(("cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source))))
+def _library(work: Path, *, marked: bool) -> Path:
+    """The library that makes waiting ranks sleep, and marks their sockets; compiled."""
+    library = work / "ranks.so"
+    names = ["pause.c", "mark.c"] if marked else ["pause.c"]
+    with as_file(files("tailback.lab")) as folder:
+        sources = [str(folder / name) for name in names]
+        system.run(Command(("cc", "-O2", "-shared", "-fPIC", "-o", str(library), *sources)))
     return library
 
 
 @contextmanager
 def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
-    """The flows of a setting run meanwhile."""
+    """Context manager: the flows of a setting run in the background."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(host: str, *arguments: object) -> None:
@@ -124,7 +133,7 @@ def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
     try:
         for number, flow in enumerate(setting.flows):
             port = _FIRST_PORT + number
-            start(flow.target, "receive", port)
+            start(flow.target, "receive", plan.address(flow.target), port)
             start(flow.source, "send", plan.address(flow.target), port, flow.on_s, flow.off_s)
         yield
     finally:

@@ -5,28 +5,39 @@ Nothing here touches the machine.
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from tailback.datapath.sampling import FIRST_INDEX
 from tailback.lab.spec import LabSpec
 
-SYSCTLS = (
-    ("net/ipv6/conf/all/disable_ipv6", "1"),
-    ("net/ipv6/conf/default/disable_ipv6", "1"),
-    ("net/ipv4/ip_forward", "1"),
-    ("net/ipv4/conf/all/rp_filter", "0"),
-    ("net/ipv4/conf/default/rp_filter", "0"),
-    # Paths are chosen by addresses and ports, as switches do.
-    ("net/ipv4/fib_multipath_hash_policy", "1"),
-    ("net/ipv4/tcp_no_metrics_save", "1"),
-)
-"""Settings of every namespace: file below ``/proc/sys`` and value."""
+SYSCTLS = {
+    4: (
+        ("net/ipv6/conf/all/disable_ipv6", "1"),
+        ("net/ipv6/conf/default/disable_ipv6", "1"),
+        ("net/ipv4/ip_forward", "1"),
+        ("net/ipv4/conf/all/rp_filter", "0"),
+        ("net/ipv4/conf/default/rp_filter", "0"),
+        # Paths are chosen by addresses and ports, as switches do.
+        ("net/ipv4/fib_multipath_hash_policy", "1"),
+        ("net/ipv4/tcp_no_metrics_save", "1"),
+    ),
+    6: (
+        ("net/ipv6/conf/all/forwarding", "1"),
+        ("net/ipv6/conf/default/forwarding", "1"),
+        ("net/ipv6/fib_multipath_hash_policy", "1"),
+        ("net/ipv4/tcp_no_metrics_save", "1"),
+    ),
+}
+"""Settings of every namespace, by version of IP: file below ``/proc/sys`` and value."""
 
 HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
-"""Seed of the choice of paths; Linux 6.11 and later have it."""
+"""Seed of the ECMP hash of both versions of IP; Linux 6.11 and later have it."""
 
 _TRANSPORT = "congctl cubic rto_min 5ms"
-"""Given by route: to set them in a namespace, the machine's own settings would have to change."""
+"""Set per route: setting them per namespace would require changing the machine's own settings."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class Link:
         source: Node that sends.
         target: Node that receives.
         interface: Interface of ``source`` that it leaves by.
-        address: Address of that interface, in a network of 24 bits.
+        address: Address of that interface, in a network of 24 bits (IPv4) or 64.
         rate_bps: Nominal rate, bits per second.
     """
 
@@ -70,6 +81,7 @@ class Plan:
     def __init__(self, spec: LabSpec) -> None:
         self.spec = spec
         shape = spec.fabric
+        self.ip = shape.ip
         self.hosts = spec.host_names()
         self.leaves = [f"l{leaf}" for leaf in range(shape.leaves)]
         self.spines = [f"s{spine}" for spine in range(shape.spines)]
@@ -80,31 +92,46 @@ class Plan:
         """All links: those of hosts first, then those between leaves and spines."""
         shape, links = self.spec.fabric, list[Link]()
 
-        def cable(low: str, high: str, interfaces: tuple[str, str], network: str, gbps: float,
-                  last: tuple[int, int]) -> None:  # fmt: skip
+        def cable(low: str, high: str, interfaces: tuple[str, str], network: tuple[int, int],
+                  gbps: float, last: tuple[int, int]) -> None:  # fmt: skip
             ends = ((low, high, interfaces[0], last[0]), (high, low, interfaces[1], last[1]))
             for source, target, interface, end in ends:
                 links.append(
-                    Link(len(links) + 1, source, target, interface, f"{network}.{end}",
-                         round(gbps * 1e9))
+                    Link(len(links) + 1, source, target, interface,
+                         self._address(network, end), round(gbps * 1e9))
                 )  # fmt: skip
 
         for host in self.hosts:
-            cable(host, f"l{host[1]}", ("e0", host), f"10.{host[1]}.{host[2]}", shape.host_rate,
+            cable(host, f"l{host[1]}", ("e0", host), (int(host[1]), int(host[2])), shape.host_rate,
                   (2, 1))  # fmt: skip
         for leaf in self.leaves:
             for spine in self.spines:
-                cable(leaf, spine, (spine, leaf), f"10.{100 + int(leaf[1])}.{spine[1]}",
+                cable(leaf, spine, (spine, leaf), (100 + int(leaf[1]), int(spine[1])),
                       shape.spine_rate, (2, 1))  # fmt: skip
         return links
+
+    def _address(self, network: tuple[int, int], end: int) -> str:
+        """Address in the network of a cable; the last three bytes are the same in both versions."""
+        first, second = network
+        if self.ip == 4:
+            return f"10.{first}.{second}.{end}"
+        return f"fd10:{first}:{second}::{first:x}:{second:x}{end:02x}"
+
+    def _leaf_network(self, leaf: str) -> str:
+        """All hosts of a leaf."""
+        return f"10.{leaf[1]}.0.0/16" if self.ip == 4 else f"fd10:{leaf[1]}::/32"
 
     def namespace(self, node: str) -> str:
         """Name of a node's network namespace."""
         return f"{self.spec.name}-{node}"
 
     def address(self, host: str) -> str:
-        """IPv4 address of a host."""
-        return f"10.{host[1]}.{host[2]}.2"
+        """IP address of a host."""
+        return self._address((int(host[1]), int(host[2])), 2)
+
+    def address_end(self, host: str) -> int:
+        """The last three bytes of a host's address, which packet ids are made of."""
+        return int.from_bytes(ipaddress.ip_address(self.address(host)).packed[-3:])
 
     def cable(self, one: str, other: str) -> tuple[Link, Link] | None:
         """Both directions of the cable between two nodes; None if there is none."""
@@ -116,8 +143,10 @@ class Plan:
         lines = [f"netns add {self.namespace(node)}" for node in self.nodes]
         for there, back in zip(self.links[::2], self.links[1::2], strict=True):
             lines.append(
-                f"link add {there.interface} netns {self.namespace(there.source)} type veth "
-                f"peer name {back.interface} netns {self.namespace(back.source)}"
+                f"link add {there.interface} index {FIRST_INDEX + there.number} "
+                f"netns {self.namespace(there.source)} type veth "
+                f"peer name {back.interface} index {FIRST_INDEX + back.number} "
+                f"netns {self.namespace(back.source)}"
             )
         return Command(("ip", "-batch", "-"), "\n".join(lines) + "\n")
 
@@ -130,13 +159,18 @@ class Plan:
                 lines += [
                     # One segment a packet: queues and counters see what a real wire carries.
                     f"link set dev {link.interface} gso_max_segs 1",
-                    f"addr add {link.address}/24 dev {link.interface}",
+                    # Nobody else is there who could have the address.
+                    f"addr add {link.address}/24 dev {link.interface}"
+                    if self.ip == 4
+                    else f"addr add {link.address}/64 dev {link.interface} nodad",
                     f"link set dev {link.interface} up",
                 ]
             if node in self.hosts:
-                lines.append(f"route add default via 10.{node[1]}.{node[2]}.1 {_TRANSPORT}")
+                gateway = self._address((int(node[1]), int(node[2])), 1)
+                lines.append(f"route add default via {gateway} {_TRANSPORT}")
             elif node in self.spines:
-                lines += [f"route add 10.{leaf[1]}.0.0/16 via 10.{100 + int(leaf[1])}.{node[1]}.2"
+                lines += [f"route add {self._leaf_network(leaf)} "
+                          f"via {self._address((100 + int(leaf[1]), int(node[1])), 2)}"
                           for leaf in self.leaves]  # fmt: skip
             commands.append(self._batch("ip", node, lines))
         return commands
@@ -158,13 +192,37 @@ class Plan:
                 for link in own
             ]))  # fmt: skip
         for leaf in self.leaves:
-            hops = " ".join(f"nexthop via 10.{100 + int(leaf[1])}.{spine[1]}.1" for spine in spines)
-            others = [f"route replace 10.{other[1]}.0.0/16 {hops}"
+            hops = " ".join(
+                f"nexthop via {self._address((100 + int(leaf[1]), int(spine[1])), 1)}"
+                for spine in spines
+            )
+            others = [f"route replace {self._leaf_network(other)} {hops}"
                       for other in self.leaves if other != leaf]  # fmt: skip
             if others:
                 commands.append(self._batch("ip", leaf, others))
         return commands
 
+    def attach(self, programs: Path) -> list[Command]:
+        """Commands that attach the programs of the data path to all ports, and to all hosts.
+
+        Args:
+            programs: Where they are pinned.
+        """
+        commands = []
+        for node in self.nodes:
+            lines = []
+            for link in (link for link in self.links if link.source == node):
+                lines.append(f"qdisc add dev {link.interface} clsact")
+                ways = ("egress", "ingress") if node in self.hosts else ("egress",)
+                lines += [
+                    f"filter add dev {link.interface} {way} bpf direct-action "
+                    f"object-pinned {programs}/tailback_{way}"
+                    for way in ways
+                ]
+            commands.append(self._batch("tc", node, lines))
+        return commands
+
     def _batch(self, program: str, node: str, lines: list[str]) -> Command:
-        arguments = (program, "-n", self.namespace(node), "-batch", "-")
+        version = ("-6",) if program == "ip" and self.ip == 6 else ()
+        arguments = (program, "-n", self.namespace(node), *version, "-batch", "-")
         return Command(arguments, "\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""A case: what a diagnosis may see of one run in a lab, and beside it the truth."""
+"""A case: what a diagnosis may see of one run in a lab, and separately the truth."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tailback.folders import AtomicDirectory
-from tailback.lab import causes, fabric, job, system
+from tailback.lab import causes, fabric, job, system, telemetry
 from tailback.lab.causes import Setting
 from tailback.lab.counters import Recorder
 from tailback.lab.plan import Plan
@@ -22,7 +23,7 @@ from tailback.lab.spec import LabError
 from tailback.traffic.readers.otf2 import load
 
 QUIET_S = 1.5
-"""Counters are read so long before the program starts: other traffic has got going by then."""
+"""Counters are read for this long before the program starts: other traffic is running by then."""
 
 _AFTERWARDS_S = 0.5
 
@@ -83,10 +84,18 @@ def record(
             fabric.seed_paths(plan, path_seed)
         fabric.settle(plan, setting.rates_bps, setting.spines)
         step("running the program")
-        counters = folder / "counters.csv.gz"
-        with Recorder(plan, counters), job.other_traffic(plan, setting):
-            time.sleep(QUIET_S)
-            trace = job.run(plan, setting, command, work)
+        sampled = fabric.sampling_of(plan)
+        with ExitStack() as recorders:
+            recorders.enter_context(Recorder(plan, folder / "counters.csv.gz"))
+            if sampled is not None:
+                recorders.enter_context(
+                    telemetry.recorded(plan, sampled, fabric.folder_of(plan), folder)
+                )
+            with job.other_traffic(plan, setting):
+                time.sleep(QUIET_S)
+                trace = job.run(plan, setting, command, work, marked=sampled is not None)
+                time.sleep(_AFTERWARDS_S)
+            # What is still in queues arrives, and the last readings have it.
             time.sleep(_AFTERWARDS_S)
         step("writing the case")
         shutil.copytree(trace, folder / "trace")
@@ -158,5 +167,5 @@ def _write_truth(
             "waited_s": [one.waited for one in notes],
             "agreed_s": [one.agreed for one in notes],
         }  # fmt: skip
-    (folder / "truth").mkdir()
+    (folder / "truth").mkdir(exist_ok=True)
     (folder / "truth" / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,7 +12,7 @@ from tailback.errors import (
     InvalidValueError,
     TailbackError,
     as_toml,
-    complaint,
+    message_and_remedy,
     nearest,
     type_remedy,
 )
@@ -39,7 +39,14 @@ class FabricSpec(_SpecSection):
     spine_rate: LinkGbps = 0.04
     burst: SizeBytes = 6000
     queue: SizeBytes = 400_000
+    congested: SizeBytes | None = None
+    ip: Literal[4, 6] = 4
     ecmp_seed: int = Field(default=1, ge=1, lt=2**31)
+
+    @property
+    def congested_bytes(self) -> int:
+        """A port with more bytes than this in its queue is congested: by default a tenth of it."""
+        return self.queue // 10 if self.congested is None else self.congested
 
     @model_validator(mode="after")
     def _bucket_holds_a_packet(self) -> FabricSpec:
@@ -117,7 +124,7 @@ def parse(data: dict[str, Any], file: Path | None = None) -> LabSpec:
 def _explain(error: dict[str, Any], file: Path | None) -> LabError:
     names = [str(part) for part in error["loc"] if not isinstance(part, int)]
     place = f"[{names[0]}] {names[1]}" if len(names) > 1 else "".join(names) or None
-    message, remedy = complaint(error)
+    message, remedy = message_and_remedy(error)
     if error["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"fabric": FabricSpec, "job": JobSpec}
         model = sections[names[0]] if len(names) > 1 else LabSpec

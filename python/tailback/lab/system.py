@@ -1,4 +1,4 @@
-"""What a lab needs of the machine: root, programs, network namespaces."""
+"""What a lab requires of the machine: root, programs, network namespaces."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ JOB_TOOLS = {
 _NAMESPACES = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _GRACE_S = 0.5
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def missing(tools: dict[str, str]) -> str | None:
-    """Why no lab can be made here; None if it can be tried."""
+    """Why a lab is not possible here; None if it may be."""
     if not Path("/proc/self/ns/net").exists():
         return "a lab needs Linux with network namespaces"
     if os.geteuid() != 0:
         return "a lab needs root: it makes network namespaces"
-    lacking = [name for name in tools if shutil.which(name) is None]
-    return f"not found: {', '.join(lacking)}" if lacking else None
+    absent = [name for name in tools if shutil.which(name) is None]
+    return f"not found: {', '.join(absent)}" if absent else None
 
 
 def require(tools: dict[str, str]) -> None:
-    """Raises LabError if this machine or user cannot have a lab."""
+    """Raises LabError if a lab is not possible on this machine or for this user."""
     reason = missing(tools)
     if reason is None:
         return
     remedy = f"use a Linux machine; {HOW_TO}"
     if "root" in reason:
-        remedy = "run the command as root, for example with sudo, on a machine that is yours"
+        remedy = "run the command as root, for example with sudo, on a machine of your own"
     elif "not found" in reason:
         packages = sorted({tools[name] for name in tools if shutil.which(name) is None})
         remedy = f"install them; on Debian: apt-get install {' '.join(packages)}"
@@ -76,7 +76,7 @@ def run(command: Command) -> str:
     """Run a program; returns what it printed.
 
     Raises:
-        LabError: It failed; the message has what it complained about.
+        LabError: It failed; the message has the first line of its error output.
     """
     try:
         done = subprocess.run(
@@ -87,9 +87,9 @@ def run(command: Command) -> str:
             f"{command.arguments[0]} cannot be run: {error.strerror}", remedy=HOW_TO
         ) from None
     if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines()
+        output = (done.stderr or done.stdout).strip().splitlines()
         raise LabError(
-            f"{' '.join(command.arguments)}: {complaint[0] if complaint else 'failed'}",
+            f"{' '.join(command.arguments)}: {output[0] if output else 'failed'}",
             remedy="the kernel needs network namespaces, veth, sch_tbf and multipath routes; "
             "take the lab down with: tailback lab down",
         )
@@ -112,7 +112,7 @@ def write_sysctl(key: str, value: str, *, optional: bool = False) -> None:
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """The calling thread is in a network namespace; sockets opened there stay there."""
+    """Context manager: the calling thread is in a network namespace; its new sockets stay there."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter(descriptor: int) -> None:
@@ -122,8 +122,8 @@ def inside(namespace: str) -> Iterator[None]:
                            remedy="run as root, and bring the lab up again")  # fmt: skip
 
     with _opened(f"/proc/self/task/{threading.get_native_id()}/ns/net") as home:
-        with _opened(str(_NAMESPACES / namespace)) as there:
-            enter(there)
+        with _opened(str(_NAMESPACES / namespace)) as target:
+            enter(target)
         try:
             yield
         finally:
@@ -146,7 +146,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def existing(namespaces: Iterable[str]) -> list[str]:
-    """Those of the namespaces that are there."""
+    """The namespaces that exist."""
     return [name for name in namespaces if (_NAMESPACES / name).exists()]
 
 
@@ -163,13 +163,13 @@ def end_processes(namespaces: list[str]) -> int:
     """End every process in the namespaces, first by SIGTERM; returns how many there were.
 
     Raises:
-        LabError: One cannot be ended.
+        LabError: A process cannot be ended.
     """
     start, seen = time.monotonic(), set[int]()
     while alive := _processes(namespaces):
         seen.update(alive)
         waited = time.monotonic() - start
-        if waited > _PATIENCE_S:
+        if waited > _TIMEOUT_S:
             raise LabError(f"process {alive[0]} does not end",
                            remedy="kill it, then: tailback lab down")  # fmt: skip
         for pid in alive:
@@ -180,6 +180,6 @@ def end_processes(namespaces: list[str]) -> int:
 
 
 def delete(namespaces: list[str]) -> None:
-    """Delete namespaces, and with them their cables."""
+    """Delete namespaces together with their cables."""
     for name in namespaces:
         run(Command(("ip", "netns", "delete", name)))

@@ -1,4 +1,4 @@
-"""Placements: which rank runs on which node, metrics of that, and the files launchers read.
+"""Placements of ranks on nodes, their metrics, and the rank files that launchers read.
 
 A placement is a callable ``place(problem, options)`` that gives the *slot* of each rank. To add
 one, write one file and add one line below; the conformance tests include it automatically.

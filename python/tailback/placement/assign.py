@@ -1,4 +1,4 @@
-"""Placing a job: run a placement by name and check what it returns."""
+"""Runs a placement by name and checks its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block placement: what a launcher does by default."""
+"""Block placement, the default of most launchers."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Kind:
-    """What hosts of one kind have in common.
+    """Common properties of hosts of one kind.
 
     Attributes:
         service: The word of their names that shows their service, empty for none.
         unnamed: Whether they have default names.
         adapters: Adapters with a cable.
-        gbps: Rates of those, each once, in gigabits per second.
+        gbps: Distinct rates of those, in gigabits per second.
     """
 
     service: str
@@ -63,7 +63,7 @@ class ComputeHosts:
     Attributes:
         hosts: Their numbers, in the order of the fabric.
         left_out: Which hosts were left out, and why; empty if none.
-        remedy: How to use them too.
+        remedy: How to include them.
     """
 
     hosts: list[int]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import unzipped
+from tailback.delimited import gunzip
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
@@ -21,17 +21,17 @@ from tailback.placement.writers.cray import NODES
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
 _ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
 _COMMENT = re.compile("#|//")
-_LARGEST = 1 << 28
+_MAX_BYTES = 1 << 28
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 
-    Options: ``file`` (the path). What ``env`` printed in each rank is read too. The form is found
-    from the content. A list of hosts has one host a line in rank order, ``host:n`` for n ranks in
-    turn (hydra: from the beginning again when ranks are left), or ``host slots=n`` (Open MPI: ranks
+    Options: ``file`` (the path). The output of ``env`` in each rank is accepted too. The format is
+    detected. A list of hosts has one host per line in rank order, ``host:n`` for n consecutive
+    ranks (hydra: starting again at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks
     fill the slots, host after host). The k-th rank of a host takes its k-th slot, unless a rankfile
-    numbers the slots. A Cray order fills the nodes that a comment of the file names, or the job's
+    numbers the slots. A Cray order fills the nodes named in a comment of the file, or the job's
     hosts in order.
     """
     read.refuse_unknown("file", options, ("file",))
@@ -68,11 +68,11 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_BYTES:
             raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):
-            data = unzipped(data, path, PlacementError)
+            data = gunzip(data, path, PlacementError)
         return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is not a text file"
@@ -83,7 +83,7 @@ def _text(path: Path) -> str:
 
 def _lines(text: str) -> list[tuple[int, str]]:
     """Lines with their numbers, without comments and blanks."""
-    # Open MPI also takes what C++ calls a comment.
+    # Open MPI also accepts C++ comments.
     lines = enumerate(text.split("\n"), 1)
     stripped = ((i, _COMMENT.split(line, maxsplit=1)[0].strip()) for i, line in lines)
     return [(i, line) for i, line in stripped if line]
@@ -125,7 +125,7 @@ class _Slots:
 
 
 def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
-    """Slots of ranks whose hosts a file names, in any order of lines."""
+    """Slots of ranks whose hosts are given by rank."""
     out = np.empty(len(hosts), np.int64)
     for rank, host in enumerate(hosts):
         try:
@@ -209,7 +209,7 @@ def _hosts(
 
 
 def _by_host(listed: HostList, slots: _Slots) -> list[HostLine]:
-    """Each host once with all its slots, as Open MPI takes a list that states some.
+    """Each host once with all its slots, as Open MPI reads a list with slots.
 
     A host listed once without a number has one slot per processor; its slots in the job are used
     instead.

@@ -1,4 +1,4 @@
-"""The hosts of a job and the ranks on each, which every other placement must keep.
+"""The hosts of a job and the ranks on each, which every candidate placement must keep.
 
 The batch system assigns the hosts of a job. A placement on other or more hosts would be another
 job, so candidates use the same hosts unless a user allows others, and always keep the number of
@@ -110,7 +110,7 @@ def slots_in_use(problem: PlacementProblem, node: NDArray[np.integer]) -> NDArra
 
 
 def restrict_to_used(problem: PlacementProblem, node: NDArray[np.integer]) -> PlacementProblem:
-    """The problem of placing the ranks on just the slots they have: every placement keeps them."""
+    """The problem restricted to the slots in use, so that every placement keeps them."""
     slots = slots_in_use(problem, node)
     return replace(
         problem,

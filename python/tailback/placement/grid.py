@@ -46,7 +46,7 @@ def infer_grid(traffic: Traffic, n_ranks: int) -> tuple[int, ...]:
     best: tuple[float, int, tuple[int, ...]] | None = None
     for grid in _factorings(n_ranks, 4, offsets, 1, n_ranks):
         score = _fit(low, high, weight, grid)
-        # Of two that explain the traffic equally well the one with fewer dimensions is simpler.
+        # Among grids that explain the traffic equally well, prefer fewer dimensions.
         rank = (round(score, 9), -len(grid), grid)
         if score > 0 and (best is None or rank[:2] > best[:2]):
             best = rank
@@ -56,7 +56,7 @@ def infer_grid(traffic: Traffic, n_ranks: int) -> tuple[int, ...]:
 def _factorings(
     rest: int, most: int, offsets: NDArray[np.int64], stride: int, n_ranks: int
 ) -> Iterator[tuple[int, ...]]:
-    """Ordered factorings of ``rest`` whose strides occur often enough among the differences."""
+    """Ordered factorisations of ``rest`` whose strides occur often enough among the differences."""
     if rest == 1:
         yield ()
         return
@@ -85,7 +85,7 @@ def coordinates(ranks: NDArray[np.int64], grid: tuple[int, ...]) -> NDArray[np.i
 def steps(
     low: NDArray[np.int64], high: NDArray[np.int64], grid: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Distance of each pair in each dimension, the short way round a wrap, shape (E, D)."""
+    """Distance of each pair in each dimension, the shorter way around a wrap, shape (E, D)."""
     apart = np.abs(coordinates(low, grid) - coordinates(high, grid))
     extent = np.asarray(grid)
     # Only the outermost pair counts as a wrap: a ring of 4 has distance 1 from 0 to 3.

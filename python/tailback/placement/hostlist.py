@@ -1,4 +1,4 @@
-"""Lists of hosts as launchers take them: one host a line, with or without a number of slots."""
+"""Host lists of launchers: one host per line, with or without a number of slots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tailback.errors import PlacementError, nearest
 
 _HOST = re.compile(r"(?:[^\s:=,@]+@)?([^\s:=,@]+)(?::(\d{1,9}))?((?:\s+[^\s=]+=\S+)*)\Z", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
-_SLOTS = ("slots", "count", "cpu")
-_MOST = ("max_slots", "max-slots", "slots_max", "slots-max")
-# How to reach a host and what to bind there: nothing about which ranks it has.
-_APART = ("port", "username", "user", "binding", "map", "ifname")
+_SLOT_KEYS = ("slots", "count", "cpu")
+_MAX_KEYS = ("max_slots", "max-slots", "slots_max", "slots-max")
+# Keys for reaching a host and for binding, which do not affect its ranks.
+_IGNORED_KEYS = ("port", "username", "user", "binding", "map", "ifname")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class HostLine:
     Attributes:
         host: Its name.
         count: Slots or ranks in the line; ``None`` if it has none.
-        line: Where it is, from 1.
+        line: Line number, from 1.
     """
 
     host: str
@@ -37,9 +37,9 @@ class HostList:
 
     Attributes:
         lines: Its lines in order.
-        slots: Whether it is one of Open MPI with numbers of slots: ranks fill host after host, and
-            a host listed several times has all its slots where it is listed first.
-        turns: Whether it is one of hydra with ``host:n``, dealt round again when it is at its end.
+        slots: Whether it is an Open MPI list with slots: ranks fill host after host, and a host
+            listed several times has all its slots at its first position.
+        turns: Whether it is a hydra list with ``host:n``, which starts again at its end.
     """
 
     lines: list[HostLine]
@@ -72,7 +72,7 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
             remedy="write one form: host:n is MPICH's, slots=n is Open MPI's",
         )
     if slots:
-        _refuse_stated_again(path, found)
+        _refuse_duplicate_slots(path, found)
     return HostList(found, slots, turns)
 
 
@@ -86,23 +86,23 @@ def _wrong(path: Path, line: int, message: str) -> PlacementError:
 
 
 def _stated(path: Path, line: int, words: list[str]) -> int | None:
-    """Slots by the keys after a host's name; also from ``max_slots`` alone."""
+    """Slots from the keys after a host's name, or from ``max_slots`` alone."""
     slots: int | None = None
     most: int | None = None
     for word in words:
         key, _, value = word.partition("=")
-        if key in _APART:
+        if key in _IGNORED_KEYS:
             continue
-        if key not in (*_SLOTS, *_MOST):
+        if key not in (*_SLOT_KEYS, *_MAX_KEYS):
             raise PlacementError(
                 f"a host has no {key[:80]!r}",
                 file=path,
                 place=f"line {line}",
-                remedy=nearest(key[:80], (*_SLOTS, *_MOST, *_APART)),
+                remedy=nearest(key[:80], (*_SLOT_KEYS, *_MAX_KEYS, *_IGNORED_KEYS)),
             )
         if not _NUMBER.match(value):
             raise _wrong(path, line, f"{key} = {value[:80]!r} is not a number")
-        if key in _SLOTS:
+        if key in _SLOT_KEYS:
             slots = int(value)
         else:
             most = int(value)
@@ -116,8 +116,8 @@ def _stated(path: Path, line: int, words: list[str]) -> int | None:
     return most if slots is None else slots
 
 
-def _refuse_stated_again(path: Path, found: list[HostLine]) -> None:
-    """Open MPI takes a host line after line or with its slots, not both."""
+def _refuse_duplicate_slots(path: Path, found: list[HostLine]) -> None:
+    """Open MPI accepts a host either on several lines or with slots, not both."""
     first: dict[str, HostLine] = {}
     for entry in found:
         before = first.setdefault(entry.host, entry)

@@ -1,4 +1,4 @@
-"""Host lists as Slurm and PBS write them: ``node[001-003,7],login1,rack[1-2]n[1-4]``."""
+"""Host lists of Slurm and PBS: ``node[001-003,7],login1,rack[1-2]n[1-4]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tailback.errors import PlacementError
 
-MOST_HOSTS = 1 << 20
+MAX_HOSTS = 1 << 20
 """A longer list of hosts is a mistake or an attempt to exhaust memory."""
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
@@ -22,8 +22,8 @@ def expand_hosts(text: str) -> list[str]:
             semicolons outside brackets. Digits keep their width: ``n[08-10]`` is n08, n09, n10.
 
     Raises:
-        PlacementError: A bracket is open, a range is none or runs backwards, or there are more than
-            a million hosts.
+        PlacementError: A bracket is unmatched, a range is invalid or descending, or there are more
+            than a million hosts.
     """
     out: list[str] = []
     for item in _items(text):
@@ -35,8 +35,8 @@ def expand_hosts(text: str) -> list[str]:
                 names = [name + part for name in names]
                 continue
             numbers = list(_numbers(part[1:-1], item))
-            if len(names) * len(numbers) + len(out) > MOST_HOSTS:
-                raise _wrong(item, f"more than {MOST_HOSTS:,} hosts")
+            if len(names) * len(numbers) + len(out) > MAX_HOSTS:
+                raise _wrong(item, f"more than {MAX_HOSTS:,} hosts")
             names = [name + number for name in names for number in numbers]
         out.extend(names)
     return out
@@ -56,8 +56,8 @@ def _numbers(text: str, item: str) -> Iterator[str]:
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
             raise _wrong(item, f"the range {part[:40]!r} runs backwards")
-        if int(last) - int(first) >= MOST_HOSTS:
-            raise _wrong(item, f"more than {MOST_HOSTS:,} hosts")
+        if int(last) - int(first) >= MAX_HOSTS:
+            raise _wrong(item, f"more than {MAX_HOSTS:,} hosts")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 

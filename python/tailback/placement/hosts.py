@@ -1,4 +1,4 @@
-"""Which hosts a job has: numbers, names with ranges, or the scattered allocation of thesis §4.4."""
+"""The hosts of a job: numbers, names with ranges, or the scattered allocation of Taffet §4.4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
 _SLOTS = re.compile(r"\d{1,9}\Z", re.ASCII)
 MAX_SLOTS = 65536
-"""Most slots of one host, as for ``ranks_per_host``."""
+"""Maximum slots of one host, as for ``ranks_per_host``."""
 
 _PARITY = "parity-of-square:"
 _REMEDY = "write hosts like all, 0-127,200, node[001-016]:4 or parity-of-square:even"
@@ -27,7 +27,7 @@ def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
         spec: ``"all"``, the compute hosts (:func:`~tailback.placement.compute_hosts`); numbers
             and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``; mixtures of these; or
             ``"parity-of-square:even"`` / ``":odd"``: host i belongs to ``even`` when (i + 1)² has
-            an even number of 1 bits (thesis §4.4). Slots a host (:func:`slots_from_spec`) are
+            an even number of 1 bits (thesis §4.4). Slots per host (:func:`slots_from_spec`) are
             ignored.
         fabric: The fabric.
 
@@ -131,8 +131,8 @@ def left_out(spec: str, fabric: Fabric) -> ComputeHosts | None:
 def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
     """Suggestion for a host that the fabric does not have.
 
-    Hosts of presets and computed topologies are named by number: another cluster's host name is
-    similar to none of them, though it may share letters and digits.
+    Hosts of presets and computed topologies are named by number: the host name of another cluster
+    is not a misspelling of one, though it may share letters and digits.
     """
     letters, digits = name.rstrip("0123456789"), len(name) - len(name.rstrip("0123456789"))
     own = {host.rstrip("0123456789") for host in hosts}

@@ -15,10 +15,10 @@ from tailback.placement.swaps import SearchLimits, SwapSearch
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
-    """Ranks that talk much under one leaf, leaves that talk much in one pod (METIS).
+    """Ranks with much mutual traffic under one leaf, such leaves in one pod (METIS).
 
-    Options: ``refine`` (default true: swap single ranks afterwards), ``pods`` (default true: choose
-    which leaf takes which part so that little leaves the pods; false numbers parts as METIS does).
+    Options: ``refine`` (default true: swap single ranks afterwards), ``pods`` (default true: assign
+    parts to leaves so that little traffic leaves the pods; false numbers parts as METIS does).
     """
     read.refuse_unknown("metis", options, ("refine", "pods"))
     refine = read.flag(options, "refine", True)

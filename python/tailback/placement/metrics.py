@@ -20,8 +20,8 @@ Weight = Literal["messages", "bytes", "packets"]
 def switch_distance(fabric: Fabric, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
     """Switches visited on the shortest valley-free path between leaf switches, ends included.
 
-    Valley-free: up, perhaps along one tier, then down, never up again, as up/down routing goes.
-    Where no such path exists the plain shortest path counts.
+    Valley-free: up, perhaps along one tier, then down, never up again, as in up/down routing. If no
+    such path exists, the shortest path counts.
 
     Args:
         fabric: The fabric.
@@ -135,7 +135,7 @@ def path_length(
         fabric: The fabric.
         program: The job; every send counts once.
         node_of_rank: Node of each rank, shape (R,).
-        weight: What counts: each message once, its bytes, or its packets (at least one).
+        weight: Weight of a message: one, its bytes, or its packets (at least one).
         packet_bytes: Payload of a packet, for ``"packets"``.
 
     Returns:

@@ -22,7 +22,7 @@ Traffic: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """Slots and traffic. A *slot* is a place for one rank; slots are in allocation order.
+    """Slots and traffic. A *slot* holds one rank; slots are in allocation order.
 
     Attributes:
         n_ranks: Number of ranks R of the job.
@@ -58,7 +58,7 @@ class PlacementProblem:
     def graph(self) -> Graph:
         """The communication graph, weights in bytes (both directions together)."""
         source, destination, size = self.traffic
-        # A message without payload still costs a packet: it must stay in the graph.
+        # A message without payload still takes a packet, so it stays in the graph.
         weight = np.maximum(size.astype(np.float64), 1.0)
         return Graph.from_edges(self.n_ranks, source, destination, weight)
 
@@ -73,7 +73,7 @@ class PlacementProblem:
         return self.slot_switch[first][index]
 
     def random(self, *stream: str) -> np.random.Generator:
-        """A generator that is a function of the seed and the name of the stream alone."""
+        """A generator that depends only on the seed and the name of the stream."""
         text = "/".join((str(self.seed), "placement", *stream))
         digest = hashlib.sha256(text.encode()).digest()
         return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))

@@ -1,4 +1,4 @@
-"""Random placement: the baseline for all others."""
+"""Random placement, the baseline for the others."""
 
 from __future__ import annotations
 

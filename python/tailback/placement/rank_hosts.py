@@ -1,8 +1,8 @@
-"""Host of each rank of a job, from files that launchers and schedulers write.
+"""Host of each rank of a job, from files of launchers and schedulers.
 
-Read are a CSV with columns rank and host; what ``env`` printed in one rank after the other (Open
-MPI, PMIx, MPICH, Slurm); the environment of a Slurm job; a rank file of Open MPI; a host list with
-a line a rank (as PBS_NODEFILE has it) or a number of ranks a host.
+Formats: a CSV with columns rank and host; the output of ``env`` in every rank (Open MPI, PMIx,
+MPICH, Slurm); the environment of a Slurm job; a rank file of Open MPI; a host list with one line
+per rank (like PBS_NODEFILE) or a number of ranks per host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALIASES: Final = {
     "rank": ("rank", "mpi_rank", "world_rank", "process", "procid", "task", "task_id"),
     "host": ("host", "hostname", "node", "node_name", "nodename", "host_name"),
 }
-MOST_RANKS: Final = 1 << 24
+MAX_RANKS: Final = 1 << 24
 
 _VARIABLE: Final = re.compile(
     r"^(\[[^\]]{1,40}\](?:<[a-z]{1,10}>)?:?\s*|\d{1,9}:\s*)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$"
@@ -49,8 +49,8 @@ def rank_hosts(path: Path) -> list[str]:
         Name of the host of rank 0, 1, …
 
     Raises:
-        PlacementError: The file cannot be read or is in no form, a rank is missing or has two
-            hosts; with line and column.
+        PlacementError: The file cannot be read or has no known format, or a rank is missing or has
+            two hosts; with line and column.
     """
     text = _text(path)
     for entry in _ordered():
@@ -67,7 +67,7 @@ def explicit_hosts(text: str, path: Path) -> list[str] | None:
     """Host of each rank of a CSV or an environment; None for texts in other forms.
 
     Args:
-        text: What the file holds.
+        text: Content of the file.
         path: The file, for errors.
 
     Raises:
@@ -90,7 +90,7 @@ def _text(path: Path) -> str:
 
 
 def _ordered() -> list[Form]:
-    """Those whose form is plain from the text come before the list of hosts, which anything is."""
+    """Formats that can be detected, before the list of hosts, which matches almost anything."""
     return [FORMS[name] for name in ("rank-csv", "environment", "rankfile", "host-list")]
 
 
@@ -99,7 +99,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
     """CSV with the columns rank and host."""
     if set(header_of(text[: 1 << 16], ALIASES) or {}) != {"rank", "host"}:
         return None
-    table = parse(text, ALIASES, ("rank", "host"), path=path, fault=PlacementError)
+    table = parse(text, ALIASES, ("rank", "host"), path=path, error_type=PlacementError)
     table.need("rank")
     ranks = table.number("rank", whole=True).to_list()
     hosts = table.need("host").to_list()
@@ -107,7 +107,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
     found: dict[int, str] = {}
     for rank, host, line in zip(ranks, hosts, lines, strict=True):
         if rank in found:
-            raise table.wrong(
+            raise table.error_at(
                 "rank", line, f"rank {rank} is listed twice", "give each rank one line"
             )
         found[rank] = host
@@ -145,7 +145,7 @@ def from_environment(text: str, path: Path) -> list[str] | None:
             continue
         first = first or number
         mine = records.setdefault(tag, [{}])
-        # The next environment begins where a variable comes again.
+        # The next environment begins where a variable is repeated.
         if name in mine[-1]:
             mine.append({})
         mine[-1][name] = value
@@ -182,12 +182,12 @@ def _nodelist(record: dict[str, str]) -> str:
 
 
 def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
-    """The hosts that the ranks' own environments name."""
+    """The hosts in the environments of the ranks."""
     found: dict[int, str] = {}
     local: dict[tuple[str, str], int] = {}
     for record in records:
         text, host = _of(record, _RANK), _of(record, _HOST)
-        if not text.isdecimal() or int(text) >= MOST_RANKS:
+        if not text.isdecimal() or int(text) >= MAX_RANKS:
             raise PlacementError(
                 f"{text[:40]!r} is not a rank", file=path, remedy="the output is cut or interleaved"
             )
@@ -208,7 +208,7 @@ def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
 
 
 def _by_job(job: dict[str, str], path: Path) -> list[str]:
-    """The hosts of a Slurm job, filled as its distribution says."""
+    """The hosts of a Slurm job, filled according to its distribution."""
     try:
         hosts = expand_hosts(_nodelist(job))
     except PlacementError as error:
@@ -217,7 +217,7 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
     each: list[int] = []
     for part in tasks.split(","):
         match = _TASKS.fullmatch(part.strip())
-        if match is None or int(match[1]) * int(match[2] or 1) > MOST_RANKS:
+        if match is None or int(match[1]) * int(match[2] or 1) > MAX_RANKS:
             raise PlacementError(
                 f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} cannot be read", file=path,
                 remedy="it is like 2(x3),1; is it in the output?",
@@ -228,15 +228,18 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
             f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} does not match the list of "
             f"{len(hosts)} hosts", file=path, remedy="give the environment of one job step",
         )  # fmt: skip
-    way = job.get("SLURM_DISTRIBUTION", "block").lower().split(":")[0].split(",")[0] or "block"
-    if way == "block":
+    distribution = (
+        job.get("SLURM_DISTRIBUTION", "block").lower().split(":")[0].split(",")[0] or "block"
+    )
+    if distribution == "block":
         out = [host for host, count in zip(hosts, each, strict=True) for _ in range(count)]
-    elif way == "cyclic":
+    elif distribution == "cyclic":
         rounds = range(max(each))
         out = [h for turn in rounds for h, n in zip(hosts, each, strict=True) if turn < n]
     else:
         raise PlacementError(
-            f"SLURM_DISTRIBUTION = {way[:40]!r} does not determine which rank is where", file=path,
+            f"SLURM_DISTRIBUTION = {distribution[:40]!r} does not determine the hosts of ranks",
+            file=path,
             remedy="give a CSV with rank and host, or: srun sh -c 'env' of every rank",
         )  # fmt: skip
     number = job.get("SLURM_NTASKS", "")
@@ -268,14 +271,14 @@ def from_rankfile(text: str, path: Path) -> list[str] | None:
 
 @FORMS.register("host-list")
 def from_host_list(text: str, path: Path) -> list[str] | None:
-    """One host a line and rank (PBS_NODEFILE), or host:n, or host slots=n."""
+    """One host per line and rank (PBS_NODEFILE), or host:n, or host slots=n."""
     lines = _lines(text)
     if not lines:
         return None
     out: list[str] = []
     for entry in host_list(path, lines).lines:
         out += [entry.host] * (1 if entry.count is None else entry.count)
-        if len(out) > MOST_RANKS:
+        if len(out) > MAX_RANKS:
             raise PlacementError(
                 "names more than 16 million ranks", file=path, place=f"line {entry.line}",
                 remedy="correct the number of slots",

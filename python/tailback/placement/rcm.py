@@ -14,8 +14,8 @@ from tailback.placement.problem import PlacementProblem
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reverse Cuthill–McKee order of the ranks on the slots in allocation order.
 
-    It looks at who talks to whom, not at how much nor at where the leaves end, which is why it
-    seldom helps (thesis §4.2.1); it is here to be compared with.
+    It considers which ranks communicate, but neither how much nor where leaves begin, so it seldom
+    helps (Taffet, 2019, section 4.2.1); it is included for comparison.
     """
     refuse_unknown("rcm", options)
     graph = problem.graph

@@ -22,7 +22,7 @@ def place_leaves(problem: PlacementProblem, options: Options) -> NDArray[np.int6
 
 
 def _deal(problem: PlacementProblem, key: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Deal the slots out: the first of every group, then the second of every group, and so on."""
+    """Slots in turn: the first of every group, then the second of every group, and so on."""
     group = first_appearance(key)
     order = np.argsort(group, kind="stable")
     size = np.bincount(group)

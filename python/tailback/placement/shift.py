@@ -1,4 +1,4 @@
-"""Shifted placement: the same nodes from a later start, without those to be avoided."""
+"""Shifted placement: block placement from a later host, avoiding some hosts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem, first_appearance
 
 MAX_WORK = 200_000_000
-"""Number of pairs of ranks times shifts that are examined; beyond it, shifts are evenly spaced."""
+"""Maximum number of rank pairs times shifts to examine; beyond it, only evenly spaced shifts."""
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Ranks as in ``block``, but from a later host, wrapping around the allocation.
 
-    Groups of ranks that talk among themselves then begin at other hosts: with the right shift they
-    lie within leaves, and what others do to the links between leaves does not reach them. pF3D was
-    sped up so (P. A. Taffet, J. Mellor-Crummey, SC'19).
+    Groups of communicating ranks then begin at other hosts: with the right shift each is within one
+    leaf and unaffected by congestion on links between leaves. This sped up pF3D (Taffet and
+    Mellor-Crummey, SC'19).
 
     Options: ``by`` (hosts to shift by; when absent, the shift that sends least between leaves, by
     bytes, congested leaves counting ``1 + congestion_weight · c`` times), ``congestion_weight``
-    (default 4), ``avoid`` (names of hosts that are used last, so left out where others suffice).
+    (default 4), ``avoid`` (names of hosts that are used last, so left out if others suffice).
     """
     read.refuse_unknown("shift", options, ("by", "congestion_weight", "avoid"))
     weight = read.number(options, "congestion_weight", 4.0)
@@ -67,7 +67,7 @@ def _order(
 def _best(
     problem: PlacementProblem, host: NDArray[np.int64], last: NDArray[np.bool_], weight: float
 ) -> int:
-    """Shift that sends least between leaves; the smallest of several."""
+    """Shift with the least traffic between leaves; the smallest of several."""
     source, target, size = problem.traffic
     count = int(host.max(initial=0)) + 1
     step = max(1, len(source) * count // MAX_WORK)

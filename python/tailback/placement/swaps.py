@@ -1,9 +1,9 @@
 """Swapping vertices between parts of fixed size: the Kernighan–Lin variant of thesis §4.2.2.
 
-For each part the part with the most edges to it is taken, and single vertices are exchanged between
-the two by the heuristic of Kernighan and Lin ("An efficient heuristic procedure for partitioning
-graphs", 1970). Sizes never change, so a valid partition stays valid. The search itself is compiled:
-`crates/placement`.
+For each part, the part with the most edges to it is chosen, and single vertices are exchanged
+between the two by the heuristic of Kernighan and Lin ("An efficient heuristic procedure for
+partitioning graphs", 1970). Sizes never change, so a valid partition stays valid. The search itself
+is compiled: `crates/placement`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.placement.graph import Graph
 
-_MOST = 2**31
-"""Limits above it mean the same: there are not that many vertices."""
+_MAX_LIMIT = 2**31
+"""Larger limits have no effect: there are not that many vertices."""
 
 
 @dataclass
@@ -71,9 +71,9 @@ class SwapSearch:
             _column(self.part),
             self.n_parts,
             limits=(
-                min(limits.depth, _MOST),
-                min(limits.partners, _MOST),
-                min(limits.rounds, _MOST),
+                min(limits.depth, _MAX_LIMIT),
+                min(limits.partners, _MAX_LIMIT),
+                min(limits.rounds, _MAX_LIMIT),
             ),
             group=None if self.group is None else _column(self.group),
             kind=None if self.kind is None else _column(self.kind),

@@ -1,9 +1,9 @@
 """Geometric tiling: boxes of the grid on leaves, and boxes of boxes on pods (thesis §4.2.3).
 
-The traffic that leaves a box is its surface, so boxes near a cube leave least. Grids rarely divide
-into equal boxes and leaves rarely have equal numbers of slots, so boxes are cut from *bands*: the
-grid is split into columns one box wide, each is walked from end to end, and each leaf takes as many
-ranks as it has slots. Where everything divides evenly the pieces are exact boxes.
+The traffic that leaves a box is proportional to its surface, so near-cubic boxes are best. Grids
+rarely divide into equal boxes and leaves rarely have equal numbers of slots, so boxes are cut from
+*bands*: the grid is split into columns one box wide, each is traversed from end to end, and each
+leaf takes as many ranks as it has slots. If everything divides evenly, the pieces are exact boxes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tailback.placement.grid import bytes_by_dimension, coordinates, infer_grid
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
 
-TRIED = 24
-"""Box shapes that are tried out on the real traffic, smallest surface first."""
+MAX_SHAPES = 24
+"""Box shapes that are evaluated with the actual traffic, smallest surface first."""
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
@@ -125,7 +125,7 @@ def _in_order(
 
 @dataclass(frozen=True)
 class _Shape:
-    """Which dimension a band runs along and how wide it is in the others."""
+    """The dimension along which a band runs, and its widths in the others."""
 
     along: int
     width: tuple[int, ...]
@@ -172,7 +172,7 @@ class _Filler:
         """Order of the ranks along the best bands for pieces of ``sizes``."""
         at = self.at[ranks] - self.at[ranks].min(axis=0)
         extent = tuple(int(e) for e in at.max(axis=0) + 1)
-        # Regions of one outline ask the same question; the first answer serves them all.
+        # Regions with the same outline have the same result, which is computed once.
         key = (extent, len(ranks), sizes.tobytes())
         if key not in self._known:
             self._known[key] = self._best(self.graph.subgraph(ranks), at, extent, sizes)
@@ -185,7 +185,7 @@ class _Filler:
         extent: tuple[int, ...],
         sizes: NDArray[np.int64],
     ) -> _Shape:
-        """The shape that cuts least of the real traffic."""
+        """The shape that cuts the least traffic."""
         piece = np.repeat(np.arange(len(sizes)), sizes)
         part = np.empty(len(at), np.int64)
         shapes = _shapes(extent, float(sizes.max()), self.load)
@@ -194,7 +194,7 @@ class _Filler:
             part[_walk(at, extent, shape, sizes)] = piece
             cuts[i] = graph.cut(part)
         least = np.flatnonzero(cuts <= cuts.min() * (1 + 1e-9))
-        # Among equals exact boxes: people recognise them.
+        # Among equals prefer exact boxes, which are easier to recognise.
         boxes = [i for i in least if _exact(at, extent, shapes[i], sizes)]
         return shapes[int((boxes or list(least))[0])]
 
@@ -202,8 +202,8 @@ class _Filler:
 def _shapes(extent: tuple[int, ...], size: float, load: NDArray[np.float64]) -> list[_Shape]:
     """Band shapes by the surface a box of ``size`` cut from them has, smallest first.
 
-    Shapes that divide the grid evenly come along even where a shape that does not looks better: the
-    estimate does not see the steps where bands end within a piece.
+    Shapes that divide the grid evenly are kept even if another one has a smaller estimate, which
+    ignores the steps where bands end within a piece.
     """
     found: dict[tuple[int, ...], tuple[tuple[float | int, ...], bool, _Shape]] = {}
     for along in range(len(extent)):
@@ -216,13 +216,13 @@ def _shapes(extent: tuple[int, ...], size: float, load: NDArray[np.float64]) -> 
             )
             surface = sum(load[d] / box[d] for d in range(len(extent)) if box[d] < extent[d])
             divides = all(extent[d] == w * n for d, w, n in zip(others, width, counts, strict=True))
-            # Among equals: run along the last dimension, wide in x.
+            # Among equals prefer bands along the last dimension, wide in x.
             key = (round(float(surface), 9), not divides, -along, *(-w for w in width))
             bands = (along, *counts)
             if bands not in found or key < found[bands][0]:
                 found[bands] = (key, divides, _Shape(along, width))
     ranked = sorted(found.values(), key=lambda f: f[0])
-    chosen = ranked[:TRIED] + [f for f in ranked[TRIED:] if f[1]][:TRIED]
+    chosen = ranked[:MAX_SHAPES] + [f for f in ranked[MAX_SHAPES:] if f[1]][:MAX_SHAPES]
     return [shape for _, _, shape in chosen]
 
 
@@ -231,7 +231,7 @@ def _widths(extents: list[int], size: float) -> list[tuple[int, ...]]:
     choices = [range(1, int(min(e, size)) + 1) for e in extents]
     count = float(np.prod([len(c) for c in choices])) if choices else 1.0
     if count > 20_000:
-        # Very large cells: widths that divide their extent into equal bands are enough.
+        # For very large cells, widths that give equal bands suffice.
         choices = [
             sorted({-(-e // n) for n in range(1, e + 1) if -(-e // n) <= size})  # type: ignore[misc]
             for e in extents

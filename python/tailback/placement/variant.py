@@ -1,4 +1,4 @@
-"""What was varied to make a placement: its method, its hosts, and whether it was recomputed."""
+"""Variants of a placement: its method, its hosts, and whether it was recomputed."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SUFFIXES: Final = {
     HostChoice.FEWEST_SWITCHES: "-compact",
     HostChoice.AWAY_FROM_CONGESTION: "-keep-off",
 }
-"""How the name of a placement ends for each choice of hosts."""
+"""Suffix of a placement's name for each choice of hosts."""
 
 RECOMPUTED_SUFFIX: Final = "-again"
-"""How the name of a placement ends when it is the one in use, recomputed."""
+"""Suffix of a placement's name if it is the one in use, recomputed."""
 
 
 FILE: Final = "file"
-"""Name of a placement that a rank file states."""
+"""Name of a placement from a rank file."""
 
 RECORDED: Final = "recorded"
-"""Name of a placement that a trace states."""
+"""Name of a placement from a trace."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PlacementVariant:
 
     @property
     def name(self) -> str:
-        """What reports, tables and file names call it."""
+        """Its name in reports, tables and file names."""
         end = RECOMPUTED_SUFFIX if self.recomputed else ""
         return f"{self.method}{SUFFIXES[self.hosts]}{end}"
 

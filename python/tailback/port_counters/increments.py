@@ -1,33 +1,35 @@
-"""The one rule for what happened between two readings of a counter.
+"""The rule for the increment of a counter between two readings.
 
-Everybody who takes differences uses it: the collector, while it collects, and the readers of files.
+The collector and the readers of files both use it.
 
-**The counter rose or stayed**: the difference is taken at its word, if the port can have done so
+**The counter rose or stayed**: the increment is the difference, if the port can have counted that
 much in 1.5 times the interval; otherwise the reading is *impossible*: flagged, without a number.
-Where speed or tick are unknown, those of the fastest link bound the rise. (A counter set back and
-past its old value since looks like one that was not reset; its difference is then too small.)
+Where the speed or tick is unknown, that of the fastest link is the limit. (A counter that was reset
+and has since passed its old value looks like one that was not reset; its increment is then too
+small.)
 
-**It stands at its largest value**: it has *latched*. InfiniBand's counters stop at all ones
-(InfiniBand Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and nothing at all
-is known where it stood there before.
+**It is at its largest value**: it has *latched*. InfiniBand counters stop at all ones (InfiniBand
+Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and the increment is unknown if
+the counter was there before.
 
-**It fell**: somebody set it *back*, and what it shows now is a lower bound, unless the port cannot
-have done so much in 1.5 times the interval: then it did not begin at 0 (the clock was set back
-meanwhile, or another device has the name now) and nothing is known; or, on devices that do
-not stop, it *wrapped*, and the way through its top is the number. Both look alike, so a wrap, which
-claims an exact number, is believed only if all of this holds:
+**It fell**: either it was *reset*, and its present value is a lower bound, unless the port cannot
+have counted that much in 1.5 times the interval: then it did not start at 0 (the clock was set
+back, or another device now has the name) and the increment is unknown. Or, on devices whose
+counters do not stop, it *wrapped*, and the increment is the distance through its largest value.
+Both look alike, so a wrap, which gives an exact number, is assumed only if all of the following
+hold:
 
-1. the largest value is known, less than 63 bits (more never comes round), and the counter did not
-   stand at it;
-2. it was in the last quarter of its range and is now in the first, but not at 0: that is where
-   somebody sets it, and where a wrap ends once in as many times as the counter rose;
-3. the way through the top is no longer than what the port can do in 1.5 times the interval, where
-   its speed (data, packets) or tick (stall) is known;
-4. no other counter of the same reading fell without being explained so: who sets one counter back
-   often sets back others.
+1. the largest value is known and has fewer than 64 bits (a 64-bit counter never wraps), and the
+   counter was not at it;
+2. it was in the last quarter of its range and is now in the first, but not at 0: a reset sets it to
+   0, and a wrap rarely ends exactly there;
+3. the distance is no longer than the port can count in 1.5 times the interval, where its speed
+   (data, packets) or tick (stall) is known;
+4. every other counter of the same reading that fell can be explained by a wrap too: whoever resets
+   one counter often resets others.
 
-A fall of one counter says nothing against a number of another that rose: `perfquery -R` sets back
-the data counters but not PortXmitWait, the rounds of Alali et al. PortXmitWait alone.
+A counter that fell does not invalidate another that rose: `perfquery -R` resets the data counters
+but not PortXmitWait; the rounds of Alali et al. reset PortXmitWait alone.
 """
 
 from __future__ import annotations
@@ -43,17 +45,17 @@ from tailback.port_counters.schema import SIMULATED, Flag
 from tailback.port_counters.ticks import SHORTEST_TICK_NS
 
 RATE_TOLERANCE: Final = 1.5
-"""How many times the interval a rise may take: readings may be later than their times say."""
+"""Limit of a rise in intervals' worth of time: readings may be later than their time stamps."""
 
 FASTEST_GBPS: Final = max(
     data_rate_gbps(width, speed) or 0.0 for width in WIDTHS for speed in LANE_SIGNAL_GBPS
 )
-"""Data rate of the fastest link there is: the bound where a port's own is unknown."""
+"""Data rate of the fastest known link: the limit where a port's own rate is unknown."""
 
 SMALLEST_PACKET_BYTES: Final = 24
-"""Octets of the shortest packet: what bounds packets by the speed of a port."""
+"""Octets of the shortest packet: limits the packets that a port can send."""
 
-_COMES_ROUND: Final = 2**63
+_WRAP_LIMIT: Final = 2**63
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ class Counter:
     Attributes:
         name: Its column.
         limit: Column of its largest value; None where it has none.
-        low: The flag that says that its number is a lower bound.
+        low: Flag for an increment that is a lower bound.
         most: Largest increase that an interval allows; None or null where unknown.
-        impossible: The flag that says that it rose by more.
-        unit: What one count is worth: data in bytes are counted in words of four.
+        impossible: Flag for a larger increase.
+        unit: Value of one count: data in bytes are counted in words of four.
     """
 
     name: str
@@ -88,44 +90,42 @@ def shifted(name: str) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Increment:
-    """Increase of one counter over an interval and the flags it earned."""
+    """Increase of one counter over an interval, and its flags."""
 
     value: pl.Expr
     flags: pl.Expr
 
 
 def increments(counters: Sequence[Counter], before: Before = shifted) -> list[Increment]:
-    """What happened to the counters of a reading since the one before.
+    """The increments of the counters of a reading since the one before.
 
     Args:
-        counters: All counters of a reading, because one tells on another.
+        counters: All counters of a reading, because a reset of one bears on the others.
         before: Where the values of the reading before are.
 
     Returns:
-        For each counter its increase, null where nothing is known, and its flags.
+        For each counter its increase, null where unknown, and its flags.
     """
     fell = [(pl.col(c.name) < before(c.name)).fill_null(False) for c in counters]
-    round_the_top = [_could_wrap(c, before) for c in counters]
-    set_back = pl.any_horizontal(
-        down & ~could for down, could in zip(fell, round_the_top, strict=True)
-    )
+    may_wrap = [_could_wrap(c, before) for c in counters]
+    was_reset = pl.any_horizontal(down & ~could for down, could in zip(fell, may_wrap, strict=True))
     return [
-        _step(counter, before, down, could & ~set_back)
-        for counter, down, could in zip(counters, fell, round_the_top, strict=True)
+        _step(counter, before, down, could & ~was_reset)
+        for counter, down, could in zip(counters, fell, may_wrap, strict=True)
     ]
 
 
 def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
-    """Whether a fall is explained by the way through the top."""
+    """Whether a fall can be explained by a wrap."""
     if counter.limit is None:
         return pl.lit(False)
     old, now, top = before(counter.name), pl.col(counter.name), pl.col(counter.limit)
-    way = (top - old).cast(pl.Float64) + now.cast(pl.Float64) + counter.unit
-    possible = pl.lit(True) if counter.most is None else (way <= counter.most).fill_null(True)
+    distance = (top - old).cast(pl.Float64) + now.cast(pl.Float64) + counter.unit
+    possible = pl.lit(True) if counter.most is None else (distance <= counter.most).fill_null(True)
     return (
         (now < old)
         & (old < top)
-        & (top < _COMES_ROUND)
+        & (top < _WRAP_LIMIT)
         & (old.cast(pl.Float64) > 0.75 * top.cast(pl.Float64))
         & (now > 0)
         & (now.cast(pl.Float64) < 0.25 * top.cast(pl.Float64))
@@ -139,18 +139,18 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
     from_zero = pl.lit(True) if most is None else (now <= most).fill_null(True)
     if counter.limit is None:
         full = was_full = pl.lit(False)
-        way = now
+        distance = now
     else:
         top = pl.col(counter.limit)
         full, was_full = (now >= top).fill_null(False), (old >= top).fill_null(False)
-        way = top - old + counter.unit + now
+        distance = top - old + counter.unit + now
     rise = now - old
     beyond = pl.lit(False) if most is None else ((now >= old) & (rise > most)).fill_null(False)
     value = (
         pl.when((full & was_full) | beyond)
         .then(None)
         .when(wrapped)
-        .then(way)
+        .then(distance)
         .when(fell)
         .then(pl.when(from_zero).then(now))
         .otherwise(rise)
@@ -172,38 +172,38 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
 
 
 def max_bytes(interval_ns: pl.Expr, gbps: pl.Expr) -> pl.Expr:
-    """The most that a port of ``gbps`` can send in an interval, with the slack of its times."""
+    """The most that a port of ``gbps`` can send in an interval, within ``RATE_TOLERANCE``."""
     return interval_ns.cast(pl.Float64) * RATE_TOLERANCE * gbps.fill_null(FASTEST_GBPS) / 8
 
 
 def max_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
-    """The longest stall in an interval, summed over ``lanes``, with the slack of its times."""
+    """The longest stall in an interval, summed over ``lanes``, within ``RATE_TOLERANCE``."""
     return interval_ns.cast(pl.Float64) * RATE_TOLERANCE * lanes
 
 
 def max_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:
-    """The most ticks of PortXmitWait in an interval, with the slack of its times."""
+    """The most ticks of PortXmitWait in an interval, within ``RATE_TOLERANCE``."""
     return interval_ns.cast(pl.Float64) * RATE_TOLERANCE / tick_ns.fill_null(SHORTEST_TICK_NS)
 
 
 def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
-    """Intervals without the numbers that cannot be, flagged as :func:`increments` flags them.
+    """Intervals without impossible values, flagged as by :func:`increments`.
 
-    For intervals that somebody else took: derived columns, and tables of former versions.
+    For intervals that were computed elsewhere: derived columns, and tables of earlier versions.
 
     Args:
         intervals: Rows of ``counter_intervals``.
     """
     length = pl.when(pl.col("source").ne_missing(SIMULATED)).then(pl.col("interval_ns"))
-    room = max_bytes(length, pl.col("capacity_gbps"))
+    byte_limit = max_bytes(length, pl.col("capacity_gbps"))
     allowed = length.cast(pl.Float64) * RATE_TOLERANCE
     beyond = {
         "stall": (pl.col("stall_fraction") > RATE_TOLERANCE)
         | (pl.col("stall_ns") > allowed)
         | (pl.col("xmit_wait_ticks") > allowed / SHORTEST_TICK_NS),
         "inner": pl.col("internal_stall_fraction") > RATE_TOLERANCE,
-        "data": (pl.col("utilization") > RATE_TOLERANCE) | (pl.col("data_bytes") > room),
-        "packets": pl.col("packets") > room / SMALLEST_PACKET_BYTES,
+        "data": (pl.col("utilization") > RATE_TOLERANCE) | (pl.col("data_bytes") > byte_limit),
+        "packets": pl.col("packets") > byte_limit / SMALLEST_PACKET_BYTES,
     }
     wrong = {name: found.fill_null(False) for name, found in beyond.items()}
     columns = {

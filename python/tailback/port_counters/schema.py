@@ -1,12 +1,10 @@
-"""The one shape of port counters, whatever collected them: readings and intervals.
+"""The common tables of port counters, whatever collected them: readings and intervals.
 
-A *reading* is what a counter said at one instant, cumulative since somebody last reset it. An
-*interval* is what happened between two readings of one port. Collectors and most readers give
-readings; ``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which
-is what every analysis works on. The engine's runs and derived LDMS columns give intervals at once.
-
-A number is null where the source does not have it, and never zero instead. A flag says where a
-number is a lower bound.
+A *reading* has the values of a port's counters at one instant, cumulative since the last reset. An
+*interval* is a port's activity between two readings. Collectors and most readers give readings;
+``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which is what
+every analysis works on. Simulated runs and derived LDMS columns give intervals directly. A value
+that the source does not have is null, never zero. A flag marks lower bounds.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ class CounterError(TailbackError):
 
 
 class Flag(IntFlag):
-    """What is special about a reading or an interval; the ``flags`` column is their sum.
+    """Properties of a reading or an interval; the ``flags`` column is their sum.
 
     Attributes:
         AT_LEAST: The stall of this row is a lower bound.
-        WRAP: A counter passed its largest value and started again at 0; the number is corrected.
-        RESET: A counter was set back by somebody; the number counts from there on (at least).
-        GAP: The interval spans readings that are missing.
-        LATCHED: A counter stands at its largest value and counts no further (at least).
-        NO_COUNTER: The device does not answer for a counter that its kind normally has.
-        STALE: The device was not read anew: the values are those of the reading before.
+        WRAP: A counter wrapped at its maximum to 0; the number is corrected.
+        RESET: A counter was reset; the number counts from the reset (a lower bound).
+        GAP: Readings are missing within the interval.
+        LATCHED: A counter has stopped at its maximum (the number is a lower bound).
+        NO_COUNTER: The device lacks a counter that its kind normally has.
+        STALE: The device was not read: the values are those of the previous reading.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
-        RATE_CHANGED: The port got another speed within the interval; shares are of the new one.
-        IMPOSSIBLE: A stall counter rose by more than time allows; its number is left out.
+        RATE_CHANGED: The port changed speed within the interval; shares refer to the new speed.
+        IMPOSSIBLE: A stall counter rose by more than the time allows; its number is left out.
         DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
     """
 
@@ -64,7 +62,7 @@ _PLACE = _columns(
     ("node_name", pl.String, "name of the node or switch, as the source gives it"),
     ("link", pl.UInt32, "directed link that leaves the port, null when no fabric was given"),
     ("direction", pl.String, "X+ … Z- on a torus, up, down or flat in a fat tree, null unknown"),
-    ("interface", pl.String, "name of the interface, null where ports have numbers alone"),
+    ("interface", pl.String, "name of the interface, null if ports have only numbers"),
 )
 
 READINGS: Final = Table(
@@ -79,11 +77,11 @@ READINGS: Final = Table(
         *_PLACE,
         *_columns(
             ("data_bytes", pl.UInt64, "bytes sent since the last reset"),
-            ("data_limit", pl.UInt64, "largest value data_bytes can show, null unknown"),
+            ("data_limit", pl.UInt64, "largest value of data_bytes, null unknown"),
             ("packets", pl.UInt64, "packets sent since the last reset"),
-            ("packets_limit", pl.UInt64, "largest value packets can show, null unknown"),
+            ("packets_limit", pl.UInt64, "largest value of packets, null unknown"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit since the last reset"),
-            ("wait_limit", pl.UInt64, "largest value xmit_wait_ticks can show, null unknown"),
+            ("wait_limit", pl.UInt64, "largest value of xmit_wait_ticks, null unknown"),
             ("tick_ns", pl.Float64, "length of a tick in nanoseconds, null unknown"),
             ("stall_ns", pl.UInt64, "time with data but no credit, if the device counts time"),
             ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
@@ -142,10 +140,10 @@ INTERVALS: Final = Table(
 
 
 SIMULATED: Final = "simulation"
-"""Source of simulated rows: the engine books a packet at once, so no bound of time holds there."""
+"""Source of simulated rows: the engine counts a packet as a whole, so no time bound applies."""
 
 ROUNDING: Final = 1e-12
-"""Relative error that a percentage may have got from floats: 100 times 0.07 is above 7."""
+"""Relative rounding error of a percentage: in floats, 100 times 0.07 is above 7."""
 
 
 def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
@@ -158,7 +156,7 @@ def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
         frame: Any subset of its columns.
 
     Raises:
-        CounterError: A column the table does not have, or one that cannot be converted.
+        CounterError: A column is not in the table or cannot be converted.
     """
     schema = table.polars_schema
     for column in frame.columns:
@@ -193,23 +191,23 @@ def ends_with_full_stall_counter() -> pl.Expr:
 
 
 def counter_is_full(key: str) -> pl.Expr:
-    """Which rows end with a full stall counter that can be believed (Boolean).
+    """Which rows end with a full stall counter that is plausible (Boolean).
 
     Args:
-        key: Column that tells ports apart. A port whose counter rose by more than time allows has
-            no counter to believe.
+        key: Column that identifies ports. The counter of a port is implausible if it ever rose by
+            more than time allows.
     """
     jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
     return ends_with_full_stall_counter() & ~jumped
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:
-    """Bandwidth that stalls kept from a port: what an administrator reads a stall as, Gb/s."""
+    """Bandwidth that a port lost to stalls, Gb/s."""
     return stall_fraction.clip(0.0, 1.0) * capacity_gbps
 
 
 def markdown() -> str:
-    """The two tables as the documentation shows them."""
+    """The two tables as Markdown for the documentation."""
     lines = []
     for table in (READINGS, INTERVALS):
         lines += [f"### {table.name}", "", f"A row is {table.row}.", ""]

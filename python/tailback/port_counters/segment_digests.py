@@ -1,8 +1,8 @@
-"""SHA-256 of the files of a collection: one small file for each finished segment.
+"""SHA-256 of the files of a collection: one file per finished segment.
 
-A segment that is still written has a checksum in every record; once it is finished its tables are
-written once and never changed, and ``sha256/000006.json`` holds the SHA-256 of each of them.
-Collections of earlier versions have none and are still read.
+While a segment is written, every record has a checksum. The tables of a finished segment never
+change, and ``sha256/000006.json`` holds the SHA-256 of each. Collections of earlier versions have
+none and are still read.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def digests_of(collection: Path, name: str) -> str:
 
 
 def check(file: Path) -> None:
-    """Find out whether a file of a collection is as it was written.
+    """Check that a file of a collection is unchanged.
 
     Args:
-        file: A table or the last readings of a segment. A file of no collection, or of a segment
-            without SHA-256, is taken as it is.
+        file: A table or the last readings of a segment. A file outside a collection, or of a
+            segment without SHA-256, is not checked.
 
     Raises:
-        CounterError: It has changed since, or what holds its SHA-256 is damaged.
+        CounterError: It has changed, or the file with its SHA-256 is damaged.
     """
     found = _digests(file)
     if found is None:
@@ -59,7 +59,7 @@ def check(file: Path) -> None:
 
 
 def unchecked(collection: Path) -> list[str]:
-    """A note on segments whose files have no SHA-256, where there are any."""
+    """A note on segments whose files have no SHA-256, if there are any."""
     tables = {path.stem for path in (collection / "intervals").glob("*.parquet")}
     missing = tables - {path.stem for path in (collection / FOLDER).glob("*.json")}
     if not missing:
@@ -72,7 +72,7 @@ def unchecked(collection: Path) -> list[str]:
 
 
 def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
-    """What holds the SHA-256 of a file, and all that it says; None where there is none."""
+    """The file with the SHA-256 of a file, and its content; None if there is none."""
     match = _NUMBER.match(file.name)
     if match is None:
         return None

@@ -1,9 +1,9 @@
-"""How long a tick of PortXmitWait is, by device family.
+"""Length of a PortXmitWait tick by device family.
 
-The specification leaves the tick to the device. Published is one: roughly 22 ns for the ports of
-FDR switches (Alali et al., 2017, equation 3). The others follow from how long a 32-bit counter
-lasts at a port that is stalled all the time; they are good to a few per cent. ``--tick``
-overrides them, and a port kept stalled for a known time measures it.
+The specification leaves the tick to the device. One is published: roughly 22 ns for the ports of
+FDR switches (Alali et al., 2017, equation 3). The others are derived from the time in which a
+32-bit counter saturates at a port that is always stalled; they are accurate to a few per cent.
+``--tick`` overrides them; to measure a tick, keep a port stalled for a known time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick and where it is known from.
+    """A tick and its source.
 
     Attributes:
         tick_ns: Its length in nanoseconds.
@@ -43,7 +43,7 @@ DEVICES: Final[dict[int, Tick]] = {
 """Tick by NodeInfo's device id."""
 
 SHORTEST_TICK_NS: Final = min(tick.tick_ns for tick in DEVICES.values())
-"""The shortest tick known: what bounds a count of ticks where a port's own is unknown."""
+"""The shortest known tick: limits a count of ticks where a port's own tick is unknown."""
 
 _BY_RATE: Final = ((60.0, _FDR), (110.0, _EDR), (210.0, _HDR), (float("inf"), _NDR))
 

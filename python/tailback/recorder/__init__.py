@@ -1,4 +1,4 @@
-"""Records MPI programs: a library preloaded into the ranks, and a trace of what it leaves.
+"""Records MPI programs: a library preloaded into the ranks, and a trace built from its files.
 
 The library is C (folder ``c`` and what :mod:`tailback.recorder.wrappers` writes), compiled once
 for the user's MPI library. Ranks write bounded buffers to files of their own; after the run these

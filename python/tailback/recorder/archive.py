@@ -1,4 +1,4 @@
-"""From what recorded ranks left to an OTF2 archive."""
+"""Converts the files of recorded ranks to an OTF2 archive."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Archive:
         return result
 
     def _maps(self, rank: RankRecord) -> tuple[_Maps, list[Any]]:
-        """Numbers of a rank to those of the archive; and what must live as long."""
+        """Maps a rank's numbers to the archive's; also returns the objects that must stay alive."""
         n_regions = len(self.regions)
         comms = [UNDEFINED] * (max(rank.comms, default=-1) + 1)
         for number, comm in self.numbers[rank.rank].items():
@@ -302,7 +302,7 @@ def _role(name: str) -> int:
 
 
 def _offset(rank: RankRecord, time: int) -> int:
-    """What the clock of rank 0 has more at a time of this rank's clock."""
+    """How far the clock of rank 0 is ahead of this rank's clock at a time of the latter."""
     if not rank.offsets:
         return 0
     (t0, o0, _), (t1, o1, _) = rank.offsets[0], rank.offsets[-1]

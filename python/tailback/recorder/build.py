@@ -37,7 +37,7 @@ class Built:
 
 
 def build(mpicc: str) -> Built:
-    """Compile the recorder, unless that was done before for this MPI library.
+    """Compile the recorder unless it is cached for this MPI library.
 
     Args:
         mpicc: The MPI library's compiler of C, a name or a path.
@@ -71,7 +71,7 @@ def build(mpicc: str) -> Built:
 
 
 def _cache() -> Path:
-    """Folder of what is compiled: the user's cache, which the hosts of a cluster share."""
+    """Folder of the compiled recorder: the user's cache, which the hosts of a cluster share."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "tailback" / "recorder"
 

@@ -23,7 +23,7 @@ class CallLocation:
 
 
 def locate_call_sites(sites: Iterable[RankSite], notes: list[str]) -> dict[RankSite, CallLocation]:
-    """The place of each call site; one that nothing tells has the name of its module.
+    """The source location of each call site; if unknown, the name of its module.
 
     Args:
         sites: Return addresses.

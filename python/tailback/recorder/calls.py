@@ -36,7 +36,7 @@ class Argument:
 
     @property
     def declared(self) -> str:
-        """As C declares it."""
+        """Its C declaration."""
         return f"{self.type} {'*' * self.pointer}{self.name}{'[]' * self.array}"
 
 

@@ -1,4 +1,4 @@
-"""One number for each communicator, from what each of its members calls it."""
+"""One number per communicator, from the numbers its members use for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordedCommunicator:
 
 
 def unite(ranks: list[RankRecord]) -> tuple[list[RecordedCommunicator], list[dict[int, int]], int]:
-    """Find out which communicators of different ranks are the same one.
+    """Find which communicators of different ranks are the same.
 
     Args:
         ranks: What each rank left.

@@ -1,4 +1,4 @@
-"""Launchers of MPI programs, and how each hands variables to the ranks."""
+"""Launchers of MPI programs, and how each passes environment variables to the ranks."""
 
 from __future__ import annotations
 

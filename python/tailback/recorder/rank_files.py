@@ -49,7 +49,7 @@ class RankSite:
 
 @dataclass
 class RankRecord:
-    """What one rank left.
+    """The files of one rank.
 
     Attributes:
         rank: World rank.
@@ -85,7 +85,7 @@ class RankRecord:
 
 
 def read_rank_files(folder: Path) -> list[RankRecord]:
-    """What all ranks left in a folder, in order of rank; empty where no rank left anything.
+    """The files of all ranks in a folder, in order of rank; empty if there are none.
 
     Raises:
         RecordError: A file is damaged, or ranks are missing.

@@ -158,7 +158,7 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
 
 
 def _write_job(environment: Mapping[str, str], folder: Path) -> None:
-    """What the batch system says of the job; nothing outside of one."""
+    """What the batch system states about the job; empty outside a batch job."""
     variables = {
         key: value for key, value in sorted(environment.items())
         if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)

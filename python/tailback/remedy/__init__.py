@@ -1,6 +1,6 @@
-"""What to change, proved by re-simulation first.
+"""Remedies, proved by re-simulation.
 
-A new kind of remedy is one file here with a function under ``@REMEDIES.register("kind")``.
+A kind of remedy is one file here with a function registered by ``@REMEDIES.register("kind")``.
 """
 
 from importlib import import_module

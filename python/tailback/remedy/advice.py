@@ -14,10 +14,10 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern", "placement": "placement", "routing": "routing",
     "other-traffic": "placement", "slow-link": "placement",
 }  # fmt: skip
-"""The kind of remedy that removes each cause; others may help as well."""
+"""The kind of remedy that removes each cause; other kinds may help as well."""
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
-"""What a user can do without the operators of the network."""
+"""Kinds of remedy that users can apply without the operators of the network."""
 
 
 AVOIDED_LINKS_SHOWN = 8
@@ -35,7 +35,7 @@ def recommend(
     """Recommend a remedy.
 
     Args:
-        run: The run as observed.
+        run: The observed run.
         diagnosis: Its diagnosis.
         candidates: What was tried, including the unchanged run under the name of its placement.
         files: Files the caller writes for a recommended placement: name → purpose.
@@ -48,11 +48,11 @@ def recommend(
         return None
     now = current_placement(run)
     before = next((c for c in candidates if c.name == now and c.proved), None)
-    able = [
+    effective = [
         c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
     ]
-    remedy = _main(able, diagnosis.cause)
-    place = _quickest([c for c in able if c.kind == "placement"])
+    remedy = _main(effective, diagnosis.cause)
+    placement = _quickest([c for c in effective if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
     if before is not None:
         advice = " ".join(filter(None, (advice, _warned(diagnosis.cause, candidates, before))))
@@ -60,7 +60,7 @@ def recommend(
     if remedy is None or before is None:
         if not advice:
             return None
-        # The reference is simulated like the candidates, as if one of them helped.
+        # Use the simulated reference, as when a candidate helps.
         without_remedy = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
             action=advice, placement="", before_ps=without_remedy, after_ps=without_remedy,
@@ -68,11 +68,11 @@ def recommend(
         )  # fmt: skip
     return Remedy(
         action=_action(
-            remedy, place, able, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
+            remedy, placement, effective, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
         ),
         name=remedy.name,
         parts=remedy.parts or (remedy.name,),
-        placement="" if place is None else place.name,
+        placement="" if placement is None else placement.name,
         before_ps=before.elapsed_ps,
         after_ps=remedy.elapsed_ps,
         gain=gain(remedy, before),
@@ -83,13 +83,13 @@ def recommend(
     )
 
 
-def _main(able: Sequence[Candidate], cause: Cause) -> Candidate | None:
+def _main(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
     """The main remedy: a combined one if it helps more, then the kind of the cause, then others.
 
     Remedies that users can apply come before those that need the operators.
     """
-    both = _quickest([c for c in able if c.kind == "combined"])
-    single = [c for c in able if c.kind != "combined"]
+    both = _quickest([c for c in effective if c.kind == "combined"])
+    single = [c for c in effective if c.kind != "combined"]
     if both is not None and all(is_improvement(both, c) for c in single if c.kind in USER_KINDS):
         return both
     return (
@@ -105,8 +105,8 @@ def _quickest(candidates: Sequence[Candidate]) -> Candidate | None:
 
 def _action(
     remedy: Candidate,
-    place: Candidate | None,
-    able: Sequence[Candidate],
+    placement: Candidate | None,
+    effective: Sequence[Candidate],
     advice: str,
     before: Candidate,
     own: Kind | None,
@@ -118,16 +118,16 @@ def _action(
         by_operators = remedy.kind not in (own, *USER_KINDS)
         change = wording.apply_change(remedy, before, by_operators=by_operators)
         out = [advice if remedy.kind not in (own, "combined") else "", change]
-        if place is not None and remedy.kind != "combined":
-            out.append(wording.use_placement(place, before, meanwhile=True))
-    best = _quickest([c for c in able if c.kind not in USER_KINDS and c is not remedy])
+        if placement is not None and remedy.kind != "combined":
+            out.append(wording.use_placement(placement, before, meanwhile=True))
+    best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
     if best is not None and remedy.kind in USER_KINDS:
         out.append(wording.operators_could(best, before))
     return " ".join(filter(None, out))
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
-    """Links that other traffic fills or that are slow, if that is the cause."""
+    """Links filled by other traffic, or slow ones, if that is the cause."""
     if diagnosis.cause not in ("other-traffic", "slow-link"):
         return []
     if diagnosis.slow_links:

@@ -20,24 +20,24 @@ _ALTERNATIVES = (
 
 
 @REMEDIES.register("collectives")
-def collectives(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """NCCL's all-reduces by ring or by tree, and without the flags of its fast protocols."""
-    program = means.program
+def collectives(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
+    """NCCL's all-reduces by ring or tree, and without the flags of its low-latency protocols."""
+    program = context.program
     if program is None or program.recompile is None:
         return []
-    ideas: list[Proposal] = []
+    proposals: list[Proposal] = []
     seen = {_traffic(program)}
     for name, section, variables in _ALTERNATIVES:
         other = program.recompile(section)
         if _traffic(other) in seen:
             continue  # Already in use.
         seen.add(_traffic(other))
-        ideas.append(Proposal(
+        proposals.append(Proposal(
             "pattern", name, Change(program=other),
             f"Set {variables} in the environment of the job ({section}).",
             "NCCL follows these variables: no tuner plugin overrides them",
         ))  # fmt: skip
-    return ideas
+    return proposals
 
 
 def _traffic(program: Program) -> bytes:

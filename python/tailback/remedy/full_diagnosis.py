@@ -55,10 +55,10 @@ def diagnose(
     if evaluate is None:
         remedy = recommend(run, diagnosis, [], files=files, commands=commands)
     else:
-        means = RemedyContext(
+        context = RemedyContext(
             evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
         )
         remedy = find_remedy(
-            run, diagnosis, means, seeds=seeds, progress=progress, files=files, commands=commands
+            run, diagnosis, context, seeds=seeds, progress=progress, files=files, commands=commands
         ).remedy
     return diagnosis.model_copy(update={"remedy": remedy})

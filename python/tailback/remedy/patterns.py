@@ -1,4 +1,4 @@
-"""Rewrites of the communication, where the pattern overloads nodes."""
+"""Rewrites of the communication, if the pattern overloads nodes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from tailback.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
 
 MIN_CHARGE = 0.02
-"""Share of the time that re-simulation must charge to the pattern, as for any remedy."""
+"""Minimum share of the time that re-simulation attributes to the pattern, as for any remedy."""
 
 
 @REMEDIES.register("pattern")
-def patterns(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
+def patterns(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Every rewrite of the program that applies to the calls and phases that overload nodes."""
     finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
     charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
-    if means.program is None or (diagnosis.cause != "pattern" and charged < MIN_CHARGE):
+    if context.program is None or (diagnosis.cause != "pattern" and charged < MIN_CHARGE):
         return []
     if finding is None and diagnosis.cause != "pattern":
         return []
     phases = finding.phases if finding is not None else []
-    focus = labels_of_phases(means.program, phases)
-    ideas = []
+    focus = labels_of_phases(context.program, phases)
+    proposals = []
     for entry in REWRITES:
         try:
-            found = entry.part(means.program, focus)
+            found = entry.part(context.program, focus)
         except DoesNotApplyError as why:
-            ideas.append(Proposal("pattern", entry.name, not_applicable=why.message))
+            proposals.append(Proposal("pattern", entry.name, not_applicable=why.message))
             continue
         change = Change(program=found.program)
-        ideas.append(Proposal("pattern", entry.name, change, found.action, found.assumes))
-    return ideas
+        proposals.append(Proposal("pattern", entry.name, change, found.action, found.assumes))
+    return proposals

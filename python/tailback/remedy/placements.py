@@ -10,14 +10,14 @@ from tailback.run import Run
 
 
 @REMEDIES.register("placement")
-def placements(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """Other placements of the ranks, among them the same nodes shifted."""
+def placements(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
+    """Other placements of the ranks, including shifts on the same nodes."""
     now = current_placement(run)
     return [
         Proposal(
             "placement", name, Change(placement=nodes, placement_name=name),
-            variant=means.variants.get(name),
+            variant=context.variants.get(name),
         )
-        for name, nodes in means.placements.items()
+        for name, nodes in context.placements.items()
         if name != now
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The proof of a proposal: our job re-simulated packet by packet under the original conditions."""
+"""The proof of a proposal: a packet simulation of our job under the original conditions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
 
 MIN_GAIN = 0.02
-"""A remedy is recommended from this gain on; its slowest repetition must also be faster than the
-fastest one without it."""
+"""Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
+one without it."""
 
 
 def current_placement(run: Run) -> str:
@@ -25,7 +25,7 @@ def current_placement(run: Run) -> str:
 
 
 def prove(
-    ideas: Sequence[Proposal],
+    proposals: Sequence[Proposal],
     evaluate: Evaluate,
     *,
     estimates: Mapping[str, int] | None = None,
@@ -35,7 +35,7 @@ def prove(
     """Simulate every proposal and sort by time; those that could not be simulated come last.
 
     Args:
-        ideas: What to try; the unchanged run may be one of them.
+        proposals: What to try; the unchanged run may be one of them.
         evaluate: Simulates a change packet by packet.
         estimates: Times by the fluid model, by name, to be recorded with the candidates.
         seeds: Repetitions with other random choices, at least 1.
@@ -47,10 +47,10 @@ def prove(
     if seeds < 1:
         raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     tried = []
-    for number, idea in enumerate(ideas):
+    for number, proposal in enumerate(proposals):
         if progress is not None:
-            progress(f"trying {idea.kind} {idea.name}", number / len(ideas))
-        tried.append(_try(idea, evaluate, seeds, (estimates or {}).get(idea.name, 0)))
+            progress(f"trying {proposal.kind} {proposal.name}", number / len(proposals))
+        tried.append(_try(proposal, evaluate, seeds, (estimates or {}).get(proposal.name, 0)))
     return sorted(tried, key=fastest_first)
 
 
@@ -59,35 +59,37 @@ def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
     return not candidate.proved, candidate.elapsed_ps, candidate.name
 
 
-def not_simulated(idea: Proposal, status: Status, reason: str, estimate_ps: int = 0) -> Candidate:
+def not_simulated(
+    proposal: Proposal, status: Status, reason: str, estimate_ps: int = 0
+) -> Candidate:
     """A proposal that is not simulated, and why."""
     return Candidate(
-        name=idea.name, kind=idea.kind, variant=idea.variant, parts=idea.parts,
-        action=idea.action, assumes=idea.assumes, estimate_ps=estimate_ps, status=status,
+        name=proposal.name, kind=proposal.kind, variant=proposal.variant, parts=proposal.parts,
+        action=proposal.action, assumes=proposal.assumes, estimate_ps=estimate_ps, status=status,
         reason=reason,
     )  # fmt: skip
 
 
-def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
+def _try(proposal: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
     times: list[int] = []
     path_length, congested = 0.0, None
     try:
         for seed in range(seeds):
             # Congestion is measured once; the other repetitions only give the spread of the time.
-            result = evaluate(replace(idea.change, seed_offset=seed, measure=seed == 0))
+            result = evaluate(replace(proposal.change, seed_offset=seed, measure=seed == 0))
             times.append(result.elapsed_ps)
             if seed == 0:
                 path_length = float(result.summary.get("average_path_length", 0.0))
                 congested = congested_hops(result)
     except TailbackError as error:
-        return not_simulated(idea, Status.FAILED, str(error), estimate_ps)
+        return not_simulated(proposal, Status.FAILED, str(error), estimate_ps)
     return Candidate(
-        name=idea.name,
-        kind=idea.kind,
-        variant=idea.variant,
-        parts=idea.parts,
-        action=idea.action,
-        assumes=idea.assumes,
+        name=proposal.name,
+        kind=proposal.kind,
+        variant=proposal.variant,
+        parts=proposal.parts,
+        action=proposal.action,
+        assumes=proposal.assumes,
         estimate_ps=estimate_ps,
         elapsed_ps=round(sum(times) / len(times)),
         low_ps=min(times),

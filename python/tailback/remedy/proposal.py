@@ -28,9 +28,9 @@ class Proposal:
         name: Its name in lists.
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
-        assumes: Condition for it to work; empty if there is none.
-        parts: Names of the proposals that a combined one joins; empty for others.
-        variant: Of a placement, how it was made; None where only its name is known, and of others.
+        assumes: What it assumes; empty if nothing.
+        parts: Names of the combined proposals; empty for others.
+        variant: How a placement was computed; None if unknown, or for other kinds.
         not_applicable: Why it does not apply to the program; empty if it does.
     """
 
@@ -50,13 +50,13 @@ class RemedyContext:
 
     Attributes:
         evaluate: Simulates a change packet by packet.
-        quick: The same in the fluid model; None for no estimates.
+        quick: The same with the fluid model; None for no estimates.
         placements: Placements to try: node of each rank, shape (R,), by name.
         estimates: Times of placements that were estimated before, picoseconds, by name.
         program: Traffic of the observed job; None if it is not to be changed.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
-        variants: How the placements to try were made, by name, if known.
+        variants: How the placements to try were computed, by name, if known.
     """
 
     evaluate: Evaluate

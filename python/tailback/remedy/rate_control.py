@@ -10,12 +10,12 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
-"""Error of the fluid model if no queue lasts long (docs/measurements/rates.md). Only time
-beyond that is attributed to full buffers."""
+"""Error of the fluid model without long queues (docs/measurements/rates.md). Only time beyond that
+is attributed to full buffers."""
 
 
 @REMEDIES.register("rate-control")
-def rate_control(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
+def rate_control(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Explicit rates for all messages, so that no buffer fills (Birk and Zdornov, 2009)."""
     pacing = run.scenario.engine.pacing
     if pacing.rates is not None or pacing.rates_file is not None:
@@ -32,7 +32,7 @@ def rate_control(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[P
 
 
 def worth_proving(observed_ps: int, estimate_ps: int) -> bool:
-    """Whether packets exceed the time at explicit rates by more than the error of the model.
+    """Whether the packet simulation exceeds the time at explicit rates by more than model error.
 
     Args:
         observed_ps: Time by the packet engine without rate control.

@@ -10,36 +10,36 @@ from tailback.run import Run
 _RULES = {
     "minimal": "shortest paths only",
     "dimension-order": "shortest paths only, dimension by dimension",
-    "horizontal": "the links between the switches of one node of the ideal tree as well",
-    "ugal": "the shortest path or a detour, by the shorter queue (UGAL)",
-    "valiant": "a detour over a random switch (Valiant)",
+    "horizontal": "horizontal links, too",
+    "ugal": "the shortest path or a detour, whichever queue is shorter (UGAL)",
+    "valiant": "a detour via a random switch (Valiant)",
 }
 
 
 @REMEDIES.register("routing")
-def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
+def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Adaptive routing, VC routing, or another rule of the topology, if not in use."""
     now = run.scenario.engine.routing
     rule = run.scenario.fabric.routes
-    ideas = []
+    proposals = []
     if now != "adaptive":
-        ideas.append(Proposal(
+        proposals.append(Proposal(
             "routing", "adaptive-routing", Change(routing="adaptive"),
             f"Turn on adaptive routing instead of {now} routing.",
-            "receivers put packets back in order, since adaptive routing does not keep it",
+            "receivers restore the order of packets, which adaptive routing does not keep",
         ))  # fmt: skip
     if now == "deterministic":
-        ideas.append(Proposal(
+        proposals.append(Proposal(
             "routing", "vc-routing", Change(routing="vc"),
             "Let the first packet of each message choose its path by local load (VC routing; Birk "
             "and Zdornov, 2009); packets stay in order.",
-            f"switches have {run.scenario.engine.vc_entries} entries for flows",
+            f"switches have {run.scenario.engine.vc_entries} entries for virtual circuits",
         ))  # fmt: skip
-    for name in means.rules:
+    for name in context.rules:
         how = _RULES.get(name, f"rule {name!r} of the topology")
         instead = f" instead of {rule!r}" if rule else ""
-        ideas.append(Proposal(
+        proposals.append(Proposal(
             "routing", f"{name}-routes", Change(routing="adaptive", rule=name),
             f"Route on {how}{instead}, choosing adaptively among the candidates.",
         ))  # fmt: skip
-    return ideas
+    return proposals

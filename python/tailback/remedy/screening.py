@@ -1,4 +1,4 @@
-"""Leaves out placements that are slow by the fluid model before packets prove the others."""
+"""Rules out placements that are slow in the fluid model; the packet engine proves the rest."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tailback.units import format_time, percent
 Placements = Mapping[str, NDArray[np.uint32]]
 
 MIN_KEPT = 3
-"""This many of the fastest are always re-simulated."""
+"""Number of fastest candidates that are always re-simulated."""
 MARGIN = 0.25
-"""So is any candidate within this margin of the fastest: more than the error of the fluid model
-between placements of one job (docs/measurements/rates.md)."""
+"""Candidates within this margin of the fastest are re-simulated, too. It exceeds the error of the
+fluid model between placements of one job (docs/measurements/rates.md)."""
 
 
 @dataclass(frozen=True)
 class Screening:
-    """The candidates that remain.
+    """Result of screening.
 
     Attributes:
-        kept: Those to be proved: node of each rank, shape (R,), by name.
+        kept: Placements to prove: node of each rank, shape (R,), by name.
         left_out: The others, each with the reason.
-        estimate_ps: Estimated time of each that could be estimated, by name.
+        estimate_ps: Estimated times by name, if available.
     """
 
     kept: dict[str, NDArray[np.uint32]]
@@ -80,7 +80,7 @@ def screen(
             estimate_ps=estimate[name],
             status=Status.RULED_OUT,
             reason=f"the fluid model estimates {format_time(estimate[name])}, "
-            f"{percent(estimate[name] / quickest - 1)} more than under {order[0]}",
+            f"{percent(estimate[name] / quickest - 1)} more than with {order[0]}",
         )
         for name in order
         if name in slow

@@ -1,4 +1,4 @@
-"""From a diagnosis to a remedy: propose, estimate, prove by packets, recommend."""
+"""From a diagnosis to a remedy: propose, estimate, prove by packet simulation, recommend."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RemedySearch:
     changes: Mapping[str, Change] = field(default_factory=dict)
 
     def change(self, remedy: Remedy) -> Change | None:
-        """A recommended remedy as a change, to simulate; None where it is advice alone."""
+        """A recommended remedy as a change to simulate; None if it is only advice."""
         if not remedy.name:
             return None
         return combine_changes([self.changes[name] for name in remedy.parts])
@@ -49,7 +49,7 @@ class RemedySearch:
 def find_remedy(
     run: Run,
     diagnosis: Diagnosis,
-    means: RemedyContext,
+    context: RemedyContext,
     *,
     seeds: int = 3,
     progress: Progress | None = None,
@@ -63,9 +63,9 @@ def find_remedy(
     together.
 
     Args:
-        run: The run as observed.
+        run: The observed run.
         diagnosis: Its diagnosis.
-        means: What can be tried.
+        context: What can be tried.
         seeds: Repetitions of every proof, at least 1.
         progress: Called with the current step and its progress, 0–1.
         files: Files the caller writes for a recommended placement: name → purpose.
@@ -73,18 +73,20 @@ def find_remedy(
     """
     if diagnosis.cause in ("not-network", "injection"):
         return RemedySearch()
-    ideas = [
-        idea
+    proposals = [
+        proposal
         for entry in REMEDIES
-        if means.kinds is None or entry.name in means.kinds
-        for idea in entry.part(run, diagnosis, means)
+        if context.kinds is None or entry.name in context.kinds
+        for proposal in entry.part(run, diagnosis, context)
     ]
     candidates: list[Candidate] = []
-    if ideas:
-        tried = _tried(run, ideas, means, seeds, progress)
+    if proposals:
+        tried = _tried(run, proposals, context, seeds, progress)
         candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
-    return RemedySearch(remedy, tuple(candidates), {idea.name: idea.change for idea in ideas})
+    return RemedySearch(
+        remedy, tuple(candidates), {proposal.name: proposal.change for proposal in proposals}
+    )
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
@@ -102,77 +104,89 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
 
 
 def _tried(
-    run: Run, ideas: list[Proposal], means: RemedyContext, seeds: int, progress: Progress | None
+    run: Run,
+    proposals: list[Proposal],
+    context: RemedyContext,
+    seeds: int,
+    progress: Progress | None,
 ) -> list[Candidate]:
-    """All proposals, proved or with the reason why not, best first."""
+    """All proposals, proved or with the reason why they are not, best first."""
     name = current_placement(run)
-    now = Proposal("placement", name, variant=means.variants.get(name))
-    refused = [
-        not_simulated(idea, Status.NOT_APPLICABLE, idea.not_applicable)
-        for idea in ideas
-        if idea.not_applicable
+    now = Proposal("placement", name, variant=context.variants.get(name))
+    not_applicable = [
+        not_simulated(proposal, Status.NOT_APPLICABLE, proposal.not_applicable)
+        for proposal in proposals
+        if proposal.not_applicable
     ]
-    able = [now, *(idea for idea in ideas if not idea.not_applicable)]
-    estimates = {**_estimates(able, means.quick, progress), **means.estimates}
-    left_out = _left_out(run, able, now, estimates)
-    chosen = [idea for idea in able if idea.name not in {c.name for c in left_out}]
-    proved = prove(chosen, means.evaluate, estimates=estimates, seeds=seeds, progress=progress)
-    both = _both(proved, now.name, {idea.name: idea for idea in ideas})
-    guess = _estimates(both, means.quick, progress)
-    proved += prove(both, means.evaluate, estimates=guess, seeds=seeds, progress=progress)
-    return [*sorted(proved, key=fastest_first), *left_out, *refused]
+    applicable = [now, *(proposal for proposal in proposals if not proposal.not_applicable)]
+    estimates = {**_estimates(applicable, context.quick, progress), **context.estimates}
+    left_out = _left_out(run, applicable, now, estimates)
+    chosen = [
+        proposal for proposal in applicable if proposal.name not in {c.name for c in left_out}
+    ]
+    proved = prove(chosen, context.evaluate, estimates=estimates, seeds=seeds, progress=progress)
+    combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
+    combined_estimates = _estimates(combined, context.quick, progress)
+    proved += prove(
+        combined, context.evaluate, estimates=combined_estimates, seeds=seeds, progress=progress
+    )
+    return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 
 def _estimates(
-    ideas: Sequence[Proposal], quick: Evaluate | None, progress: Progress | None
+    proposals: Sequence[Proposal], quick: Evaluate | None, progress: Progress | None
 ) -> dict[str, int]:
-    """Time by the fluid model of the unchanged run and of every proposal but placements.
+    """Fluid-model time of the unchanged run and of every proposal except placements.
 
-    Placements were estimated when they were chosen.
+    Placements were estimated during screening.
     """
     out: dict[str, int] = {}
     if quick is None:
         return out
-    for number, idea in enumerate(ideas):
-        if number and idea.kind == "placement":
+    for number, proposal in enumerate(proposals):
+        if number and proposal.kind == "placement":
             continue
         if progress is not None:
-            progress(f"estimating {idea.kind} {idea.name}", number / len(ideas))
+            progress(f"estimating {proposal.kind} {proposal.name}", number / len(proposals))
         try:
-            out[idea.name] = quick(idea.change).elapsed_ps
+            out[proposal.name] = quick(proposal.change).elapsed_ps
         except TailbackError:
             continue  # The proof decides and reports the error.
     return out
 
 
 def _left_out(
-    run: Run, ideas: Sequence[Proposal], now: Proposal, estimates: Mapping[str, int]
+    run: Run, proposals: Sequence[Proposal], now: Proposal, estimates: Mapping[str, int]
 ) -> list[Candidate]:
     """Proposals that are too slow by their estimates, with the reason."""
     out = []
-    rates = [estimates[i.name] for i in ideas if i.kind == "rate-control" and i.name in estimates]
-    for idea in ideas:
-        if idea.kind == "placement" or idea.name not in estimates:
+    rates = [
+        estimates[i.name] for i in proposals if i.kind == "rate-control" and i.name in estimates
+    ]
+    for proposal in proposals:
+        if proposal.kind == "placement" or proposal.name not in estimates:
             continue
-        time = estimates[idea.name]
-        says = f"the fluid model estimates {format_time(time)}, "
-        if idea.kind == "rate-control":
+        time = estimates[proposal.name]
+        reason = f"the fluid model estimates {format_time(time)}, "
+        if proposal.kind == "rate-control":
             if not worth_proving(run.elapsed_ps, time):
-                says += "within its error: full buffers cost little"
+                reason += "within its error: full buffers cost little"
             elif time > (1 + MARGIN) * min(rates):
-                says += f"{percent(time / min(rates) - 1)} more than at other rates"
+                reason += f"{percent(time / min(rates) - 1)} more than at other rates"
             else:
                 continue
         elif now.name in estimates and time > (1 + MARGIN) * estimates[now.name]:
-            says += f"{percent(time / estimates[now.name] - 1)} more than as it is"
+            reason += f"{percent(time / estimates[now.name] - 1)} more than without it"
         else:
             continue
-        out.append(not_simulated(idea, Status.RULED_OUT, says, time))
+        out.append(not_simulated(proposal, Status.RULED_OUT, reason, time))
     return out
 
 
-def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) -> list[Proposal]:
-    """The best placement and change of the program as one proposal, if each helps alone."""
+def _combined(
+    proved: Sequence[Candidate], now: str, proposals: Mapping[str, Proposal]
+) -> list[Proposal]:
+    """The best placement and the best program change as one proposal, if each helps alone."""
     before = next((c for c in proved if c.name == now and c.proved), None)
     if before is None:
         return []
@@ -186,13 +200,13 @@ def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) 
     place, pattern = best
     if place is None or pattern is None:
         return []
-    pair = [ideas[place.name], ideas[pattern.name]]
+    pair = [proposals[place.name], proposals[pattern.name]]
     return [
         Proposal(
-            "combined", " + ".join(idea.name for idea in pair),
-            combine_changes([idea.change for idea in pair]),
+            "combined", " + ".join(proposal.name for proposal in pair),
+            combine_changes([proposal.change for proposal in pair]),
             f"Use placement {place.name}. {pattern.action}", pattern.assumes,
-            parts=tuple(idea.name for idea in pair),
+            parts=tuple(proposal.name for proposal in pair),
         )
     ]  # fmt: skip
 

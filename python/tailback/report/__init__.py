@@ -1,8 +1,7 @@
-"""Output for readers: figures and the self-contained HTML report.
+"""Figures and the self-contained HTML report.
 
 These modules only read the tables of a run and a diagnosis; they neither simulate nor decide. A
-figure is
-one file in ``figures`` with one line that registers it.
+figure is one file in ``figures`` with one line that registers it.
 """
 
 from tailback.report.attribution import (

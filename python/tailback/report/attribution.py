@@ -1,10 +1,10 @@
-"""Which line of the program congests a link, and which ranks wait: stall time by cause.
+"""Stall time by congested link, line of the program and rank.
 
-The time a message was held up is what it took beyond its own bytes at line rate. It is charged to
-the congested links its packets may have crossed, by how often packets of its label met congestion
-there, and from there along the congestion trees of the diagnosis to the links they are rooted at.
-Parallel links among which routing chooses (a *bundle*) stand together. Without a message log the
-unit is congested packets, and no ranks are known.
+The stall of a message is the time it took beyond its own bytes at line rate. It is attributed to
+the congested links that its packets may have crossed, in proportion to how often packets of its
+label met congestion there, and from these along the congestion trees of the diagnosis to their
+roots. The links of a bundle count as one. Without a message log the unit is congested packets, and
+ranks are unknown.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from tailback.schema import DERIVED, conform
 from tailback.stages import stage
 
 MAX_DEPTH = 6
-"""Links of a chain of waiting; what waits further up is charged to the last of them."""
+"""Maximum length of a chain of waiting links; anything beyond counts for the last link."""
 
 MIN_SHARE = 0.02
 """Shares of waiting below this are not followed."""
 
 NAMED_RANKS = 3
-"""Ranks named under a call, those that lose most; the others are summed up."""
+"""Ranks named under a call: those that lose most time; the others are added up."""
 
 
 @dataclass(frozen=True)
 class CallSite:
-    """One line of the program at one saturated place.
+    """One line of the program at one saturated link or bundle.
 
     Attributes:
-        place: The links, as people say them.
-        link: The heaviest link of them.
-        ours: Whether our own traffic fills the place; None where the samples do not say.
-        line: Call path and call, or phase and call where no path is known.
+        place: Name of the link or bundle.
+        link: Its most congested link.
+        ours: Whether our own traffic fills it; None if the samples do not tell.
+        line: Call path and call, or phase and call if no path is known.
         phase: Phase of the messages.
         call: Call that sent them.
         tag: MPI tag, -1 where there is none.
         communicator: Their communicator.
-        share: Share of our congested packets at the place that are of this line, 0–1.
-        stall: Stall time charged to the place that this line suffers (ps or packets).
-        ranks: Ranks that suffer, numbered within the job; empty where unknown.
+        share: Share of this line in our congested packets there, 0–1.
+        stall: Stall of this line there (ps or packets).
+        ranks: Ranks that wait, numbered within the job; empty if unknown.
     """
 
     place: str
@@ -76,7 +76,7 @@ class Attribution:
 
     Attributes:
         unit: ``ps`` (message log known) or ``packets``.
-        flame: Everything; its children are the saturated places, heaviest first.
+        flame: The root frame; its children are the saturated links, heaviest first.
         lines: The table, heaviest stall first.
         elsewhere: Stall of messages that met no congested link: queues too short to count.
     """
@@ -89,16 +89,16 @@ class Attribution:
 
 @stage("stall by call site")
 def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
-    """Charge the stall time of our messages to saturated links, lines and ranks.
+    """Attribute the stall time of our messages to saturated links, lines and ranks.
 
     Args:
         run: The run.
-        analyse: Grows its congestion trees; one that keeps them saves growing them twice.
+        analyse: Builds its congestion trees; a caching function avoids building them twice.
     """
     trees = analyse(run)
     waits = _Waits(trees)
     flame = Frame("all", "all")
-    stall, losers = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
+    stall, waiting_ranks = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
     for view in trees.views:
         graph = _BundleGraph(trees, view)
         own = waits.at(view, trees)
@@ -107,14 +107,14 @@ def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
                 _insert(flame, waits, graph, chain, part, factor)
                 key = (chain[0], part.label)
                 stall[key] = stall.get(key, 0.0) + factor * part.total
-                losers.setdefault(key, set()).update(part.ranks)
+                waiting_ranks.setdefault(key, set()).update(part.ranks)
     sort_frames(flame)
-    table = _table(trees, waits, stall, losers)
+    table = _table(trees, waits, stall, waiting_ranks)
     return Attribution(waits.unit, flame, table, max(waits.total - flame.value, 0.0))
 
 
 class _Waits:
-    """How long messages of each label and rank waited, and at which bundles."""
+    """Stall of each label and rank, by bundle."""
 
     def __init__(self, trees: Trees) -> None:
         run = trees.run
@@ -138,7 +138,7 @@ class _Waits:
         )  # fmt: skip
         log = _delays(run, trees)
         self.unit: Literal["ps", "packets"] = "packets" if log is None else "ps"
-        self.own = self._packets() if log is None else self._delayed(log, trees)
+        self.own = self._packets() if log is None else self._stalls(log, trees)
         everything = self.samples["met"] if log is None else log["lost"]
         self.total = float(everything.sum())
 
@@ -161,8 +161,8 @@ class _Waits:
             "bundle", "label", rank=pl.lit(-1, pl.Int64), value=pl.col("met")
         )
 
-    def _delayed(self, log: pl.DataFrame, trees: Trees) -> pl.DataFrame:
-        """Split the delay of each message over the bundles it may have been held up at."""
+    def _stalls(self, log: pl.DataFrame, trees: Trees) -> pl.DataFrame:
+        """Split the stall of each message over the bundles that may have delayed it."""
         places = _places(trees)
         heat = self.samples.filter(pl.col("packets") > 0).with_columns(
             heat=(pl.col("met") / pl.col("packets")).clip(0, 1)
@@ -173,7 +173,7 @@ class _Waits:
         ]
         middle = heat.filter(~pl.col("bundle").is_in(places["bundle"].unique().implode()))
         far = log.filter(pl.col("src_pod") != pl.col("dst_pod"))
-        # Nobody knows which of the links further up a message took: all its label's, by their use.
+        # Which upper links a message took is unknown: use all of its label, weighted by traffic.
         weight = pl.col("packets") / pl.col("packets").sum().over("label")
         upper = far.join(
             middle.select("bundle", "label", part=weight), on="label"
@@ -186,17 +186,17 @@ class _Waits:
             [*(frame.with_columns(part=one).select(columns) for frame in crossed),
              upper.select(columns)]
         ).join(heat.select("bundle", "label", "heat"), on=("bundle", "label"))  # fmt: skip
-        blame = pl.col("heat") * pl.col("part")
+        share = pl.col("heat") * pl.col("part")
         return (
             joined.filter(pl.col("heat") > 0)
-            .with_columns(value=pl.col("lost") * blame / blame.sum().over("message"))
+            .with_columns(value=pl.col("lost") * share / share.sum().over("message"))
             .group_by("bundle", "label", "rank")
             .agg(pl.col("value").sum())
             .sort("bundle", "label", "rank")
         )
 
     def line(self, label: int) -> str:
-        """The line of the program a label stands for."""
+        """The line of the program that a label stands for."""
         return line_name(self.labels[label])
 
 
@@ -224,10 +224,10 @@ def _places(trees: Trees) -> pl.DataFrame:
 
 
 def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
-    """Time each observed message lost; None without a message log.
+    """Stall of each observed message; None without a message log.
 
-    Free flow is the message's bytes at the slower of the two host links and, as latency, the least
-    that any message over as many switches took beyond that.
+    The stall is the time beyond the message's bytes at the slower of its two host links and a
+    latency: the least excess of any message over the same number of switches.
     """
     ours = run.tables["jobs"].filter("observed")["job"]
     ranks = run.tables["ranks"].filter(pl.col("job").is_in(ours.implode())).select("rank", "node")
@@ -269,7 +269,7 @@ def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
 
 
 class _BundleGraph:
-    """A congestion forest with parallel links joined: what each bundle waits on."""
+    """A congestion forest by bundle: which bundles each bundle waits on."""
 
     def __init__(self, trees: Trees, view: PhaseAnalysis) -> None:
         t, forest = trees.topology, view.forest
@@ -288,15 +288,17 @@ class _BundleGraph:
             self._roots[int(bundle[at])] = self._roots.get(int(bundle[at]), 0) + 1
         graph = forest.waits_on.tocoo()
         rows, columns = graph.coords
-        self._onward: dict[int, dict[int, float]] = {}
+        self._next: dict[int, dict[int, float]] = {}
         shares = zip(rows.tolist(), columns.tolist(), graph.data.tolist(), strict=True)
         for row, column, share in shares:
             a, b = int(bundle[row]), int(bundle[column])
-            onward = self._onward.setdefault(a, {})
-            onward[b] = onward.get(b, 0.0) + share * float(weight[row]) / float(self._total[a])
+            next_bundles = self._next.setdefault(a, {})
+            next_bundles[b] = next_bundles.get(b, 0.0) + share * float(weight[row]) / float(
+                self._total[a]
+            )
 
     def chains(self, bundle: int) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Chains of waiting that begin at ``bundle``: root first, with the share that takes each.
+        """Chains of waiting from ``bundle``: root first, with the share of stall for each.
 
         A bundle that is not congested in this view has none.
         """
@@ -307,19 +309,19 @@ class _BundleGraph:
             chain, factor = todo.pop()
             here = chain[0]
             held = float(self._root[here] / self._total[here])
-            onward = {
+            next_bundles = {
                 other: share
-                for other, share in self._onward.get(here, {}).items()
+                for other, share in self._next.get(here, {}).items()
                 if other not in chain and factor * share >= MIN_SHARE and len(chain) < MAX_DEPTH
             }
-            # What is not followed any further stays here.
-            stays = factor * max(held, 1.0 - sum(onward.values()))
+            # Shares that are not followed further stay here.
+            stays = factor * max(held, 1.0 - sum(next_bundles.values()))
             if stays > 0:
                 yield chain, stays
-            todo += [((other, *chain), factor * share) for other, share in onward.items()]
+            todo += [((other, *chain), factor * share) for other, share in next_bundles.items()]
 
     def heaviest(self, bundle: int) -> int:
-        """The link of the bundle with most congested packets."""
+        """The link of the bundle with the most congested packets."""
         return self._heaviest[bundle]
 
     def tiers(self, link: int) -> str:
@@ -331,14 +333,14 @@ class _BundleGraph:
         return tier_direction_name(int(t.tier[link]), way, bool(t.flat_direction))
 
     def name(self, bundle: int) -> str:
-        """The bundle as people say it."""
+        """Name of the bundle."""
         if bundle not in self._names:
             self._names[bundle] = bundle_name(self._trees, bundle)
         return self._names[bundle]
 
 
 def bundles(run: Run) -> NDArray[np.int64]:
-    """Number of the bundle each link belongs to, shape (L,): links that stand together here."""
+    """Number of the bundle of each link, shape (L,)."""
     return np.asarray(LinkTopology.of(run.tables).bundle, np.int64)
 
 
@@ -368,7 +370,7 @@ class _Part(NamedTuple):
 
 
 def _groups(own: pl.DataFrame) -> Iterator[_Part]:
-    """Rows of each bundle and label. Some thousand: cut from one sorted table, not grouped."""
+    """Rows of each bundle and label; slicing one sorted table is faster than grouping."""
     rows = own.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
     key = rows.select("bundle", "label").to_numpy()
     first = np.flatnonzero((np.diff(key, axis=0, prepend=-1) != 0).any(axis=1))
@@ -414,14 +416,14 @@ def _table(
     trees: Trees,
     waits: _Waits,
     lost: Mapping[tuple[int, int], float],
-    losers: Mapping[tuple[int, int], set[int]],
+    waiting_ranks: Mapping[tuple[int, int], set[int]],
 ) -> list[CallSite]:
-    """Rows of the table: what each line sends over a saturated place, and what it suffers."""
+    """Rows of the table: share and stall of each line at each saturated bundle."""
     met = {(b, label): value for b, label, value in
            waits.samples.select("bundle", "label", "met").iter_rows()}  # fmt: skip
-    whole: dict[int, float] = {}
+    total: dict[int, float] = {}
     for (bundle, _), value in met.items():
-        whole[bundle] = whole.get(bundle, 0.0) + value
+        total[bundle] = total.get(bundle, 0.0) + value
     verdicts = _verdicts(trees)
     out = []
     for (bundle, label), stall in lost.items():
@@ -439,16 +441,16 @@ def _table(
                 call=str(row["call"]),
                 tag=int(row["tag"]),
                 communicator=str(row["communicator"]),
-                share=met.get((bundle, label), 0.0) / max(whole.get(bundle, 0.0), 1e-9),
+                share=met.get((bundle, label), 0.0) / max(total.get(bundle, 0.0), 1e-9),
                 stall=stall,
-                ranks=frozenset(waits.ranks[r] for r in losers[bundle, label] if r >= 0),
+                ranks=frozenset(waits.ranks[r] for r in waiting_ranks[bundle, label] if r >= 0),
             )
         )
     return sorted(out, key=lambda line: (-line.stall, line.place, line.line))
 
 
 def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
-    """Heaviest root of each bundle, and whether our traffic fills it."""
+    """Most congested root of each bundle, and whether our traffic fills it."""
     meaning = {"ours": True, "others": False}
     out: dict[int, tuple[int, bool | None]] = {}
     bundle: NDArray[np.int64] = trees.topology.bundle
@@ -458,9 +460,9 @@ def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
 
 
 def by_call_site(attribution: Attribution) -> list[CallSite]:
-    """The table with one row a line: the links that a line congests alike are joined.
+    """The table with one row per line, its links combined.
 
-    ``place`` then names the heaviest place and how many more there are.
+    ``place`` then names the link or bundle with the most stall, and the number of others.
     """
     groups: dict[tuple[str, bool], list[CallSite]] = {}
     for line in attribution.lines:

@@ -1,8 +1,8 @@
-"""Two runs of one fabric, each view as a difference: after minus before.
+"""Differences of two runs of one fabric: after minus before.
 
-A link that only one of the runs was sampled on has no congestion in the other, since none of its
-packets met any there: it counts as 0. So does a link with too few samples and less than a twentieth
-of the other run's packets. A link without samples in either run has no data.
+A link that only one run has samples of counts as uncongested (0) in the other run, which hardly
+uses it; so does a link with too few samples and less than a twentieth of the other run's packets.
+A link without samples in either run has no data.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ class LinkChange:
 
     @property
     def value(self) -> Floats:
-        """Change of the congested fraction, -1 to 1; NaN where neither run was sampled."""
-        return difference_of(_or_left(self.before, self.after), _or_left(self.after, self.before))
+        """Change of the congested fraction, -1 to 1; NaN if neither run has samples."""
+        return difference_of(
+            _zero_if_unused(self.before, self.after), _zero_if_unused(self.after, self.before)
+        )
 
     @property
     def error(self) -> Floats:
@@ -45,24 +47,24 @@ class LinkChange:
 
     @property
     def certain_change(self) -> Floats:
-        """Lower 95 % bound of the size of the change: 0 if it may be none; NaN like the value."""
+        """The change at its 95 % bound nearer to zero; 0 if there may be none, NaN like value."""
         least = np.maximum(np.abs(self.value) - Z95 * self.error, 0.0)
         return np.asarray(np.sign(self.value) * least, np.float64)
 
     @property
     def weight(self) -> Floats:
-        """Packets of the run with more packets."""
+        """Packets of the run that has more."""
         return np.maximum(self.before.weight, self.after.weight)
 
 
-LEFT = 0.05
+UNUSED_SHARE = 0.05
 """A link counts as unused below this share of the other run's packets."""
 
 
-def _or_left(load: LinkLoad, other: LinkLoad) -> Floats:
+def _zero_if_unused(load: LinkLoad, other: LinkLoad) -> Floats:
     """Congested fractions; 0 if a run does not use a link that the other used."""
-    left = (load.weight <= LEFT * other.weight) & (other.weight > 0)
-    return np.where(np.isnan(load.fraction) & left, 0.0, load.fraction)
+    unused = (load.weight <= UNUSED_SHARE * other.weight) & (other.weight > 0)
+    return np.where(np.isnan(load.fraction) & unused, 0.0, load.fraction)
 
 
 def difference_of(before: Floats, after: Floats) -> Floats:
@@ -81,7 +83,7 @@ def phases_of(before: FigureData, after: FigureData) -> list[str]:
 
 
 def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
-    """The two runs of a case whose samples can be compared, None without a second."""
+    """The two runs of a case whose samples can be compared; None if there is no second one."""
     after = case.after
     if after is None or not after.measured or not case.sampled_reference.measured:
         return None
@@ -89,7 +91,7 @@ def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
 
 
 def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:
-    """Table ``changes`` of the schema: every link either run was sampled on, by phase."""
+    """Table ``changes`` of the schema: every link with samples in either run, by phase."""
     parts = []
     names = [before.link_name(link) for link in range(before.n_links)]
     rate = before.rate_gbps
@@ -138,10 +140,10 @@ def call_site_changes(before: Attribution, after: Attribution) -> list[CallSiteC
 
 
 def flame_change(before: Frame, after: Frame) -> Frame:
-    """Both flame graphs in one: a frame is as wide as its stall in both runs together.
+    """Both flame graphs in one: the width of a frame is its stall in both runs together.
 
-    ``Frame.change`` is after minus before, so that change over value runs from -1 (gone) to 1
-    (new) and sums of frames stay sums.
+    ``Frame.change`` is after minus before, so that change over value ranges from -1 (gone) to 1
+    (new), and frames still add up.
     """
     out = Frame(after.name, after.kind, link=after.link, tiers=after.tiers)
     _merge(out, before, -1.0)

@@ -132,13 +132,13 @@ def _change(
 
 
 def _flames(case: FigureCase) -> dict[str, Any] | None:
-    """The back-pressure flame graph, places of a kind together and one by one."""
+    """The back-pressure flame graph, with links merged by tier and without."""
     found = case.attribution
     if found is None or found.flame.value <= 0:
         return None
     phases = phases_carried(case.observed)
-    trees = [("places of a kind together", by_kind(found.flame), False),
-             ("places one by one", found.flame, False)]  # fmt: skip
+    trees = [("links merged by tier", by_kind(found.flame), False),
+             ("links not merged", found.flame, False)]  # fmt: skip
     after = case.after_attribution
     if compared(case) is not None and after is not None and after.unit == found.unit:
         merged = flame_change(by_kind(found.flame), by_kind(after.flame))

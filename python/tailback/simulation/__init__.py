@@ -1,4 +1,4 @@
-"""From a scenario to a run: the only place where Python meets the engine."""
+"""From a scenario to a run; the only package that calls the engine."""
 
 from tailback.simulation.decode import (
     COMPILED_DECODER,

@@ -1,4 +1,4 @@
-"""What a change makes of a prepared scenario: the same for packets and for the fluid model."""
+"""Applies a change to a prepared scenario, for the packet engine and the fluid model alike."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rank_nodes(prepared: PreparedScenario, change: Change) -> list[NDArray[np.ui
 
 
 class NetworkCache:
-    """The networks that changes ask for, each with its routes, computed once."""
+    """The networks that changes need, each with its routes, computed once."""
 
     def __init__(self, prepared: PreparedScenario) -> None:
         self.prepared = prepared

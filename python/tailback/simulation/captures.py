@@ -34,19 +34,19 @@ from tailback.telemetry.captured import (
 )
 from tailback.telemetry.receiver import build_samples
 
-MOST_PACKETS = 10_000_000
+MAX_PACKETS = 10_000_000
 """Maximum number of packets kept, as for a simulated run; of more, one in 2^k is decoded."""
 _PS_PER_NS = 1000
 _SHOWN = 5
-_OUTBOUND, _UNSAID = 2, 0
+_OUTBOUND, _UNKNOWN = 2, 0
 
 
-def read_captured(paths: Sequence[Path], most: int = MOST_PACKETS) -> Captured:
+def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Captured:
     """Read captures.
 
     Args:
         paths: Files of pcap, pcapng or ERF.
-        most: Packets to keep at most; of more, one in 2^k, drawn by a hash.
+        max_packets: Most packets to keep; with more, one in 2^k is kept, chosen by a hash.
 
     Raises:
         CaptureError: A file cannot be read or is damaged, or is given twice.
@@ -57,7 +57,7 @@ def read_captured(paths: Sequence[Path], most: int = MOST_PACKETS) -> Captured:
             raise CaptureError("is given twice", file=path, remedy="give each capture once")
         seen.add(path.resolve())
     try:
-        found = _core.read_captures(list(paths), most)
+        found = _core.read_captures(list(paths), max_packets)
     except ValueError as error:
         message, number, offset, remedy = error.args
         raise CaptureError(
@@ -97,7 +97,7 @@ def captured_run(
         )
     fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
     known = read_contexts(contexts, fabric)
-    found = read_captured(paths, telemetry.packets or MOST_PACKETS)
+    found = read_captured(paths, telemetry.packets or MAX_PACKETS)
     notes = [loss for file in found.files for loss in file.losses()]
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
@@ -160,7 +160,7 @@ def _received(
         strange = np.zeros(mine.height, np.bool_)
         if owner >= 0:
             strange = (src != owner) & (dst != owner)
-            sent |= (src == owner) & (stated == _UNSAID)
+            sent |= (src == owner) & (stated == _UNKNOWN)
         elif mine.height and not stated.any():
             sent |= _sent_by_common_host(src, dst, mine["sample"].to_numpy(), len(found.files) > 1)
         if (count := int(strange.sum())) > 0:

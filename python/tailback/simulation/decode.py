@@ -172,7 +172,7 @@ def _routed(run: Run, fabric: Fabric) -> PairCandidates:
     routes = routes_for(run.scenario, fabric, nodes)
     rule = routes.rule or _core.NetworkRouting.of_network(routes.network)
     if fixed or section.forwarding is not None:
-        choices = fixed_choices(fabric, rule.fixed, dst)
+        choices = fixed_choices(fabric, rule.deterministic_links, dst)
     else:
         choices = routed_choices(fabric, lambda at, node: rule.next(at, node, NO_DETOUR, 0)[0])
     try:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
+from tailback.fabric.engine_limits import require_delays
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
@@ -105,11 +106,11 @@ def execute(
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     traffic = _placed_program(workload, fabric, pace_mbps)
-    began = time.perf_counter()
     section = prepared.scenario.fabric
+    require_delays(fabric, section)
+    began = time.perf_counter()
     with stage("packet engine"), translate_core_error(
-        "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
-        forwarding=section.forwarding,
+        "[engine]", fabric=fabric, file=section.file, forwarding=section.forwarding,
     ):  # fmt: skip
         outcome = _core.simulate(
             routes.network, settings, traffic, routing=routes.rule, threads=threads, watch=watch
@@ -137,9 +138,9 @@ def execute(
 
 def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
     """A note on parameters of congestion control that its scheme does not use."""
-    if control is None or not control.idle:
+    if control is None or not control.unused_options:
         return []
-    idle = ", ".join(control.idle)
+    idle = ", ".join(control.unused_options)
     return [f"[engine.congestion_control] {idle}: scheme {control.scheme!r} does not use this"]
 
 

@@ -32,7 +32,7 @@ UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congest
 PACED_PACKETS = 4
 """Messages of fewer packets are not held to a rate."""
 
-MOST_MBPS = 4e6
+MAX_MBPS = 4e6
 """Above any adapter's rate, so it limits nothing."""
 
 NOTE = (
@@ -204,7 +204,7 @@ def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
         .with_columns(period=(pl.col("start") >= before).fill_null(True).cast(pl.UInt32).cum_sum())
         .with_columns(rate=rate.over("period"))
         .sort("message")["rate"]
-        .clip(1.0, MOST_MBPS)
+        .clip(1.0, MAX_MBPS)
         .to_numpy()
     )
 

@@ -19,7 +19,7 @@ from tailback.fabric.degraded import nominal
 from tailback.run import Run
 from tailback.simulation.prepare import PreparedScenario
 
-MOST_BYTES = 1_000_000_000
+MAX_BYTES = 1_000_000_000
 """Tables of kept runs together: older ones go first."""
 
 
@@ -29,11 +29,11 @@ class KnownRuns:
 
     Attributes:
         prepared: The scenario.
-        most_bytes: Tables that are kept, together.
+        max_bytes: Tables that are kept, together.
     """
 
     prepared: PreparedScenario
-    most_bytes: int = MOST_BYTES
+    max_bytes: int = MAX_BYTES
     _runs: OrderedDict[Hashable, tuple[Change, Run, int]] = field(default_factory=OrderedDict)
 
     def find(self, change: Change) -> Run | None:
@@ -53,7 +53,7 @@ class KnownRuns:
         size = sum(int(table.estimated_size()) for table in run.tables.values())
         # With the change: a program is known by its identity, which must not be given to another.
         self._runs[self._key(change)] = (change, _copy(run), size)
-        while sum(kept[2] for kept in self._runs.values()) > self.most_bytes:
+        while sum(kept[2] for kept in self._runs.values()) > self.max_bytes:
             self._runs.popitem(last=False)
 
     def _key(self, change: Change) -> Hashable:

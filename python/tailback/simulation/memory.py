@@ -1,10 +1,10 @@
-"""How much memory a run will take, against what the machine has, before it starts.
+"""Estimates the memory of a run before it starts, to compare it with what the machine has.
 
-The estimate counts what the engine and the tables of a run add to what the process holds already
-(fabric, routes, program): so many bytes for each link, lane, message, operation and so on. Sizes
-are those of the engine's structures on a 64-bit machine, with the copies that exist at the peak.
-Packets under way and rows of samples depend on what happens in the run; they are bounded from what
-there can be at most. The estimate is meant to be right within a factor of two.
+The estimate covers what the engine and the tables of a run add to the fabric, routes and program
+that the process already holds: a number of bytes per link, lane, message, operation and so on.
+Sizes are those of the engine's structures on a 64-bit machine, including copies that exist at the
+peak. Packets in flight and rows of samples depend on the run, so upper bounds are used. The
+estimate should be right within a factor of two.
 """
 
 from __future__ import annotations
@@ -23,43 +23,45 @@ from tailback.simulation.probes import packets_kept
 from tailback.traffic.program import Op, Program
 from tailback.units import format_bytes
 
-# Bytes of the engine's structures, with the copies alive at the peak.
-_LINK = 28 + 4  # description while the shards are made, number of its wire
-_MOST_ROWS = 1 << 26  # of a probe: the engine drops every other instant beyond
-_LANE = 64 + 8 + 8  # credit and waiting line, load, bytes that wait
-_TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
-_NODE = 128 + 32  # adapter with its lines, injection, ejection
+# Bytes of the engine's structures, including copies that exist at the peak.
+_LINK = 28 + 4  # description while shards are built, number of its wire
+_MAX_ROWS = 1 << 26  # of a probe: beyond it, the engine drops every other sampling time
+_LANE = 64 + 8 + 8  # credit and queue, load, queued bytes
+_ARBITER = 24 + 8 + 32 + 48  # round-robin: position, crossbar, queue of an output
+_NODE = 128 + 32  # adapter with its queues, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
 _CONNECTION = 16  # queue pair and ends of a message, where packets are kept one by one
 _MESSAGE = 32 + 8 + 64 + 32 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16  # packet, its event
-_ACCOUNT = 16 + 4 * 41  # its number and wire, and its sums in a window that each thread adds up
-_FULL = 4  # its full packets in a window
+_SUMS = 16 + 4 * 41  # number and wire of a link, and its sums in a window, per thread
+_FULL = 4  # full-size packets of a link in a window
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
-_PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 24 + 64 + 80 + 2 * 48  # what it sends, holds and said, the table made of it
+_PROCESS = 8 << 20  # independent of size; includes the event queues of a few threads
+_PORT = (
+    64 + 24 + 64 + 80 + 2 * 48
+)  # counters of a port, its queue, the last values reported, its row of the table
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes a run adds, by what takes them.
+    """Memory that a run adds, by purpose.
 
     Attributes:
-        parts: Bytes by what takes them, in plain words.
+        parts: Bytes by purpose, in plain words.
     """
 
     parts: dict[str, int]
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
+        """Total in bytes."""
         return sum(self.parts.values())
 
     @property
     def largest(self) -> str:
-        """What takes the most."""
+        """The purpose that needs the most."""
         return max(self.parts, key=lambda part: self.parts[part])
 
 
@@ -75,7 +77,7 @@ def estimate_memory(
 
     Args:
         fabric: The fabric.
-        scenario: Its engine and telemetry sections count.
+        scenario: Its engine and telemetry sections are used.
         program: What all ranks do.
         lanes: Virtual lanes of every link: those of the routing rule for each service level.
         measure: Whether links and samples are counted; None leaves it to the scenario.
@@ -86,49 +88,49 @@ def estimate_memory(
     sends = program.sends
     messages = int(np.count_nonzero(sends))
     packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
-    by_turns = (
+    arbitrated = (
         engine.arbitration != "fcfs" or engine.crossbar_speedup > 0 or bool(engine.lane_weights)
     )
     parts = {
-        "links and nodes": links * (_LINK + lanes * (_LANE + by_turns * _TURN))
+        "links and nodes": links * (_LINK + lanes * (_LANE + arbitrated * _ARBITER))
         + fabric.n_nodes * _NODE
         + _PROCESS,
         "messages": messages * _MESSAGE + len(program.kind) * _OPERATION + ranks * _RANK,
-        "packets under way": _under_way(fabric, packets, lanes, engine.buffer // engine.packet)
+        "packets in flight": _in_flight(fabric, packets, lanes, engine.buffer // engine.packet)
         * _PACKET,
     }
     if packets_kept(scenario):
         parts["messages"] += messages * _CONNECTION
     if measure:
-        # Between so many windows and twice as many, but none shorter than the shortest.
+        # A run has between this many windows and twice as many, none below the minimum length.
         windows = min(
             telemetry.windows * 3 // 2, 1 + 2 * _least_ps(fabric, program) // _FIRST_WINDOW_PS
         )
-        # A packet is counted on every link of its way, and leaves a sample of one of them.
+        # A packet is counted on every link of its path and yields a sample of one of them.
         truth = min(links * windows, packets * 6)
         samples = min(truth * max(1, len(program.labels)), packets)
-        parts["time windows of links"] = links * (_ACCOUNT + windows * _FULL) + truth * _ROW
+        parts["time windows of links"] = links * (_SUMS + windows * _FULL) + truth * _ROW
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
-        # A row where something has changed: at each instant, or while a packet is on a link.
+        # A row whenever a value changed: at every sampling time, or while a packet is on a link.
         least = _least_ps(fabric, program)
         packet_ps = int(engine.packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
         rows = sum(
-            min(links * (1 + least // time), 6 * packets * (1 + packet_ps // time), _MOST_ROWS)
+            min(links * (1 + least // time), 6 * packets * (1 + packet_ps // time), _MAX_ROWS)
             for time in every
         )
         parts["port counters and queues"] = links * _PORT + rows * _ROW
     return MemoryEstimate(parts)
 
 
-def _under_way(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
-    """Packets in the network at once: no more than there are, or than half its buffers hold."""
+def _in_flight(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
+    """Most packets in the network at once: all of them, or what fills half its buffers."""
     return min(packets, fabric.n_links * lanes * max(1, buffer) // 2)
 
 
 def _least_ps(fabric: Fabric, program: Program) -> int:
-    """A time the run can hardly be shorter than: its busiest rank computes, sends or receives."""
+    """Approximate lower bound of the run time: the busiest rank computes, sends or receives."""
     ranks = len(program.rank_start) - 1
     start = program.rank_start.astype(np.int64)
     rank = np.repeat(np.arange(ranks), start[1:] - start[:-1])
@@ -146,9 +148,9 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
 
 
 _REMEDIES: Mapping[str, str] = {
-    "links and nodes": "take a part of the fabric, or a machine with more memory",
-    "messages": "simulate fewer ranks or fewer iterations, or a machine with more memory",
-    "packets under way": "set a larger [engine] packet or a smaller buffer",
+    "links and nodes": "use a smaller part of the fabric or a machine with more memory",
+    "messages": "simulate fewer ranks or iterations, or use a machine with more memory",
+    "packets in flight": "set a larger [engine] packet or a smaller buffer",
     "time windows of links": "set fewer [telemetry] windows, or scheme = 'off'",
     "samples": "set fewer [telemetry] windows, or scheme = 'off'",
     "port counters and queues": "set longer times in [probes]",
@@ -170,18 +172,18 @@ def require_memory(
         The estimate.
 
     Raises:
-        ScenarioError: The run needs more than there is: both figures, what takes the most, and what
-            to do about it.
+        ScenarioError: The run needs more than is available; the message has both figures, the
+            largest purpose and a remedy.
     """
     estimate = estimate_memory(fabric, scenario, program, **options)
-    there = available_memory()
-    if there is None or estimate.total <= there:
+    available = available_memory()
+    if available is None or estimate.total <= available:
         return estimate
     largest = estimate.largest
     raise ScenarioError(
         f"the run needs about {format_bytes(estimate.total)} of memory "
         f"({format_bytes(estimate.parts[largest])} of it for {largest}); "
-        f"{format_bytes(there)} is available: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
-        f"{np.count_nonzero(program.sends):,} messages",
+        f"{format_bytes(available)} is available: {fabric.n_nodes:,} nodes, "
+        f"{fabric.n_links:,} links, {np.count_nonzero(program.sends):,} messages",
         remedy=f"{_REMEDIES[largest]}; to try it anyway, set {MEMORY_VARIABLE} to what it may take",
     )

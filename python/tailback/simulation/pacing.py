@@ -30,7 +30,7 @@ from tailback.traffic.program import Op, Program
 MIN_WIRE_BYTES = 32
 """The least a packet occupies on the wire, as in the engine."""
 COLUMNS = ("src_rank", "dst_rank", "rate_gbps")
-LEAST_GBPS = 0.001
+MIN_GBPS = 0.001
 """The engine keeps rates in whole Mb/s."""
 
 
@@ -40,7 +40,7 @@ class SendRates:
 
     Attributes:
         mbps: Rate of each operation that is a send, 0 for none, shape (M,).
-        summary: What is said of them in a run's summary.
+        summary: Their entry in a run's summary.
         notes: What a reader of the run should know.
     """
 
@@ -254,12 +254,12 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
             src, dst, gbps = int(row[0]), int(row[1]), float(row[2])
         except (ValueError, IndexError):
             src, dst, gbps = -1, -1, 0.0
-        fits = 0 <= src < ranks and 0 <= dst < ranks and LEAST_GBPS <= gbps <= 4e6 and len(row) == 3
+        fits = 0 <= src < ranks and 0 <= dst < ranks and MIN_GBPS <= gbps <= 4e6 and len(row) == 3
         if not fits or (src, dst) in seen:
             raise ScenarioError(
                 f"{','.join(row)!r} is not a pair of ranks and a rate, or is listed twice",
                 file=file, place=f"line {line}",
-                remedy=f"two ranks below {ranks} and Gb/s, at least {LEAST_GBPS:g}, each pair once",
+                remedy=f"two ranks below {ranks} and Gb/s, at least {MIN_GBPS:g}, each pair once",
             )  # fmt: skip
         seen.add((src, dst))
         yield (src, dst), (round(gbps * 1000), line)

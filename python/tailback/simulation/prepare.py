@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.degraded import SlowLink, degrade, require_rates, with_slow_links
+from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
+from tailback.fabric.engine_limits import require_rates
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric

@@ -1,4 +1,4 @@
-"""How packets find their way in a scenario: by up/down, forwarding tables or a topology's rule."""
+"""Routing of a scenario: up/down, forwarding tables, or the rule of its topology."""
 
 from __future__ import annotations
 

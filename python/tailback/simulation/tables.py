@@ -112,7 +112,7 @@ def make_tables(
     )  # fmt: skip
     tables |= probe_tables(outcome, detours=detours)
     if not outcome.complete:
-        tables |= _broken_off(tables, outcome.end_ps)
+        tables |= _interrupted(tables, outcome.end_ps)
     for name, keys in (
         ("samples", ("window", "job", "label", "link")),
         ("truth", ("window", "link")),
@@ -198,8 +198,8 @@ def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.
     return table.group_by(keys, maintain_order=True).agg(pl.all().sum()).sort("window", *keys[1:])
 
 
-def _broken_off(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
-    """Tables of a run that was broken off: of what had not happened at its end they say nothing.
+def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
+    """Tables of an interrupted run, without the events after its end.
 
     The engine knows of a packet that leaves without waiting when it will leave and arrive, and
     notes both ahead of time.

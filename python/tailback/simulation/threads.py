@@ -1,4 +1,4 @@
-"""How many threads the engine uses. Results do not depend on this."""
+"""Number of threads of the engine; results do not depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the ranks of a trace ran, as the trace itself or its batch job tells it."""
+"""The hosts that the ranks of a trace ran on, from the trace or its batch job."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
     None where the scenario says hosts or a placement itself, where nothing tells, or where a host
     is not in the fabric.
     """
-    said = section.hosts != "all" or section.placement_file is not None
+    stated = section.hosts != "all" or section.placement_file is not None
     if (
         section.trace is None
-        or said
+        or stated
         or section.placement != "block"
         or not has_times(section.trace)
     ):
@@ -45,7 +45,7 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
 
 
 def hosts_spec(hosts: Hosts) -> str:
-    """The hosts with the ranks on each, as scenarios say them, in the order of their first rank."""
+    """The hosts with the ranks on each, in scenario syntax, in the order of their first rank."""
     return ",".join(f"{host}:{count}" for host, count in Counter(hosts.of_rank).items())
 
 

@@ -23,14 +23,14 @@ PAIRS = 1 << 22
 """Pairs of packet and candidate link that are hashed at a time."""
 
 MAX_FITTED = 1 << 22
-"""Number of matching pairs from which the use of links is estimated; of more packets, every
-k-th."""
+"""Most matching pairs from which the use of links is estimated; with more, every k-th packet
+is used."""
 
 STEPS = 8
 """Steps of expectation and maximisation: they start near the maximum, so few are needed."""
 
 UNUSED = 0.01
-"""Least use of every candidate, as a share of the mean, so that none is impossible."""
+"""Minimum use of every candidate, as a share of the mean, so that none has probability 0."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,7 +66,7 @@ class AmbiguousPackets:
     field_bits: int
 
     def take(self, rows: slice) -> AmbiguousPackets:
-        """Only some packets."""
+        """A slice of the packets."""
         ids, seen = np.ascontiguousarray(self.ids[rows]), self.seen[rows]
         return AmbiguousPackets(
             ids, seen, self.of[rows], self.start, self.links, self.hop, self.last[rows],
@@ -80,13 +80,13 @@ class AmbiguousPackets:
 
 
 @dataclass(frozen=True)
-class _Agreeing:
-    """Pairs of packet and candidate whose hashes agree, packet after packet.
+class _Matches:
+    """Pairs of packet and candidate whose hashes match, in the order of packets.
 
     Attributes:
         row: Packet of each pair.
         entry: Entry of ``AmbiguousPackets.links`` of each pair.
-        last: 1 where the ejection link's hash agrees, too, and may be it, else 0; shape (P,).
+        last: 1 where the ejection link is a candidate and its hash matches, too, else 0; (P,).
     """
 
     row: Ints
@@ -127,13 +127,13 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
         weight, last = _weigh(chance, part, pairs)
         total = np.bincount(pairs.row, weight, len(part.ids))
         target = uniform[rows] * (total + last)
-        # Along the sums over all pairs each packet has a stretch of its own.
+        # Each packet has a range of its own in the cumulative sums over all pairs.
         sums = np.cumsum(weight)
         begin = np.concatenate([[0.0], np.cumsum(total)[:-1]])
         at = np.searchsorted(sums, begin + target, side="right")
         count = np.bincount(pairs.row, minlength=len(part.ids))
         end = np.cumsum(count)
-        # Sums round: stay within the packet's own pairs.
+        # Stay within the packet's own pairs despite rounding.
         at = np.clip(at, end - count, np.maximum(end - 1, 0))
         inner = (count > 0) & (target < total)
         found = np.where((last > 0) & ~inner, part.last, -1)
@@ -159,7 +159,7 @@ def _chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chance
     )
     if not parts:
         return chance
-    pairs = _Agreeing(
+    pairs = _Matches(
         np.concatenate([part.row + first for first, part in parts]),
         np.concatenate([part.entry for _, part in parts]),
         np.concatenate([part.last for _, part in parts]),
@@ -221,8 +221,8 @@ class _Hops:
             return np.zeros(0)
         each = use[self.links] + UNUSED * float(use.mean()) + 1e-12
         usual = each / np.bincount(self.of_entry, each)[self.of_entry]
-        # One imagined packet a candidate, that goes where all others go; and one a class that is
-        # at each hop as often as in all classes with as many hops.
+        # Pseudo-counts: one packet per candidate, distributed as all packets are; and one per
+        # class, distributed over the hops as in all classes with as many hops.
         at_hop = np.bincount(self.of_entry, own)
         size = self.size.astype(np.float64)
         inside = (own + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]
@@ -253,7 +253,7 @@ def _ejected(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Float
     return np.asarray(np.clip(share, UNUSED, 1.0 - UNUSED), np.float64)
 
 
-def _weigh(chance: _Chances, packets: AmbiguousPackets, pairs: _Agreeing) -> tuple[Floats, Floats]:
+def _weigh(chance: _Chances, packets: AmbiguousPackets, pairs: _Matches) -> tuple[Floats, Floats]:
     """Weight of every pair, and of the ejection link of every packet."""
     ejected = chance.last[packets.last]
     return chance.entry[pairs.entry] * (1.0 - ejected[pairs.row]), ejected * pairs.last
@@ -264,7 +264,7 @@ def _sums(at: Ints, values: Floats, length: int) -> Floats:
 
 
 def _blocks(packets: AmbiguousPackets) -> Iterator[slice]:
-    """Stretches of packets with at most about :data:`PAIRS` pairs each."""
+    """Ranges of packets with at most about :data:`PAIRS` pairs each."""
     pairs = np.cumsum(packets.sizes[packets.of])
     first = 0
     while first < len(pairs):
@@ -274,7 +274,7 @@ def _blocks(packets: AmbiguousPackets) -> Iterator[slice]:
         first = end
 
 
-def _agree(core: Matcher, packets: AmbiguousPackets) -> _Agreeing:
+def _agree(core: Matcher, packets: AmbiguousPackets) -> _Matches:
     sizes = packets.sizes[packets.of]
     row = np.repeat(np.arange(len(sizes)), sizes)
     first = packets.start[packets.of] - (np.cumsum(sizes) - sizes)
@@ -284,7 +284,7 @@ def _agree(core: Matcher, packets: AmbiguousPackets) -> _Agreeing:
     last = np.zeros(len(packets.ids))
     if packets.ejected:
         last[_hash(core, packets, packets.ids, packets.last) == packets.seen] = 1.0
-    return _Agreeing(row[agrees], entry[agrees], last)
+    return _Matches(row[agrees], entry[agrees], last)
 
 
 def _hash(

@@ -12,7 +12,7 @@ from tailback.scenario import RESERVED_BITS
 from tailback.telemetry.packet_ids import ids_of
 from tailback.telemetry.wire import RC_SEND_ONLY, UD_SEND_ONLY, IbPacket
 
-MOST_LIDS = 0xBFFF
+MAX_LIDS = 0xBFFF
 """Local ids of one subnet (InfiniBand Architecture Specification, volume 1, section 4.1.3)."""
 _DATAGRAMS_TO = 2
 _PS_PER_NS = 1000
@@ -55,8 +55,8 @@ def packets_of(
             remedy='use "compact" with hash_bits + count_bits up to 5, or "coordinated" or '
             '"xor-digest" with hash_bits up to 5',
         )
-    if run.tables["nodes"].height > MOST_LIDS:
-        raise RunError(f"{run.tables['nodes'].height} nodes; a subnet has {MOST_LIDS} local ids")
+    if run.tables["nodes"].height > MAX_LIDS:
+        raise RunError(f"{run.tables['nodes'].height} nodes; a subnet has {MAX_LIDS} local ids")
     if host is not None:
         nodes = nodes_of(run, host)
         at = pl.col("dst_node").is_in(nodes) | pl.col("src_node").is_in(nodes)

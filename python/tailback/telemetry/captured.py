@@ -35,7 +35,7 @@ SKIPPED: Final = (
     "of an interface with another link type",
     "without a time (simple packet blocks)",
 )
-"""Why the reader leaves frames out, in the order of its counts."""
+"""Reasons for which the reader skips frames, in the order of its counts."""
 
 ADDRESSES: Final = "addresses.csv"
 """File in a folder of contexts that maps addresses to nodes."""
@@ -63,7 +63,7 @@ class CaptureError(TailbackError):
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """Frames of a file, used and left out.
+    """Frames of a file, used and skipped.
 
     Attributes:
         path: The file.
@@ -82,7 +82,7 @@ class CapturedFile:
     times_ns: tuple[int, int] | None
 
     def losses(self) -> Iterator[str]:
-        """A sentence for everything that was left out."""
+        """A sentence for each kind of skipped frame."""
         name = self.path.name
         for (frames, first), why in zip(self.skipped, SKIPPED, strict=True):
             if frames:
@@ -101,9 +101,9 @@ class Captured:
     Attributes:
         files: The files.
         packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, direction,
-            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 not said.
+            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 unknown.
         addresses: A local id or IP address by number.
-        one_in: Packets for each that was kept.
+        one_in: One in this many packets was kept.
     """
 
     files: list[CapturedFile]
@@ -151,7 +151,7 @@ _ADAPTER_PORT: Final = re.compile(
 def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
     """Node by local id, of a file that ``ibnetdiscover`` wrote; empty for other files.
 
-    Ports whose name is that of several nodes are left out: ``addresses.csv`` can name them.
+    Ports whose name several nodes have are skipped: ``addresses.csv`` can name them.
     """
     if path is None:
         return {}
@@ -165,7 +165,7 @@ def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
 
 
 def _unique_names(fabric: Fabric) -> dict[str, int]:
-    """Node by its name, and by that of its host where that has one node alone."""
+    """Node by its name, and by the name of its host if that has a single node."""
     hosts = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
     out = {
         fabric.host_name[host]: node
@@ -190,8 +190,7 @@ def nodes_of_addresses(
         fabric: The fabric.
         known: Node by address. If it has any local ids, it must have all; without any, the local id
             of a node is its number + 1, as ``tailback export pcap`` writes it. An IP address may
-            also be
-            the name of a node.
+            also be the name of a node.
     """
     names = _unique_names(fabric)
     lids = any(address.isdecimal() for address in known)
@@ -246,12 +245,13 @@ def _addresses(file: Path, fabric: Fabric) -> dict[str, int]:
         table.rows["line"], table.need("address"), table.need("node"), strict=True
     ):
         if name not in names:
-            raise table.wrong(
+            raise table.error_at(
                 "node", line, f"the fabric has no node {str(name)[:40]!r}", nearest(name, names)
             )
         text = _normal(address)
         if out.setdefault(text, names[name]) != names[name]:
-            raise table.wrong("address", line, f"{text[:40]!r} has two nodes", "keep one of them")
+            message = f"{text[:40]!r} has two nodes"
+            raise table.error_at("address", line, message, "keep one of them")
     return out
 
 
@@ -264,7 +264,7 @@ def _normal(address: str) -> str:
 
 
 def _table(file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, ...]) -> Delimited:
-    return parse(content(file, CaptureError), columns, needed, path=file, fault=CaptureError)
+    return parse(content(file, CaptureError), columns, needed, path=file, error_type=CaptureError)
 
 
 class _ContextRows:
@@ -300,7 +300,7 @@ class _ContextRows:
         frame = pl.DataFrame(columns)
         odd = frame["first_psn"].is_null() != frame["packets"].is_null()
         if odd.any():
-            raise table.wrong(
+            raise table.error_at(
                 "call", table.rows["line"][int(odd.arg_true()[0])],
                 "has one of first_psn and packets", "give both, or neither for all packets",
             )  # fmt: skip
@@ -314,7 +314,7 @@ class _ContextRows:
         wrong = found.is_null() & texts.is_not_null()
         if wrong.any():
             row = int(wrong.arg_true()[0])
-            raise table.wrong(
+            raise table.error_at(
                 role, table.rows["line"][row], f"the fabric has no node {str(texts[row])[:40]!r}",
                 nearest(str(texts[row])[:40], self._names),
             )  # fmt: skip
@@ -335,7 +335,7 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
     wrong = (values < 0) | (values > most) | (values.is_null() & table.rows[role].is_not_null())
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        raise table.wrong(
+        raise table.error_at(
             role, table.rows["line"][row],
             f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
             "queue pairs and packet sequence numbers have 24 bits",

@@ -177,7 +177,7 @@ def congested_excess(weight: Floats, variance: Floats, excess: Floats) -> Floats
 
 
 def path_excess(samples: Floats, weight: Floats, variance: Floats) -> Floats:
-    """l−1 of the paths that chance has a say in: ``variance / (weight − samples) − 1``.
+    """l−1 of the paths on which the sampled hop is random: ``variance / (weight − samples) − 1``.
 
     Over paths of one length that is l−1. Packets of one hop are always sampled there; they add to
     the weight, not to its spread, and drop out here. Without any other the result is 0.

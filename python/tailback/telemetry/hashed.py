@@ -93,7 +93,7 @@ class HashedSamples:
     field_bits: int
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> HashedSamples:
-        """Only some rows."""
+        """A selection of rows."""
         return HashedSamples(
             self.ids[rows], self.hashes[rows], self.weights[rows], self.bits, self.field_bits
         )

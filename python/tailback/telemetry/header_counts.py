@@ -1,4 +1,4 @@
-"""What a receiver makes of the headers of single packets: counts of every link.
+"""Counts of every link, decoded from packet headers by the receiver.
 
 Table ``packets`` of a run holds the header of each packet as its scheme lays it out. Here is the
 receiver's side of every scheme of the engine: the fields of a header, the hop it identifies where
@@ -157,7 +157,7 @@ def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.
 def header_samples(
     run: Run, pairs: PairCandidates, saturated: bool = False
 ) -> tuple[HeaderSamples | None, HeaderSamples]:
-    """Take the headers of a run apart.
+    """Decode the headers of a run.
 
     Args:
         run: A run with table ``packets``.
@@ -205,15 +205,15 @@ def _hop_by_hop(
     The hash is that of the link with the hop's chance, so its weight is the inverse; hashes of
     other hops agree as often as those of any other link, and cancel.
     """
-    parts = []
+    rows, weight, hop = [], [], []
     for length in np.unique(hops[hops > 0]).tolist():
-        rows = np.flatnonzero(hops == length)
-        for hop, chance in enumerate(survival_chances(length, count_bits).tolist()):
-            parts.append(
-                (rows, np.full(len(rows), 1.0 / chance), np.full(len(rows), hop, np.int64))
-            )
-    rows, weight, hop = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return HeaderSamples(rows, seen[rows], weight, hop)
+        own = np.flatnonzero(hops == length)
+        for number, chance in enumerate(survival_chances(length, count_bits).tolist()):
+            rows.append(own)
+            weight.append(np.full(len(own), 1.0 / chance))
+            hop.append(np.full(len(own), number, np.int64))
+    all_rows = np.concatenate(rows)
+    return HeaderSamples(all_rows, seen[all_rows], np.concatenate(weight), np.concatenate(hop))
 
 
 def _taken_apart(
@@ -384,7 +384,7 @@ def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
 
 
 def _check_links(run: Run, about: HeaderSamples | None) -> None:
-    """Refuse headers that name links which the run has not.
+    """Refuse headers that name links the run does not have.
 
     Raises:
         RunError: Some do.
@@ -456,7 +456,7 @@ def _hop_of(
     link: NDArray[np.uint32],
     hops: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Hop at which packets of a pair pass a link; the first, should there be several."""
+    """Hop at which packets of a pair pass a link; the first if there are several."""
     found = hops - 1  # the ejection link
     n = np.int64(1) << FIELD_BITS
     for hop in reversed(range(len(pairs.hops))):
@@ -477,7 +477,7 @@ def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
 
 
 def _at_least(counts: HashedCounts) -> HashedCounts:
-    """A count of what is known to be there; how much more there is nobody knows."""
+    """A count of packets known to exist: a lower bound."""
     unknown = np.full(len(counts.packets), np.nan)
     return HashedCounts(counts.packets, unknown, unknown, unknown)
 

@@ -2,16 +2,19 @@
 
 Each packet carries one hop of its path, drawn uniformly, and whether that hop was congested. Hops
 count from 1 at the sender's own egress, so on a path of l links each has probability 1/l.
-Two forms are read, plain or gzip:
+Three forms are read, plain or gzip:
 
 - *by flow*: ``src, dst, link, congested, hops, samples``: samples of one source, destination and
   link, congested or not (0 or 1), with the length of the path;
 - *cumulative*: ``time, link, samples_uncongested, samples_congested, hops_uncongested,
-  hops_congested``: sums over all packets so far, by link; ``hops`` adds up path lengths.
+  hops_congested``: sums over all packets so far, by link; ``hops`` adds up path lengths;
+- *by rank*: ``time, rank, link, samples, packets, packets_variance, bytes, congested_samples,
+  congested, congested_variance``: estimates over all packets so far, by receiving rank and link, of
+  any scheme. Rows that are missing at a time mean what they said before.
 
-One reservoir serves both questions here: the congested samples are some of the hop samples. Scheme
-``full`` draws them separately; the intervals of ``telemetry.estimate``, made for that scheme, are
-too wide here but never too narrow: the variance of a congested fraction f is
+In the first two forms one reservoir serves both questions: the congested samples are some of the
+hop samples. Scheme ``full`` draws them separately; the intervals of ``telemetry.estimate``, made
+for that scheme, are too wide then but never too narrow: the variance of a congested fraction f is
 f (1 − f) (l − 1) / N here and f (1 + f) (l − 1) / N there, where every hop may be congested.
 """
 
@@ -46,7 +49,19 @@ _SUMS: Final = {
     "free_hops": ("hops_uncongested",),
     "congested_hops": ("hops_congested",),
 }
-MOST_HOPS: Final = 255
+_RANKS: Final = {
+    "time": ("time_utc", "time", "timestamp", "time_unix_s"),
+    "rank": ("rank",),
+    "link": ("link", "link_id"),
+    "samples": ("samples",),
+    "packets": ("packets",),
+    "packets_variance": ("packets_variance",),
+    "bytes": ("bytes",),
+    "congested_samples": ("congested_samples",),
+    "congested": ("congested",),
+    "congested_variance": ("congested_variance",),
+}
+MAX_HOPS: Final = 255
 """Longest path that the hop field of an IP header can count."""
 _KEYS: Final = ("window", "job", "label", "link")
 
@@ -66,11 +81,11 @@ class Sampled:
     """Samples of links.
 
     Attributes:
-        samples: Rows of table ``samples``: all of job 0 and label 0; ``hop_bytes`` is null, since
+        samples: Rows of table ``samples``: all of job 0 and label 0; ``hop_bytes`` is null where
             samples contain no sizes.
         windows: ``window, start_ns, end_ns`` of cumulative samples, UTC; empty for flows.
-        flows: The same sums by ``source, destination, link`` as the file names the ends; empty for
-            cumulative samples.
+        flows: The same sums by ``source, destination, link`` as the file names the ends; of samples
+            by rank ``destination`` is the rank, and ``source`` null. Empty for sums by link alone.
         notes: Tolerated irregularities.
     """
 
@@ -94,9 +109,14 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
     path = Path(path)
     data = content(path, SampleError)
     text = data[: 1 << 16].decode("utf-8", errors="replace")
-    sums = "free_samples" in (header_of(text, _SUMS) or {})
-    form, columns = ("cumulative", _SUMS) if sums else ("by-flow", _FLOWS)
-    table = parse(data, columns, tuple(columns), path=path, fault=SampleError)
+    form, columns = "by-flow", _FLOWS
+    if "free_samples" in (header_of(text, _SUMS) or {}):
+        form, columns = "cumulative", _SUMS
+    elif "packets_variance" in (header_of(text, _RANKS) or {}):
+        form, columns = "by-rank", _RANKS
+        # Whoever wrote the file may have been killed in the middle of a line.
+        data = data[: data.rfind(b"\n") + 1]
+    table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
     return FORMS[form](table, _links(table, fabric))
 
 
@@ -109,7 +129,7 @@ def _links(table: Delimited, fabric: Fabric) -> pl.Series:
     if out.null_count():
         row = int(out.is_null().arg_true()[0])
         name = str(texts[row])[:40]
-        raise table.wrong(
+        raise table.error_at(
             "link", int(table.rows["line"][row]), f"the fabric has no link {name!r}",
             nearest(name, number)[:200],
         )  # fmt: skip
@@ -133,7 +153,7 @@ def _sums(hops: pl.Expr, count: pl.Expr, congested: pl.Expr) -> dict[str, pl.Exp
 def _by_flow(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of samples by source, destination and link."""
     hops, flag = table.number("hops", whole=True), table.number("congested", whole=True)
-    _within(table, "hops", hops, 1, MOST_HOPS, "a path has 1 to 255 links")
+    _within(table, "hops", hops, 1, MAX_HOPS, "a path has 1 to 255 links")
     _within(table, "congested", flag, 0, 1, "write 1 for congested and 0 for not")
     counts = table.number("samples", whole=True)
     _within(table, "samples", counts, 0, 2**48, "is the file damaged?")
@@ -154,7 +174,7 @@ def _within(
     if bad.any():
         row = int(bad.arg_true()[0])
         given = table.rows[role][row]
-        raise table.wrong(
+        raise table.error_at(
             role,
             int(table.rows["line"][row]),
             f"{str(given)[:40]!r} is not {low} to {high}",
@@ -197,7 +217,7 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     if fell.height:
         row = fell.row(0, named=True)
         role = next(name for name in names if row[name] < 0)
-        raise table.wrong(
+        raise table.error_at(
             role, row["line"], "is less than before: these are sums since the start",
             "give one recording, from its start",
         )  # fmt: skip
@@ -226,6 +246,60 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     )  # fmt: skip
     flows = pl.DataFrame(schema={"source": pl.String, "destination": pl.String, "link": pl.UInt32})
     return Sampled(_conform(total), windows.cast({"window": pl.UInt32}), flows)
+
+
+_AMOUNTS: Final = {
+    "samples": "hop_samples", "packets": "hop_weight", "packets_variance": "hop_variance",
+    "bytes": "hop_bytes", "congested_samples": "congested_samples",
+    "congested": "congested_weight", "congested_variance": "congested_variance",
+}  # fmt: skip
+"""Columns of table ``samples`` by those of samples by rank."""
+
+
+@FORMS.register("by-rank")
+def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
+    """CSV of estimates since the start, by time, receiving rank and link.
+
+    Estimates from hashes are negative where chance will have it, and fall. Table ``samples`` has
+    neither: an earlier sum is taken to be no larger than any later one, the last one stands, and
+    one below zero counts as zero.
+    """
+    rank = table.number("rank", whole=True)
+    _within(table, "rank", rank.fill_null(0), 0, 2**31, "ranks are numbered from 0")
+    rows = pl.DataFrame(
+        [table.instants("time"), rank.cast(pl.Int64).fill_null(-1), links]
+        + [table.number(name).fill_null(0.0) for name in _AMOUNTS]
+    ).rename(_AMOUNTS)
+    table.need("time")
+    names, ends = list(_AMOUNTS.values()), rows["time"].unique().sort()
+    last = rows.sort("time").group_by("rank", "link").last()
+    flows = last.select(
+        source=pl.lit(None, pl.String),
+        destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
+        link=pl.col("link"), **{name: pl.col(name).clip(0).round() for name in names},
+    )  # fmt: skip
+    # A row that is missing at a time stands for the one before: what counts are the changes.
+    once = rows.unique(["time", "rank", "link"], keep="last", maintain_order=True).sort("time")
+    changes = once.with_columns(
+        *(
+            pl.col(name) - pl.col(name).shift(1).fill_null(0.0).over("rank", "link")
+            for name in names
+        )
+    )
+    sums = changes.group_by("link", "time").agg(pl.col(names).sum()).sort("link", "time")
+    sums = sums.with_columns(pl.col(names).cum_sum().over("link")).with_columns(
+        pl.col(names).clip(0).round().cast(pl.Int64).reverse().cum_min().reverse().over("link")
+    )
+    windows = pl.DataFrame(
+        {"start_ns": ends.shift(1).fill_null(ends.min() if len(ends) else 0), "end_ns": ends}
+    ).with_row_index("window")
+    steps = sums.with_columns(
+        pl.col(name) - pl.col(name).shift(1).fill_null(0).over("link") for name in names
+    ).join(windows.select("window", time="end_ns"), on="time")
+    steps = steps.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
+    return Sampled(
+        _conform(steps), windows.cast({"window": pl.UInt32}), flows.sort("destination", "link")
+    )
 
 
 __all__ = ["FORMS", "SampleError", "Sampled", "read_samples"]

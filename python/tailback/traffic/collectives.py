@@ -1,4 +1,4 @@
-"""What an MPI library really sends for a collective: its schedule of point-to-point messages.
+"""The point-to-point messages that an MPI library sends for a collective.
 
 A collective is expanded to the messages of the algorithm that a common MPI library would pick for
 that size, because congestion depends on who sends to whom at the same time, not on the name of the
@@ -14,7 +14,8 @@ Bytes of a call
 ``send_bytes`` and ``recv_bytes`` of :func:`schedule` are the arguments of the call at this rank,
 count times size of the type, **not** multiplied by the number of ranks. That is what EZTrace 2.0
 writes into OTF2's ``MpiCollectiveEnd`` (``sizeSent``, ``sizeReceived``), the same on the root and
-off it. Tracers that sum over the peers (Score-P) go through :func:`call_bytes` first.
+off it. Totals of tracers that sum over the peers (Score-P) are first converted by
+:func:`call_bytes`.
 
 ==========================  =====================================================================
 call                        bytes that count
@@ -33,11 +34,11 @@ Allgatherv                  the total ``recv_bytes``, else ``send_bytes`` x size
 Alltoallv, Alltoallw        own totals ``send_bytes`` and ``recv_bytes``
 ==========================  =====================================================================
 
-Of the calls with a vector of counts a trace keeps only totals: they are spread evenly over the
-ranks, own share included. Their algorithm never depends on bytes, which may differ between ranks,
-so the schedules of all ranks always fit together; the bytes of a receive may then differ from those
-of its send. Who has the records of all ranks knows better: see the reader of OTF2 traces. Zero
-bytes is a message too (an envelope).
+For calls with a vector of counts, a trace keeps only totals: they are spread evenly over the ranks,
+including the calling rank. The algorithm of these calls never depends on bytes, which may differ
+between ranks, so the schedules of all ranks always match; the bytes of a receive may then differ
+from those of its send, and readers that have the records of all ranks correct them. A message of
+zero bytes is still sent (an envelope).
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from tailback.errors import TraceError, nearest
 ALLREDUCE_RING_BYTES = 10_000
 """[tuned] Allreduce: recursive doubling below, ring from here on."""
 ELEMENT_BYTES = 8
-"""[tuned] asks for more elements than ranks before it takes the ring; traces keep only bytes."""
+"""[tuned] uses the ring only for more elements than ranks; traces keep only bytes."""
 SUMMED_ELEMENT_BYTES = 4
-"""Smallest usual element, an integer or a float: tells sums of all ranks from those in place."""
+"""Smallest usual element: distinguishes sums over all ranks from those of in-place calls."""
 ALLTOALL_BRUCK_BYTES, ALLTOALL_BRUCK_RANKS = 200, 12
 """[tuned] Alltoall: Bruck for blocks below these bytes on more than these ranks."""
 ALLTOALL_PAIRWISE_BYTES = 3_000
@@ -146,12 +147,12 @@ def blocking_name(call: str) -> str:
 def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int]:
     """Bytes of the call from a tracer that sums over the peers, as Score-P does.
 
-    Such a tracer writes what a rank would move if it exchanged with every other one by itself: a
-    block, or a whole vector of a reduction, as often as there are ranks; of a scan as often as
-    there are ranks before or after. With ``MPI_IN_PLACE`` what a rank keeps is not counted. Where
-    all ranks are in place no record says so: the sum is taken for one of all ranks if that makes
-    whole elements of 4 bytes, else for one of the others. Sides that do not say the same on every
-    rank are dropped, so that all ranks decide alike.
+    Such a tracer records what a rank would move if it exchanged with every other rank directly: the
+    block, or the whole vector of a reduction, times the number of ranks; for a scan, times the
+    number of ranks before or after. With ``MPI_IN_PLACE``, what a rank keeps is not counted. If all
+    ranks are in place, no record says so: the sum is assumed to include all ranks if that gives
+    whole elements of 4 bytes, else only the others. Values that may differ between ranks are
+    dropped, so that all ranks choose the same algorithm.
 
     Args:
         call: MPI name.
@@ -164,7 +165,7 @@ def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int
     """
     name = blocking_name(call)
     others = max(size - 1, 1)
-    # A root in place counts nothing on its own side, and only the others on the far side.
+    # A root in place counts nothing for itself, and only the others on the opposite side.
     if name in ("MPI_Bcast", "MPI_Scatter"):
         return 0, received if received else sent // others
     if name in ("MPI_Gather", "MPI_Reduce"):
@@ -181,7 +182,7 @@ def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int
 
 
 def _part(total: int, *parts: int) -> int:
-    """The part of which ``total`` is a whole number: the first that holds whole elements."""
+    """``total`` divided by the first of ``parts`` that gives whole elements."""
     for element in (SUMMED_ELEMENT_BYTES, 1):
         for number in parts:
             if total % (number * element) == 0:
@@ -341,10 +342,10 @@ def _reduce(size: int, me: int, root: int, send: int, recv: int) -> list[Collect
 def _fold(size: int, me: int) -> tuple[int, int, int]:
     """Fold the surplus over a power of two into neighbours [TRG05 4.5].
 
-    Of the first 2 x surplus ranks each even one hands its data to the odd one next to it.
+    Of the first 2 x surplus ranks, each even one passes its data to the next odd one.
 
     Returns:
-        ``(surplus, power, virtual rank)``; the virtual rank is -1 for those who sit it out.
+        ``(surplus, power, virtual rank)``; the virtual rank is -1 for ranks that do not take part.
     """
     power = 1 << (size.bit_length() - 1)
     surplus = size - power
@@ -475,7 +476,7 @@ def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Colle
         steps = []
         distance = 1
         while distance < size:
-            # Blocks whose offset has this bit set travel now.
+            # Send the blocks whose offset has this bit set.
             whole, rest = divmod(size, 2 * distance)
             part = (whole * distance + max(rest - distance, 0)) * block
             to, source = (me + distance) % size, (me - distance) % size

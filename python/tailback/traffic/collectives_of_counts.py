@@ -1,6 +1,6 @@
-"""Collectives with a vector of counts whose bytes are known member by member.
+"""Collectives with known vectors of counts.
 
-A trace that keeps the vectors of counts of a call says exactly how large each message is. The
+If a trace has the vectors of counts of a call, the size of each message is known exactly. The
 algorithms are those of :mod:`tailback.traffic.collectives` for the same calls.
 """
 
@@ -13,11 +13,11 @@ from tailback.traffic.collectives import CollectiveStep, blocking_name
 
 
 class Counts(NamedTuple):
-    """Bytes of one call at one rank, one number a member of the communicator.
+    """Bytes of one call at one rank, one number per member of the communicator.
 
     Attributes:
         to: Bytes sent to each member, empty where the rank has no such vector.
-        source: Bytes received from each member, likewise.
+        source: Bytes received from each member, empty where the rank has no such vector.
     """
 
     to: tuple[int, ...]

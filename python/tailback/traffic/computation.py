@@ -1,7 +1,7 @@
-"""Programs whose computation is without what may be wrong with it: imbalance and noise.
+"""Programs with imbalance or noise removed from their computation.
 
-Simulating a recorded program with and without tells what imbalance or noise costs the whole run,
-waits of other ranks included.
+Simulating a recorded program with and without it shows what imbalance or noise costs the whole run,
+including the waits of other ranks.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from tailback.traffic.program import Op, Program
 
-LEAST_REPETITIONS = 3
-"""Repetitions of a computation from which its usual time is known."""
+MIN_REPETITIONS = 3
+"""Minimum number of repetitions to determine the usual time of a computation."""
 
 
 def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
-    Computations between the same two kinds of call are one part of the program. Of each part every
-    rank computes as long as ranks do on average, or as the median rank where that is less: a few
-    slow ranks would not hand their work on. What repetitions differ by stays: that is noise.
+    Computations between the same two kinds of call form one part of the program. In each part,
+    every rank computes for the mean time of all ranks, or that of the median rank if it is less: a
+    few slow ranks would not pass their work on to others. Differences between repetitions stay:
+    they are noise.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -37,7 +38,7 @@ def balanced(program: Program) -> Program:
     usual = without_noise(program).amount[where].astype(np.float64)
     own = np.bincount(rank * parts + part, usual, program.n_ranks * parts)
     own = own.reshape(program.n_ranks, parts)
-    # Ranks that have no such part (a border of a grid) are not asked to have one.
+    # Ranks without such a part (at the border of a grid) do not get one.
     has = own > 0
     mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
     middle = np.nan_to_num(np.nanmedian(np.where(has, own, np.nan), axis=0))
@@ -47,11 +48,11 @@ def balanced(program: Program) -> Program:
 
 
 def without_noise(program: Program) -> Program:
-    """The same program with no computation longer than it takes undisturbed.
+    """The same program with every computation at its undisturbed time.
 
     Computations of one rank between the same two operations are repetitions of each other; the
-    fastest tenth of them tells what they take undisturbed, because noise only adds. What a
-    repetition takes longer on nearly all ranks is work of the program, and stays.
+    fastest tenth of them gives the undisturbed time, because noise only adds. If a repetition takes
+    longer on nearly all ranks, this is work of the program, and stays.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -67,9 +68,9 @@ def without_noise(program: Program) -> Program:
     kinds = np.stack([*(side for i, side in enumerate(sides) if i % 3 != 2), _turn(group)])
     _, turn = np.unique(kinds, axis=1, return_inverse=True)
     turn = turn.ravel()
-    alike = np.bincount(turn)[turn] >= LEAST_REPETITIONS
+    alike = np.bincount(turn)[turn] >= MIN_REPETITIONS
     work = np.where(alike, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
-    known = count[group] >= LEAST_REPETITIONS
+    known = count[group] >= MIN_REPETITIONS
     cut = np.where(known, np.minimum(amount, quiet * work), amount)
     return _with_compute(program, compute, cut)
 
@@ -77,7 +78,7 @@ def without_noise(program: Program) -> Program:
 def _neighbour(
     program: Program, where: NDArray[np.int64], step: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Kind, label and peer of the operation before or after, -1 beyond the rank's own."""
+    """Kind, label and peer of the operation before or after, -1 outside the rank's operations."""
     at = np.clip(where + step, 0, len(program.kind) - 1)
     same = (program.op_rank[at] == program.op_rank[where]) & (at != where)
     fields = (program.kind, program.label, program.peer)

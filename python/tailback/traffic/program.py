@@ -1,8 +1,8 @@
-"""The rank-program form: the one thing every pattern and every trace compiles to.
+"""The rank program, to which every pattern and every trace compiles.
 
-A program is, for every rank, a list of operations that run one after another with the blocking
-rules of MPI. Collectives are not operations: they are expanded to the point-to-point messages a
-real MPI sends, so that each message exists in the network and carries the label of its call.
+A program is a list of operations for every rank, which run in sequence with the blocking rules of
+MPI. Collectives are not operations: they are expanded to the point-to-point messages a real MPI
+sends, so that each message exists in the network and carries the label of its call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Op(IntEnum):
-    """What one operation of a rank does.
+    """Kind of an operation of a rank.
 
     =========  ==========================================================================
     COMPUTE    occupies the rank for ``amount`` picoseconds
@@ -58,23 +58,23 @@ POSTS = (*SENDS, Op.IRECV)
 
 
 MAX_OPERATIONS = 2**27
-"""Largest program that is built: 29 bytes an operation, 3.9 GB."""
+"""Largest program that is built: 29 bytes per operation, 3.9 GB."""
 
 BYTES_PER_OPERATION = 125
-"""Memory that an operation takes at the peak while a program is made (measured: 62 to 225)."""
+"""Peak memory per operation while a program is built (measured: 62 to 225)."""
 
 
-def require_room(
-    operations: int, room_bytes: int | None, *, what: str, error: type[TailbackError],
+def require_memory(
+    operations: int, limit_bytes: int | None, *, what: str, error: type[TailbackError],
     place: str | None = None, remedy: str,
 ) -> None:  # fmt: skip
-    """Refuse a program that takes more memory than there is, before it is made.
+    """Refuse a program that does not fit in memory, before it is built.
 
     Args:
         operations: Operations of all its ranks.
-        room_bytes: Memory it may take; None where nobody knows.
-        what: What makes them: ``"the pattern"``.
-        error: What to raise.
+        limit_bytes: Memory it may take; None if unknown.
+        what: Source of the program, for the message: ``"the pattern"``.
+        error: Type of the error.
         place: Where that is said.
         remedy: What makes the program smaller.
 
@@ -87,17 +87,17 @@ def require_room(
             place=place, remedy=remedy,
         )  # fmt: skip
     needed = operations * BYTES_PER_OPERATION
-    if room_bytes is not None and needed > room_bytes:
+    if limit_bytes is not None and needed > limit_bytes:
         raise error(
             f"{what} makes {operations:,} operations, which take about {format_bytes(needed)} of "
-            f"memory, and the limit is {format_bytes(room_bytes)}",
+            f"memory, and the limit is {format_bytes(limit_bytes)}",
             place=place, remedy=f"{remedy}; or {memory_remedy(needed)}",
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a message belongs to: shown wherever its traffic is.
+    """Origin of a message, shown with its traffic.
 
     Attributes:
         phase: The phase of the application, e.g. ``"+y"`` or ``"tag 104"``.
@@ -117,18 +117,18 @@ class Label:
 
 @dataclass(frozen=True)
 class RecordedTimes:
-    """How long the recorded run of a program took, means over its ranks.
+    """Duration of the recorded run of a program, means over its ranks.
 
     Attributes:
-        calls_ps: Time inside communication calls, which the program does not hold.
-        between_ps: Time between calls, which it holds as COMPUTE.
-        crowded_ps: Time that small collectives took the last rank to enter them, where that is more
-            than any network needs: ranks waited for a processor. Else 0.
+        calls_ps: Time inside communication calls, which the program does not contain.
+        between_ps: Time between calls, which it contains as COMPUTE.
+        oversubscribed_ps: Time that the last rank to enter spends in small collectives, where that
+            exceeds any network's latency, because ranks waited for a processor; else 0.
     """
 
     calls_ps: int
     between_ps: int
-    crowded_ps: int = 0
+    oversubscribed_ps: int = 0
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Program:
 
     Operations of rank ``r`` are ``rank_start[r]:rank_start[r + 1]`` of the six columns. Sends and
     receives of one (source, destination, tag) match in the order they are posted, as MPI's
-    non-overtaking rule says; there are no wild cards, because traces record who really matched.
+    non-overtaking rule says; there are no wildcards, because traces record the actual matches.
 
     Attributes:
         name: What to call the application.
@@ -150,10 +150,10 @@ class Program:
         label: Index into ``labels`` of sends and receives, shape (M,); 0 for others.
         labels: The labels.
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
-        notes: What a reader found odd and tolerated; shown to the user.
-        recording: How long the run took that a trace was recorded of; None without times.
-        recompile: Makes the program again with collectives run in another way; None where it has
-            no collectives of NCCL, or was edited since.
+        notes: Notes of the reader on problems that it tolerated; shown to the user.
+        recording: Duration of the recorded run; None without times.
+        recompile: Compiles the program again with collectives run in another way; None if it has no
+            NCCL collectives or has been edited.
     """
 
     name: str
@@ -186,7 +186,7 @@ class Program:
         return np.isin(self.kind, SENDS)
 
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-        """Who sends how much to whom.
+        """Bytes between each pair of ranks.
 
         Returns:
             ``(source, destination, bytes)``, one entry for each pair of ranks that communicate,
@@ -215,7 +215,7 @@ class Program:
 
 
 def without_bytes(program: Program) -> Program:
-    """The same program with messages of no bytes: only who waits for whom is left."""
+    """The same program with messages of zero bytes: only the dependencies are left."""
     posts = np.isin(program.kind, POSTS)
     amount = np.where(posts, np.uint64(0), program.amount)
     return replace(program, amount=amount, recompile=None)
@@ -223,17 +223,17 @@ def without_bytes(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class PlacedProgram:
-    """A program with its place on a fabric: what the packet engine and the fluid model run.
+    """A program placed on a fabric: the input of the packet engine and the fluid model.
 
     Attributes:
         program: Operations of R ranks.
         node: Node of each rank, shape (R,).
         host: Host of each rank, shape (R,): ranks of one host use its memory, not the network.
         start_ps: When each rank starts, shape (R,).
-        label_observed: Whether each label is of an observed job; of the packet engine alone.
-        label_service: Service level of each label; of the packet engine alone.
-        pace_mbps: Rate of each operation that is a send, 0 for none, shape (M,); none at all when
-            None; of the packet engine alone.
+        label_observed: Whether each label belongs to an observed job; packet engine only.
+        label_service: Service level of each label; packet engine only.
+        pace_mbps: Pacing rate of each send, 0 for none, shape (M,); None for no pacing at all;
+            packet engine only.
     """
 
     program: Program

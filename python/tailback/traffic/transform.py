@@ -1,4 +1,4 @@
-"""Programs made from programs: repeated, with other compute times, several jobs as one."""
+"""Transformations of programs: repeated, with scaled compute times, several jobs as one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
 from tailback.scenario import NcclSection
-from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_room
+from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_memory
 from tailback.units import LONGEST_PS, format_time
 
 
@@ -20,7 +20,7 @@ def scale_compute(program: Program, factor: float) -> Program:
     """The same program with every compute time multiplied by ``factor``.
 
     Raises:
-        ScenarioError: A compute time becomes longer than a clock can tell.
+        ScenarioError: A compute time exceeds the largest time that can be represented.
     """
     if factor == 1.0:
         return program
@@ -33,20 +33,20 @@ def scale_compute(program: Program, factor: float) -> Program:
             place="[[job]]", remedy="choose a smaller compute_scale",
         )  # fmt: skip
     amount[compute] = np.rint(amount[compute] * factor).astype(np.uint64)
-    changed = _with(program, amount=amount)
-    changed.recompile = _also(program, partial(scale_compute, factor=factor))
+    changed = _with_amount(program, amount=amount)
+    changed.recompile = _recompile_with(program, partial(scale_compute, factor=factor))
     return changed
 
 
 def repeat(program: Program, times: int) -> Program:
-    """Every rank executes its operations ``times`` times over.
+    """Repeat the operations of every rank ``times`` times.
 
     Raises:
-        ScenarioError: So many operations do not fit in memory.
+        ScenarioError: The operations do not fit in memory.
     """
     if times == 1:
         return program
-    require_room(
+    require_memory(
         len(program.kind) * times, available_memory(), what=f"repeat = {times}",
         error=ScenarioError, place="[[job]]", remedy="choose a smaller repeat",
     )  # fmt: skip
@@ -74,20 +74,20 @@ def repeat(program: Program, times: int) -> Program:
         grid=program.grid,
         notes=program.notes,
         recording=_recorded(program.recording, times),
-        recompile=_also(program, partial(repeat, times=times)),
+        recompile=_recompile_with(program, partial(repeat, times=times)),
     )
 
 
-def _also(
+def _recompile_with(
     program: Program, change: Callable[[Program], Program]
 ) -> Callable[[NcclSection], Program] | None:
-    """What makes a program again, with a change of it."""
+    """A ``recompile`` function that also applies a change."""
     if program.recompile is None:
         return None
-    return partial(_changed, program.recompile, change)
+    return partial(_recompiled, program.recompile, change)
 
 
-def _changed(
+def _recompiled(
     recompile: Callable[[NcclSection], Program], change: Callable[[Program], Program],
     chosen: NcclSection,
 ) -> Program:  # fmt: skip
@@ -95,14 +95,14 @@ def _changed(
 
 
 def _recorded(once: RecordedTimes | None, times: int) -> RecordedTimes | None:
-    """What a recording of so many executions would have been."""
+    """Recorded times multiplied by the number of executions."""
     if once is None:
         return None
     return replace(once, calls_ps=once.calls_ps * times, between_ps=once.between_ps * times)
 
 
 def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint32]]:
-    """All programs as one: ranks and labels numbered on from job to job.
+    """All programs as one, with consecutive numbers of ranks and labels.
 
     Returns:
         The program, and the job of each label, shape (number of labels,).
@@ -135,7 +135,7 @@ def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint3
     return merged, np.array(job_of_label, np.uint32)
 
 
-def _with(program: Program, amount: NDArray[np.uint64]) -> Program:
+def _with_amount(program: Program, amount: NDArray[np.uint64]) -> Program:
     return Program(
         program.name, program.rank_start, program.kind, program.peer, amount, program.tag,
         program.request, program.label, program.labels, program.grid, program.notes,

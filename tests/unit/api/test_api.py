@@ -136,7 +136,7 @@ def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> 
     assert set(FIGURES.names()) <= set(dir(run.plot))
     assert run.plot.congested_fraction().axes
     assert found.plot.waterfall().axes
-    with pytest.raises(tb.TailbackError, match="nothing to draw for the figure 'waterfall'"):
+    with pytest.raises(tb.TailbackError, match="there is no data for figure 'waterfall'"):
         run.plot.waterfall()
     with pytest.raises(tb.TailbackError, match="no phase 'x'"):
         run.plot.congested_fraction(phase="x")

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tailback.api import attempts
-from tailback.api.attempts import Attempt, Case, Others
+from tailback.api.attempts import Attempt, ExplanationSearch, OtherJobs
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.source import Source
 from tailback.diagnosis.hidden_cables import CableSearch, Trial
@@ -42,7 +42,9 @@ def chosen(
     """
     asked = []
 
-    def attempt(_case: Case, prepared: Any, *, search: bool, among: Any = (), **_: Any) -> Attempt:
+    def attempt(
+        _case: ExplanationSearch, prepared: Any, *, search: bool, among: Any = (), **_: Any
+    ) -> Attempt:
         name = ("turn" if prepared is TURN else "queue") + ("_searched" if search else "")
         asked.append(name)
         gap, misfit = gaps[name]
@@ -54,13 +56,13 @@ def chosen(
         spread = misfit if other is None else other.spread
         return Attempt(prepared, None, slow, name, found, gap, (misfit, None), other, spread)
 
-    def unseen_job(_case: Case, prepared: Any) -> UnknownJob | None:
+    def unseen_job(_case: ExplanationSearch, prepared: Any) -> UnknownJob | None:
         return job(unknown_job) if unknown_job is not None and prepared is TURN else None
 
-    monkeypatch.setattr(Case, "attempt", attempt)
-    monkeypatch.setattr(Case, "_unknown_job", unseen_job)
+    monkeypatch.setattr(ExplanationSearch, "attempt", attempt)
+    monkeypatch.setattr(ExplanationSearch, "_unknown_job", unseen_job)
     monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    case = ExplanationSearch(OtherJobs(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     best = case.best(TURN, None if told else QUEUE)
     return best.slow_shown + (" or a job" if best.rival is not None else "")
 
@@ -130,14 +132,14 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
     explains: tuple[str, ...],
     taken: str,
 ) -> None:
-    def attempt(_case: Case, prepared: Any, **_: Any) -> Attempt:
+    def attempt(_case: ExplanationSearch, prepared: Any, **_: Any) -> Attempt:
         fits = prepared.scenario.engine.routing in explains
         slow = (SlowLink(3, 20.0),) if fits else ()
         return Attempt(prepared, None, slow, "", CableSearch(), 0.01 if fits else 0.3, ())
 
-    monkeypatch.setattr(Case, "attempt", attempt)
+    monkeypatch.setattr(ExplanationSearch, "attempt", attempt)
     monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    case = Case(Others(), None, (), None, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
+    case = ExplanationSearch(OtherJobs(), None, (), None, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
     prepared = prepare(Source.of(EXCHANGE | {"engine": engine}).scenario)
     assert case.best(prepared, None).prepared.scenario.engine.routing == taken
 
@@ -173,14 +175,14 @@ def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_w
     overshoot: bool,
     left: bool,
 ) -> None:
-    def simulated(_case: Case, prepared: Any, slow: Any) -> Any:
+    def simulated(_case: ExplanationSearch, prepared: Any, slow: Any) -> Any:
         took = 1100 if overshoot and prepared is QUEUE else 900
         return SimpleNamespace(elapsed_ps=took, spread=cable if slow else adapters)
 
-    monkeypatch.setattr(Case, "_simulated", simulated)
-    monkeypatch.setattr(Case, "_spread", lambda _case, run, _scale=1.0: run.spread)
+    monkeypatch.setattr(ExplanationSearch, "_simulated", simulated)
+    monkeypatch.setattr(ExplanationSearch, "_spread", lambda _case, run, _scale=1.0: run.spread)
     monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: 1000)
-    case = Case(Others(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
+    case = ExplanationSearch(OtherJobs(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
     slow = () if cable is None else (SlowLink(3, 20.0),)
     other = None if adapters is None else QUEUE
     assert case._explained_otherwise(job(0.02), slow, TURN, other) is not left
@@ -189,7 +191,9 @@ def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_w
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
     def recorded_on(names: list[str | None], stated: str = "all", **evidence: Any) -> bool:
         measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
-        case = Case(Others(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1)  # type: ignore[arg-type]
+        case = ExplanationSearch(
+            OtherJobs(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1
+        )  # type: ignore[arg-type]
         fabric = SimpleNamespace(
             node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c")
         )  # fmt: skip

@@ -166,7 +166,7 @@ def test_what_is_left_out_is_said(folder: Path, tmp_path: Path) -> None:
     ("at", "bytes_", "message"),
     [
         (32, b"\xff\xff\xff\x7f", "byte 24: a packet states a length of 2147483647 bytes"),
-        (28, b"\x00\xca\x9a\x3b", "byte 24: a packet has 1000000000 ns beyond its second"),
+        (28, b"\x00\xca\x9a\x3b", "byte 24: the time of a packet has a fraction of 1000000000 ns"),
         (20, b"\x09", "byte 20: has link type 9"),
         (0, b"\x1f\x8b", "byte 0: is compressed"),
     ],
@@ -210,7 +210,7 @@ def test_the_command_gives_a_verdict_and_a_report(
     assert "--fabric" in capsys.readouterr().err
     assert tailback(["diagnose", str(folder / "s.toml"), "--contexts", str(tmp_path),
                      "--out", str(tmp_path / "n")]) == 2  # fmt: skip
-    assert "goes with packet captures" in capsys.readouterr().err
+    assert "applies to packet captures only" in capsys.readouterr().err
 
 
 def test_a_capture_stands_beside_a_trace_as_other_samples_do(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_ranks_of_one_host_tell_times_within_it(write: Build, tmp_path: Path) ->
 
 def test_hosts_must_be_as_many_as_ranks(write: Build, tmp_path: Path) -> None:
     trace = write(ping_pong(1))
-    with pytest.raises(CalibrationError, match="2 ranks, and hosts of 1 are given"):
+    with pytest.raises(CalibrationError, match="2 ranks, but hosts of 1 are given"):
         tb.calibrate(trace, hosts="n0", fabric=network(tmp_path))
     strange = write(ping_pong(1), hosts=["login", "n1"])
     found = tb.calibrate(strange, fabric=network(tmp_path))

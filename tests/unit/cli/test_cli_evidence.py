@@ -129,7 +129,7 @@ def test_evidence_without_a_measured_run_is_refused(
         refused(
             capsys,
             ["diagnose", scenario(tmp_path), option, counted, "--out", tmp_path / "out"],
-            f"{option}: is evidence of a measured run", "remedy: give a trace with times",
+            f"{option}: needs a measured run", "remedy: give an unchanged trace with times",
         )  # fmt: skip
 
 

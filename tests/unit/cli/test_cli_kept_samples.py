@@ -127,7 +127,7 @@ def test_report_names_the_damaged_file_of_a_result(
     (result / name).write_bytes(b"\xff\xfe{")
     capsys.readouterr()
     refused(
-        capsys, ["report", result, "--out", tmp_path / "page.html"], name, "make the result again"
+        capsys, ["report", result, "--out", tmp_path / "page.html"], name, "create the result again"
     )
 
 

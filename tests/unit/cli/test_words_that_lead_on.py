@@ -174,13 +174,11 @@ def test_shells_complete_commands(shell: str) -> None:
 SAMPLES: dict[str, tuple[str, bytes]] = {
     "a binary GOAL schedule": ("tree.bin", b"\x7f\x10\0\0\0\0\0\0\2\0\0\0"),
     "a Chakra execution trace that is not named": ("x.et", b"\x12\x1d\n\x06schema chakra"),
-    "an Nsight Systems report": ("x.sqlite", b"SQLite format 3\0 TABLE TARGET_INFO_GPU"),
-    "Nsight Systems": ("x.nsys-rep", b"\0\1\2"),
-    "an mpiP profile": ("app.4.mpiP", b"@ mpiP\n@ Command : ./app\n"),
-    "an IPM profile": ("app.ipm.xml", b"<?xml version='1.0'?>\n<ipm_job_profile>"),
+    "an Nsight Systems report": ("x.nsys-rep", b"\0\1\2"),
+    "an IPM banner": ("app.out", b"##IPMv2.0.6####\n# command : ./app\n"),
     "a Caliper profile": ("app.cali", b"__rec=node,id=1,attr=10,data=int,parent=3\n"),
     "an HPCToolkit database": ("trace.db", b"HPCTOOLKITtrce\4\0"),
-    "a Charm++ Projections log": ("p.sts", b"PROJECTIONS_ID \nVERSION 11.0\n"),
+    "a Charm++ Projections log": ("p.0.log", b"PROJECTIONS-RECORD 5\n6 100\n"),
     "comma-separated values (CSV)": ("m.txt", b"src,dst,bytes\n0,1,100\n1,0,100\n"),
 }
 
@@ -188,6 +186,10 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
 REMEDIES = {
     "a binary GOAL schedule": "txt2bin",
     "a Chakra execution trace that is not named": "NAME.0.et",
+    "a Caliper profile": "CALI_MPI_MSG_TRACING",
+    "a Charm++ Projections log": ".sts",
+    "an IPM banner": "IPM_REPORT=full",
+    "an Nsight Systems report": "nsys export --type=sqlite",
 }
 """What to do about those that need not be recorded again; it names this."""
 
@@ -212,8 +214,8 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("nsys", "Nsight"), ("nccl-log", "log of NCCL"),
-        ("pingpong-hpctoolkit", "HPCToolkit"), ("pingpong-projections", "Projections"),
+        ("nccl-log", "log of NCCL"),
+        ("pingpong-hpctoolkit", "HPCToolkit"),
     ],
 )  # fmt: skip
 def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) -> None:

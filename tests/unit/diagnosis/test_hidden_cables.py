@@ -15,7 +15,7 @@ from tailback.diagnosis.hidden_cables import CableSearch, search_cables
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
-from tailback.fabric.degraded import LEAST_GBPS, SlowLink
+from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare
@@ -200,7 +200,7 @@ def test_no_rate_is_tried_that_the_engine_cannot_simulate() -> None:
         evaluate, [lambda run: run.off], [0], fabric,  # type: ignore[attr-defined]
         measured_ps=20_000_000, healthy=cast("Run", FakeRun(1_000_000, 1.0)), measure=False,
     )  # fmt: skip
-    assert min(tried) == LEAST_GBPS
+    assert min(tried) == MIN_GBPS
 
 
 def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:

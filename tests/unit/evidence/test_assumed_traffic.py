@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.api.attempts import Case, Others, comparisons
+from tailback.api.attempts import ExplanationSearch, OtherJobs, comparisons
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evaluate import Change
@@ -47,7 +47,9 @@ def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnknownJ
     alone = make_evaluate(again)(CHANGE)
     profile = call_profile(measured.tables, again.observed.program)
     compared = comparisons(again, measured, NetworkEvidence(), alone, profile)
-    case = Case(Others(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1)
+    case = ExplanationSearch(
+        OtherJobs(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1
+    )
     return case._unknown_job(again)
 
 

@@ -139,7 +139,10 @@ def test_a_table_by_hand_and_what_ran_meanwhile(tmp_path: Path) -> None:
         ),
         ('{"jobs": [{"time": {}}]}', "jobs[0]: has no job_id"),
         ("JobID|Start|End\n1|2|3\n", "line 1, column 1: no column for the hosts"),
-        ("job,start,end,hosts\na,soon,later,n1\n", "line 2, column 2 (start): 'soon' is no time"),
+        (
+            "job,start,end,hosts\na,soon,later,n1\n",
+            "line 2, column 2 (start): 'soon' is not a time",
+        ),
         (f"job,start,end,hosts\na,{T},{T - 1},n1\n", "line 2: job 'a' ends before it starts"),
         (f"job,start,end,hosts\na,{T},{T},n[3-1]\n", "line 2: 'n[3-1]': the range '3-1' runs"),
         (f"job,start,end,hosts\na,{T}\n", "line 2, column 3: 2 fields where the header has 4"),

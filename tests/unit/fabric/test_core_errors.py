@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,3 +73,42 @@ def test_ranks_that_wait_for_ever_are_the_fault_of_the_traffic() -> None:
     program.tag[program.kind == Op.IRECV] += 1
     with pytest.raises(TraceError, match="rank"):
         simulate(prepared.with_program(program))
+
+
+def test_nodes_switches_and_links_are_named() -> None:
+    fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=1))
+    error = _core.BadFabricError("node 1, switch 2, link 0")
+    error.parts = [("node", 1), ", ", ("switch", 2), ", ", ("link", 0)]
+    with pytest.raises(FabricError) as caught, translate_core_error("[engine]", fabric=fabric):
+        raise error
+    node, switch = fabric.node_name[1], fabric.switch_name[2]
+    assert caught.value.message == f"{node!r}, {switch!r}, {fabric.link_name(0)}"
+
+
+def test_a_node_with_two_cables_is_named_with_a_remedy() -> None:
+    fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=1))
+    twice = replace(fabric, link_src=fabric.link_src.copy(), link_dst=fabric.link_dst.copy())
+    # The second node's cable, plugged into the first node as well.
+    twice.link_src[1], twice.link_dst[fabric.link_reverse[1]] = 0, 0
+    with pytest.raises(FabricError, match=f"{fabric.node_name[0]!r} has 2 cables") as caught:
+        network_of(twice)
+    assert caught.value.remedy is not None and "one cable" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ({"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1, "leaf_delay": "5 ms"}},
+         "[fabric.fat_tree] leaf_delay"),
+        ({"topology": {"kind": "torus", "dims": [2, 2], "delay": "5 ms"}},
+         "[fabric.topology] delay"),
+    ],
+)  # fmt: skip
+def test_a_delay_in_the_wrong_unit_names_link_and_setting(
+    section: dict[str, Any], place: str
+) -> None:
+    job = {"pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}
+    scenario = parse({"fabric": section, "job": [job]})
+    with pytest.raises(FabricError, match=r"\[\d+\] → .* has a delay of 5 ms") as caught:
+        simulate(prepare(scenario))
+    assert caught.value.place == place and "5 ns per metre" in str(caught.value.remedy)

@@ -11,7 +11,7 @@ import pytest
 from tailback.diagnosis import diagnose_cause
 from tailback.errors import FabricError, ScenarioError
 from tailback.evaluate import Change
-from tailback.fabric.degraded import LEAST_GBPS, SlowLink
+from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
 from tailback.simulation import make_evaluate, prepare, simulate
@@ -127,7 +127,7 @@ def test_mistakes_are_told(section: dict[str, str], message: str) -> None:
 
 
 def test_the_slowest_cable_that_is_taken_is_simulated() -> None:
-    run = simulate(scenario([{"cable": "leaf00[9]", "rate": f"{LEAST_GBPS} Gb/s"}]))
+    run = simulate(scenario([{"cable": "leaf00[9]", "rate": f"{MIN_GBPS} Gb/s"}]))
     assert run.elapsed_ps > 0
 
 

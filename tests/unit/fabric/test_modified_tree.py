@@ -83,14 +83,14 @@ def vertices(tree: KaryTree, link: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("margin", [1, 2])
-def test_flows_of_the_fluid_view_take_ways_that_packets_may(margin: int) -> None:
-    """Every step of every flow is among the rule's candidates; some go sideways."""
+def test_flows_of_the_fluid_view_take_paths_that_packets_may(margin: int) -> None:
+    """Every step of every flow is among the rule's candidates; some take peer links."""
     tree = KaryTree(K, N, WIDTH)
     topology = parse(TREE)
     fabric = topology.fabric()
     routing = topology.routing(network_of(fabric, []), "horizontal")
     s = superpose_permutations(tree, TreeRouting(margin=margin), copies=4)
-    sideways = 0
+    on_peer_links = 0
     for flow in range(s.paths.n_flows):
         links = s.paths.link[int(s.paths.start[flow]) : int(s.paths.start[flow + 1])].tolist()
         steps = [vertices(tree, link) for link in links]
@@ -100,11 +100,11 @@ def test_flows_of_the_fluid_view_take_ways_that_packets_may(margin: int) -> None
             found, state, lane = routing.next(src - fabric.n_nodes, node, NO_DETOUR, 0)
             assert dst in fabric.link_dst[found].tolist()
             assert (state, lane) == (0, 0)
-            sideways += int(fabric.vertex_tier[src] == fabric.vertex_tier[dst])
-    assert sideways > 0
+            on_peer_links += int(fabric.vertex_tier[src] == fabric.vertex_tier[dst])
+    assert on_peer_links > 0
 
 
-def test_without_local_load_nothing_goes_sideways() -> None:
+def test_without_local_load_no_packet_takes_a_peer_link() -> None:
     for routing in ("deterministic", "random"):
         oblivious, plain = run("horizontal", routing=routing), run("up-down", routing=routing)
         assert oblivious.summary["average_path_length"] == pytest.approx(

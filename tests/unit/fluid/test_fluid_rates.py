@@ -143,7 +143,7 @@ def test_paths_carry_all_of_a_flow_from_end_to_end(choice: str) -> None:
 def test_mistakes_are_named() -> None:
     """Errors of the core come out as errors a user can act on."""
     one = FlowPaths.of([[0]])
-    with pytest.raises(ScenarioError, match="flow 0 uses link 0, there are 0"):
+    with pytest.raises(ScenarioError, match="flow 0 uses link 0, which does not exist"):
         max_min([], one)
     with pytest.raises(ScenarioError, match=r"capacity of link 0 is -1; valid: above 0"):
         max_min([-1.0], one)
@@ -152,7 +152,7 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ScenarioError, match="unknown rates"):
         simulate_flows([1.0], one, [1], rates="fair")  # type: ignore[arg-type]
     network = network_of(fat_tree(SMALL))
-    with pytest.raises(ScenarioError, match="node of rank 1 is 99"):
+    with pytest.raises(ScenarioError, match="rank 1 is placed on node 99"):
         simulate_program(network, ring(2, 8), [0, 99])
     builder = ProgramBuilder("half", 2)
     builder.isend(0, 1, 8, 4, builder.label(Label("x", "MPI_Isend")))

@@ -46,6 +46,40 @@ def test_the_largest_lab_has_distinct_addresses_and_interfaces() -> None:
     assert all(ipaddress.ip_address(link.address) for link in plan.links)
 
 
+def test_addresses_of_ipv6_end_like_those_of_ipv4() -> None:
+    old, new = (
+        Plan(parse({"fabric": {"leaves": 10, "spines": 10, "hosts_per_leaf": 10, "ip": ip},
+                    "job": {"hosts": ["h00"]}})) for ip in (4, 6)
+    )  # fmt: skip
+    assert len({link.address for link in new.links}) == 400
+    for there, back in zip(new.links[::2], new.links[1::2], strict=True):
+        network = ipaddress.ip_network(f"{there.address}/64", strict=False)
+        assert ipaddress.ip_address(back.address) in network
+    ends = {old.address_end(host) for host in old.hosts}
+    assert len(ends) == 100 and ends == {new.address_end(host) for host in new.hosts}
+    for host in new.hosts:
+        leaf = ipaddress.ip_network(f"fd10:{host[1]}::/32")
+        assert ipaddress.ip_address(new.address(host)) in leaf
+    spine = _lines(new, "s3", "ip", new.spines)
+    assert "route add fd10:7::/32 via fd10:107:3::6b:302" in spine
+    assert "addr add fd10:107:3::6b:301/64 dev l7 nodad" in spine
+    leaves = _lines(new, "l7", "ip", ["s3"])
+    assert "addr add fd10:107:3::6b:302/64 dev s3 nodad" in leaves
+    assert "route replace fd10:2::/32 nexthop via fd10:107:3::6b:301" in leaves
+    assert all("-6" in one.arguments for one in new.configure())
+
+
+def test_an_interface_has_the_number_of_its_link(plan: Plan) -> None:
+    lines = plan.create().text.splitlines()
+    for there, back in zip(plan.links[::2], plan.links[1::2], strict=True):
+        line = next(one for one in lines if f" index {1000 + there.number} " in one)
+        assert line.startswith(f"link add {there.interface} index {1000 + there.number} netns ")
+        assert f"peer name {back.interface} index {1000 + back.number} netns " in line
+    attached = "\n".join(one.text for one in plan.attach(Path("/bpf")))
+    assert attached.count("/bpf/tailback_egress") == len(plan.links)
+    assert attached.count("/bpf/tailback_ingress") == len(plan.hosts)
+
+
 def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
     commands = [plan.create(), *plan.configure(), *plan.settle({}, spines)]
     wanted = (program, "-n", plan.namespace(node))

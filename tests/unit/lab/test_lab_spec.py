@@ -15,6 +15,9 @@ def test_the_example_says_what_its_comment_says() -> None:
     assert (spec.fabric.leaves, spec.fabric.spines, spec.fabric.hosts_per_leaf) == (4, 2, 3)
     assert spec.fabric.host_rate == pytest.approx(0.05)
     assert spec.fabric.queue == 400_000
+    assert (spec.fabric.congested_bytes, spec.fabric.ip) == (40_000, 4)
+    given = spec.fabric.model_copy(update={"congested": 3000})
+    assert given.congested_bytes == 3000
     assert len(spec.job.hosts) * spec.job.ranks_per_host == 16
     assert len(spec.host_names()) == 12
 
@@ -37,6 +40,7 @@ def test_the_example_says_what_its_comment_says() -> None:
         ({"job": {"hosts": ["h00", "h00"]}}, None, "ranks_per_host"),
         ({"job": {"hosts": ["h90"]}}, None, "there is no host 'h90'"),
         ({"job": {"hosts": ["h00"]}, "fabric": {"burst": "1 kB"}}, "fabric", "1600 B"),
+        ({"job": {"hosts": ["h00"]}, "fabric": {"ip": 5}}, "[fabric] ip", "4 or 6"),
     ],
 )
 def test_a_wrong_specification_is_refused_with_a_remedy(

@@ -76,7 +76,7 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
         (SLURM.replace("2(x3)", "two"), "SLURM_TASKS_PER_NODE = 'two,1' cannot be read"),
         (SLURM.replace("TASKS=7", "TASKS=8"), "SLURM_NTASKS = 8, but 7 tasks"),
         (SLURM.replace("[08-10]", "[08-1"), "unmatched bracket"),
-        (SLURM + "SLURM_DISTRIBUTION=arbitrary\n", "'arbitrary' does not determine which rank"),
+        (SLURM + "SLURM_DISTRIBUTION=arbitrary\n", "'arbitrary' does not determine the hosts"),
         ("", "names no host of any rank"),
         ("\0\0", "zero byte"),
         ("a b c d\n", "'a b c d' is not a host"),

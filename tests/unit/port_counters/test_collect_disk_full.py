@@ -157,4 +157,4 @@ def test_what_cannot_be_written_at_the_end_is_said(tmp_path: Path, disk: Disk) -
     with pytest.raises(CounterError, match="4 readings held in memory could not be written"):
         made.run()
     collection.close()
-    assert journals.MOST_HELD_BYTES < 100 << 20
+    assert journals.MAX_HELD_BYTES < 100 << 20

@@ -138,7 +138,7 @@ def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
 
 
 def test_no_more_rounds_are_made_than_asked_for_where_there_are_more_sets(tmp_path: Path) -> None:
-    """All drawers ask at once whether their port is up; one of them begins the last round."""
+    """All samplers ask at once whether their port is up; one of them begins the last round."""
     plan = RoundPlan(sets=3, reads=2, spacing_ns=MS, rounds=1)
     summary, _ = collect(row_of_switches(4, 2), tmp_path / "c", CollectorSettings(rounds=plan))
     assert summary.rounds == 1

@@ -117,7 +117,7 @@ def test_damaged_series_are_refused(tmp_path: Path, result: list[Any], message: 
 
 def test_an_error_of_the_server_is_quoted_and_a_cut_file_refused(tmp_path: Path) -> None:
     failed = {"status": "error", "errorType": "bad_data", "error": "parse \x1b[31m error"}
-    with pytest.raises(CounterError, match=r"error of the server: .*parse") as error:
+    with pytest.raises(CounterError, match=r"is an error response: .*parse") as error:
         read_counters(put(tmp_path, "a.json", json.dumps(failed)))
     assert "\x1b" not in str(error.value)
     whole = answer(series(TAILBACK, 1, 2))

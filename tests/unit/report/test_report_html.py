@@ -159,13 +159,13 @@ def test_congested_packets_that_cost_no_time_are_told() -> None:
             if bar.name == "routing" else bar for bar in diagnosis.waterfall]  # fmt: skip
     changed = {"findings": [*diagnosis.findings, routing], "waterfall": free}
     text = render_report(run, diagnosis.model_copy(update=changed))
-    said = "<strong>Routing imbalance</strong> meets packets but costs no time"
+    said = "<strong>Routing imbalance</strong> congests packets but costs no time"
     assert said in text and said not in page()
 
 
 def test_numbers_of_a_link_are_said_to_be_of_the_whole_run() -> None:
     text = " ".join(read().text)
-    assert "Mostly in phase" in text and "The numbers are of the whole run" in text
+    assert "Mostly in phase" in text and "Numbers are for the whole run" in text
 
 
 def test_every_figure_is_drawn_once() -> None:
@@ -327,7 +327,7 @@ def test_a_run_without_samples_still_reports() -> None:
     bare = Run(run.scenario, run.tables | empty, run.summary | {"complete": False})
     found = Reader(render_report(bare, make_diagnosis(run)))
     text = " ".join(found.text)
-    assert "keeps no message log" in text and "interrupted" in text
+    assert "has no message log" in text and "interrupted" in text
     assert "No packet carried a sample" in text and "single time window" not in text
 
 

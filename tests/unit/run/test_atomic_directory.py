@@ -80,9 +80,15 @@ def test_a_result_does_not_replace_what_it_is_made_from(
     assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
     capsys.readouterr()
     for command in ("simulate", "diagnose", "place", "counters"):
-        refused(capsys, [command, run, "--out", run, "--force"], "run", "is made from", "--out")
+        refused(
+            capsys,
+            [command, run, "--out", run, "--force"],
+            "run",
+            "an input of this result",
+            "--out",
+        )
     both = ["compare", tmp_path / "small.toml", run, "--out", run, "--force"]
-    refused(capsys, both, "run", "is made from", "--out")
+    refused(capsys, both, "run", "an input of this result", "--out")
     mine = Path(shutil.copy(tmp_path / "small.toml", run))
     refused(capsys, ["simulate", mine, "--out", run, "--force"], "small.toml")
     assert mine.is_file() and Run.read(run).complete

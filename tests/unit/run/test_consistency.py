@@ -59,7 +59,7 @@ def test_nulls_where_nothing_is_unknown(
     frame.with_columns(
         pl.when(pl.int_range(pl.len()) > 0).then(pl.col(column)).alias(column)
     ).write_parquet(file)
-    told(capsys, run, f"{name}.parquet {column}", "holds nulls")
+    told(capsys, run, f"{name}.parquet {column}", "contains nulls")
 
 
 @pytest.mark.parametrize(("name", "column"), [("samples", "window"), ("truth", "window")])
@@ -69,13 +69,13 @@ def test_a_table_of_another_run(
     file = run / f"{name}.parquet"
     frame = pl.read_parquet(file)
     frame.with_columns(pl.lit(10**6, pl.UInt32).alias(column)).write_parquet(file)
-    told(capsys, run, f"{name}.parquet {column}", "holds 1000000")
+    told(capsys, run, f"{name}.parquet {column}", "contains 1000000")
 
 
 def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = run / "links.parquet"
     pl.read_parquet(file).reverse().write_parquet(file)
-    told(capsys, run, "links.parquet link", "does not count its rows")
+    told(capsys, run, "links.parquet link", "is not 0, 1, 2")
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_a_scenario_that_is_not_the_one_that_was_run(
 ) -> None:
     file = run / "scenario.json"
     file.write_text(file.read_text().replace('"seed": 1', '"seed": 99'))
-    told(capsys, run, "scenario.json", "is not the scenario that was run")
+    told(capsys, run, "scenario.json", "is not the scenario of this run")

@@ -298,7 +298,7 @@ def test_what_others_hid_there_and_what_is_being_written_stays(tmp_path: Path) -
     other = hidden_name(tmp_path / "run2")
     for folder in (alive, mine, elsewhere, other):
         folder.mkdir()
-    began = atomic_exchange._began(os.getpid())
+    began = atomic_exchange._start_time(os.getpid())
     gone = Path(str(hidden_name(out)).replace(f"-{began}-", f"-{began + 1}-"))
     gone.mkdir()
     result(out, "new")

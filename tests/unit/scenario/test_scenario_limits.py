@@ -134,7 +134,7 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
     sections = ("[engine.congestion_control]\n", '[engine.pacing]\nkind = "elastic"\n')
     for section in sections:
         path.write_text(plain + section)
-        refused(capsys, ["simulate", path], "injection = fifo: must be per-destination")
+        refused(capsys, ["simulate", path], "fifo has no queue per destination", section.split()[0])
         name = section.splitlines()[0]
         about = markdown().split(f"## {name}\n")[1].split("| key |")[0]
         assert "needs injection per-destination" in about

@@ -42,7 +42,7 @@ def sound(**changes: Any) -> dict[str, Any]:
         (sound(fabric="tapered"), ("fabric: 'tapered' is not a table", 'preset = "tapered"')),
         (sound(engine=[]), ("engine: [] is not a table", "write [engine]")),
         (sound(engine={"services": 2, "lane_weights": ["4 KiB", "0 B"]}),
-         ("[engine] lane_weights: a weight of 0 bytes is not allowed", "at least a packet")),
+         ("[engine] lane_weights: a weight of 0 bytes is not allowed", "at least one packet")),
         (sound(job=[{"pattern": "ring"}]), ("[job] pattern: 'ring' is not a table", "{ kind =")),
     ],
 )  # fmt: skip

@@ -105,7 +105,7 @@ def test_what_is_done_to_an_answer_does_not_change_the_next(prepared: PreparedSc
 def test_the_oldest_run_is_forgotten_first(prepared: PreparedScenario) -> None:
     run = simulate(prepared)
     size = sum(int(table.estimated_size()) for table in run.tables.values())
-    known = KnownRuns(prepared, most_bytes=2 * size)
+    known = KnownRuns(prepared, max_bytes=2 * size)
     changes = [replace(Change(measure=True), seed_offset=seed) for seed in range(3)]
     for change in changes:
         known.keep(change, run)

@@ -137,7 +137,7 @@ def test_ports_by_formula_are_those_of_the_fabric(options: dict[str, Any]) -> No
     topology = parse_topology(options)
     fabric = topology.fabric()
     ports = np.bincount(fabric.link_src.astype(np.int64))[fabric.n_nodes :]
-    assert topology.most_ports() == ports.max()
+    assert topology.max_ports() == ports.max()
 
 
 def test_a_million_ranks_on_four_hosts_are_refused_at_once(

@@ -225,7 +225,7 @@ def test_a_table_of_rates_at_no_path() -> None:
         ({"rates": "assigned"}, 'set kind = "elastic"'),
         ({"kind": "spaced", "rates": "assigned", "rates_file": "x"}, "choose one"),
         ({"kind": "spaced", "rates": "fair"}, "assigned"),
-        ({"kind": "spaced", "share": 0}, "greater than 0"),
+        ({"kind": "spaced", "share": 0}, "above 0 and at most 1"),
         ({"kind": "spaced", "rates_file": "x", "share": 0.5}, "part of computed rates"),
     ],
 )

@@ -31,6 +31,14 @@ SUMS = (
     "2026-11-22T11:06:11Z,10,30,10,60,20\n2026-11-22T11:06:11Z,21,7,0,14,0\n"
     "2026-11-22T11:06:12Z,10,30,15,60,40\n2026-11-22T11:06:12Z,21,7,0,14,0\n"
 )
+RANKS = (
+    "time_utc,rank,link,samples,packets,packets_variance,bytes,congested_samples,congested,"
+    "congested_variance\n"
+    "2026-11-22T11:06:10Z,3,10,20,40,40,40000,0,0,0\n2026-11-22T11:06:10Z,,10,4,8,8,800,0,0,0\n"
+    "2026-11-22T11:06:11Z,3,10,35,70,70,70000,5,10,10\n2026-11-22T11:06:11Z,3,21,2.6,5.2,9,500,0,0,0\n"
+    "2026-11-22T11:06:12Z,3,10,50,100,100,100000,5,10,10\n2026-11-22T11:06:12Z,,10,4,8,8,800,0,0,0\n"
+    "2026-11-22T11:06:12Z,3,21,-1.2,-2.4,9,-100,0,0,0\n"
+)
 
 
 @pytest.fixture
@@ -73,6 +81,45 @@ def test_cumulative_samples_become_windows(tmp_path: Path, fabric: Fabric) -> No
     assert rows["congested_variance"].to_list() == [20, 60]
 
 
+def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -> None:
+    found = read_samples(put(tmp_path, RANKS), fabric)
+    assert found.samples.schema == pl.Schema(TABLES["samples"].polars_schema)
+    assert (found.windows["end_ns"] - found.windows["start_ns"]).to_list() == [0, 10**9, 10**9]
+    ten, other = ((fabric.link_id or []).index(name) for name in ("10", "21"))
+    rows = found.samples.filter(pl.col("link") == ten)
+    # In the second there is no line of the unknown rank: it had no further samples.
+    assert rows["hop_weight"].to_list() == [48, 30, 30]
+    assert rows["hop_variance"].to_list() == [48, 30, 30]
+    assert rows["hop_bytes"].to_list() == [40800, 30000, 30000]
+    assert rows["congested_weight"].to_list() == [0, 10, 0]
+    # An estimate below 0 is none, and was none before.
+    assert found.samples.filter(pl.col("link") == other)["hop_weight"].sum() == 0
+    ends = found.flows.filter(pl.col("link") == ten).select("destination", "hop_weight").rows()
+    assert ends == [(None, 8.0), ("3", 100.0)]
+
+
+def test_many_times_of_many_ranks_take_no_more_memory_than_rows(
+    tmp_path: Path, fabric: Fabric
+) -> None:
+    # A time and a rank a line: their product would be 10^10.
+    lines = (f"{1_800_000_000 + k},{k},10,1,2,2,100,0,0,0" for k in range(100_000))
+    head = RANKS.partition("\n")[0]
+    found = read_samples(put(tmp_path, "\n".join([head, *lines, ""])), fabric)
+    assert found.samples["hop_weight"].sum() == 200_000
+    assert found.samples.height == found.windows.height == 100_000
+
+
+def test_a_file_that_ends_in_a_line_is_read_to_the_line_before(
+    tmp_path: Path, fabric: Fabric
+) -> None:
+    whole = read_samples(put(tmp_path, RANKS), fabric)
+    for cut in range(2, 40, 7):
+        found = read_samples(put(tmp_path, RANKS[:-cut]), fabric)
+        assert found.samples["hop_weight"].sum() == whole.samples["hop_weight"].sum() + 5
+    with pytest.raises(SampleError, match=r"column 2 \(rank\)"):
+        read_samples(put(tmp_path, RANKS.replace(",3,21", ",-3,21")), fabric)
+
+
 def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: Fabric) -> None:
     """400 links' worth of packets drawn as receivers count them: at least 95 % are covered."""
     draw = np.random.default_rng(5)
@@ -99,7 +146,7 @@ def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: 
         (FLOWS.replace("hops", "jumps"), "no column for the hops"),
         (FLOWS[:-6], "line 4, column 5: 4 fields where the header has 6"),
         (SUMS.replace("30,15,60", "20,15,60"), "line 6, column 3 (samples_uncongested): is less"),
-        (SUMS.replace("2026-11-22T11:06:12Z,21", "then,21"), "'then' is no time"),
+        (SUMS.replace("2026-11-22T11:06:12Z,21", "then,21"), "'then' is not a time"),
         ("", "has no header line"),
     ],
 )
@@ -110,7 +157,7 @@ def test_wrong_files_are_refused(tmp_path: Path, fabric: Fabric, text: str, says
 
 
 def test_cut_files_never_end_in_a_traceback(tmp_path: Path, fabric: Fabric) -> None:
-    for text in (FLOWS, SUMS):
+    for text in (FLOWS, SUMS, RANKS):
         for end in range(0, len(text), 5):
             try:
                 read_samples(put(tmp_path, text[:end]), fabric)

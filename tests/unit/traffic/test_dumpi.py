@@ -166,7 +166,7 @@ def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
 
 def test_a_message_on_an_unknown_communicator_is_refused_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, [(20, 21, "MPI_Send", message(1, 1, comm=77))], [])
-    with pytest.raises(TraceError, match="communicator 77 was not made before") as got:
+    with pytest.raises(TraceError, match="communicator 77 is used before it is created") as got:
         read_trace(path)
     assert got.value.file == path / "run-0000.bin"
     assert (got.value.place or "").startswith("byte ")
@@ -189,8 +189,12 @@ def test_missing_ranks_and_old_versions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message_"),
     [
-        ("MPI_Send returning", "MPI_Recv returning", "MPI_Recv returns and has not begun"),
-        ("int count=6\n", "", "lacks an argument"),
+        (
+            "MPI_Send returning",
+            "MPI_Recv returning",
+            "MPI_Recv returns without having been entered",
+        ),
+        ("int count=6\n", "", "no valid argument"),
         ("int count=6", "int count=-6", "-6 elements"),
         ("int count=6", "int count=999999999999999999", "elements of 4 B"),
         ("MPI_Finalize", "MPI_Wtime", "does not end with MPI_Finalize"),

@@ -118,15 +118,15 @@ def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
-        ("a: send 4b from 1 tag 0", "a size or a time that cannot be"),
-        ("a: send 4b tag 0", "a size or a time that cannot be"),
-        ("a: send 4b to 7 tag 0", "a rank of 2"),
-        ("a: send 99999999999999999999b to 1", "a size or a time that cannot be"),
-        ("a: calc 99999999999999999", "a size or a time that cannot be"),
+        ("a: send 4b from 1 tag 0", "size, time or tag out of range"),
+        ("a: send 4b tag 0", "size, time or tag out of range"),
+        ("a: send 4b to 7 tag 0", "num_ranks is 2"),
+        ("a: send 99999999999999999999b to 1", "size, time or tag out of range"),
+        ("a: calc 99999999999999999", "size, time or tag out of range"),
         ("a: calc -5", "cannot parse"),
         ("a: shout 5", "cannot parse"),
         ("a: calc 5; b requires a", "the label 'b' is not defined"),
-        ("a: calc 5; a: calc 6", "the label 'a' again"),
+        ("a: calc 5; a: calc 6", "the label 'a' is used twice"),
         ("num_ranks 2", "cannot parse"),
     ],
 )
@@ -162,8 +162,8 @@ def test_operations_that_wait_for_each_other_are_refused(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("num_ranks 2\nrank 0 {\ncalc 1\n}\nrank 0 {\n}\n", "rank 0 again"),
-        ("num_ranks 1\nrank 0 {\n}\nrank 5 {\n}\n", "rank 5 of 1 ranks"),
+        ("num_ranks 2\nrank 0 {\ncalc 1\n}\nrank 0 {\n}\n", "a second block of rank 0"),
+        ("num_ranks 1\nrank 0 {\n}\nrank 5 {\n}\n", "a block of rank 5, but num_ranks is 1"),
         ("num_ranks 999999999999\nrank 0 {\n}\n", "no block of rank 1 of"),
         ("num_ranks 1\nrank 0 {\nrank 0 {\n}\n}\n", "not expected here"),
         ("num_ranks 1\ncalc 5\nrank 0 {\n}\n", "not expected here"),

@@ -48,14 +48,14 @@ def barriers(stay_us: list[float]) -> list[list[tuple[Any, ...]]]:
 
 def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) -> None:
     found = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
-    assert found is not None and found.crowded_ps == 400 * 10**6
+    assert found is not None and found.oversubscribed_ps == 400 * 10**6
     assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
 
 
 def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> None:
     """Imbalance: seven wait for 5 ms, and the last to enter is through at once."""
     found = read(build(barriers([5000.0] * (RANKS - 1) + [8.0]))).recording
-    assert found is not None and found.crowded_ps == 0
+    assert found is not None and found.oversubscribed_ps == 0
 
 
 @pytest.mark.data
@@ -64,20 +64,21 @@ def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> No
 def test_real_recordings(name: str, crowded: bool) -> None:
     """EZTrace ran all ranks on one machine; the Score-P trace is of a cluster."""
     found = read(real(name)).recording
-    assert found is not None and (found.crowded_ps > 0) == crowded
+    assert found is not None and (found.oversubscribed_ps > 0) == crowded
 
 
 def test_the_recorded_time_is_that_of_all_repetitions() -> None:
     program = read(DEMO)
     once, twice = program.recording, repeat(program, 2).recording
-    assert once is not None and twice is not None and once.crowded_ps == twice.crowded_ps > 0
+    assert once is not None and twice is not None
+    assert once.oversubscribed_ps == twice.oversubscribed_ps > 0
     assert (twice.calls_ps, twice.between_ps) == (2 * once.calls_ps, 2 * once.between_ps)
 
 
-def recorded(run: Run, times: float, crowded_ps: int = 0) -> Run:
+def recorded(run: Run, times: float, oversubscribed_ps: int = 0) -> Run:
     """The run with a recording that took so many times as long."""
     calls = round(times * run.elapsed_ps)
-    told = {"calls_ps": calls, "between_ps": 0, "crowded_ps": crowded_ps}
+    told = {"calls_ps": calls, "between_ps": 0, "oversubscribed_ps": oversubscribed_ps}
     return replace(run, summary={**run.summary, "recording": told})
 
 

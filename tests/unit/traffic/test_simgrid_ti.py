@@ -158,7 +158,7 @@ def test_gatherv_and_scatterv_move_the_counts_of_each_rank(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("calls", "message"),
     [
-        ("send 9 0 5", "names rank 9 of a trace of 2 ranks"),
+        ("send 9 0 5", "names rank 9, but the trace has 2 ranks"),
         ("send 1 0 -5", "size '-5' is not a number"),
         ("send 1 0 nan", "size 'nan' is not a number"),
         ("send 1 0 1e300", "size '1e300' is not a number"),

@@ -1,4 +1,4 @@
-// What the page of a congestion evolution graph carries.
+// Data embedded in the page of a congestion evolution graph.
 
 import type { Arrays, Numbers, Ref } from "../data";
 
@@ -26,7 +26,7 @@ export interface Payload {
   full: Ref | null;
 }
 
-/** A value of 255 half-percent steps means: nothing was measured. */
+/** Values are in steps of half a percent; 255 means not measured. */
 const UNKNOWN = 255;
 
 /** The graph with its arrays unpacked and its neighbours by feature. */
@@ -37,7 +37,7 @@ export class Graph {
   readonly maximum: Numbers;
   readonly mean: Numbers;
   readonly evolution: Numbers;
-  /** 1 for a feature with a link whose stall counter is full: its values are lower bounds. */
+  /** 1 for a feature with a link whose stall counter is saturated: its values are lower bounds. */
   readonly atLeast: Numbers;
   readonly source: Numbers;
   readonly target: Numbers;
@@ -100,7 +100,7 @@ export class Graph {
     return value === UNKNOWN ? NaN : value / 2;
   }
 
-  /** The same in words: "≥" for a link whose stall counter is full. */
+  /** The same as text: "≥" for a link whose stall counter is saturated. */
   amount(step: number, place: number): string {
     const percent = this.percent(step, place);
     if (Number.isNaN(percent)) return "not measured";
@@ -128,7 +128,7 @@ export class Graph {
     return this.byStep[step]?.find((feature) => this.members(feature).includes(place)) ?? -1;
   }
 
-  /** Shades of stall from none to all of the time. */
+  /** Shades from no stall to stalled all the time. */
   shades(): string[] {
     const rgb = this.arrays.get(this.payload.shades);
     return Array.from({ length: rgb.length / 3 }, (_, i) => {

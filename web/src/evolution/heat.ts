@@ -1,4 +1,4 @@
-// Links against time: each part of the network with its links in the order in which congestion reached them.
+// Link timeline: each part of the network with its links in the order in which congestion reached them.
 
 import { median, pairs } from "d3-array";
 import type { Scale } from "../axis";
@@ -16,11 +16,11 @@ const RIGHT = 14;
 const TOP = 6;
 const GAP = 8;
 const NAME = 15;
-/** Rows of a part at most: of more links neighbours in the order share a row. */
+/** Most rows of a part: with more links, neighbours in the order share a row. */
 const ROWS = 48;
 const TALL = 420;
 
-/** A part of the network: its congested links, first reached first, some to a row. */
+/** A part of the network: its congested links in the order they were reached, one or more to a row. */
 interface Band {
   title: string;
   links: number;
@@ -69,7 +69,7 @@ export class Heat implements Drawing {
     this.ends = this.starts.map((at, step) => Math.min(this.starts[step + 1] ?? Infinity, at + 1.5 * usual));
     this.ends[this.starts.length - 1] = (this.starts[this.starts.length - 1] ?? 0) + usual;
     this.bands = graph.payload.panels.map((panel) => bandOf(graph, panel));
-    // The part that congestion reached first stands on top.
+    // The part that congestion reached first is on top.
     const first = ({ rows }: Band): number => (rows[0]?.[0] === undefined ? Infinity : graph.reached(rows[0][0]!));
     this.bands.sort((a, b) => first(a) - first(b) || 0);
     this.rows = this.bands.flatMap((band) => band.rows);
@@ -96,7 +96,7 @@ export class Heat implements Drawing {
     return Math.min(Math.max(TALL / Math.max(this.rows.length, 1), 2), 10);
   }
 
-  /** Height of a band with its name beside it. */
+  /** Height of a band, with room for its name beside it. */
   private tall(band: Band): number {
     return Math.max(band.rows.length * this.rowHeight, NAME) + GAP;
   }

@@ -1,4 +1,4 @@
-// Viewer of a congestion evolution graph. Everything is in the page; it never asks the network.
+// Viewer of a congestion evolution graph. All data is in the page; it makes no network requests.
 
 import { byId, save } from "../controls";
 import { connectTables } from "../tables";
@@ -10,25 +10,25 @@ import { Panels } from "./panels";
 import type { Choice } from "./plot";
 import { GraphPlot } from "./plot";
 
-const NAMES_SHOWN = 24;
+const MAX_NAMES = 24;
 
-const counted = (number: number, word: string): string =>
+const plural = (number: number, word: string): string =>
   `${number} ${word}${number === 1 ? "" : "s"}`;
 
 /** Lines of text about a feature; names from files only ever become text. */
 function describe(graph: Graph, feature: number): string[] {
   const one = (values: ArrayLike<number>): number => values[feature] ?? 0;
   const places = graph.members(feature).map((place) => graph.payload.places[place] ?? "?");
-  const more = places.length > NAMES_SHOWN ? `, and ${places.length - NAMES_SHOWN} more` : "";
+  const more = places.length > MAX_NAMES ? `, and ${places.length - MAX_NAMES} more` : "";
   const from = graph.before[feature]?.length ?? 0;
   const into = graph.after[feature]?.length ?? 0;
   const bound = one(graph.atLeast) ? "≥ " : "";
   return [
     `Feature ${feature} at ${graph.time(one(graph.step))}`,
-    counted(one(graph.extent), graph.payload.place_word),
+    plural(one(graph.extent), graph.payload.place_word),
     `largest ${bound}${one(graph.maximum).toFixed(1)} %, mean ${bound}${one(graph.mean).toFixed(1)} %`,
-    `from ${counted(from, "feature")} before, into ${into} after; evolution ${one(graph.evolution)}`,
-    places.slice(0, NAMES_SHOWN).join(", ") + more,
+    `from ${plural(from, "feature")} before, into ${into} after; evolution ${one(graph.evolution)}`,
+    places.slice(0, MAX_NAMES).join(", ") + more,
   ];
 }
 
@@ -42,11 +42,11 @@ function fill(panel: HTMLElement, lines: string[]): void {
   );
 }
 
-/** The choice that the address of the page states; null without one. */
-function said(graph: Graph): Choice | null {
-  const parts = new URLSearchParams(location.hash.slice(1));
+/** The selection in the URL fragment; null without one. */
+function fromHash(graph: Graph): Choice | null {
+  const params = new URLSearchParams(location.hash.slice(1));
   const number = (name: string, many: number): number => {
-    const text = parts.get(name) ?? "";
+    const text = params.get(name) ?? "";
     return /^\d{1,9}$/.test(text) && Number(text) < many ? Number(text) : -1;
   };
   const feature = number("feature", graph.count);
@@ -56,15 +56,15 @@ function said(graph: Graph): Choice | null {
 
 let writing = 0;
 
-/** Keep a choice in the address, as a step back. Browsers refuse more than a few a second. */
-function keep({ feature, step }: Choice): void {
+/** Write a selection to the URL as a history entry; browsers allow only a few a second. */
+function toHash({ feature, step }: Choice): void {
   window.clearTimeout(writing);
   writing = window.setTimeout(() => {
     const hash = feature < 0 ? `#step=${step}` : `#step=${step}&feature=${feature}`;
     try {
       if (hash !== location.hash) history.pushState(null, "", hash);
     } catch {
-      // A page inside another one may have no address of its own.
+      // A page inside an iframe may not be allowed to change its URL.
     }
   }, 250);
 }
@@ -83,7 +83,7 @@ async function start(): Promise<void> {
   let choice: Choice = { feature: -1, step: 0 };
   const onHover = (feature: number): void => {
     detail.dataset["feature"] = String(feature);
-    fill(detail, feature < 0 ? ["No feature chosen"] : describe(graph, feature));
+    fill(detail, feature < 0 ? ["No feature selected"] : describe(graph, feature));
   };
   const show = (next: Choice): void => {
     choice = next;
@@ -96,7 +96,7 @@ async function start(): Promise<void> {
   };
   const choose = (next: Choice): void => {
     show(next);
-    keep(next);
+    toHash(next);
   };
   const tellPlace = (place: number): void => {
     const amount = graph.amount(choice.step, place);
@@ -109,7 +109,7 @@ async function start(): Promise<void> {
   const heat = payload.values
     ? new Heat(graph, byId<HTMLCanvasElement>("heat"), choose, tellPlace) : null;
   byId("spread-plot").hidden = heat === null;
-  // Dots that would lie on each other show nothing: the links against time do.
+  // Dots that would overlap show nothing; the link timeline does.
   byId<HTMLDetailsElement>("features").open = heat === null || plot.legible(byId("features").clientWidth);
   slider.addEventListener("input", () => choose({ feature: -1, step: Number(slider.value) }));
   const surfaces = { graph: plot.surface, network: panels.surface, ...(heat && { heat: heat.surface }) };
@@ -125,16 +125,16 @@ async function start(): Promise<void> {
     if (worst < 0 || value > (graph.maximum[worst] ?? 0)) worst = feature;
   });
   const first: Choice = { feature: worst, step: graph.step[worst] ?? 0 };
-  show(said(graph) ?? first);
+  show(fromHash(graph) ?? first);
   for (const event of ["popstate", "hashchange"]) {
-    // A part of the page in the address is no choice.
-    window.addEventListener(event, () => show(location.hash ? (said(graph) ?? choice) : first));
+    // A section name in the URL is no selection.
+    window.addEventListener(event, () => show(location.hash ? (fromHash(graph) ?? choice) : first));
   }
   document.documentElement.dataset["ready"] = "true";
 }
 
 start().catch((problem: unknown) => {
-  // The figure and the table are there without the viewer.
+  // The figure and the table work without the viewer.
   document.documentElement.classList.remove("interactive");
   console.error("viewer:", problem);
 });

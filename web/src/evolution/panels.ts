@@ -12,7 +12,7 @@ import { placeAt, walk } from "./walk";
 
 const GAP = 12;
 const HEAD = 15;
-/** Room on the left for the frame of a chosen link. */
+/** Room on the left for the frame of a selected link. */
 const EDGE = 3;
 const LEGEND = { title: "time stalled (%)", noData: "not measured" };
 const SELECTED = "#0b57d0";
@@ -29,7 +29,7 @@ export class Panels implements Drawing {
   readonly surface: Surface;
   private boxes: Box[] = [];
   private choice: Choice = { feature: -1, step: 0 };
-  /** The link that was clicked on or that the arrow keys are at. */
+  /** The link that was clicked or reached by the arrow keys. */
   private spot: Spot | null = null;
   private readonly shades: string[];
 
@@ -72,7 +72,7 @@ export class Panels implements Drawing {
     this.tell();
   }
 
-  /** Square cells side by side for a torus; whole rows, as high as they need, for wide panels. */
+  /** Panels with square cells side by side for a torus; each wide panel on a row of its own. */
   private arrange(width: number): number {
     this.boxes = [];
     let x = EDGE;

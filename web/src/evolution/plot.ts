@@ -1,4 +1,4 @@
-// The graph: time downwards, one circle a feature, as wide as the root of its extent.
+// The graph: time runs downwards; one circle per feature, its radius by the square root of its extent.
 
 import type { Renderer } from "../renderer";
 import { INK, MUTED } from "../renderer";
@@ -43,12 +43,12 @@ export class GraphPlot implements Drawing {
     return TOP + this.graph.payload.times.length * this.pitch() + BOTTOM;
   }
 
-  /** Whether the circles of a step stand beside each other in a width. */
+  /** Whether the circles of a step fit side by side in a width. */
   legible(width: number): boolean {
     return (width - LEFT - 20) / this.graph.columns >= 7;
   }
 
-  /** Height of one step: readable for an hour by the minute, small for a day. */
+  /** Height of one step: large for an hour of one-minute steps, small for a day. */
   private pitch(): number {
     const steps = Math.max(this.graph.payload.times.length, 1);
     return Math.max(Math.min(Math.floor(560 / steps), 30), 9);
@@ -139,7 +139,7 @@ export class GraphPlot implements Drawing {
     });
   }
 
-  /** The feature an arrow key leads to: up and down follow the evolution, left and right the step. */
+  /** The feature an arrow key moves to: up and down along the evolution, left and right in the step. */
   private next(key: string): number | undefined {
     const { graph } = this;
     const here = this.choice.feature;

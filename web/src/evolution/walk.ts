@@ -1,4 +1,4 @@
-// Which cell of the network the keyboard is at: a panel and a cell of it, row after row.
+// Keyboard navigation over the cells of the network: a panel and a cell in it, in row-major order.
 
 import type { Graph } from "./data";
 
@@ -12,7 +12,7 @@ export const placeAt = (graph: Graph, { panel, cell }: Spot): number => {
   return meta ? (graph.arrays.get(meta.cells)[cell] ?? -1) : -1;
 };
 
-/** The spot an arrow key leads to, in the next panel at the end of one; null for other keys. */
+/** The cell an arrow key moves to, across panel boundaries; null for other keys. */
 export function walk(graph: Graph, from: Spot | null, key: string): Spot | null {
   if (!key.startsWith("Arrow")) return null;
   if (!from) return along(graph, { panel: 0, cell: -1 }, 1);
@@ -30,7 +30,7 @@ export function walk(graph: Graph, from: Spot | null, key: string): Spot | null 
   return along(graph, { panel, cell: back ? next.rows * next.columns : -1 }, way) ?? from;
 }
 
-/** The next cell with a link, in the order one reads. */
+/** The next cell with a link, in row-major order. */
 function along(graph: Graph, from: Spot, way: number): Spot | null {
   let { panel, cell } = from;
   for (let meta = graph.payload.panels[panel]; meta; meta = graph.payload.panels[panel]) {

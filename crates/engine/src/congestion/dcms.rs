@@ -61,18 +61,18 @@ mod tests {
         let (mut stalled, mut marked) = (Flags::default(), Flags::default());
         stalled.set(Flags::STALLED, true);
         marked.set(Flags::VICTIMS, true);
-        let mut look =
+        let mut creates_victims =
             |switch, flags, output, now| victims.observe(switch, flags, output, now, 100);
         // A packet that waited for a congested output contributes to it; one that did not
         // wait is no victim.
-        assert!(!look(0, stalled, root, 10));
-        assert!(!look(0, stalled, branch, 20));
-        assert!(!look(0, Flags::default(), free, 30));
-        assert!(look(0, stalled, free, 40));
-        assert!(look(0, stalled, root, 139));
-        assert!(!look(0, stalled, root, 140));
+        assert!(!creates_victims(0, stalled, root, 10));
+        assert!(!creates_victims(0, stalled, branch, 20));
+        assert!(!creates_victims(0, Flags::default(), free, 30));
+        assert!(creates_victims(0, stalled, free, 40));
+        assert!(creates_victims(0, stalled, root, 139));
+        assert!(!creates_victims(0, stalled, root, 140));
         // The other switch does not know until a packet carries the information there.
-        assert!(!look(1, stalled, root, 50));
-        assert!(look(1, marked, root, 60));
+        assert!(!creates_victims(1, stalled, root, 50));
+        assert!(creates_victims(1, marked, root, 60));
     }
 }

@@ -47,18 +47,18 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// A notification arrives.
     pub fn notified(&mut self, now: u64, control: &CongestionControl) {
-        self.ease(now, control);
+        self.apply_timer(now, control);
         self.index = self.index.saturating_add(control.increase).min(control.limit);
     }
 
     /// Index into the table at `now`.
     pub fn index(&mut self, now: u64, control: &CongestionControl) -> u32 {
-        self.ease(now, control);
+        self.apply_timer(now, control);
         self.index
     }
 
     /// Lowers the index by the number of timer expirations. One timer serves all destinations.
-    fn ease(&mut self, now: u64, control: &CongestionControl) {
+    fn apply_timer(&mut self, now: u64, control: &CongestionControl) {
         let timer = control.timer_ps.max(1);
         let expired = now / timer - self.eased_at / timer;
         self.index = self.index.saturating_sub(expired.min(u32::MAX.into()) as u32);

@@ -114,7 +114,7 @@ impl<P: Probe> Shard<'_, P> {
                 let state = &mut self.receives[self.model.receive_of(message) as usize];
                 state.requested = true;
                 if state.posted {
-                    self.answer(message);
+                    self.reply_to_sender(message);
                 }
             }
             CLEARED => {
@@ -181,7 +181,7 @@ impl<P: Probe> Shard<'_, P> {
     /// acknowledgement sets out; within a host it takes no time.
     fn received(&mut self, message: u32) {
         if self.acknowledges_by_packet(message) {
-            return self.answer(message);
+            return self.reply_to_sender(message);
         }
         if self.model.program.acknowledges(message) {
             return self.send_completed(message);
@@ -300,7 +300,7 @@ impl<P: Probe> Shard<'_, P> {
         if arrived {
             let program = &self.model.program;
             if self.acknowledges_by_packet(message) {
-                self.answer(message);
+                self.reply_to_sender(message);
             } else if program.synchronous || program.acknowledges(message) {
                 // The sender resumes by an event: a chain of ranks would nest as many calls.
                 self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
@@ -308,7 +308,7 @@ impl<P: Probe> Shard<'_, P> {
         } else {
             self.rank(rank).opened();
             if requested {
-                self.answer(message);
+                self.reply_to_sender(message);
             }
         }
     }
@@ -320,7 +320,7 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Sends the sender of `message` a clear to send, or an acknowledgement after the message.
-    fn answer(&mut self, message: u32) {
+    fn reply_to_sender(&mut self, message: u32) {
         let dst = self.model.program.messages[message as usize].dst;
         self.enqueue(self.model.placement.node[dst as usize], message, PacketKind::ClearToSend);
     }

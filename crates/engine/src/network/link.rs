@@ -199,7 +199,7 @@ impl Lane {
     }
 
     /// Notes credit that returns at `time`. Returns false if it must be an event instead:
-    /// because somebody waits for it, or there is no room. Nothing will query a time before
+    /// because something waits for it, or there is no space for the note. Nothing will query a time before
     /// `since` any more.
     #[inline(always)]
     fn note_credit(&mut self, time: i32, bytes: u16, since: i32) -> bool {

@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Changes of a link: packets wait, leave, or it is booked for some time.
-    fn happenings() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
+    fn load_changes() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
         proptest::collection::vec((0u64..3 << 28, 0u32..24, 0u8..4, 1u64..1 << 33), 1..200)
     }
 
@@ -139,10 +139,10 @@ mod tests {
         /// A link that is found is the first that is free with nothing waiting; if none is
         /// found, none of the first is idle. Compact times are right.
         #[test]
-        fn the_first_idle_one_is_found(happenings in happenings(), n in 1u32..=24, turn in 0u32..24) {
+        fn the_first_idle_one_is_found(load_changes in load_changes(), n in 1u32..=24, turn in 0u32..24) {
             let mut loads = Loads::new(24);
             let (mut now, mut busy, mut lines) = (0, [0u64; 24], [0u64; 24]);
-            for (wait, link, what, long) in happenings {
+            for (wait, link, what, long) in load_changes {
                 now += wait;
                 if loads.epoch.is_over(now) {
                     loads.begin_epoch(Epoch::new(now), busy.iter().copied());

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_bell_is_no_matter() {
+    fn a_missed_notification_does_no_harm() {
         let end = |_: &Barrier, over: &AtomicBool| over.store(true, Relaxed);
         assert_eq!(with_sleepers(end), (2, vec![true; 2]));
     }

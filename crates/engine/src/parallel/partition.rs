@@ -234,7 +234,7 @@ const NONE: u8 = u8::MAX;
 /// Assigns the switches of a level; those with the clearest preference come first.
 fn assign_level(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: &mut [usize]) {
     let of_level: usize = level.iter().map(|&switch| ports(fabric, switch)).sum();
-    let room = (load.iter().sum::<usize>() + of_level).div_ceil(load.len());
+    let limit = (load.iter().sum::<usize>() + of_level).div_ceil(load.len());
     let shards = load.len();
     let votes = |shard: &[u8], switch: usize| {
         let mut votes = vec![0usize; shards];
@@ -247,7 +247,7 @@ fn assign_level(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: 
     for switch in level {
         let votes = votes(shard, switch);
         let best = (0..shards)
-            .filter(|&s| load[s] + ports(fabric, switch) <= room)
+            .filter(|&s| load[s] + ports(fabric, switch) <= limit)
             .max_by_key(|&s| (votes[s], usize::MAX - load[s]))
             .or_else(|| (0..shards).min_by_key(|&s| load[s]))
             .unwrap_or(0);

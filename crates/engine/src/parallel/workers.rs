@@ -7,9 +7,9 @@
 //! shard before they have affected the boundary, in a later window. So the shard publishes its handoffs
 //! and processes the rest while others catch up; a slightly slower shard delays no other.
 //!
-//! Every thread runs its own shards, and then those of threads that have not started on theirs: when a
-//! core is busy with other work, no thread waits for its thread. What a shard does depends on its own events
-//! alone, and events of a group have a fixed order, so the results are the same on any number of threads.
+//! Every thread runs its own shards, and then those of threads that have not started on theirs: if a
+//! core is busy with other work, its shards do not delay the others. What a shard does depends only on its own
+//! events, and events of a group have a fixed order, so the results are the same on any number of threads.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

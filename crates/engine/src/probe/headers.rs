@@ -297,8 +297,8 @@ impl HeaderProbe {
     }
 }
 
-/// One of every `k` packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
-/// a message, and with whatever else a pattern repeats.
+/// One of every `k` packets in sequence, drawn by a hash. Taking every k-th could stay in step with the packets
+/// of a message, or with anything else that a pattern repeats.
 #[inline]
 pub(super) fn takes(packet: u64, k: u64) -> bool {
     k == 1 || packet % k == mix(packet / k) % k

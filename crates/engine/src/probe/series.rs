@@ -195,7 +195,7 @@ impl<const N: usize> SampledSeries<N> {
     #[inline(always)]
     pub fn record(
         &mut self,
-        look: InstantPosition,
+        at_time: InstantPosition,
         link: u32,
         value: [u64; N],
         reported_value: &mut [u64; N],
@@ -205,10 +205,10 @@ impl<const N: usize> SampledSeries<N> {
         if change.iter().fold(0, |any, number| any | number) == 0 {
             return;
         }
-        let mut instant = look.number;
+        let mut instant = at_time.number;
         while instant > u64::from(self.most) {
             self.double();
-            instant = self.position(look.time).number;
+            instant = self.position(at_time.time).number;
         }
         let instant = instant as usize;
         if instant >= self.instants.len() {
@@ -360,9 +360,9 @@ mod tests {
             let mut sampled = SampledSeries::new(interval, most);
             let mut reported_value = [0];
             for (at, &value) in values.iter().enumerate() {
-                let look = sampled.position(10 * (at as u64 + 1));
-                if look.due {
-                    sampled.record(look, 8, [value], &mut reported_value);
+                let at_time = sampled.position(10 * (at as u64 + 1));
+                if at_time.due {
+                    sampled.record(at_time, 8, [value], &mut reported_value);
                 }
             }
             let shards = ShardSeries(vec![(sampled, (0..9).collect())]);

@@ -99,7 +99,7 @@ impl TruthWindowLog {
             }
             if too_many {
                 let over = (0..).zip(full.iter().zip(more)).filter(|(_, (sum, more))| *sum < more);
-                self.rows.extend(over.map(|(link, _)| links.too_many_of(link, observed)));
+                self.rows.extend(over.map(|(link, _)| links.overflow_entry(link, observed)));
             }
         }
         self.noticed.append(other.noticed);
@@ -121,7 +121,7 @@ struct ShardLinks {
 impl ShardLinks {
     /// The overflow of a counter of [`TruthWindowLog::full`].
     #[cold]
-    fn too_many_of(&self, link: u32, observed: bool) -> LinkEntry<[u64; SUMS]> {
+    fn overflow_entry(&self, link: u32, observed: bool) -> LinkEntry<[u64; SUMS]> {
         let packets = 1 << PacketCount::BITS;
         let busy_ps = packets * self.wire[link as usize].serialization_ps(self.full);
         let of_observed = if observed { packets } else { 0 };
@@ -177,7 +177,7 @@ impl TruthLog {
         if full.is_empty() {
             full.resize(self.links.global.len(), 0);
         } else {
-            page.rows.push(self.links.too_many_of(link, observed));
+            page.rows.push(self.links.overflow_entry(link, observed));
         }
         let packets = &mut full[link as usize];
         *packets = packets.wrapping_add(1);

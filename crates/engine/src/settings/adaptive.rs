@@ -15,10 +15,10 @@ pub struct AdaptiveRule {
     /// See [`AdaptiveUnit`].
     #[serde(default)]
     pub per: AdaptiveUnit,
-    /// Pause of a message after which it chooses anew, per flowlet.
+    /// Pause after which a message chooses again, with per flowlet.
     #[serde(default)]
     pub gap_ps: u64,
-    /// Bytes of a message that keep to one choice, per chunk.
+    /// Bytes of a message that share one choice, with per chunk.
     #[serde(default)]
     pub chunk_bytes: u64,
 }
@@ -39,7 +39,7 @@ pub enum AdaptiveLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdaptiveTies {
-    /// The first from a random one on, cyclically.
+    /// The first one found, cyclically from a random port on.
     #[default]
     Random,
     /// The lowest.
@@ -49,7 +49,7 @@ pub enum AdaptiveTies {
     RandomOrLowest,
 }
 
-/// What a choice holds for.
+/// How long a choice holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdaptiveUnit {

@@ -2,6 +2,10 @@
 
 use serde::Deserialize;
 
+use super::CONGESTION_CONTROL;
+use super::units::size;
+use crate::EngineError;
+
 /// The congestion control scheme and its own parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
@@ -51,19 +55,27 @@ pub struct CongestionControl {
 }
 
 impl CongestionControl {
-    /// The invalid value and what would be valid, if a value is out of range.
-    pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
-        let wrong = |value: &str, valid| Some((value.to_owned(), valid));
+    /// Checks the values of the scheme.
+    pub(super) fn check(&self) -> Result<(), EngineError> {
         match self.scheme {
             CongestionScheme::Rgbcc { green_bytes } if green_bytes >= self.threshold_bytes => {
-                wrong("green is not below threshold", "green < threshold")
+                let threshold = size(self.threshold_bytes);
+                let problem = format!("is not below threshold = {threshold}");
+                let remedy = format!("give less than {threshold}, or raise threshold");
+                CONGESTION_CONTROL.refuse("green", size(green_bytes), problem, remedy)
             }
-            CongestionScheme::Rgbcc { .. } => None,
-            CongestionScheme::Dcms { hold_ps: 0, .. } => wrong("hold is 0", "a hold above 0"),
-            _ if self.table.is_empty() || self.timer_ps == 0 => {
-                wrong("an empty table or timer 0", "a table with entries and a timer above 0")
+            CongestionScheme::Rgbcc { .. } => Ok(()),
+            CongestionScheme::Dcms { hold_ps: 0, .. } => {
+                CONGESTION_CONTROL.range("hold", "0 ps", "give a time above 0, like 100 us")
             }
-            _ => None,
+            _ if self.table.is_empty() => {
+                let remedy = "give at least one entry, or leave table out for 0, 1, 2 … limit";
+                CONGESTION_CONTROL.range("table", "[]", remedy)
+            }
+            _ if self.timer_ps == 0 => {
+                CONGESTION_CONTROL.range("timer", "0 ps", "give a time above 0, like 153.6 us")
+            }
+            _ => Ok(()),
         }
     }
 }

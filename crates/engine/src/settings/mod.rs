@@ -4,6 +4,7 @@ mod adaptive;
 mod congestion;
 mod pacing;
 mod probes;
+pub(crate) mod units;
 
 pub use adaptive::{AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit};
 pub use congestion::{CongestionControl, CongestionScheme};
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use tailback_fabric::Detour;
 
 use crate::EngineError;
+use units::{size, time};
 
 /// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
 /// and no window begins later, so the sum of two never overflows.
@@ -178,7 +180,7 @@ pub struct Settings {
     pub congestion_control: Option<CongestionControl>,
     /// See [`Injection`].
     pub injection: Injection,
-    /// Megabits per second at which an adapter puts packets on its link; 0: at the link's rate.
+    /// Rate at which an adapter sends, in megabits per second; 0 for the rate of its link.
     #[serde(default)]
     pub injection_mbps: u32,
     /// Software latency between the posting of a send and its first byte at the adapter.
@@ -189,8 +191,8 @@ pub struct Settings {
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// False for the ideal network: packets see no contention, only their own adapter's line
-    /// rate.
+    /// False for the ideal network: packets meet no contention, only the line rate of their own
+    /// adapter.
     pub contention: bool,
     /// Sample packets and count links.
     pub measure: bool,
@@ -295,7 +297,7 @@ impl Settings {
         (payload + self.header_bytes).max(MIN_WIRE_BYTES)
     }
 
-    /// How long `bytes` take between ranks of one host; `None` when there is no number for it.
+    /// How long `bytes` take between ranks of one host; `None` beyond [`MAX_TIME_PS`].
     pub(crate) fn local_ps(&self, bytes: u64) -> Option<u64> {
         let wire = (bytes as f64 * 8000.0 / self.local_gbps).ceil();
         // An `f64` below 2^62 is a whole number of picoseconds that fits.
@@ -342,106 +344,179 @@ impl Settings {
     /// Checks the values and their combinations.
     ///
     /// # Errors
-    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    /// [`EngineError::Setting`] names the key, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
-        self.check_sizes_and_times()?;
+        self.check_sizes()?;
+        self.check_times()?;
+        self.check_telemetry()?;
         self.check_switches()?;
         self.check_adapters()?;
-        self.probes.check()?;
-        if self.windows == 0 {
-            return wrong("windows", "0".into(), "at least 1".into());
+        self.check_congestion_control()?;
+        self.probes.check()
+    }
+
+    fn check_sizes(&self) -> Result<(), EngineError> {
+        let (packet, header) = (u64::from(self.packet_bytes), u64::from(self.header_bytes));
+        if packet == 0 || self.packet_bytes > MAX_PACKET_BYTES {
+            return ENGINE.range("packet", size(packet), "give 1 B to 1 MiB");
         }
-        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
-            return wrong("rule_bytes", "0".into(), "above 0 for rule proportional".into());
+        if self.header_bytes > MAX_HEADER_BYTES {
+            return ENGINE.range("header", size(header), "give 0 B to 64 KiB");
+        }
+        let least = self.wire_bytes(self.packet_bytes);
+        if self.buffer_bytes < least {
+            let value = size(self.buffer_bytes.into());
+            let problem = format!("is less than a packet with its header, {}", size(least.into()));
+            let remedy = format!("give at least {}, or a smaller packet", size(least.into()));
+            return ENGINE.refuse("buffer", value, problem, remedy);
         }
         Ok(())
     }
 
-    fn check_sizes_and_times(&self) -> Result<(), EngineError> {
-        if self.packet_bytes == 0 || self.packet_bytes > MAX_PACKET_BYTES {
-            return wrong("packet", self.packet_bytes.to_string(), "1 B to 1 MiB".into());
-        }
-        if self.header_bytes > MAX_HEADER_BYTES {
-            return wrong("header", self.header_bytes.to_string(), "0 B to 64 KiB".into());
-        }
-        let least = self.wire_bytes(self.packet_bytes);
-        if self.buffer_bytes < least {
-            let valid = format!("at least one packet: {least} B");
-            return wrong("buffer", format!("{} B", self.buffer_bytes), valid);
-        }
+    fn check_times(&self) -> Result<(), EngineError> {
         if !(self.local_gbps > 0.0 && self.local_gbps.is_finite()) {
-            return wrong("local_rate", self.local_gbps.to_string(), "above 0".into());
+            let value = format!("{} Gb/s", self.local_gbps);
+            return ENGINE.range("local_rate", value, "give a rate above 0, like 400 Gb/s");
         }
-        let timer_ps = self.congestion_control.as_ref().map_or(0, |control| match control.scheme {
-            CongestionScheme::Dcms { hold_ps, .. } => hold_ps.max(control.timer_ps),
-            _ => control.timer_ps,
-        });
-        for (field, ps) in [
-            ("local_delay", self.local_delay_ps),
-            ("send_delay", self.send_delay_ps),
-            ("switch_delay", self.switch_delay_ps),
-            ("adaptive gap", self.adaptive.gap_ps),
-            ("congestion_control", timer_ps),
+        let (mut timer_ps, mut hold) = (0, 0);
+        if let Some(control) = &self.congestion_control {
+            timer_ps = control.timer_ps;
+            if let CongestionScheme::Dcms { hold_ps, .. } = control.scheme {
+                hold = hold_ps;
+            }
+        }
+        for (section, key, ps) in [
+            (ENGINE, "local_delay", self.local_delay_ps),
+            (ENGINE, "send_delay", self.send_delay_ps),
+            (ENGINE, "switch_delay", self.switch_delay_ps),
+            (ADAPTIVE, "gap", self.adaptive.gap_ps),
+            (CONGESTION_CONTROL, "timer", timer_ps),
+            (CONGESTION_CONTROL, "hold", hold),
         ] {
             if ps > MAX_DELAY_PS {
-                return wrong(field, format!("{ps} ps"), format!("at most {MAX_DELAY_PS} ps"));
+                let remedy =
+                    format!("give at most {} s (75 minutes)", MAX_DELAY_PS / 1_000_000_000_000);
+                return section.range(key, time(ps), remedy);
             }
         }
         Ok(())
     }
 
-    fn check_switches(&self) -> Result<(), EngineError> {
+    fn check_telemetry(&self) -> Result<(), EngineError> {
+        if self.windows == 0 {
+            return TELEMETRY.range("windows", 0, "give 1 to 4096");
+        }
+        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
+            let problem = "is no threshold for rule proportional";
+            return TELEMETRY.refuse(
+                "rule_bytes",
+                "0 B",
+                problem,
+                "give at least 1 B, like 16 KiB",
+            );
+        }
         if self.one_in == 0 {
-            return wrong("one_in", "0".into(), "at least 1".into());
+            return TELEMETRY.range("one_in", 0, "give at least 1 (every packet)");
         }
         if !(0.0..1.0).contains(&self.header_loss) {
-            return wrong("header_loss", self.header_loss.to_string(), "0 to below 1".into());
+            let remedy = "give a share from 0 to below 1";
+            return TELEMETRY.range("header_loss", self.header_loss, remedy);
         }
         if self.rule == MarkingRule::Fecn && self.congestion_control.is_none() {
-            return wrong("rule", "fecn".into(), "another rule without congestion control".into());
+            let problem = "needs congestion control, which sets FECN";
+            let remedy = "add [engine.congestion_control], or choose another rule";
+            return TELEMETRY.refuse("rule", "fecn", problem, remedy);
         }
+        Ok(())
+    }
+
+    fn check_switches(&self) -> Result<(), EngineError> {
         if !(1..=8).contains(&self.services) {
-            return wrong("services", self.services.to_string(), "1 to 8".into());
+            return ENGINE.range("services", self.services, "give 1 to 8");
         }
         if !(self.crossbar_speedup == 0.0 || (0.1..=1000.0).contains(&self.crossbar_speedup)) {
-            let valid = "0 (no limit) or 0.1 to 1000".into();
-            return wrong("crossbar_speedup", self.crossbar_speedup.to_string(), valid);
+            let remedy = "give 0 (no limit) or 0.1 to 1000";
+            return ENGINE.range("crossbar_speedup", self.crossbar_speedup, remedy);
         }
-        if !(self.lane_weights.is_empty() || self.lane_weights.len() == usize::from(self.services))
-        {
-            let valid = format!("as many as services, {}, or none", self.services);
-            return wrong("lane_weights", format!("{} weights", self.lane_weights.len()), valid);
+        let (weights, services) = (self.lane_weights.len(), usize::from(self.services));
+        if !(weights == 0 || weights == services) {
+            let value = format!("a list of {weights}");
+            let problem = format!("does not fit services = {services}");
+            let remedy = format!("give one weight for each of the {services} services, or none");
+            return ENGINE.refuse("lane_weights", value, problem, remedy);
+        }
+        if self.routing == Routing::VirtualCircuit && self.detour != Detour::Never {
+            let problem = "takes only minimal paths, but the routes take detours";
+            let remedy = "choose [fabric] routes without detours, or another routing";
+            return ENGINE.refuse("routing", "vc", problem, remedy);
         }
         Ok(())
     }
 
     fn check_adapters(&self) -> Result<(), EngineError> {
         if self.pacing != Pacing::Off && self.injection != Injection::PerDestination {
-            let valid = "per-destination where flows are paced".into();
-            return wrong("injection", self.injection.to_string(), valid);
+            let remedy = "set injection = \"per-destination\", or leave [engine.pacing] out";
+            return self.refuse_injection("[engine.pacing]", remedy);
         }
         if let Pacing::Elastic { percent } = self.pacing
             && !(1..=100).contains(&percent)
         {
-            return wrong("pacing percent", percent.to_string(), "1 to 100".into());
-        }
-        if self.routing == Routing::VirtualCircuit && self.detour != Detour::Never {
-            let valid = "never where routing is vc".into();
-            return wrong("detour", format!("{:?}", self.detour), valid);
-        }
-        if let Some(control) = &self.congestion_control {
-            if self.injection != Injection::PerDestination {
-                let valid = "per-destination where congestion control is on".into();
-                return wrong("injection", self.injection.to_string(), valid);
-            }
-            if let Some((value, valid)) = control.problem() {
-                return wrong("congestion_control", value, valid.into());
-            }
+            return PACING.range("percent", percent, "give 1 to 100");
         }
         Ok(())
     }
+
+    fn refuse_injection(&self, section: &str, remedy: &str) -> Result<(), EngineError> {
+        let problem = format!("has no queue per destination, which {section} needs");
+        ENGINE.refuse("injection", self.injection, problem, remedy)
+    }
+
+    fn check_congestion_control(&self) -> Result<(), EngineError> {
+        let Some(control) = &self.congestion_control else { return Ok(()) };
+        if self.injection != Injection::PerDestination {
+            let remedy =
+                "set injection = \"per-destination\", or leave [engine.congestion_control] out";
+            return self.refuse_injection("[engine.congestion_control]", remedy);
+        }
+        control.check()
+    }
 }
 
-fn wrong(field: &'static str, value: String, valid: String) -> Result<(), EngineError> {
-    Err(EngineError::Setting { field, value, valid })
+/// A table of the scenario, for error texts.
+#[derive(Clone, Copy)]
+struct TableName(&'static str);
+
+const ENGINE: TableName = TableName("engine");
+const ADAPTIVE: TableName = TableName("engine.adaptive");
+const PACING: TableName = TableName("engine.pacing");
+const CONGESTION_CONTROL: TableName = TableName("engine.congestion_control");
+const TELEMETRY: TableName = TableName("telemetry");
+
+impl TableName {
+    /// The error of a value outside its range.
+    fn range(
+        self,
+        key: &'static str,
+        value: impl fmt::Display,
+        remedy: impl Into<String>,
+    ) -> Result<(), EngineError> {
+        self.refuse(key, value, "is out of range", remedy)
+    }
+
+    /// The error of a value that has a `problem`: `is out of range`.
+    fn refuse(
+        self,
+        key: &'static str,
+        value: impl fmt::Display,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<(), EngineError> {
+        Err(EngineError::Setting {
+            section: self.0,
+            key,
+            value: value.to_string(),
+            problem: problem.into(),
+            remedy: remedy.into(),
+        })
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::TELEMETRY;
 use crate::EngineError;
 
 /// Optional probes, off by default.
@@ -25,7 +26,7 @@ impl Probes {
     /// Checks values.
     ///
     /// # Errors
-    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    /// [`EngineError::Setting`] names the key, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
         self.carry.as_ref().map_or(Ok(()), HeaderSettings::check)
     }
@@ -123,26 +124,23 @@ impl HeaderSettings {
     /// Checks values.
     ///
     /// # Errors
-    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    /// [`EngineError::Setting`] names the key, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
-        let wrong = |field, value: String, valid: &str| {
-            Err(EngineError::Setting { field, value, valid: valid.into() })
-        };
-        if !(1..=8).contains(&self.hash_bits) {
-            return wrong("hash_bits", self.hash_bits.to_string(), "1 to 8");
-        }
-        if !(1..=8).contains(&self.count_bits) {
-            return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
+        for (key, bits) in [("hash_bits", self.hash_bits), ("count_bits", self.count_bits)] {
+            if !(1..=8).contains(&bits) {
+                return TELEMETRY.range(key, bits, "give 1 to 8");
+            }
         }
         // A switch that always acts overwrites all earlier hops.
         if !(self.probability > 0.0 && self.probability < 1.0) {
-            return wrong("probability", self.probability.to_string(), "above 0, below 1");
+            let remedy = "give a number above 0 and below 1";
+            return TELEMETRY.range("probability", self.probability, remedy);
         }
         if self.most == 0 {
-            return wrong("packets", "0".into(), "at least 1");
+            return TELEMETRY.range("packets", 0, "give at least 1");
         }
         if self.one_in == 0 {
-            return wrong("one_in", "0".into(), "at least 1");
+            return TELEMETRY.range("one_in", 0, "give at least 1 (every packet)");
         }
         Ok(())
     }

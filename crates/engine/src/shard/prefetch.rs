@@ -2,8 +2,8 @@
 //! of their packets as far as they do not depend on load.
 //!
 //! Upcoming events pass through a pipeline in blocks; each time a block has been processed, every
-//! stage advances by one block. A stage reads what the one before has requested, and requests what
-//! that refers to. A block is split by event kind once, without unpredictable branches.
+//! stage advances by one block. A stage reads the memory that the one before has requested, and requests what its contents
+//! refer to. A block is split by event kind once, without unpredictable branches.
 
 use crate::events::queue::EventKind;
 use crate::network::link::Lane;

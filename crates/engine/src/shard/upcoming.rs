@@ -1,4 +1,4 @@
-//! State of the prefetch pipeline: what is known of upcoming events.
+//! State of the prefetch pipeline: data of upcoming events.
 
 use crate::switch::route::Route;
 
@@ -56,7 +56,7 @@ impl EntityBlocks {
     }
 }
 
-/// What is known of upcoming events.
+/// Data of upcoming events.
 #[derive(Debug)]
 pub(crate) struct Upcoming {
     /// Packets that arrive, and nodes whose adapters may send.

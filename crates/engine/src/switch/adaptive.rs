@@ -69,7 +69,7 @@ impl<P: Probe> Shard<'_, P> {
             // The first of equal ones.
             loads.min_by_key(|&(load, _)| load)
         };
-        let shortest = step.shortest();
+        let shortest = step.minimal();
         let (early, late) = match settings.adaptive.ties {
             AdaptiveTies::Random => {
                 let (before, after) = shortest.split_at(draw);

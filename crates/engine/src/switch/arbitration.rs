@@ -35,7 +35,7 @@ impl<P: Probe> Shard<'_, P> {
         if P::ON {
             self.probe.enqueued(self.now, link, wire, self.input_link_of_waiting(link, slot));
         }
-        self.give_out(link);
+        self.grant_output(link);
     }
 
     /// An output may be idle.
@@ -43,12 +43,12 @@ impl<P: Probe> Shard<'_, P> {
         let turn = &mut self.arbiter.turns[link as usize];
         if turn.due == self.now {
             turn.due = NEVER;
-            self.give_out(link);
+            self.grant_output(link);
         }
     }
 
     /// Grants the output to the next packet if it is idle, and schedules the next attempt.
-    pub fn give_out(&mut self, link: u32) {
+    pub fn grant_output(&mut self, link: u32) {
         if self.arbiter.turns[link as usize].waiting == 0 {
             return;
         }

@@ -122,10 +122,10 @@ impl<P: Probe> Shard<'_, P> {
         let (via, state) = self.choose_detour(switch, slot);
         let step = model.plan.next(switch, node, via, state);
         let lane = step.lane * model.settings.services + service;
-        let links = step.shortest();
+        let links = step.minimal();
         let n = links.len();
         let draw = || self.draw(id, hops, n as u32) as usize;
-        let fixed = || model.plan.fixed(switch, node, via, state, &step);
+        let fixed = || model.plan.deterministic_link(switch, node, via, state, &step);
         let link = match model.settings.routing {
             Routing::Deterministic => fixed().wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
@@ -176,7 +176,7 @@ impl<P: Probe> Shard<'_, P> {
     /// a full buffer.
     #[inline]
     fn least_loaded(&self, step: &RouteStep<'_>, lane: u8, shift: u32, start: usize) -> u32 {
-        let shortest = step.shortest();
+        let shortest = step.minimal();
         let non_minimal = &step.links[shortest.len()..];
         let (before, after) = shortest.split_at(start);
         let mut best = (NIL, NEVER);
@@ -211,7 +211,7 @@ impl<P: Probe> Shard<'_, P> {
             return (via, packet.state);
         }
         let state = model.plan.start(switch, packet.node, via);
-        if model.settings.detour == Detour::Valiant || !state.detouring() {
+        if model.settings.detour == Detour::Valiant || !state.is_on_detour() {
             return (via, state);
         }
         // UGAL-L (Singh, 2005): queue × hops of both paths, as seen by this switch.

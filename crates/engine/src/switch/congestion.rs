@@ -44,8 +44,8 @@ impl<P: Probe> Shard<'_, P> {
         self.packets[slot].flags = flags;
     }
 
-    /// Whether `lane` could send a packet of `wire` bytes but for others before it. Where outputs are
-    /// booked ahead, the credit may be spent on what is being sent: that is a root as well.
+    /// Whether `lane` is a root of congestion: only earlier packets keep it from sending a packet of
+    /// `wire` bytes. If outputs are booked ahead, the credit may be held by packets being sent.
     pub fn is_root(&mut self, lane: u32, wire: u32) -> bool {
         let now = self.now;
         self.links.free_at(self.links.link_of(lane)) > now || self.links.has(lane, wire, now)

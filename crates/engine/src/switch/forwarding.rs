@@ -3,7 +3,8 @@
 //! A link serves packets in the order in which they obtain credit, and credit is granted in order
 //! of arrival. So a packet's departure can be computed as soon as it has credit, and nothing
 //! happens until it arrives at the next switch: one event per hop. Returning credit is noted at its
-//! lane; it is an event only where somebody waits for it or there is no room for a note.
+//! lane; it is an event only if something waits for it or
+//! there is no space for the note.
 
 use crate::events::queue::{Event, EventKind};
 use crate::network::cable::Cable;

@@ -19,18 +19,18 @@ struct Switch {
 pub(crate) struct VirtualCircuits {
     switches: Vec<Switch>,
     flows: Vec<u32>,
-    room: usize,
+    capacity: usize,
     /// Flows that needed an entry when none was free.
     pub refused: u64,
 }
 
 impl VirtualCircuits {
-    /// For `switches` and `links`, with `room` entries per switch.
-    pub fn new(switches: usize, links: usize, room: u32) -> Self {
+    /// For `switches` and `links`, with `capacity` entries per switch.
+    pub fn new(switches: usize, links: usize, capacity: u32) -> Self {
         Self {
             switches: vec![Switch::default(); switches],
             flows: vec![0; links],
-            room: room as usize,
+            capacity: capacity as usize,
             refused: 0,
         }
     }
@@ -68,7 +68,7 @@ impl VirtualCircuits {
         let mut link = default;
         if load(best) < load(default) {
             let entries = &mut self.switches[switch as usize].entries;
-            if entries.len() < self.room {
+            if entries.len() < self.capacity {
                 entries.push((flow, best));
                 link = best;
             } else {

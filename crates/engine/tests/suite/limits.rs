@@ -57,7 +57,14 @@ fn a_path_longer_than_packets_count_is_refused() {
     {
         let refused = end_to_end(size, wrap, detour).unwrap_err();
         let limit = 254;
-        assert_eq!(refused, EngineError::TooLarge { what: "switches on a path", value, limit });
+        assert_eq!(counts(refused), ("switches on a path", value, limit));
+    }
+}
+
+fn counts(error: EngineError) -> (&'static str, u64, u64) {
+    match error {
+        EngineError::TooMany { what, value, limit, .. } => (what, value, limit),
+        other => panic!("{other}"),
     }
 }
 
@@ -68,8 +75,7 @@ fn a_message_of_more_packets_than_can_be_counted_is_refused() {
     let refused =
         run_on(&fat_tree::build(&SMALL).unwrap(), &settings, &burst(2, &[(0, 1, 2 * value)]));
     let limit = u64::from(u32::MAX);
-    let expected = EngineError::TooLarge { what: "packets of a message", value, limit };
-    assert_eq!(refused.unwrap_err(), expected);
+    assert_eq!(counts(refused.unwrap_err()), ("packets of a message", value, limit));
 }
 
 /// Two ranks on each of the first two hosts, the others alone; so many messages within the first host, one
@@ -113,7 +119,7 @@ fn a_time_within_a_host_that_has_no_number_is_refused_by_the_name_of_its_setting
     let refused = |changed: &Settings| {
         let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
         match run_placed(&fabric, rule, changed, &burst(2, &[(0, 1, 8192)]), &placement) {
-            Err(EngineError::Setting { field, .. }) => field,
+            Err(EngineError::Setting { key, .. }) => key,
             other => panic!("{:?}", other.map(|outcome| outcome.end_ps)),
         }
     };
@@ -168,8 +174,8 @@ fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them()
         let EngineError::TooLong { time_ps, limit_ps } = refused else { panic!("{refused}") };
         assert_eq!(limit_ps, 1 << 62);
         assert!((DAYS_40..DAYS_40 + 100_000_000).contains(&time_ps), "{time_ps}");
-        let (what, value) = ("picoseconds that a rank computes", u64::MAX - 5);
-        let expected = EngineError::TooLarge { what, value, limit: 1 << 62 };
+        let value = u64::MAX - 5;
+        let expected = EngineError::LongTime { what: "computes for", rank: 0, ps: value };
         assert_eq!(run(value, 1, threads).unwrap_err(), expected);
     }
 }

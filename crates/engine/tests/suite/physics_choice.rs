@@ -3,7 +3,7 @@
 use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{Arbitration, Detour, Outcome, Parallelism, Routing, Settings};
-use tailback_fabric::rules::{AllToAll, Horizontal};
+use tailback_fabric::rules::{HyperXRouting, PeerLinkRouting};
 use tailback_fabric::{Fabric, Routes, RoutingRule, fat_tree, hyperx, modified_tree};
 
 const PACKET: u64 = 4096;
@@ -180,8 +180,8 @@ fn full_mesh(switches: u32, nodes_per_switch: u32, cables: u32) -> Case {
     let shape =
         hyperx::Shape { dimensions, nodes_per_switch, node_gbps: 100.0, node_delay_ps: CABLE };
     let fabric = hyperx::build(&shape).unwrap();
-    let rule = AllToAll::new(&fabric, &[switches], true).unwrap();
-    Case::new("full mesh", fabric, RoutingRule::AllToAll(rule))
+    let rule = HyperXRouting::new(&fabric, &[switches], true).unwrap();
+    Case::new("full mesh", fabric, RoutingRule::HyperX(rule))
 }
 
 /// Valiant's place is any switch, each as likely as any other; one of the two ends is no detour. UGAL
@@ -254,8 +254,8 @@ fn a_step_aside_must_save_a_full_buffer() {
     slow.iter().for_each(|&link| fabric.link_gbps[link] = 0.125);
     let down = between(&fabric, 3, 2)[0];
     fabric.link_gbps[down] = 25.0;
-    let rule = Horizontal::new(&fabric, 3, 2, 1).unwrap();
-    let case = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
+    let rule = PeerLinkRouting::new(&fabric, 3, 2, 1).unwrap();
+    let case = Case::new("modified tree", fabric, RoutingRule::PeerLinks(rule));
     let aside = between(&case.fabric, 3, 4)[0];
     for buffer in [12, 16] {
         let queued = |packet: u64| 7 * (packet / 2) + 4 * (packet % 2);

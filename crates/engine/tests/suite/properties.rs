@@ -135,7 +135,7 @@ mod lanes {
     use super::*;
     use std::ops::ControlFlow;
     use tailback_engine::{Detour, EngineError, Parallelism, simulate};
-    use tailback_fabric::rules::{AllToAll, DimensionOrder, Tie};
+    use tailback_fabric::rules::{DimensionOrder, HyperXRouting, Tie};
     use tailback_fabric::{Fabric, RoutePlan, RoutingRule};
     use tailback_fabric::{hyperx, torus};
 
@@ -219,8 +219,8 @@ mod lanes {
         };
         let fabric = hyperx::build(&shape).unwrap();
         let time = |detour, way| {
-            let rule = AllToAll::new(&fabric, &[8], detour).unwrap();
-            rush(&fabric, RoutingRule::AllToAll(rule), way, &[4]).unwrap().end_ps
+            let rule = HyperXRouting::new(&fabric, &[8], detour).unwrap();
+            rush(&fabric, RoutingRule::HyperX(rule), way, &[4]).unwrap().end_ps
         };
         let minimal = time(false, Detour::Never);
         assert!(time(true, Detour::Valiant) < minimal);

@@ -13,7 +13,7 @@ use tailback_engine::{
     MessageLog, Outcome, Pacing, PacingOffset, Parallelism, Placement, Program, RankLog, Routing,
     Settings, Switching, simulate,
 };
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, RoutingRule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
 };
@@ -46,8 +46,8 @@ fn dragonflies(n: u32, plus: bool, delay_ps: [u64; 3], detour: bool) -> Case {
         })
     };
     let fabric = fabric.unwrap();
-    let rule = Groups::new(&fabric, detour, true).unwrap();
-    Case::new("groups", fabric, RoutingRule::Groups(rule))
+    let rule = DragonflyRouting::new(&fabric, detour, true).unwrap();
+    Case::new("groups", fabric, RoutingRule::Dragonfly(rule))
 }
 
 fn grids(dims: &[u32], wrap: bool, delay_ps: u64, detour: bool) -> Case {
@@ -71,8 +71,8 @@ fn hyperxes(dims: &[u32], delay_ps: u64, detour: bool) -> Case {
     let shape =
         hyperx::Shape { dimensions, nodes_per_switch: 2, node_gbps: 100.0, node_delay_ps: 0 };
     let fabric = hyperx::build(&shape).unwrap();
-    let rule = AllToAll::new(&fabric, dims, detour).unwrap();
-    Case::new("hyperx", fabric, RoutingRule::AllToAll(rule))
+    let rule = HyperXRouting::new(&fabric, dims, detour).unwrap();
+    Case::new("hyperx", fabric, RoutingRule::HyperX(rule))
 }
 
 /// Switches joined at random: a tree, so that all is connected, and some cables more.

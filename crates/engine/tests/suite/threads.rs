@@ -8,7 +8,7 @@ use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
     Progress, Routing, Settings, simulate,
 };
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
     Arrangement, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
     hyperx, pgft, torus,
@@ -193,7 +193,7 @@ fn mesh() -> Fabric {
 fn hyperx_meshes() {
     let fabric = mesh();
     every_setting(&fabric, |detour| {
-        RoutingRule::AllToAll(AllToAll::new(&fabric, &[4, 3], detour).unwrap())
+        RoutingRule::HyperX(HyperXRouting::new(&fabric, &[4, 3], detour).unwrap())
     });
 }
 
@@ -210,7 +210,7 @@ fn dragonflies() {
     };
     let fabric = dragonfly::build(&shape).unwrap();
     every_setting(&fabric, |detour| {
-        RoutingRule::Groups(Groups::new(&fabric, detour, true).unwrap())
+        RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, detour, true).unwrap())
     });
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 2,
@@ -223,7 +223,8 @@ fn dragonflies() {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let rule = |detour| RoutingRule::Groups(Groups::new(&fabric, detour, true).unwrap());
+    let rule =
+        |detour| RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, detour, true).unwrap());
     every_setting(&fabric, rule);
     every_control(&fabric, rule);
 }
@@ -232,7 +233,7 @@ fn dragonflies() {
 #[test]
 fn nobody_waits_for_a_thread_that_is_away() {
     let fabric = mesh();
-    let rule = RoutingRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
+    let rule = RoutingRule::HyperX(HyperXRouting::new(&fabric, &[4, 3], false).unwrap());
     let plan = RoutePlan::new(&fabric, rule).unwrap();
     let n = fabric.n_nodes;
     let far: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 2_000_000)).collect();

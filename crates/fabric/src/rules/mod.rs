@@ -1,38 +1,40 @@
-//! Routing rules that need lanes or a memory: one form for all, one step at a time.
+//! Routing rules, with or without virtual lanes and packet state, behind one interface: a route is
+//! computed step by step.
 //!
-//! # How an engine uses a [`RoutePlan`]
+//! # How to use a [`RoutePlan`]
 //!
-//! A packet carries a [`RouteState`] (one byte) and, where the rule takes detours, the number of
-//! its detour (`via`, which can be drawn again from the packet's random stream and need not be
-//! stored).
+//! A packet carries a [`RouteState`] (one byte) and, if the rule makes detours, its intermediate
+//! switch or group, `via`. `via` need not be stored, because it can be drawn again from the packet's
+//! random stream.
 //!
-//! 1. At its first switch: `state = plan.start(switch, node, via)` for a detour, or
-//!    [`RouteState::START`] for a minimal route. Valiant draws `via` below
-//!    [`RoutePlan::detours`] evenly; UGAL compares the two (see [`RoutePlan::hops`]).
-//! 2. At every switch: if `plan.node_switch[node] == switch`, it leaves by `plan.ejection[node]`.
-//!    Otherwise `plan.next(switch, node, via, state)` gives the candidate links, the virtual lane
-//!    whose buffer it takes at their far end, and the state it has there. Any of the links will do:
-//!    the least loaded, a random one, or one by a modulus.
+//! 1. At the first switch: `state = plan.start(switch, node, via)` for a detour, or
+//!    [`RouteState::START`] for a minimal route. Valiant draws `via` uniformly below
+//!    [`RoutePlan::detours`]; UGAL compares both routes (see [`RoutePlan::hops`]).
+//! 2. At every switch: if `plan.node_switch[node] == switch`, the packet leaves by
+//!    `plan.ejection[node]`. Otherwise `plan.next(switch, node, via, state)` gives the candidate
+//!    links, the virtual lane whose buffer the packet takes at the receiving end, and its state
+//!    there. Any candidate is valid: the least loaded, a random one, or one chosen by D-mod-k.
 //!
-//! The injection and ejection links use lane 0. [`RoutePlan::check`] proves that no cycle of
-//! buffers can form with the lanes given, or names one.
+//! Injection and ejection links use lane 0. [`RoutePlan::check_deadlock_free`] proves that these lanes
+//! suffice, or returns a cyclic channel dependency.
 
-mod all_to_all;
 mod dimension_order;
-mod groups;
-mod horizontal;
+mod dragonfly;
+mod hyperx;
+mod peer_links;
 
-pub use all_to_all::AllToAll;
 pub use dimension_order::{DimensionOrder, Tie};
-pub use groups::Groups;
-pub use horizontal::Horizontal;
+pub use dragonfly::DragonflyRouting;
+pub use hyperx::HyperXRouting;
+pub use peer_links::PeerLinkRouting;
 
 use serde::Deserialize;
 
+use crate::error::message;
 use crate::{Fabric, FabricError, Routes};
 
-/// Routing state of a packet: a class (how many stages it has passed) and whether it is on a
-/// detour.
+/// Routing state of a packet: its class (the stages of the route it has completed), and whether it is
+/// on the first leg of a detour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RouteState(pub u8);
 
@@ -41,27 +43,27 @@ impl RouteState {
     pub const START: RouteState = RouteState(0);
     const DETOUR: u8 = 0x80;
 
-    /// The same class on the way to a detour.
-    pub fn towards_detour(self) -> Self {
+    /// The same class, on the first leg of a detour.
+    pub fn on_detour(self) -> Self {
         Self(self.0 | Self::DETOUR)
     }
 
-    /// Whether the packet still heads for its detour.
-    pub fn detouring(self) -> bool {
+    /// Whether the packet is on the first leg of a detour.
+    pub fn is_on_detour(self) -> bool {
         self.0 & Self::DETOUR != 0
     }
 
-    /// Where the packet heads: `via` on its detour, else `goal`.
+    /// Where the packet is going: to `via` on the first leg of a detour, else to `goal`.
     fn target(self, goal: u32, via: u32) -> u32 {
-        if self.detouring() { via } else { goal }
+        if self.is_on_detour() { via } else { goal }
     }
 
-    /// The class, without the detour.
+    /// The class.
     pub fn class(self) -> u8 {
         self.0 & !Self::DETOUR
     }
 
-    /// This class, on a detour or not as `like`.
+    /// The same state with another class.
     fn with_class(self, class: u8) -> Self {
         Self(self.0 & Self::DETOUR | class)
     }
@@ -72,33 +74,33 @@ impl RouteState {
 pub struct RouteStep<'a> {
     /// Candidate links; empty if there is no route.
     pub links: &'a [u32],
-    /// State at the far end of any of them.
+    /// State of the packet at the next switch.
     pub next: RouteState,
-    /// Virtual lane taken on any of them.
+    /// Virtual lane on these links.
     pub lane: u8,
-    /// Number of candidates, the last ones, that do not lead closer: for use where they are
-    /// less loaded.
+    /// How many of the candidates, the last ones, are non-minimal: to be used only when they are less
+    /// loaded than the minimal ones.
     pub non_minimal: u8,
 }
 
 impl<'a> RouteStep<'a> {
-    /// The candidates that lead closer: all that a choice without load may use.
+    /// The minimal candidates: the only ones for a choice that ignores load.
     #[inline]
-    pub fn shortest(&self) -> &'a [u32] {
+    pub fn minimal(&self) -> &'a [u32] {
         &self.links[..self.links.len() - usize::from(self.non_minimal)]
     }
 
-    /// The candidate of least `load`: among equals the first from place `start` on, round the list,
-    /// and one that does not lead nearer only where its load is less than all others'.
+    /// The candidate with the least `load`. Ties go to the first minimal candidate from index `start`
+    /// on, cyclically; a non-minimal candidate is chosen only if it has less load than all minimal ones.
     #[inline]
-    pub fn least<T: PartialOrd>(&self, start: usize, load: impl Fn(u32) -> T) -> u32 {
-        let (shortest, non_minimal) =
+    pub fn least_loaded<T: PartialOrd>(&self, start: usize, load: impl Fn(u32) -> T) -> u32 {
+        let (minimal, non_minimal) =
             self.links.split_at(self.links.len() - usize::from(self.non_minimal));
-        let (before, after) = shortest.split_at(start);
-        let mut around = after.iter().chain(before).chain(non_minimal).copied();
-        let mut best = around.next().expect("a candidate");
+        let (before, after) = minimal.split_at(start);
+        let mut in_order = after.iter().chain(before).chain(non_minimal).copied();
+        let mut best = in_order.next().expect("a candidate");
         let mut least = load(best);
-        for link in around {
+        for link in in_order {
             let here = load(link);
             if here < least {
                 (best, least) = (link, here);
@@ -108,7 +110,7 @@ impl<'a> RouteStep<'a> {
     }
 }
 
-/// Whether traffic takes non-minimal routes, where the routing rule offers them.
+/// Whether packets take non-minimal routes, if the routing rule has any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detour {
@@ -117,27 +119,26 @@ pub enum Detour {
     Never,
     /// Through a random intermediate switch or group (Valiant, 1982).
     Valiant,
-    /// Minimal or Valiant, whichever has the lower cost at the first
-    /// switch (UGAL-L; Singh, 2005).
+    /// Minimal or Valiant, whichever has the lower cost at the first switch (UGAL-L; Singh, 2005).
     Ugal,
 }
 
-/// A routing rule made for one fabric.
+/// A routing rule prepared for one fabric.
 #[derive(Debug, Clone)]
 pub enum RoutingRule {
-    /// Up/down or forwarding tables: one lane, no state.
+    /// Up/down routes or forwarding tables: one lane, no state.
     Table(Routes),
     /// Dimension order on tori and meshes.
     DimensionOrder(DimensionOrder),
     /// Dimension order on HyperX and full meshes.
-    AllToAll(AllToAll),
+    HyperX(HyperXRouting),
     /// Dragonfly and dragonfly+.
-    Groups(Groups),
-    /// k-ary n-trees with horizontal links.
-    Horizontal(Horizontal),
+    Dragonfly(DragonflyRouting),
+    /// k-ary n-trees with peer links.
+    PeerLinks(PeerLinkRouting),
 }
 
-/// A routing rule with the attachment of nodes.
+/// A routing rule and the switches that nodes are attached to.
 #[derive(Debug, Clone)]
 pub struct RoutePlan {
     /// Link by which each node injects.
@@ -154,66 +155,71 @@ impl RoutePlan {
     /// Combines a rule with its fabric.
     ///
     /// # Errors
-    /// A node without exactly one switch cable.
+    /// [`FabricError::NodeCables`].
     pub fn new(fabric: &Fabric, rule: RoutingRule) -> Result<Self, FabricError> {
-        let Routes { injection, ejection, .. } = Routes::attach(fabric)?;
+        let Routes { injection, ejection, .. } = Routes::attach_nodes(fabric)?;
         let node_switch = injection.iter().map(|&l| fabric.link_dst[l as usize] - fabric.n_nodes);
         Ok(Self { node_switch: node_switch.collect(), injection, ejection, rule })
     }
 
-    /// Virtual lanes the rule needs.
+    /// Number of virtual lanes that the rule needs.
     pub fn lanes(&self) -> u8 {
         match &self.rule {
             RoutingRule::Table(_) => 1,
             RoutingRule::DimensionOrder(rule) => rule.lanes(),
-            RoutingRule::AllToAll(rule) => rule.lanes(),
-            RoutingRule::Groups(rule) => rule.lanes(),
-            RoutingRule::Horizontal(_) => 1,
+            RoutingRule::HyperX(rule) => rule.lanes(),
+            RoutingRule::Dragonfly(rule) => rule.lanes(),
+            RoutingRule::PeerLinks(_) => 1,
         }
     }
 
-    /// Detours to draw from, 0 where the rule takes none.
+    /// Number of intermediate switches or groups to draw from, 0 if the rule makes no detours.
     pub fn detours(&self) -> u32 {
         match &self.rule {
-            RoutingRule::Table(_) | RoutingRule::Horizontal(_) => 0,
+            RoutingRule::Table(_) | RoutingRule::PeerLinks(_) => 0,
             RoutingRule::DimensionOrder(rule) => rule.detours(),
-            RoutingRule::AllToAll(rule) => rule.detours(),
-            RoutingRule::Groups(rule) => rule.detours(),
+            RoutingRule::HyperX(rule) => rule.detours(),
+            RoutingRule::Dragonfly(rule) => rule.detours(),
         }
     }
 
-    /// State at `switch` of a packet that goes to `node` by detour `via`; that of a minimal route
-    /// where the detour is none.
+    /// State at `switch` of a packet that takes the detour through `via` to `node`; that of a minimal
+    /// route if `via` is beyond [`RoutePlan::detours`] or would not be a detour.
     pub fn start(&self, switch: u32, node: u32, via: u32) -> RouteState {
         if via >= self.detours() {
             return RouteState::START;
         }
         let goal = self.node_switch[node as usize];
-        let useful = match &self.rule {
-            RoutingRule::Groups(rule) => rule.useful(switch, goal, via),
+        let is_detour = match &self.rule {
+            RoutingRule::Dragonfly(rule) => rule.is_third_group(switch, goal, via),
             _ => via != goal && switch != goal,
         };
-        let state = if useful { RouteState::START.towards_detour() } else { RouteState::START };
-        self.settle(switch, via, state)
+        let state = if is_detour { RouteState::START.on_detour() } else { RouteState::START };
+        self.end_reached_detour(switch, via, state)
     }
 
-    /// Ends a detour that is reached.
+    /// The state after a packet has arrived at `switch`: at `via` the first leg of its detour ends.
     #[inline]
-    pub(crate) fn settle(&self, switch: u32, via: u32, state: RouteState) -> RouteState {
-        if !state.detouring() {
+    pub(crate) fn end_reached_detour(
+        &self,
+        switch: u32,
+        via: u32,
+        state: RouteState,
+    ) -> RouteState {
+        if !state.is_on_detour() {
             return state;
         }
         match &self.rule {
-            RoutingRule::Groups(rule) if rule.group(switch) == via => RouteState(state.class()),
-            RoutingRule::DimensionOrder(_) | RoutingRule::AllToAll(_) if switch == via => {
+            RoutingRule::Dragonfly(rule) if rule.group(switch) == via => RouteState(state.class()),
+            RoutingRule::DimensionOrder(_) | RoutingRule::HyperX(_) if switch == via => {
                 RouteState(1)
             }
             _ => state,
         }
     }
 
-    /// The step of a packet for `node`, on detour `via` if `state` is set, at `switch`, which is
-    /// not the node's own.
+    /// The next step at `switch` of a packet for `node`, which is attached to another switch; `via`
+    /// matters only on the first leg of a detour.
     #[inline]
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> RouteStep<'_> {
         if let RoutingRule::Table(routes) = &self.rule {
@@ -224,7 +230,7 @@ impl RoutePlan {
     }
 
     fn next_by_rule(&self, switch: u32, node: u32, via: u32, state: RouteState) -> RouteStep<'_> {
-        let state = self.settle(switch, via, state);
+        let state = self.end_reached_detour(switch, via, state);
         let goal = self.node_switch[node as usize];
         match &self.rule {
             RoutingRule::Table(routes) => RouteStep {
@@ -234,17 +240,20 @@ impl RoutePlan {
                 non_minimal: 0,
             },
             RoutingRule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
-            RoutingRule::AllToAll(rule) => rule.next(switch, goal, via, state),
-            RoutingRule::Groups(rule) => rule.next(switch, goal, via, state),
-            RoutingRule::Horizontal(rule) => rule.next(switch, goal, state),
+            RoutingRule::HyperX(rule) => rule.next(switch, goal, via, state),
+            RoutingRule::Dragonfly(rule) => rule.next(switch, goal, via, state),
+            RoutingRule::PeerLinks(rule) => rule.next(switch, goal, state),
         }
     }
 
-    /// The link of a fixed route on `step`, which is [`RoutePlan::next`]'s of the same arguments:
-    /// D-mod-k's of trees (Zahavi, 2010; [`Routes::fixed`]); elsewhere by the same modulus, so that
-    /// destinations that take one link here do not all take one link of the next choice.
+    /// The link of the deterministic route among the candidates of `step`, which
+    /// [`RoutePlan::next`] returned for the same arguments.
+    ///
+    /// Trees use D-mod-k (Zahavi, 2010; [`Routes::deterministic_link`]). The other rules use the same
+    /// modulus with their own divisors, so that destinations that share a link here spread over the
+    /// links of the next choice.
     #[inline]
-    pub fn fixed(
+    pub fn deterministic_link(
         &self,
         switch: u32,
         node: u32,
@@ -253,31 +262,31 @@ impl RoutePlan {
         step: &RouteStep<'_>,
     ) -> u32 {
         let divisor = match &self.rule {
-            RoutingRule::Table(routes) => return routes.fixed(switch, node),
-            RoutingRule::Horizontal(rule) => rule.divisor(switch),
-            RoutingRule::Groups(rule) => {
-                let state = self.settle(switch, via, state);
+            RoutingRule::Table(routes) => return routes.deterministic_link(switch, node),
+            RoutingRule::PeerLinks(rule) => rule.divisor(switch),
+            RoutingRule::Dragonfly(rule) => {
+                let state = self.end_reached_detour(switch, via, state);
                 rule.divisor(switch, self.node_switch[node as usize], via, state)
             }
             _ => 1,
         };
-        let links = step.shortest();
+        let links = step.minimal();
         links[(node / divisor) as usize % links.len()]
     }
 
     /// Whether there is a route from `switch` to `node`, which is attached to another switch.
-    pub fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
+    pub fn has_route(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
         match &self.rule {
-            RoutingRule::Table(routes) => routes.leads(fabric, switch, node),
+            RoutingRule::Table(routes) => routes.has_route(fabric, switch, node),
             _ => true,
         }
     }
 
-    /// Switch-to-switch links and lanes of one route from the switch of `from` to that of `to`:
-    /// `pick` chooses one of several candidates. Detours beyond [`RoutePlan::detours`] mean none.
+    /// Links between switches, and their lanes, on one route from node `from` to node `to`. `pick`
+    /// chooses among n candidates; a `via` beyond [`RoutePlan::detours`] means a minimal route.
     ///
     /// # Errors
-    /// [`FabricError::Unconnected`] when the route does not arrive.
+    /// [`FabricError::Unconnected`] if there is no route.
     pub fn path(
         &self,
         fabric: &Fabric,
@@ -287,34 +296,35 @@ impl RoutePlan {
         mut pick: impl FnMut(usize) -> usize,
     ) -> Result<Vec<(u32, u8)>, FabricError> {
         let (mut switch, goal) = (self.node_switch[from as usize], self.node_switch[to as usize]);
-        let lost = FabricError::Unconnected { from: switch, to: goal };
+        let unconnected = FabricError::Unconnected { from: switch, to: goal };
         let mut state = self.start(switch, to, via);
-        let mut taken = Vec::new();
+        let mut path = Vec::new();
         while switch != goal {
-            if !self.leads(fabric, switch, to) {
-                return Err(lost);
+            if !self.has_route(fabric, switch, to) {
+                return Err(unconnected);
             }
             let step = self.next(switch, to, via, state);
-            if step.links.is_empty() || taken.len() > 4 * fabric.n_switches as usize {
-                return Err(lost);
+            if step.links.is_empty() || path.len() > 4 * fabric.n_switches as usize {
+                return Err(unconnected);
             }
             let link = step.links[pick(step.links.len()) % step.links.len()];
-            taken.push((link, step.lane));
+            path.push((link, step.lane));
             switch = fabric.link_dst[link as usize] - fabric.n_nodes;
             state = step.next;
         }
-        Ok(taken)
+        Ok(path)
     }
 
-    /// Switch-to-switch hops from `switch` to `node` with the first candidate everywhere.
+    /// Number of hops between switches from `switch` to `node`, with the first candidate at each step;
+    /// `u32::MAX` if there is no route.
     ///
-    /// UGAL-L (Singh, 2005; Kim et al., ISCA 2008) compares at the first switch: the minimal route
-    /// is taken if `queue(minimal) * hops(minimal) <= queue(detour) * hops(detour)`.
+    /// UGAL-L (Singh, 2005; Kim et al., ISCA 2008) compares routes at the first switch: it takes the
+    /// minimal one if `queue(minimal) * hops(minimal) <= queue(detour) * hops(detour)`.
     pub fn hops(&self, fabric: &Fabric, mut switch: u32, node: u32, via: u32) -> u32 {
         let mut state = self.start(switch, node, via);
         let mut hops = 0;
         while switch != self.node_switch[node as usize] {
-            if !self.leads(fabric, switch, node) {
+            if !self.has_route(fabric, switch, node) {
                 return u32::MAX;
             }
             let step = self.next(switch, node, via, state);
@@ -326,23 +336,24 @@ impl RoutePlan {
         hops
     }
 
-    /// The same routes as a table, for an engine without lanes.
+    /// The same routes as a routing table, which has one lane and no non-minimal candidates.
     ///
     /// # Errors
-    /// [`FabricError::Unfit`] when the rule needs more than one lane.
-    pub fn to_routes(&self, fabric: &Fabric) -> Result<Routes, FabricError> {
+    /// [`FabricError::WrongTopology`] if the rule needs more than that.
+    pub fn to_table(&self, fabric: &Fabric) -> Result<Routes, FabricError> {
         if let RoutingRule::Table(routes) = &self.rule {
             return Ok(routes.clone());
         }
-        if let RoutingRule::Horizontal(_) = &self.rule {
-            let why = "a table does not tell which candidates lead aside".to_owned();
-            return Err(FabricError::Unfit { rule: self.name(), why });
+        if let RoutingRule::PeerLinks(_) = &self.rule {
+            let why = message!["a routing table cannot mark candidates as non-minimal"];
+            return Err(FabricError::WrongTopology { rule: self.name(), why });
         }
         if self.lanes() > 1 {
-            let why = format!("it needs {} virtual lanes, a table has one", self.lanes());
-            return Err(FabricError::Unfit { rule: self.name(), why });
+            let lanes = self.lanes();
+            let why = message![format!("it needs {lanes} virtual lanes, but a table has one")];
+            return Err(FabricError::WrongTopology { rule: self.name(), why });
         }
-        Routes::from_steps(fabric, |switch, node| {
+        Routes::from_candidates(fabric, |switch, node| {
             self.next(switch, node, u32::MAX, RouteState::START).links
         })
     }
@@ -352,14 +363,14 @@ impl RoutePlan {
         match &self.rule {
             RoutingRule::Table(_) => "table",
             RoutingRule::DimensionOrder(_) => "dimension-order",
-            RoutingRule::AllToAll(_) => "all-to-all",
-            RoutingRule::Groups(_) => "group",
-            RoutingRule::Horizontal(_) => "horizontal",
+            RoutingRule::HyperX(_) => "HyperX",
+            RoutingRule::Dragonfly(_) => "dragonfly",
+            RoutingRule::PeerLinks(_) => "peer-link (horizontal)",
         }
     }
 }
 
-/// Sets of links, indexed by a key.
+/// Sets of links by key.
 #[derive(Debug, Clone, Default)]
 struct LinkSets {
     start: Vec<u32>,
@@ -367,7 +378,7 @@ struct LinkSets {
 }
 
 impl LinkSets {
-    /// Sorts (key, link) pairs into one set for each key below `keys`.
+    /// Groups (key, link) pairs into one set for each key below `keys`.
     fn of(keys: usize, mut pairs: Vec<(u64, u32)>) -> Self {
         pairs.sort_unstable();
         let mut start = vec![0u32; keys + 1];
@@ -386,12 +397,15 @@ impl LinkSets {
     }
 }
 
-/// Coordinates of every switch, first dimension fastest.
+/// Coordinates of every switch; the first dimension varies fastest.
 fn coordinates(rule: &'static str, fabric: &Fabric, dims: &[u32]) -> Result<Vec<u16>, FabricError> {
     let product = dims.iter().fold(1u64, |a, &b| a.saturating_mul(b.into()));
     if product != u64::from(fabric.n_switches) || dims.iter().any(|&d| d > 65_535) {
-        let why = format!("dimensions {dims:?} make {product} switches, not {}", fabric.n_switches);
-        return Err(FabricError::Unfit { rule, why });
+        let why = message![format!(
+            "dimensions {dims:?} have {product} switches, the fabric has {}",
+            fabric.n_switches
+        )];
+        return Err(FabricError::WrongTopology { rule, why });
     }
     let mut all = Vec::with_capacity(fabric.n_switches as usize * dims.len());
     for switch in 0..fabric.n_switches {
@@ -404,8 +418,8 @@ fn coordinates(rule: &'static str, fabric: &Fabric, dims: &[u32]) -> Result<Vec<
     Ok(all)
 }
 
-/// The dimension in which two switches differ, if it is one alone.
-fn one_difference(a: &[u16], b: &[u16]) -> Option<usize> {
+/// The dimension in which two switches differ; `None` unless it is exactly one.
+fn differing_dimension(a: &[u16], b: &[u16]) -> Option<usize> {
     let mut differ = (0..a.len()).filter(|&d| a[d] != b[d]);
     match (differ.next(), differ.next()) {
         (Some(dimension), None) => Some(dimension),

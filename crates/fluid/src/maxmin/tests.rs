@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::waterfill::Filler;
+use crate::waterfill::ProgressiveFilling;
 
 /// A flow: the links it uses, each with its share, and its weight.
 type NewFlow = (Vec<(u32, f64)>, f64);
@@ -60,10 +60,10 @@ impl CheckedRates {
         active.extend(&started);
         let mut changed = Vec::new();
         kept.settle(links, &started, ended, &mut changed);
-        ended.iter().for_each(|&flow| links.forget(flow));
+        ended.iter().for_each(|&flow| links.recycle(flow));
         rate.resize(links.weight.len(), 0.0);
         changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
-        let exact = Filler::solve(links);
+        let exact = ProgressiveFilling::solve(links);
         for &flow in &*active {
             let (got, want) = (rate[flow as usize], exact[flow as usize]);
             assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
@@ -128,7 +128,7 @@ fn what_is_kept_follows_the_flows_under_way() {
     let (mut links, mut kept) = one_a_link(3);
     for _ in 0..1000 {
         kept.settle(&mut links, &[], &[1], &mut Vec::new());
-        links.forget(1);
+        links.recycle(1);
         assert_eq!(links.add(&[(1, 1.0)], 1.0), 1);
         links.enter(1);
         let mut changed = Vec::new();

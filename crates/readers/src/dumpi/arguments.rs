@@ -4,16 +4,16 @@ use std::ops::Range;
 
 /// What is wrong with a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// An argument that is not there or of another kind.
-    Lacks(&'static str),
-    /// What cannot be.
-    Wrong(String),
+pub(super) enum CallError {
+    /// An argument that is missing or has the wrong type.
+    MissingArgument(&'static str),
+    /// An invalid value, with an explanation.
+    Invalid(String),
 }
 
 macro_rules! fields {
     ($($field:ident $name:literal),+ $(,)?) => {
-        /// The arguments that programs are made of.
+        /// The arguments that are read.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub(super) enum Field { $($field),+ }
@@ -43,7 +43,7 @@ impl Field {
     }
 }
 
-/// Arguments of a call; the memory is used again for the next one.
+/// Arguments of a call; the memory is reused for the next call.
 pub(super) struct Arguments {
     present: u64,
     values: [Value; FIELDS.len()],
@@ -53,9 +53,9 @@ pub(super) struct Arguments {
 enum Value {
     None,
     One(i64),
-    /// Place among the numbers.
+    /// Range of `numbers`.
     Many(Range<usize>),
-    /// Source and tag of each status, one after the other.
+    /// Range of `numbers` with source and tag of each status.
     Statuses(Range<usize>),
 }
 
@@ -105,20 +105,20 @@ impl Arguments {
 
     /// A number.
     #[inline]
-    pub fn one(&self, field: Field) -> Result<i64, Trouble> {
+    pub fn one(&self, field: Field) -> Result<i64, CallError> {
         match self.value(field) {
             &Value::One(value) => Ok(value),
-            _ => Err(Trouble::Lacks(field.name())),
+            _ => Err(CallError::MissingArgument(field.name())),
         }
     }
 
-    /// A number, if there is one.
+    /// A number, if it is present.
     pub fn maybe(&self, field: Field) -> Option<i64> {
         self.one(field).ok()
     }
 
     /// A number, or the first of several.
-    pub fn first(&self, field: Field) -> Result<i64, Trouble> {
+    pub fn first(&self, field: Field) -> Result<i64, CallError> {
         match self.value(field) {
             Value::Many(at) if !at.is_empty() => Ok(self.numbers[at.start]),
             _ => self.one(field),
@@ -126,30 +126,30 @@ impl Arguments {
     }
 
     /// Several numbers.
-    pub fn many(&self, field: Field) -> Result<&[i64], Trouble> {
+    pub fn many(&self, field: Field) -> Result<&[i64], CallError> {
         match self.value(field) {
             Value::Many(at) => Ok(&self.numbers[at.clone()]),
-            _ => Err(Trouble::Lacks(field.name())),
+            _ => Err(CallError::MissingArgument(field.name())),
         }
     }
 
     /// Whether a flag is set.
-    pub fn flag(&self) -> Result<bool, Trouble> {
+    pub fn flag(&self) -> Result<bool, CallError> {
         match self.value(Field::Flag) {
-            Value::None => Err(Trouble::Lacks(Field::Flag.name())),
+            Value::None => Err(CallError::MissingArgument(Field::Flag.name())),
             Value::One(value) => Ok(*value != 0),
             Value::Many(at) | Value::Statuses(at) => Ok(!at.is_empty()),
         }
     }
 
-    /// Source and tag of a status, where they are recorded.
-    pub fn status(&self, field: Field, number: usize) -> Result<Option<(i64, i64)>, Trouble> {
+    /// Source and tag of a status, if they are recorded.
+    pub fn status(&self, field: Field, number: usize) -> Result<Option<(i64, i64)>, CallError> {
         match self.value(field) {
             Value::Statuses(at) if number < at.len() / 2 => {
                 let first = at.start + 2 * number;
                 Ok(Some((self.numbers[first], self.numbers[first + 1])))
             }
-            Value::Many(at) if number < at.len() => Err(Trouble::Lacks(field.name())),
+            Value::Many(at) if number < at.len() => Err(CallError::MissingArgument(field.name())),
             _ => Ok(None),
         }
     }

@@ -1,19 +1,19 @@
 //! Binary files: numbers are big-endian.
 //!
-//! A call is its number (16 bits), a mask of what follows (8 bits), a thread (16 bits), the times of
-//! entry and exit of the processor's and the wall clock (16 bits of seconds since the start and 32 of
-//! nanoseconds each) and its arguments.
+//! A call consists of its number (16 bits), a mask of what follows (8 bits), a thread (16 bits), the
+//! times of entry and exit by CPU clock and wall clock (16 bits of seconds since the start and 32 bits of
+//! nanoseconds each), and its arguments.
 
 use super::arguments::{Arguments, Field};
 use super::rank::{DumpiCall, RankFile};
 use super::signatures::{END, INIT, INIT_THREAD};
 use super::{Fault, FaultKind, FilePosition, MAGIC};
 
-/// The first version that stores all arguments right.
+/// The first version that stores all arguments correctly.
 const OLDEST: [u8; 3] = [0, 6, 9];
-/// The mark again and seven places of 64 bits.
+/// Size of the index at the end: the magic bytes and seven offsets of 64 bits.
 const INDEX_BYTES: usize = 64;
-/// Bits of the mask: what a call is followed by.
+/// Bits of the mask: what follows a call.
 const STATUS: u8 = 3;
 const CPU: u8 = 4;
 const WALL: u8 = 8;
@@ -21,14 +21,14 @@ const THREAD: u8 = 64;
 const COUNTERS: u8 = 128;
 const NS: i64 = 1_000_000_000;
 
-/// Bytes that end too early, or a length that cannot be.
+/// The file ends too early, or a length is invalid.
 struct Short;
 
 pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     let at = data.len().saturating_sub(INDEX_BYTES);
     if at < MAGIC.len() || !data[at..].starts_with(MAGIC) {
         let text = "does not end with an index of its parts";
-        return Err(rank.fault(FaultKind::Cut, FilePosition::Byte(data.len() as u64), text));
+        return Err(rank.fault(FaultKind::Truncated, FilePosition::Byte(data.len() as u64), text));
     }
     let part = |number: usize| {
         let first = at + MAGIC.len() + 8 * number;
@@ -36,14 +36,14 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     };
     let (sizes, header, body) = (part(0), part(3), part(4));
     if sizes.max(header).max(body) >= at as u64 || body == 0 {
-        let text = "the index names parts beyond the file";
+        let text = "the index points beyond the end of the file";
         return Err(rank.fault(FaultKind::Damaged, FilePosition::Byte(at as u64), text));
     }
     let version = &data[header as usize..(header as usize + 3).min(data.len())];
     if version < &OLDEST[..] {
         let words: Vec<String> = version.iter().map(u8::to_string).collect();
         let text = format!("is of version {}, older than 0.6.9", words.join("."));
-        return Err(rank.fault(FaultKind::Old, FilePosition::Byte(header), &text));
+        return Err(rank.fault(FaultKind::OldVersion, FilePosition::Byte(header), &text));
     }
     let mut cursor = Cursor { data: &data[..at], at: sizes as usize };
     let mut arguments = Arguments::default();
@@ -53,7 +53,7 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
         stream(&mut cursor, rank, &mut arguments)
     });
     read.map_err(|fault| {
-        let text = "a call is cut short, or its arguments cannot be";
+        let text = "a call is truncated, or has invalid arguments";
         fault.unwrap_or_else(|| {
             rank.fault(FaultKind::Damaged, FilePosition::Byte(cursor.at as u64), text)
         })
@@ -67,7 +67,7 @@ fn type_sizes(cursor: &mut Cursor<'_>, rank: &mut RankFile<'_>) -> Result<(), Sh
     Ok(())
 }
 
-/// Reads calls up to the end of the stream; an error without a fault is of bytes that end too early.
+/// Reads calls up to the end of the stream; the error is `None` if the bytes end too early.
 fn stream(
     cursor: &mut Cursor<'_>,
     rank: &mut RankFile<'_>,
@@ -87,7 +87,7 @@ fn stream(
         let (enter_ns, leave_ns, mask) = times(cursor, base).map_err(short)?;
         let Some(name) = rank.shared.numbered(number) else {
             let text = format!("call number {number} has arguments that Tailback does not know");
-            return Err(Some(rank.fault(FaultKind::Unknown, FilePosition::Byte(place), &text)));
+            return Err(Some(rank.fault(FaultKind::UnknownCall, FilePosition::Byte(place), &text)));
         };
         arguments.clear();
         if number == INIT || number == INIT_THREAD {
@@ -116,7 +116,7 @@ fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u8), Shor
         cursor.skip(2)?;
     }
     let (mut enter, mut leave) = (0, 0);
-    // The clock of the wall comes last, and is the one that counts if there are two.
+    // The wall clock comes last and overrides the CPU clock.
     for (bit, base) in [(CPU, base[0]), (WALL, base[1])] {
         if mask & bit != 0 {
             let [a, b, c, d, e, f, g, h, i, j, k, l] = cursor.bytes()?;
@@ -133,7 +133,7 @@ fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u8), Shor
     Ok((enter, leave, mask))
 }
 
-/// Takes numbers and arguments off the bytes of a file.
+/// Reads numbers and arguments from the bytes of a file.
 struct Cursor<'a> {
     data: &'a [u8],
     at: usize,
@@ -170,7 +170,7 @@ impl<'a> Cursor<'a> {
         self.bytes().map(i32::from_be_bytes)
     }
 
-    /// Numbers of a width after their length.
+    /// Numbers of N bytes, preceded by how many there are.
     fn vector<const N: usize>(
         &mut self,
     ) -> Result<impl ExactSizeIterator<Item = i64> + use<'a, N>, Short> {
@@ -183,7 +183,7 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    /// Text after its length.
+    /// Skips text, which is preceded by its length.
     fn skip_text(&mut self) -> Result<(), Short> {
         self.vector::<1>().map(|_| ())
     }
@@ -248,7 +248,7 @@ impl<'a> Cursor<'a> {
                 }
             }
             b'C' => self.skip_text()?,
-            // Where statuses are not recorded, not even their number is.
+            // If statuses are not recorded, their number is not recorded either.
             _ if !statuses => {}
             _ => {
                 let length = usize::try_from(self.i32()?).unwrap_or(0);

@@ -1,30 +1,31 @@
-//! Collective calls: bytes of each, and which calls of all ranks are one.
+//! Collective calls: sizes, and which calls of different ranks belong together.
 
-use super::arguments::{Arguments, Field, Trouble};
+use super::arguments::{Arguments, CallError, Field};
 use super::rank::{Collective, RankFile};
 use super::signatures::OPERATIONS;
 use super::{DumpiCollectives, Shared};
 use crate::numbering::Map;
 
-/// Bytes for and from every member.
+/// Bytes sent to and received from every member.
 pub(super) type Counts = (Vec<u64>, Vec<u64>);
 
 impl RankFile<'_> {
-    /// Fills in root and bytes.
-    pub(super) fn amounts(
+    /// Sets root and bytes.
+    pub(super) fn set_root_and_bytes(
         &mut self,
         out: &mut Collective,
-        given: &Arguments,
-    ) -> Result<(), Trouble> {
+        arguments: &Arguments,
+    ) -> Result<(), CallError> {
         use Field::{Count, Datatype, Recvcount, Recvtype, Sendcount, Sendtype};
         let name = OPERATIONS[usize::from(out.operation)];
         let rooted =
             ["Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Reduce"].contains(&&name[4..]);
         if rooted {
-            out.root = given.one(Field::Root)?;
+            out.root = arguments.one(Field::Root)?;
         }
-        let mut size =
-            |count: Field, kind: Field| self.bytes_of(given.one(count)?.into(), given.one(kind)?);
+        let mut size = |count: Field, kind: Field| {
+            self.bytes_of(arguments.one(count)?.into(), arguments.one(kind)?)
+        };
         match &name[4..] {
             "Barrier" => {}
             "Bcast" => out.received = size(Count, Datatype)?,
@@ -36,18 +37,21 @@ impl RankFile<'_> {
             }
             "Scatter" => out.received = size(Recvcount, Recvtype)?,
             "Reduce_scatter" => {
-                let all = given.many(Field::Recvcounts)?.iter().map(|&one| i128::from(one)).sum();
-                out.sent = self.bytes_of(all, given.one(Datatype)?)?;
+                let all =
+                    arguments.many(Field::Recvcounts)?.iter().map(|&one| i128::from(one)).sum();
+                out.sent = self.bytes_of(all, arguments.one(Datatype)?)?;
             }
             name => {
                 let counts = match name {
-                    "Gatherv" => (vec![size(Sendcount, Sendtype)?], self.sizes_of(false, given)?),
+                    "Gatherv" => {
+                        (vec![size(Sendcount, Sendtype)?], self.sizes_of(false, arguments)?)
+                    }
                     "Scatterv" => {
                         let own = vec![size(Recvcount, Recvtype)?];
-                        (self.sizes_of(true, given)?, own)
+                        (self.sizes_of(true, arguments)?, own)
                     }
-                    "Allgatherv" => (Vec::new(), self.sizes_of(false, given)?),
-                    _ => (self.sizes_of(true, given)?, self.sizes_of(false, given)?),
+                    "Allgatherv" => (Vec::new(), self.sizes_of(false, arguments)?),
+                    _ => (self.sizes_of(true, arguments)?, self.sizes_of(false, arguments)?),
                 };
                 let next = self.shared.counts.len() as i64;
                 out.counts = *self.shared.counts.entry(counts).or_insert(next);
@@ -57,19 +61,19 @@ impl RankFile<'_> {
     }
 
     /// Bytes of a vector of counts.
-    fn sizes_of(&mut self, sends: bool, given: &Arguments) -> Result<Vec<u64>, Trouble> {
+    fn sizes_of(&mut self, sends: bool, arguments: &Arguments) -> Result<Vec<u64>, CallError> {
         use Field::{Recvcounts, Recvtype, Recvtypes, Sendcounts, Sendtype, Sendtypes};
         let (counts, kinds, kind) = if sends {
             (Sendcounts, Sendtypes, Sendtype)
         } else {
             (Recvcounts, Recvtypes, Recvtype)
         };
-        let counts = if given.has(counts) { given.many(counts)? } else { &[] };
-        if given.has(kinds) {
-            let kinds = given.many(kinds)?;
+        let counts = if arguments.has(counts) { arguments.many(counts)? } else { &[] };
+        if arguments.has(kinds) {
+            let kinds = arguments.many(kinds)?;
             if counts.len() != kinds.len() {
                 let message = format!("{} counts and {} types", counts.len(), kinds.len());
-                return Err(Trouble::Wrong(message));
+                return Err(CallError::Invalid(message));
             }
             return counts
                 .iter()
@@ -77,23 +81,26 @@ impl RankFile<'_> {
                 .map(|(&count, &kind)| self.bytes_of(count.into(), kind))
                 .collect();
         }
-        let kind = given.one(kind)?;
+        let kind = arguments.one(kind)?;
         counts.iter().map(|&count| self.bytes_of(count.into(), kind)).collect()
     }
 }
 
-/// What one turn of a communicator consists of.
-struct Turn {
+/// The calls of one collective operation of a communicator.
+struct Instance {
     comm: u32,
-    /// Calls that follow the first one.
+    /// Number of calls.
     calls: u32,
+    /// Whether all calls have the same operation and root.
     alike: bool,
+    /// Index of the first call.
     first: u32,
 }
 
-/// The collectives in which all members of a communicator take part, by the order in which their first
-/// calls stand, and how many others there are; `label` numbers those of one operation and communicator.
-pub(super) fn joined(
+/// Matches the calls of all members of a communicator. Returns the complete collectives, in the order of
+/// their first calls, and the number of incomplete ones; `label` returns the label for an operation and
+/// communicator.
+pub(super) fn match_collectives(
     shared: &mut Shared,
     place: &[Option<u32>],
     members: &[Vec<u32>],
@@ -102,7 +109,7 @@ pub(super) fn joined(
     let calls = std::mem::take(&mut shared.collectives);
     let mut turns: Map<(u32, u32), u32> = Map::default();
     let mut seen: Map<u32, u32> = Map::default();
-    let mut all: Vec<Turn> = Vec::new();
+    let mut all: Vec<Instance> = Vec::new();
     let mut of = Vec::with_capacity(calls.len());
     let mut rank = u32::MAX;
     for (at, call) in calls.iter().enumerate() {
@@ -115,7 +122,7 @@ pub(super) fn joined(
         let next = all.len() as u32;
         let number = *turns.entry((call.comm, *turn)).or_insert(next);
         if number == next {
-            all.push(Turn { comm: call.comm, calls: 0, alike: true, first: at as u32 });
+            all.push(Instance { comm: call.comm, calls: 0, alike: true, first: at as u32 });
         }
         let turn = &mut all[number as usize];
         let first = &calls[turn.first as usize];
@@ -128,7 +135,7 @@ pub(super) fn joined(
     let mut out = DumpiCollectives::default();
     let mut lost = 0;
     let (mut last, mut keep, mut number) = (u32::MAX, false, 0);
-    // Places of the members of the communicators that were asked for.
+    // Ranks of world ranks in each communicator, computed when needed.
     let mut places: Map<u32, Map<u32, u32>> = Map::default();
     for at in order {
         let (instance, call) = (of[at as usize], &calls[at as usize]);

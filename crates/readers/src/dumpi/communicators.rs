@@ -1,46 +1,46 @@
-//! Communicators: numbers within each rank, joined over all ranks.
+//! Communicators: matches the handles of each rank across all ranks.
 
-use super::arguments::Trouble;
+use super::arguments::CallError;
 use crate::numbering::Map;
 
 const NULL: i64 = 1;
 const WORLD: i64 = 2;
 const SELF: i64 = 3;
-/// Communicators made from one another, one within the other.
-const DEEPEST: u32 = 512;
-/// Members of all groups of a rank.
-const MOST_MEMBERS: usize = 1 << 26;
+/// Limit of communicators derived from one another.
+const MAX_NESTING: u32 = 512;
+/// Limit of the members of all groups of a rank.
+const MAX_MEMBERS: usize = 1 << 26;
 
-/// A communicator: a place among all.
+/// A communicator: an index into all.
 pub(super) type Comm = u32;
 
-/// How a communicator was made, alike on all its members.
+/// How a communicator was created; equal on all its members.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum How {
+enum Origin {
     World,
     SelfOf(u32),
-    /// The k-th that the members of one made.
-    Made(Comm, u32, Way),
+    /// The k-th communicator derived from a parent.
+    Made(Comm, u32, Creation),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Way {
+enum Creation {
     Dup,
     Split(i64),
     Ranks(Vec<i64>),
-    /// The other coordinates in the grid.
+    /// MPI_Cart_sub: the coordinates in the dimensions that are dropped.
     Line(Vec<i64>),
-    /// Of a group whose members are not known, on one rank.
+    /// From a group with unknown members, on one rank.
     Unknown(u32),
 }
 
-/// A member: order, place in what it was made from, world rank.
+/// A member: key of the split, rank in the parent, world rank.
 type Member = (i64, i64, u32);
 
 struct Row {
-    how: How,
+    how: Origin,
     depth: u32,
-    /// None for those whose members are not known.
+    /// `None` if the members are not known.
     members: Option<Vec<Member>>,
 }
 
@@ -48,22 +48,22 @@ struct Row {
 pub(super) struct Communicators {
     n_ranks: u32,
     rows: Vec<Row>,
-    known: Map<How, Comm>,
-    /// Those with members, in the order in which they got their first.
+    known: Map<Origin, Comm>,
+    /// Communicators with known members, in the order in which they got the first.
     joined: Vec<Comm>,
 }
 
 impl Communicators {
     pub fn new(n_ranks: u32) -> Self {
         let mut out = Self { n_ranks, rows: Vec::new(), known: Map::default(), joined: Vec::new() };
-        let world = out.intern(How::World, 0);
+        let world = out.intern(Origin::World, 0);
         for rank in 0..n_ranks {
             out.join(world, (0, i64::from(rank), rank));
         }
         out
     }
 
-    fn intern(&mut self, how: How, depth: u32) -> Comm {
+    fn intern(&mut self, how: Origin, depth: u32) -> Comm {
         if let Some(&known) = self.known.get(&how) {
             return known;
         }
@@ -80,7 +80,7 @@ impl Communicators {
         self.rows[comm as usize].members.get_or_insert_default().push(member);
     }
 
-    /// Place of each among those with members, and world ranks of their members in order.
+    /// Index of each communicator among those with known members, and the world ranks of these members.
     pub fn members(&mut self) -> (Vec<Option<u32>>, Vec<Vec<u32>>) {
         let mut place = vec![None; self.rows.len()];
         let mut out = Vec::with_capacity(self.joined.len());
@@ -93,7 +93,7 @@ impl Communicators {
         (place, out)
     }
 
-    /// What to call a communicator.
+    /// Name of a communicator for labels.
     pub fn name(&self, comm: Comm) -> String {
         if comm == 0 {
             "MPI_COMM_WORLD".to_owned()
@@ -104,21 +104,23 @@ impl Communicators {
 
     fn path(&self, comm: Comm) -> String {
         match &self.rows[comm as usize].how {
-            How::World => String::new(),
-            How::SelfOf(rank) => rank.to_string(),
-            How::Made(parent, turn, way) => {
+            Origin::World => String::new(),
+            Origin::SelfOf(rank) => rank.to_string(),
+            Origin::Made(parent, turn, way) => {
                 let mut parts = vec![self.path(*parent), turn.to_string()];
                 parts.retain(|part| !part.is_empty());
                 let text = |values: &[i64], between: &str| {
                     values.iter().map(i64::to_string).collect::<Vec<_>>().join(between)
                 };
                 match way {
-                    Way::Dup => {}
-                    Way::Split(color) => parts.push(color.to_string()),
-                    Way::Ranks(ranks) if ranks.len() == 1 => parts.push(format!("({},)", ranks[0])),
-                    Way::Ranks(ranks) => parts.push(format!("({})", text(ranks, ", "))),
-                    Way::Line(fixed) => parts.push(text(fixed, "-")),
-                    Way::Unknown(rank) => parts.push(rank.to_string()),
+                    Creation::Dup => {}
+                    Creation::Split(color) => parts.push(color.to_string()),
+                    Creation::Ranks(ranks) if ranks.len() == 1 => {
+                        parts.push(format!("({},)", ranks[0]))
+                    }
+                    Creation::Ranks(ranks) => parts.push(format!("({})", text(ranks, ", "))),
+                    Creation::Line(fixed) => parts.push(text(fixed, "-")),
+                    Creation::Unknown(rank) => parts.push(rank.to_string()),
                 }
                 parts.join(".")
             }
@@ -126,13 +128,13 @@ impl Communicators {
     }
 }
 
-/// The communicators of one rank, by its own numbers.
+/// The communicators of one rank by handle.
 ///
-/// The k-th communicator that the members of one make is the same for all of them, for making one is
-/// collective.
-pub(super) struct OfRank {
+/// Creating a communicator is collective, so the k-th communicator derived from a parent is the same on
+/// all its members.
+pub(super) struct RankCommunicators {
     rank: u32,
-    keys: Map<i64, Comm>,
+    by_handle: Map<i64, Comm>,
     last: (i64, Comm),
     made: Map<Comm, u32>,
     place: Map<Comm, i64>,
@@ -141,14 +143,14 @@ pub(super) struct OfRank {
     in_groups: usize,
 }
 
-impl OfRank {
+impl RankCommunicators {
     pub fn new(all: &mut Communicators, rank: u32) -> Self {
-        let own = all.intern(How::SelfOf(rank), 0);
+        let own = all.intern(Origin::SelfOf(rank), 0);
         all.join(own, (0, 0, rank));
         let place = Map::from_iter([(0, i64::from(rank)), (own, 0)]);
         Self {
             rank,
-            keys: Map::from_iter([(WORLD, 0), (SELF, own)]),
+            by_handle: Map::from_iter([(WORLD, 0), (SELF, own)]),
             last: (WORLD, 0),
             made: Map::default(),
             place,
@@ -158,18 +160,20 @@ impl OfRank {
         }
     }
 
-    /// The communicator of this number.
+    /// The communicator with this handle.
     #[inline]
-    pub fn key(&mut self, number: i64) -> Result<Comm, Trouble> {
+    pub fn comm(&mut self, number: i64) -> Result<Comm, CallError> {
         if number != self.last.0 {
-            let found = self.keys.get(&number).copied();
-            let wrong = || Trouble::Wrong(format!("communicator {number} was not made before"));
+            let found = self.by_handle.get(&number).copied();
+            let wrong = || {
+                CallError::Invalid(format!("communicator {number} is used before it is created"))
+            };
             self.last = (number, found.ok_or_else(wrong)?);
         }
         Ok(self.last.1)
     }
 
-    /// A communicator that all members of `old` make, of those of one color in the order of their keys.
+    /// MPI_Comm_split: members of `old` with the same color, ordered by key.
     pub fn split(
         &mut self,
         all: &mut Communicators,
@@ -177,48 +181,50 @@ impl OfRank {
         new: Option<i64>,
         color: i64,
         order: i64,
-    ) -> Result<(), Trouble> {
-        self.make(all, old, new, Way::Split(color), order).map(|_| ())
+    ) -> Result<(), CallError> {
+        self.make(all, old, new, Creation::Split(color), order).map(|_| ())
     }
 
-    /// One with the same members.
+    /// MPI_Comm_dup: the same members.
     pub fn dup(
         &mut self,
         all: &mut Communicators,
         old: Option<i64>,
         new: Option<i64>,
-    ) -> Result<(), Trouble> {
-        self.make(all, old, new, Way::Dup, 0).map(|_| ())
+    ) -> Result<(), CallError> {
+        self.make(all, old, new, Creation::Dup, 0).map(|_| ())
     }
 
-    /// A grid of these extents.
-    pub fn grid(
+    /// MPI_Cart_create: a Cartesian grid of these extents.
+    pub fn cart_create(
         &mut self,
         all: &mut Communicators,
         old: Option<i64>,
         new: Option<i64>,
         dims: &[i64],
-    ) -> Result<(), Trouble> {
-        if let Some(made) = self.make(all, old, new, Way::Dup, 0)? {
+    ) -> Result<(), CallError> {
+        if let Some(made) = self.make(all, old, new, Creation::Dup, 0)? {
             self.grids.insert(made, dims.to_vec());
         }
         Ok(())
     }
 
-    /// Ranks of one line or plane of a grid: those whose other coordinates are alike.
-    pub fn part_of_grid(
+    /// MPI_Cart_sub: the ranks of a subgrid, with equal coordinates in the dropped dimensions.
+    pub fn cart_sub(
         &mut self,
         all: &mut Communicators,
         old: Option<i64>,
         new: Option<i64>,
         remain: &[i64],
-    ) -> Result<(), Trouble> {
-        let parent = self.key(old.unwrap_or(0))?;
+    ) -> Result<(), CallError> {
+        let parent = self.comm(old.unwrap_or(0))?;
         let dims = self.grids.get(&parent).cloned().unwrap_or_default();
         if dims.len() != remain.len() {
-            return Err(Trouble::Wrong("the grid is not recorded".to_owned()));
+            return Err(CallError::Invalid(
+                "the parent communicator has no recorded Cartesian grid".to_owned(),
+            ));
         }
-        let mut left = self.within(parent);
+        let mut left = self.rank_within(parent);
         let mut coordinates = vec![0; dims.len()];
         for (coordinate, &extent) in coordinates.iter_mut().zip(&dims).rev() {
             *coordinate = left % extent.max(1);
@@ -229,42 +235,42 @@ impl OfRank {
             every.filter(|&(_, &one)| (one != 0) == keep).map(|(&value, _)| value).collect()
         };
         let fixed = kept(false, &coordinates);
-        if let Some(made) = self.make(all, old, new, Way::Line(fixed), 0)? {
+        if let Some(made) = self.make(all, old, new, Creation::Line(fixed), 0)? {
             self.grids.insert(made, kept(true, &dims));
         }
         Ok(())
     }
 
-    /// One of the ranks of a group.
+    /// MPI_Comm_create: the ranks of a group.
     pub fn create(
         &mut self,
         all: &mut Communicators,
         old: Option<i64>,
         new: Option<i64>,
         group: i64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let ranks = self.groups.get(&group).and_then(|(_, ranks)| ranks.clone());
         self.count_members(ranks.as_ref().map_or(0, Vec::len))?;
-        let way = ranks.map_or(Way::Unknown(self.rank), Way::Ranks);
+        let way = ranks.map_or(Creation::Unknown(self.rank), Creation::Ranks);
         self.make(all, old, new, way, 0).map(|_| ())
     }
 
-    /// The group of a communicator.
-    pub fn group(&mut self, comm: i64, group: i64) -> Result<(), Trouble> {
-        let key = self.key(comm)?;
+    /// MPI_Comm_group: the group of a communicator.
+    pub fn group(&mut self, comm: i64, group: i64) -> Result<(), CallError> {
+        let key = self.comm(comm)?;
         self.groups.insert(group, (key, None));
         Ok(())
     }
 
-    /// A group of some ranks of another, or of all but these.
-    pub fn part_of_group(
+    /// MPI_Group_incl or MPI_Group_excl: a group of the given ranks of another, or of all others.
+    pub fn subgroup(
         &mut self,
         all: &Communicators,
         group: i64,
         new: i64,
         ranks: &[i64],
         included: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let Some((parent, of)) = self.groups.get(&group) else { return Ok(()) };
         let world: Vec<i64>;
         let of = match of {
@@ -277,7 +283,7 @@ impl OfRank {
         };
         let named = |&one: &i64| usize::try_from(one).ok().and_then(|at| of.get(at)).copied();
         let named: Option<Vec<i64>> = ranks.iter().map(named).collect();
-        let named = named.ok_or(Trouble::Lacks("ranks"))?;
+        let named = named.ok_or(CallError::MissingArgument("ranks"))?;
         let left = if included {
             named
         } else {
@@ -290,29 +296,29 @@ impl OfRank {
         Ok(())
     }
 
-    /// Refuses groups whose members would take memory without bound.
-    fn count_members(&mut self, more: usize) -> Result<(), Trouble> {
+    /// Limits the memory that the members of groups take.
+    fn count_members(&mut self, more: usize) -> Result<(), CallError> {
         self.in_groups += more;
-        if self.in_groups > MOST_MEMBERS {
-            let message = format!("the groups have more than {MOST_MEMBERS} members");
-            return Err(Trouble::Wrong(message));
+        if self.in_groups > MAX_MEMBERS {
+            let message = format!("the groups have more than {MAX_MEMBERS} members");
+            return Err(CallError::Invalid(message));
         }
         Ok(())
     }
 
-    /// Adds a communicator and returns it, unless it is null on this rank.
+    /// Adds a communicator and returns it; `None` if this rank is not a member.
     fn make(
         &mut self,
         all: &mut Communicators,
         old: Option<i64>,
         new: Option<i64>,
-        way: Way,
+        way: Creation,
         order: i64,
-    ) -> Result<Option<Comm>, Trouble> {
+    ) -> Result<Option<Comm>, CallError> {
         let (Some(old), Some(new)) = (old, new) else {
-            return Err(Trouble::Wrong("the communicator is not recorded".to_owned()));
+            return Err(CallError::Invalid("the communicator is not recorded".to_owned()));
         };
-        let parent = self.key(old)?;
+        let parent = self.comm(old)?;
         let turn = self.made.entry(parent).or_default();
         *turn += 1;
         let turn = *turn - 1;
@@ -320,21 +326,22 @@ impl OfRank {
             return Ok(None);
         }
         let depth = all.rows[parent as usize].depth + 1;
-        if depth > DEEPEST {
-            let message = format!("communicators are made from one another {depth} times");
-            return Err(Trouble::Wrong(message));
+        if depth > MAX_NESTING {
+            let message = format!("communicators are nested more than {MAX_NESTING} deep");
+            return Err(CallError::Invalid(message));
         }
         let place = match &way {
-            Way::Unknown(_) => None,
-            Way::Ranks(ranks) => {
+            Creation::Unknown(_) => None,
+            Creation::Ranks(ranks) => {
                 let place = ranks.iter().position(|&one| one == i64::from(self.rank));
-                let wrong = || Trouble::Wrong(format!("rank {} is not in the group", self.rank));
+                let wrong =
+                    || CallError::Invalid(format!("rank {} is not in the group", self.rank));
                 Some(place.ok_or_else(wrong)? as i64)
             }
-            _ => Some(self.within(parent)),
+            _ => Some(self.rank_within(parent)),
         };
-        let made = all.intern(How::Made(parent, turn, way), depth);
-        self.keys.insert(new, made);
+        let made = all.intern(Origin::Made(parent, turn, way), depth);
+        self.by_handle.insert(new, made);
         self.last = (new, made);
         if let Some(place) = place {
             all.join(made, (order, place, self.rank));
@@ -343,8 +350,8 @@ impl OfRank {
         Ok(Some(made))
     }
 
-    /// This rank's number in a communicator, or one that grows with it.
-    fn within(&self, comm: Comm) -> i64 {
+    /// This rank's rank in a communicator, or, if unknown, its world rank, which has the same order.
+    fn rank_within(&self, comm: Comm) -> i64 {
         self.place.get(&comm).copied().unwrap_or(i64::from(self.rank))
     }
 }

@@ -1,14 +1,14 @@
-//! Calls of MPI: their numbers and arguments in binary files, and what Tailback makes of each.
+//! MPI calls: their numbers and arguments in binary files, and how Tailback interprets them.
 
 use super::arguments::Field;
 
 /// Number that ends the stream of calls.
 pub(super) const END: u16 = 293;
-/// Numbers of the two calls that begin with the words of the command line.
+/// Numbers of the two calls whose arguments begin with the command line.
 pub(super) const INIT: u16 = 124;
 pub(super) const INIT_THREAD: u16 = 171;
 
-/// Names of the collectives, as `tailback.traffic.readers.otf2_names.OPERATIONS` numbers them.
+/// Names of the collectives, numbered as in `tailback.traffic.readers.otf2_names.OPERATIONS`.
 pub(super) const OPERATIONS: [&str; 17] = [
     "MPI_Barrier",
     "MPI_Bcast",
@@ -29,27 +29,27 @@ pub(super) const OPERATIONS: [&str; 17] = [
     "MPI_Reduce_scatter_block",
 ];
 
-/// What a call does, as far as a program needs it.
+/// What a call does, as far as it matters for a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
-    /// Posts a message and waits for it.
+pub(super) enum CallKind {
+    /// Posts a send or receive and waits for it.
     Blocking,
-    /// Posts a message under a request.
+    /// Posts a send or receive and returns a request.
     Nonblocking,
     Sendrecv,
     SendrecvReplace,
     Persistent,
     Start,
     Startall,
-    /// Completes one request, or may.
+    /// Completes one request.
     Wait,
     Test,
     Waitall,
     Testall,
     Waitany,
     Testany,
-    /// Waitsome and Testsome.
-    Some,
+    /// MPI_Waitsome and MPI_Testsome.
+    Waitsome,
     Cancel,
     Collective(u8),
     CommSize,
@@ -64,7 +64,7 @@ pub(super) enum Act {
     Nothing,
 }
 
-impl Act {
+impl CallKind {
     pub fn of(name: &str) -> Self {
         if let Some(number) = OPERATIONS.iter().position(|&one| one == name) {
             return Self::Collective(number as u8);
@@ -83,7 +83,7 @@ impl Act {
             "Testall" => Self::Testall,
             "Waitany" => Self::Waitany,
             "Testany" => Self::Testany,
-            "Waitsome" | "Testsome" => Self::Some,
+            "Waitsome" | "Testsome" => Self::Waitsome,
             "Cancel" => Self::Cancel,
             "Comm_size" => Self::CommSize,
             "Comm_split" => Self::Split,
@@ -99,7 +99,7 @@ impl Act {
     }
 }
 
-/// A call of binary files: its name without `MPI_`, and code and field of each argument.
+/// Signature of a call in binary files: its name without `MPI_`, and code and field of each argument.
 pub(super) struct Signature {
     pub name: &'static str,
     /// Codes are `b`, `h` and `i` for integers of 8, 16 and 32 bits; `H` and `I` for vectors of them

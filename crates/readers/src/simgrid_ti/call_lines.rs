@@ -1,22 +1,22 @@
-//! Lines of a trace to records of one size, and those to columns once every rank is complete.
+//! Parses lines into records of fixed size, and turns these into columns once every rank is complete.
 
-use super::columns::{CallRows, Order};
+use super::columns::{CallRows, RankOrder};
 use super::{
-    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls, Scale,
-    UNNAMED_COMPLETIONS,
+    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls,
+    TiOptions, UNNAMED_COMPLETIONS,
 };
 use crate::numbering::Map;
 use crate::text::{float, integer, natural, word};
 
-/// Largest count: what a double holds without loss.
-const MOST: f64 = (1u64 << 53) as f64;
+/// Largest count: the largest integer range that a double represents exactly.
+const MAX_COUNT: f64 = (1u64 << 53) as f64;
 
-/// Marks an amount that is bytes already.
+/// Marks an amount that is already in bytes.
 pub(super) const TYPED: u64 = 1 << 63;
 /// The number of `sendrecv` among [`POSTS`].
-const EXCHANGE: u8 = 8;
+const SENDRECV: u8 = 8;
 
-/// Content of a line, as small as possible because there are many.
+/// Content of a line; kept small because there are many.
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub row: u64,
@@ -34,7 +34,7 @@ pub(super) enum Action {
         call: u8,
         is_send: bool,
     },
-    /// Only counts as a line of its rank.
+    /// A line without effect.
     Nothing,
     Wait,
     WaitAll,
@@ -45,13 +45,13 @@ pub(super) enum Action {
 }
 
 pub(super) struct LineReader<'a> {
-    scale: Scale<'a>,
+    options: TiOptions<'a>,
     calls: Map<&'static [u8], Call>,
     records: Vec<Record>,
     kinds: Map<(u8, bool, u32, &'a [u8]), u32>,
     largest: u64,
-    wide: bool,
-    /// The first line with a wrong argument, reported once the trace is known to be whole.
+    typed: bool,
+    /// The first line with an invalid argument, reported only if the trace is complete.
     fault: Option<LineError>,
     pub out: ReplayCalls,
 }
@@ -113,14 +113,14 @@ fn collective(name: &[u8]) -> Option<Call> {
 }
 
 impl<'a> LineReader<'a> {
-    pub fn new(scale: Scale<'a>) -> Self {
+    pub fn new(options: TiOptions<'a>) -> Self {
         Self {
-            scale,
+            options,
             calls: calls(),
             records: Vec::new(),
             kinds: Map::default(),
             largest: 0,
-            wide: false,
+            typed: false,
             fault: None,
             out: ReplayCalls::default(),
         }
@@ -132,7 +132,7 @@ impl<'a> LineReader<'a> {
         let who = who.strip_prefix(b"p").unwrap_or(who);
         let rank = natural(who).filter(|&rank| rank < 1 << 63).ok_or(LineError::NoRank(row))?;
         self.largest = self.largest.max(rank);
-        // A rank without lines of its own is found before this number counts.
+        // With ranks this large, some other rank has no lines, which is reported instead.
         let rank = rank.min(u64::from(u32::MAX)) as u32;
         let name = word(&mut rest).ok_or(LineError::NoCall(row))?;
         let mut buffer = [0u8; 24];
@@ -142,15 +142,15 @@ impl<'a> LineReader<'a> {
                 lower.make_ascii_lowercase();
                 &*lower
             }
-            None => return Err(LineError::Unknown(row, name.to_ascii_lowercase())),
+            None => return Err(LineError::UnknownCall(row, name.to_ascii_lowercase())),
         };
         let call = match self.calls.get(lower) {
             Some(&call) => call,
             None if lower.starts_with(b"win_") => Call::Ignored,
-            None => collective(lower).ok_or_else(|| LineError::Unknown(row, lower.to_vec()))?,
+            None => collective(lower).ok_or_else(|| LineError::UnknownCall(row, lower.to_vec()))?,
         };
         if self.records.len() >= 1 << 29 {
-            return Err(LineError::Large);
+            return Err(LineError::TooLarge);
         }
         if let Err(fault) = self.call(row, rank, call, rest) {
             self.fault.get_or_insert(fault);
@@ -161,7 +161,7 @@ impl<'a> LineReader<'a> {
     fn call(&mut self, row: u64, rank: u32, call: Call, rest: &'a [u8]) -> Result<(), LineError> {
         let mut record = Record { row, amount: 0, rank, peer: 0, tag: 0, what: Action::Nothing };
         match call {
-            Call::Post(EXCHANGE) => return self.exchange(record, rest),
+            Call::Post(SENDRECV) => return self.sendrecv(record, rest),
             Call::Post(number) => return self.post(record, number, rest),
             Call::Collective(operation, blocking) => {
                 let rooted = matches!(operation, 8 | 10);
@@ -180,7 +180,7 @@ impl<'a> LineReader<'a> {
             Call::LeftOut => self.out.left_out += 1,
             Call::Split => self.out.splits = true,
             Call::Init => {
-                self.wide |= !rest.is_empty();
+                self.typed |= !rest.is_empty();
                 record.what = Action::Init;
             }
             Call::Finalize => record.what = Action::Finalize,
@@ -196,76 +196,76 @@ impl<'a> LineReader<'a> {
     }
 
     fn duration(&self, row: u64, flops: bool, mut rest: &[u8]) -> Result<u64, LineError> {
-        let text = word(&mut rest).ok_or(LineError::Lacks(row, "amount"))?;
-        let longest = self.scale.longest_ps as f64;
+        let text = word(&mut rest).ok_or(LineError::MissingArgument(row, "amount"))?;
+        let longest = self.options.longest_ps as f64;
         if flops {
-            let most = MOST.min(longest / self.scale.ps_per_flop as f64);
-            Ok(count(row, "amount", text, 0.0, most)? * self.scale.ps_per_flop)
+            let most = MAX_COUNT.min(longest / self.options.ps_per_flop as f64);
+            Ok(count_argument(row, "amount", text, 0.0, most)? * self.options.ps_per_flop)
         } else {
             let value =
                 float(text).map(|value| value * 1e12).filter(|ps| (0.0..=longest).contains(ps));
-            let wrong = || LineError::NotCount(row, "amount", text.to_vec(), longest * 1e-12);
+            let wrong = || LineError::OutOfRange(row, "amount", text.to_vec(), longest * 1e-12);
             Ok(value.ok_or_else(wrong)?.round_ties_even() as u64)
         }
     }
 
     fn post(&mut self, mut record: Record, call: u8, mut rest: &[u8]) -> Result<(), LineError> {
         let row = record.row;
-        record.peer = whole(row, "peer", word(&mut rest))?;
-        record.tag = whole(row, "tag", word(&mut rest))?;
-        let size = word(&mut rest).ok_or(LineError::Lacks(row, "size"))?;
+        record.peer = integer_argument(row, "peer", word(&mut rest))?;
+        record.tag = integer_argument(row, "tag", word(&mut rest))?;
+        let size = word(&mut rest).ok_or(LineError::MissingArgument(row, "size"))?;
         let is_send = !matches!(call, 3 | 7);
-        self.sized(&mut record, "size", size, rest)?;
+        self.set_bytes(&mut record, "size", size, rest)?;
         record.what = Action::Post { call, is_send };
         self.records.push(record);
         Ok(())
     }
 
-    /// A receive and a send of one call, which has tag 0.
-    fn exchange(&mut self, record: Record, mut rest: &[u8]) -> Result<(), LineError> {
+    /// The receive and the send of a `sendrecv`, both with tag 0.
+    fn sendrecv(&mut self, record: Record, mut rest: &[u8]) -> Result<(), LineError> {
         let row = record.row;
-        let lacks = |what| LineError::Lacks(row, what);
-        let sent = word(&mut rest).ok_or(lacks("size"))?;
-        let to = whole(row, "peer", word(&mut rest))?;
-        let received = word(&mut rest).ok_or(lacks("size"))?;
-        let source = whole(row, "peer", word(&mut rest))?;
+        let missing = |what| LineError::MissingArgument(row, what);
+        let sent = word(&mut rest).ok_or(missing("size"))?;
+        let to = integer_argument(row, "peer", word(&mut rest))?;
+        let received = word(&mut rest).ok_or(missing("size"))?;
+        let source = integer_argument(row, "peer", word(&mut rest))?;
         let sent_type = word(&mut rest).unwrap_or_default();
         for (is_send, peer, size, kind) in
             [(false, source, received, rest), (true, to, sent, sent_type)]
         {
             let mut one = Record { peer, ..record };
-            self.sized(&mut one, "size", size, kind)?;
-            one.what = Action::Post { call: EXCHANGE, is_send };
+            self.set_bytes(&mut one, "size", size, kind)?;
+            one.what = Action::Post { call: SENDRECV, is_send };
             self.records.push(one);
         }
         Ok(())
     }
 
-    /// Fills in the bytes; of elements without a type their number, until their width is known.
-    fn sized(
+    /// Sets the size in bytes, or the number of elements if the line names no type.
+    fn set_bytes(
         &self,
         record: &mut Record,
         what: &'static str,
         size: &[u8],
         kind: &[u8],
     ) -> Result<(), LineError> {
-        let elements = count(record.row, what, size, -1.0, MOST)?;
+        let elements = count_argument(record.row, what, size, -1.0, MAX_COUNT)?;
         if kind.is_empty() {
             record.amount = elements;
             return Ok(());
         }
         let number = natural(kind).filter(|_| kind.len() <= 4);
-        let width = number.and_then(|number| self.scale.type_bytes.get(number as usize));
-        let width = width.ok_or_else(|| LineError::NoType(record.row, kind.to_vec()))?;
+        let width = number.and_then(|number| self.options.type_bytes.get(number as usize));
+        let width = width.ok_or_else(|| LineError::UnknownType(record.row, kind.to_vec()))?;
         record.amount = elements.saturating_mul(*width) | TYPED;
         Ok(())
     }
 
     fn wait(&mut self, mut record: Record, mut rest: &[u8]) -> Result<(), LineError> {
         let row = record.row;
-        let source = whole(row, "source", word(&mut rest))?;
-        record.peer = whole(row, "destination", word(&mut rest))?;
-        record.tag = whole(row, "tag", (!rest.is_empty()).then_some(rest))?;
+        let source = integer_argument(row, "source", word(&mut rest))?;
+        record.peer = integer_argument(row, "destination", word(&mut rest))?;
+        record.tag = integer_argument(row, "tag", (!rest.is_empty()).then_some(rest))?;
         record.amount = source as u32 as u64;
         record.what = Action::Wait;
         self.records.push(record);
@@ -274,7 +274,7 @@ impl<'a> LineReader<'a> {
 
     pub fn finish(mut self) -> Result<ReplayCalls, LineError> {
         let records = std::mem::take(&mut self.records);
-        let order = Order::of(&records, self.largest)?;
+        let order = RankOrder::of(&records, self.largest)?;
         self.out.n_ranks = order.first.len() as u32 - 1;
         let mut finished = Ok(());
         for rank in 0..self.out.n_ranks {
@@ -282,7 +282,7 @@ impl<'a> LineReader<'a> {
             for record in order.of_rank(&records, rank) {
                 let begins = record.what == Action::Init;
                 if begins && std::mem::replace(&mut begun, true) {
-                    return Err(LineError::Twice(record.row, rank));
+                    return Err(LineError::SecondInit(record.row, rank));
                 }
                 ended |= record.what == Action::Finalize;
                 last = record.row;
@@ -295,7 +295,7 @@ impl<'a> LineReader<'a> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        self.out.default_bytes = if self.wide { 8 } else { 1 };
+        self.out.default_bytes = if self.typed { 8 } else { 1 };
         let mut rows = CallRows::new(self.out);
         for rank in 0..rows.out.n_ranks {
             rows.rank(order.of_rank(&records, rank))?;
@@ -304,12 +304,12 @@ impl<'a> LineReader<'a> {
     }
 }
 
-fn whole(row: u64, what: &'static str, text: Option<&[u8]>) -> Result<i32, LineError> {
-    let text = text.ok_or(LineError::Lacks(row, what))?;
-    integer(text).ok_or_else(|| LineError::NotWhole(row, what, text.to_vec()))
+fn integer_argument(row: u64, what: &'static str, text: Option<&[u8]>) -> Result<i32, LineError> {
+    let text = text.ok_or(LineError::MissingArgument(row, what))?;
+    integer(text).ok_or_else(|| LineError::NotInteger(row, what, text.to_vec()))
 }
 
-fn count(
+fn count_argument(
     row: u64,
     what: &'static str,
     text: &[u8],
@@ -317,6 +317,6 @@ fn count(
     most: f64,
 ) -> Result<u64, LineError> {
     let value = float(text).filter(|value| (least..=most).contains(value));
-    let value = value.ok_or_else(|| LineError::NotCount(row, what, text.to_vec(), most))?;
+    let value = value.ok_or_else(|| LineError::OutOfRange(row, what, text.to_vec(), most))?;
     Ok(value.round_ties_even().max(0.0) as u64)
 }

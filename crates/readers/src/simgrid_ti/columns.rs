@@ -1,20 +1,21 @@
-//! Records of a trace to columns, rank after rank.
+//! Turns the records of a trace into columns, rank by rank.
 
 use super::call_lines::{Action, Record, TYPED};
 use super::{LineError, POSTS, ReplayCalls};
 use crate::assembly::UNKNOWN;
 use crate::numbering::Map;
 
-/// MPI_PROC_NULL and MPI_ANY_TAG of SimGrid; any other negative source is MPI_ANY_SOURCE.
+/// SimGrid's values of MPI_PROC_NULL and MPI_ANY_TAG; any other negative source is MPI_ANY_SOURCE.
 const PROC_NULL: i32 = -666;
 const ANY_TAG: i32 = -444;
-/// The records of each rank in the order of their lines.
-pub(super) struct Order {
+
+/// The records of each rank, in the order of their lines.
+pub(super) struct RankOrder {
     pub first: Vec<u32>,
     order: Option<Vec<u32>>,
 }
 
-impl Order {
+impl RankOrder {
     pub fn of(records: &[Record], largest: u64) -> Result<Self, LineError> {
         if records.is_empty() {
             return Err(LineError::Empty);
@@ -25,7 +26,7 @@ impl Order {
             ranks.dedup();
             let gap = ranks.iter().enumerate().find(|&(at, &rank)| at as u64 != u64::from(rank));
             let missing = gap.map_or(ranks.len(), |(at, _)| at);
-            return Err(LineError::Missing(missing as u64, largest));
+            return Err(LineError::MissingRank(missing as u64, largest));
         }
         let n = largest as usize + 1;
         let mut first = vec![0u32; n + 1];
@@ -33,7 +34,7 @@ impl Order {
             first[record.rank as usize + 1] += 1;
         }
         if let Some(rank) = first[1..].iter().position(|&lines| lines == 0) {
-            return Err(LineError::Missing(rank as u64, largest));
+            return Err(LineError::MissingRank(rank as u64, largest));
         }
         for at in 0..n {
             first[at + 1] += first[at];
@@ -62,16 +63,16 @@ impl Order {
     }
 }
 
-/// Makes columns of records.
+/// Turns records into columns.
 pub(super) struct CallRows {
     pub out: ReplayCalls,
     labels: Map<(u8, u32), u32>,
-    /// Tag and label of the last message of each call.
+    /// Tag and label of the last message of each kind of call.
     last: [Option<(i32, u32)>; POSTS.len()],
 }
 
 /// Source, destination and tag of a message.
-type Triple = (i32, i32, i32);
+type MessageKey = (i32, i32, i32);
 
 impl CallRows {
     pub fn new(out: ReplayCalls) -> Self {
@@ -83,8 +84,8 @@ impl CallRows {
         records: impl Iterator<Item = &'r Record> + Clone,
     ) -> Result<(), LineError> {
         let named = records.clone().any(|record| record.what == Action::Wait);
-        // Requests that no wait has taken, the oldest first.
-        let mut open: Map<Triple, std::collections::VecDeque<usize>> = Map::default();
+        // Open requests, the oldest first.
+        let mut open: Map<MessageKey, std::collections::VecDeque<usize>> = Map::default();
         for record in records {
             let me = record.rank as i32;
             match record.what {
@@ -97,8 +98,8 @@ impl CallRows {
                     }
                 }
                 Action::Wait => {
-                    let triple = (record.amount as u32 as i32, record.peer, record.tag);
-                    if let Some(at) = open.get_mut(&triple).and_then(|some| some.pop_front()) {
+                    let key = (record.amount as u32 as i32, record.peer, record.tag);
+                    if let Some(at) = open.get_mut(&key).and_then(|some| some.pop_front()) {
                         self.out.posts.wait_position[at] = 2 * record.row as i64 + 1;
                     }
                 }
@@ -120,7 +121,7 @@ impl CallRows {
         Ok(())
     }
 
-    /// The number of a label; that of each call is mostly the one it had last.
+    /// The number of a label; mostly the same as for the last message of the same call.
     fn label(&mut self, call: u8, tag: i32) -> u32 {
         let last = &mut self.last[call as usize];
         if let Some(number) = last.filter(|found| found.0 == tag) {
@@ -135,7 +136,7 @@ impl CallRows {
         label
     }
 
-    /// Adds a send or receive; nothing for one of MPI_PROC_NULL.
+    /// Adds a send or receive and returns its index; `None` for MPI_PROC_NULL.
     fn post(
         &mut self,
         record: &Record,
@@ -146,10 +147,10 @@ impl CallRows {
             self.out.proc_null += 1;
             return Ok(None);
         }
-        let anyone = !is_send && (record.peer < 0 || record.tag == ANY_TAG);
+        let wildcard = !is_send && (record.peer < 0 || record.tag == ANY_TAG);
         let n_ranks = self.out.n_ranks;
-        if !anyone && (record.peer < 0 || record.peer as u32 >= n_ranks) {
-            return Err(LineError::Beyond(record.row, record.peer, n_ranks));
+        if !wildcard && (record.peer < 0 || record.peer as u32 >= n_ranks) {
+            return Err(LineError::NoSuchRank(record.row, record.peer, n_ranks));
         }
         let size = match record.amount & TYPED {
             0 => record.amount * self.out.default_bytes,
@@ -162,12 +163,12 @@ impl CallRows {
         posts.position.push(position);
         posts.step.push(i64::from(is_send));
         posts.is_send.push(is_send);
-        posts.peer.push(if anyone { UNKNOWN } else { i64::from(record.peer) });
+        posts.peer.push(if wildcard { UNKNOWN } else { i64::from(record.peer) });
         posts.channel.push(i64::from(record.tag));
         posts.size.push(size);
         posts.label.push(i64::from(label));
         posts.wait_position.push(if blocking(call) { position + 1 } else { UNKNOWN });
-        posts.peer_known.push(!anyone && (is_send || size > 0));
+        posts.peer_known.push(!wildcard && (is_send || size > 0));
         Ok(Some(posts.rank.len() - 1))
     }
 }

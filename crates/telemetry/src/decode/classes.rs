@@ -22,11 +22,11 @@ pub struct Classes<'a> {
     pub links: &'a [u32],
 }
 
-/// Scores of all `links`, by the cheaper or the given method, each over the packets of the classes
-/// it is a candidate of.
+/// Scores of all `links`, by the faster or the given method, each over the packets of the classes
+/// in which it is a candidate.
 ///
 /// # Errors
-/// What [`check`] finds; a class or candidate that does not exist.
+/// Those of [`check`], and a class or candidate that does not exist.
 pub fn scores(
     hash: Hash,
     packets: &Packets<'_>,
@@ -36,34 +36,35 @@ pub fn scores(
 ) -> Result<Vec<i64>, DecodeError> {
     check_table(hash, packets, classes, links)?;
     let mut total = vec![0i64; links.len()];
-    let (ids, count) = (packets.ids.len(), classes.start.len().saturating_sub(1));
+    let (ids, n_classes) = (packets.ids.len(), classes.start.len().saturating_sub(1));
     if how != Some(Choice::Direct)
         && let Some(plan) = ProjectionPlan::of(hash, classes, links)
         && (how.is_some() || {
             let (each, all) = plan.bytes(hash);
-            let mean = classes.links.len().div_ceil(count.max(1));
-            cost::unsorted(hash, ids, each, all) < cost::sorted(hash, ids, count, mean, plan.rank())
+            let mean = classes.links.len().div_ceil(n_classes.max(1));
+            cost::unsorted(hash, ids, each, all)
+                < cost::sorted(hash, ids, n_classes, mean, plan.rank())
         })
     {
         plan.decode(hash, packets, classes, &mut total)?;
         return Ok(total);
     }
     check(hash, packets, links)?;
-    if let Some(&class) = classes.of_packet.iter().find(|&&class| class as usize >= count) {
+    if let Some(&class) = classes.of_packet.iter().find(|&&class| class as usize >= n_classes) {
         return Err(DecodeError::Class(class));
     }
-    let mut sorted = Sorted::default();
-    // In portions that stay in the caches, but give a class packets enough to be worth its set-up.
-    let portion = (PER_CLASS * count).max(PORTION);
-    for first in (0..ids).step_by(portion) {
-        let rows = first..(first + portion).min(ids);
-        sorted.fill(packets, classes.of_packet, rows, count);
+    let mut sorted = SortedPackets::default();
+    // In batches that fit the caches, yet with enough packets per class to be worth its set-up.
+    let batch = (MIN_PER_CLASS * n_classes).max(MIN_BATCH);
+    for first in (0..ids).step_by(batch) {
+        let rows = first..(first + batch).min(ids);
+        sorted.fill(packets, classes.of_packet, rows, n_classes);
         sorted.decode(hash, classes, links, how, &mut total);
     }
     Ok(total)
 }
 
-/// What can be checked without looking at every packet.
+/// Checks what can be checked without a pass over the packets.
 fn check_table(
     hash: Hash,
     packets: &Packets<'_>,
@@ -87,14 +88,14 @@ fn check_table(
     if ascends && ends && exist { Ok(()) } else { Err(DecodeError::Table) }
 }
 
-/// Packets decoded at a time, at least.
-const PORTION: usize = 1 << 18;
-/// And for each class, on average.
-const PER_CLASS: usize = 1 << 9;
+/// Minimum number of packets decoded at a time.
+const MIN_BATCH: usize = 1 << 18;
+/// The same per class, on average.
+const MIN_PER_CLASS: usize = 1 << 9;
 
 /// Packets in order of their class.
 #[derive(Default)]
-struct Sorted {
+struct SortedPackets {
     start: Vec<usize>,
     next: Vec<usize>,
     ids: Vec<u32>,
@@ -102,14 +103,14 @@ struct Sorted {
     weights: Vec<u8>,
 }
 
-impl Sorted {
-    fn fill(&mut self, packets: &Packets<'_>, class: &[u32], rows: Range<usize>, count: usize) {
+impl SortedPackets {
+    fn fill(&mut self, packets: &Packets<'_>, class: &[u32], rows: Range<usize>, n_classes: usize) {
         self.start.clear();
-        self.start.resize(count + 1, 0);
+        self.start.resize(n_classes + 1, 0);
         for &k in &class[rows.clone()] {
             self.start[k as usize + 1] += 1;
         }
-        for k in 0..count {
+        for k in 0..n_classes {
             self.start[k + 1] += self.start[k];
         }
         self.next.clone_from(&self.start);

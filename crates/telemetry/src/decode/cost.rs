@@ -1,61 +1,61 @@
-//! Which decoder is cheaper. The constants are nanoseconds on a server core of the 2020s; only their
-//! ratios matter, and only where the two are close.
+//! Estimates which decoder is faster. The constants are nanoseconds on a server core of the 2020s; only
+//! their ratios matter, and only where the two estimates are close.
 
 use super::{Hash, transform};
 
 /// A decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Every packet against every link.
+    /// Test every packet against every link.
     Direct,
     /// Walsh–Hadamard transforms.
     Transform,
 }
 
-/// A packet against a link, a bit, with 16-bit ids.
-const TEST: f64 = 0.1;
-/// A packet into a histogram.
-const COUNT: f64 = 1.5;
-/// A packet, or a bin, through a projection.
-const PROJECT: f64 = 2.5;
-/// A butterfly of a transform.
-const BUTTERFLY: f64 = 0.4;
-/// A link, a bit of the field and of the hash: masks of the direct loop.
-const MASK: f64 = 1.0;
-/// Tables of a projection, a transform.
-const TABLES: f64 = 1000.0;
-/// Reading a score off a transform.
-const READ: f64 = 1.0;
+/// Testing one bit of a packet against a link, with 16-bit ids.
+const TEST_NS: f64 = 0.1;
+/// Adding a packet to a histogram.
+const COUNT_NS: f64 = 1.5;
+/// Projecting the id of a packet or bin.
+const PROJECT_NS: f64 = 2.5;
+/// One butterfly of a transform.
+const BUTTERFLY_NS: f64 = 0.4;
+/// Computing a mask of the direct loop, per link, bit of the field and bit of the hash.
+const MASK_NS: f64 = 1.0;
+/// Making the tables of a projection, per transform.
+const TABLES_NS: f64 = 1000.0;
+/// Reading the score of a link from a transform.
+const READ_NS: f64 = 1.0;
 
-/// A packet sorted by class.
-const SORT: f64 = 2.5;
-/// A packet to the point of its class.
-const STRAIGHT: f64 = 1.7;
-/// A byte of tables and points, made and read.
-const FILL: f64 = 0.7;
-/// Bytes that stay in the nearer caches, and how much dearer a packet is beyond them.
-const NEAR: usize = 1 << 20;
-const FAR: f64 = 3.0;
+/// Sorting a packet by class.
+const SORT_NS: f64 = 2.5;
+/// Adding a packet, unsorted, to the points of its class.
+const UNSORTED_NS: f64 = 1.7;
+/// Writing and reading a byte of tables and points.
+const FILL_NS: f64 = 0.7;
+/// Bytes that fit the L2 cache, and the factor by which a packet costs more when they do not.
+const L2_BYTES: usize = 1 << 20;
+const CACHE_MISS_FACTOR: f64 = 3.0;
 
-/// Largest rank a transform is made for: its points take 8 × 2^rank bytes.
+/// Largest rank for which a transform is computed: its points take 8 × 2^rank bytes.
 pub const MAX_RANK: usize = 22;
 
-/// Estimated nanoseconds of the two, (direct, transform), for links of a rank over GF(2).
+/// Estimated nanoseconds (direct, transform), for links that span `rank` dimensions over GF(2).
 pub fn estimate(hash: Hash, packets: usize, links: usize, rank: usize) -> (f64, f64) {
     let (n, l, b) = (packets as f64, links as f64, f64::from(hash.bits));
     let wide = if hash.field.bits() <= 16 { 1.0 } else { 2.2 };
-    let direct =
-        l * b * (n * TEST * wide + MASK * f64::from(hash.field.bits())) + n * (1.0 + b) * COUNT;
+    let direct = l * b * (n * TEST_NS * wide + MASK_NS * f64::from(hash.field.bits()))
+        + n * (1.0 + b) * COUNT_NS;
     let rank = rank as f64;
     let transforms = 2f64.powi(hash.bits as i32) - 1.0;
-    let (once, each) = if transform::folds(hash, packets) {
+    let (once, each) = if transform::histogram_pays(hash, packets) {
         let bins = 2f64.powi((hash.field.bits() + hash.bits) as i32);
-        (n * COUNT, bins * PROJECT)
+        (n * COUNT_NS, bins * PROJECT_NS)
     } else {
-        (0.0, n * PROJECT)
+        (0.0, n * PROJECT_NS)
     };
-    let butterflies = rank / 2.0 * 2f64.powf(rank) * BUTTERFLY;
-    (direct, once + transforms * (each + butterflies + TABLES + l * READ))
+    let butterflies = rank / 2.0 * 2f64.powf(rank) * BUTTERFLY_NS;
+    (direct, once + transforms * (each + butterflies + TABLES_NS + l * READ_NS))
 }
 
 /// Estimated nanoseconds of sorting packets by class, then decoding each class by the cheaper
@@ -63,18 +63,18 @@ pub fn estimate(hash: Hash, packets: usize, links: usize, rank: usize) -> (f64, 
 pub fn sorted(hash: Hash, packets: usize, classes: usize, links: usize, rank: usize) -> f64 {
     let classes = classes.max(1);
     let (direct, transform) = estimate(hash, packets.div_ceil(classes), links, rank);
-    packets as f64 * SORT + classes as f64 * direct.min(transform)
+    packets as f64 * SORT_NS + classes as f64 * direct.min(transform)
 }
 
 /// Estimated nanoseconds of one pass over unsorted packets, with tables and points of `each` bytes
 /// a transform, `all` bytes together.
 pub fn unsorted(hash: Hash, packets: usize, each: usize, all: usize) -> f64 {
     let transforms = 2f64.powi(hash.bits as i32) - 1.0;
-    let miss = if each <= NEAR { 1.0 } else { FAR };
-    packets as f64 * transforms * STRAIGHT * miss + all as f64 * FILL
+    let factor = if each <= L2_BYTES { 1.0 } else { CACHE_MISS_FACTOR };
+    packets as f64 * transforms * UNSORTED_NS * factor + all as f64 * FILL_NS
 }
 
-/// The cheaper one.
+/// The faster decoder.
 pub fn choose(hash: Hash, packets: usize, links: usize, rank: usize) -> Choice {
     let (direct, transform) = estimate(hash, packets, links, rank);
     if rank > MAX_RANK || direct <= transform { Choice::Direct } else { Choice::Transform }

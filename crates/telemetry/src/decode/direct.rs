@@ -1,8 +1,8 @@
-//! Every packet against every link, in loops that compilers turn into vector code.
+//! Tests every packet against every link, in loops that the compiler vectorises.
 
 use super::{Hash, Packets};
 
-/// Packets a block: its columns stay in the nearest caches while all links pass.
+/// Packets per block: its columns stay in the L1 and L2 caches while all links are tested.
 const BLOCK: usize = 8192;
 const LANES: usize = 64;
 
@@ -22,7 +22,7 @@ pub fn scores(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Vec<i64> {
     any(hash, packets, links)
 }
 
-// The same source, compiled for what the processor turns out to have.
+// The same source, compiled for the instruction sets that the processor may have.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2")]
 fn with_avx512(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Vec<i64> {
@@ -51,7 +51,7 @@ fn finish(hash: Hash, packets: &Packets<'_>, matched: Vec<u64>) -> Vec<i64> {
     matched.into_iter().map(|m| ((m as i64) << hash.bits) - all).collect()
 }
 
-/// One version for each width of a packet id; a lane's sum of 128 weights of 8 bits fits 16 bits.
+/// One version for each width of a packet id; the sum of 128 weights of 8 bits fits 16 bits.
 macro_rules! version {
     ($name:ident, $word:ty, $signed:ty, $width:expr, $folds:expr) => {
         #[inline(always)]

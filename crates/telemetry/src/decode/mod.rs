@@ -1,10 +1,10 @@
-//! From hashes to counts of links, by three methods that give identical integers.
+//! Decoding: from hashes to counts of links, by three methods that give identical integers.
 //!
 //! The *score* of link d over packets p with hash h, weight w and b bits is
 //! `S(d) = Σ_p w (2^b [h = H(p, d)] − 1)`; `S / (2^b − 1)` is the unbiased count of §5.2 (for b = 1
 //! exactly the counts of algorithms 7 and 9). [`direct`](direct::scores) tests every packet against
 //! every link; [`transform`](transform::scores) gets all links at once from Walsh–Hadamard
-//! transforms, since the GF(2^n) hash is linear; [`cost`] estimates which is cheaper, and
+//! transforms, since the GF(2^n) hash is linear; [`cost`] estimates which is faster, and
 //! [`classes`](classes::scores) does so for each class of packets with the same candidates.
 
 pub mod classes;
@@ -40,10 +40,12 @@ pub struct Hash {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Bits out of range.
-    #[error("{0} hash bits; 1 to 8 can be decoded")]
+    #[error("hash_bits = {0} is out of range: 1 to 8 bits can be decoded")]
     Bits(u32),
     /// Columns of different lengths.
-    #[error("{ids} packet ids, {hashes} hashes and {weights} weights: the numbers must be equal")]
+    #[error(
+        "{ids} packet ids, {hashes} hashes and {weights} weights: the columns must be equally long"
+    )]
     Lengths {
         /// Ids.
         ids: usize,
@@ -61,18 +63,18 @@ pub enum DecodeError {
         index: usize,
         /// Its value.
         value: u32,
-        /// Bits there are.
+        /// Bits it must fit.
         bits: u32,
     },
-    /// Classes that do not fit together.
-    #[error("class {0} of a packet does not exist")]
+    /// A packet of a class that does not exist.
+    #[error("a packet is of class {0}, which does not exist")]
     Class(u32),
     /// A class table that is not ascending or ends elsewhere.
     #[error("the class table must ascend from 0 to the number of candidate links")]
     Table,
 }
 
-/// Checks what the decoders rely on.
+/// Checks the input of the decoders.
 ///
 /// # Errors
 /// Lengths, ids and hashes that do not fit.
@@ -106,7 +108,7 @@ fn check_fit(
     field: GaloisField,
     first: usize,
 ) -> Result<(), DecodeError> {
-    // A fold vectorises; the search runs only when it fails.
+    // The fold vectorises; the search runs only if the fold finds something.
     if values.iter().fold(0, |a, &b| a | b) <= field.max() {
         return Ok(());
     }
@@ -119,9 +121,9 @@ fn check_fit(
     }
 }
 
-/// Scores by the cheaper method, or by the given one; the input must have passed [`check`].
+/// Scores by the faster method, or by the given one; the input must have passed [`check`].
 ///
-/// A transform that does not fit in memory is not made, even on request.
+/// A transform above [`cost::MAX_RANK`] is never computed, even on request: it would not fit in memory.
 pub fn scores(
     hash: Hash,
     packets: &Packets<'_>,

@@ -1,9 +1,9 @@
-//! The published hash H_mult', one bit, which is not linear: every packet against every link.
+//! Decoder of the published one-bit hash H_mult', which is not linear: tests every packet against every link.
 
 use super::DecodeError;
 use crate::hash::product;
 
-/// Packets a block: its columns stay in the nearest caches while all links pass.
+/// Packets per block: its columns stay in the L1 and L2 caches while all links are tested.
 const BLOCK: usize = 4096;
 const LANES: usize = 32;
 
@@ -59,7 +59,7 @@ fn any(ids: &[u32], hashes: &[u8], weights: &[u8], links: &[u32]) -> Vec<i64> {
     let (mut bit, mut weight) = (id.clone(), id.clone());
     for first in (0..ids.len()).step_by(BLOCK) {
         let last = (first + BLOCK).min(ids.len());
-        // What is past the end weighs nothing.
+        // Entries past the end have weight 0.
         weight.as_flattened_mut().fill(0);
         for (slot, p) in (first..last).enumerate() {
             id.as_flattened_mut()[slot] = ids[p];

@@ -1,4 +1,4 @@
-//! All links at once by Walsh–Hadamard transforms.
+//! Scores of all links at once by Walsh–Hadamard transforms.
 //!
 //! `2^b [h = H] − 1 = Σ_{u ≠ 0} (−1)^{u·h} (−1)^{u·H(p, d)}`, and for the GF(2^n) hash `u·H(p, d)` is
 //! linear in d: over a basis e_1 … e_r of the links, d = Σ c_j e_j, it is the parity of c and the
@@ -14,12 +14,12 @@ use crate::hash::GaloisField;
 pub struct Basis {
     /// Links that are independent over GF(2).
     pub links: Vec<u32>,
-    /// Which of them sum to each link, as bits.
+    /// Which of them sum to each link, as a bit mask.
     pub coordinates: Vec<u32>,
 }
 
 impl Basis {
-    /// By elimination.
+    /// Finds a basis by Gaussian elimination.
     pub fn of(links: &[u32]) -> Self {
         let mut basis = Vec::new();
         // Pivot by highest bit: the reduced value, and which basis links make it.
@@ -46,7 +46,7 @@ impl Basis {
     }
 }
 
-/// A linear map of ids, a table for each byte.
+/// A linear map of ids, with a table for each byte.
 pub(super) struct Projection {
     pub(super) tables: Vec<[u32; 256]>,
 }
@@ -83,24 +83,23 @@ impl Projection {
     }
 }
 
-/// Whether a histogram over (id, hash) is smaller than the packets and so worth making first.
-pub(super) fn folds(hash: Hash, packets: usize) -> bool {
+/// Whether a histogram over (id, hash) has fewer bins than there are packets, so that it pays to make one.
+pub(super) fn histogram_pays(hash: Hash, packets: usize) -> bool {
     let size = hash.field.bits() + hash.bits;
     size < 23 && (1usize << size) <= packets
 }
 
 /// Scores of `links` over their `basis`; the input must have passed [`check`](super::check).
 ///
-/// Takes 8 × 2^rank bytes: [`cost::choose`](super::cost::choose) avoids it if that is too
-/// expensive.
+/// Takes 8 × 2^rank bytes: [`cost::choose`](super::cost::choose) avoids it if that is too much.
 pub fn scores(hash: Hash, packets: &Packets<'_>, links: &[u32], basis: &Basis) -> Vec<i64> {
-    let folded = folds(hash, packets.ids.len()).then(|| fold(hash, packets));
+    let histogram = histogram_pays(hash, packets.ids.len()).then(|| histogram_of(hash, packets));
     let mut scores = vec![0i64; links.len()];
     let mut points = vec![0i64; 1 << basis.links.len()];
     for u in 1..1u32 << hash.bits {
         let projection = Projection::new(hash.field, &basis.links, u);
         points.fill(0);
-        match &folded {
+        match &histogram {
             Some(histogram) => project_folded(hash, histogram, u, &projection, &mut points),
             None => project(packets, u, &projection, &mut points),
         }
@@ -113,7 +112,7 @@ pub fn scores(hash: Hash, packets: &Packets<'_>, links: &[u32], basis: &Basis) -
 }
 
 /// Weights by (id, hash).
-fn fold(hash: Hash, packets: &Packets<'_>) -> Vec<u64> {
+fn histogram_of(hash: Hash, packets: &Packets<'_>) -> Vec<u64> {
     let mut histogram = vec![0u64; 1 << (hash.field.bits() + hash.bits)];
     let mask = histogram.len() - 1;
     for ((&id, &h), &w) in packets.ids.iter().zip(packets.hashes).zip(packets.weights) {
@@ -123,9 +122,9 @@ fn fold(hash: Hash, packets: &Packets<'_>) -> Vec<u64> {
     histogram
 }
 
-fn project_folded(hash: Hash, folded: &[u64], u: u32, projection: &Projection, out: &mut [i64]) {
+fn project_folded(hash: Hash, histogram: &[u64], u: u32, projection: &Projection, out: &mut [i64]) {
     let values = 1usize << hash.bits;
-    for (id, weights) in folded.chunks_exact(values).enumerate() {
+    for (id, weights) in histogram.chunks_exact(values).enumerate() {
         let mut sum = 0i64;
         for (h, &weight) in weights.iter().enumerate() {
             sum += sign(u, h as u32) * weight as i64;

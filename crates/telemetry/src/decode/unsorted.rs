@@ -1,21 +1,21 @@
-//! All classes in one pass over the packets, in the order they arrived.
+//! Decodes all classes in one pass over the packets, in order of arrival.
 //!
-//! Sorting packets by class costs as much as decoding them. So every class keeps the tables of its
-//! own projection and its own points, small enough together to stay in the caches, and a packet
-//! goes straight to the point of its class: two table entries and an addition for 16-bit ids. Where
-//! classes have one or two independent links, parities of masked ids are cheaper than tables.
+//! Sorting packets by class costs as much as decoding them. Instead, each class has its own
+//! projection tables and points, all small enough to stay in the caches, and a packet is added to
+//! the points of its class directly: two table look-ups and an addition for 16-bit ids. Where
+//! classes have one or two independent links, parities of masked ids are faster than tables.
 
 use super::classes::Classes;
 use super::transform::{Basis, Projection, sign, walsh_hadamard};
 use super::{DecodeError, Hash, Packets, check_values};
 
-/// Packets a portion: checked and then decoded for every u while they are in the caches.
-const PORTION: usize = 1 << 14;
-/// Classes of this rank or less are projected by parities.
-const PARITIES: usize = 2;
+/// Packets per batch: checked, then decoded for every u while they are in the caches.
+const BATCH: usize = 1 << 14;
+/// Classes up to this rank are projected by parities.
+const MAX_PARITY_RANK: usize = 2;
 /// Largest rank of a class: table entries have 16 bits.
 pub(super) const MAX_RANK: usize = 16;
-/// Bytes of tables and points there may be.
+/// Maximum bytes of tables and points.
 const MAX_BYTES: usize = 1 << 28;
 
 /// How every class is projected.
@@ -26,7 +26,7 @@ pub(super) struct ProjectionPlan {
 }
 
 impl ProjectionPlan {
-    /// What a pass over `classes` needs; `None` when tables or points would be too large.
+    /// The plan for a pass over `classes`; `None` if tables or points would be too large.
     pub(super) fn of(hash: Hash, classes: &Classes<'_>, links: &[u32]) -> Option<Self> {
         let mut values = Vec::new();
         let bases: Vec<Basis> = classes
@@ -42,7 +42,11 @@ impl ProjectionPlan {
         if rank > MAX_RANK {
             return None;
         }
-        let tables = if rank <= PARITIES { 4 * PARITIES } else { hash.field.bits() as usize * 64 };
+        let tables = if rank <= MAX_PARITY_RANK {
+            4 * MAX_PARITY_RANK
+        } else {
+            hash.field.bits() as usize * 64
+        };
         let each = bases.len() * (tables + (8 << rank));
         let bytes = each * ((1 << hash.bits) - 1);
         (bytes <= MAX_BYTES).then_some(Self { bases, rank, bytes })
@@ -61,7 +65,7 @@ impl ProjectionPlan {
     /// Adds every link's score to `total`.
     ///
     /// # Errors
-    /// A value that does not fit; `total` is of no use then.
+    /// A value that does not fit; `total` is then incomplete.
     pub(super) fn decode(
         &self,
         hash: Hash,
@@ -70,21 +74,21 @@ impl ProjectionPlan {
         total: &mut [i64],
     ) -> Result<(), DecodeError> {
         let mut passes: Vec<Pass> = (1..1u32 << hash.bits).map(|u| self.pass(hash, u)).collect();
-        for first in (0..packets.ids.len()).step_by(PORTION) {
-            let rows = first..(first + PORTION).min(packets.ids.len());
-            let portion = Packets {
+        for first in (0..packets.ids.len()).step_by(BATCH) {
+            let rows = first..(first + BATCH).min(packets.ids.len());
+            let batch = Packets {
                 ids: &packets.ids[rows.clone()],
                 hashes: &packets.hashes[rows.clone()],
                 weights: &packets.weights[rows.clone()],
             };
             let of_packet = &classes.of_packet[rows];
-            check_values(hash, &portion, first)?;
+            check_values(hash, &batch, first)?;
             let last = of_packet.iter().fold(0, |a, &b| a.max(b));
             if last as usize >= self.bases.len() {
                 return Err(DecodeError::Class(last));
             }
             for pass in &mut passes {
-                pass.add(&portion, of_packet);
+                pass.add(&batch, of_packet);
             }
         }
         for pass in &mut passes {
@@ -108,12 +112,12 @@ impl ProjectionPlan {
         let bytes = hash.field.bits() as usize / 8;
         let (mut tables, mut masks) = (Vec::new(), Vec::new());
         for basis in &self.bases {
-            if self.rank <= PARITIES {
-                let mut own = [0; PARITIES];
-                for (mask, &link) in own.iter_mut().zip(&basis.links) {
+            if self.rank <= MAX_PARITY_RANK {
+                let mut of_class = [0; MAX_PARITY_RANK];
+                for (mask, &link) in of_class.iter_mut().zip(&basis.links) {
                     *mask = Projection::mask(hash.field, link, u);
                 }
-                masks.push(own);
+                masks.push(of_class);
             } else {
                 let projection = Projection::new(hash.field, &basis.links, u);
                 for table in &projection.tables {
@@ -131,14 +135,14 @@ struct Pass {
     points: Vec<i64>,
     rank: usize,
     bytes: usize,
-    /// For each class a table for each byte of an id.
+    /// A table for each class and each byte of an id.
     tables: Vec<[u16; 256]>,
-    masks: Vec<[u32; PARITIES]>,
+    masks: Vec<[u32; MAX_PARITY_RANK]>,
 }
 
 impl Pass {
     fn add(&mut self, packets: &Packets<'_>, class: &[u32]) {
-        match (self.rank <= PARITIES, self.bytes) {
+        match (self.rank <= MAX_PARITY_RANK, self.bytes) {
             (true, _) => {
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("popcnt") {
@@ -164,9 +168,9 @@ impl Pass {
     fn parities(&mut self, packets: &Packets<'_>, class: &[u32]) {
         let rows = packets.ids.iter().zip(packets.hashes).zip(packets.weights).zip(class);
         for (((&id, &h), &w), &k) in rows {
-            let own = &self.masks[k as usize];
+            let of_class = &self.masks[k as usize];
             let mut q = 0;
-            for (j, mask) in own.iter().enumerate() {
+            for (j, mask) in of_class.iter().enumerate() {
                 q |= ((id & mask).count_ones() as usize & 1) << j;
             }
             // Masks beyond the rank are 0, so q is below 2^rank.
@@ -179,9 +183,9 @@ impl Pass {
         let (tables, _) = self.tables.as_chunks::<BYTES>();
         let rows = packets.ids.iter().zip(packets.hashes).zip(packets.weights).zip(class);
         for (((&id, &h), &w), &k) in rows {
-            let own = &tables[k as usize];
+            let of_class = &tables[k as usize];
             let mut q = 0;
-            for (byte, table) in own.iter().enumerate() {
+            for (byte, table) in of_class.iter().enumerate() {
                 q ^= table[(id >> (8 * byte)) as usize & 255];
             }
             let at = ((k as usize) << self.rank) | usize::from(q);

@@ -1,4 +1,4 @@
-//! The lower bits of the CRC of id × d (Taffet 2019, §5.4): hardware that switches already have.
+//! The lower bits of the CRC of id × d (Taffet 2019, §5.4), for which switches have the hardware.
 
 use ::crc::{CRC_32_ISO_HDLC, Crc, Table};
 

@@ -1,13 +1,13 @@
 //! Multiplication in GF(2^n): every bit of id × d is the parity of the id under a mask.
 //!
-//! For a fixed link d ≠ 0 the map id → id × d is a bijection, so every hash value is taken equally
-//! often; for two different ids, d → (id + id') × d is one too, so exactly half the links agree in a
-//! bit. The hash needs no multiplier: mask `k` of a link, computed once per port, gives bit `k` as
-//! `parity(id & mask)`. The hash is linear over GF(2) in the id *and* in the link, which is what the
-//! transform decoder lives on.
+//! For a fixed link d ≠ 0 the map id → id × d is a bijection, so all hash values are equally
+//! frequent; for two different ids, d → (id + id') × d is one too, so their hashes agree in a given bit for
+//! exactly half of the links. The hash needs no multiplier: mask `k` of a link, computed once per port, gives bit `k` as
+//! `parity(id & mask)`. The hash is linear over GF(2) in the id *and* in the link, which is what
+//! makes decoding by transform possible.
 //!
 //! The link is multiplied by a constant first, as in H_mult': low bits of the product of small
-//! polynomials depend on few bits of the id, and on ids in sequence they would hardly change.
+//! polynomials depend on few bits of the id and would hardly change between consecutive ids.
 
 /// GF(2^n) for n = 8, 16, 24 or 32, with a fixed irreducible polynomial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct GaloisField {
     low: u32,
 }
 
-/// No such field.
+/// A field that is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownField(pub u32);
 
@@ -37,7 +37,7 @@ impl GaloisField {
         Ok(Self { bits, low })
     }
 
-    /// n.
+    /// The n of GF(2^n).
     pub const fn bits(self) -> u32 {
         self.bits
     }

@@ -1,8 +1,8 @@
-//! Link hashes: what a switch writes in place of a link, one file each (Taffet 2019, §5.4).
+//! Link hashes, which a switch writes in place of a link, one file each (Taffet 2019, §5.4).
 //!
 //! The receiver compares what arrived with the hash of every link the packet may have used. Counts
-//! are unbiased when the hash of a wrong link agrees with probability 2^-b, and their variance is
-//! the published one when two packets' hashes of a link are independent.
+//! are unbiased if the hash of a wrong link agrees with probability 2^-b, and have the published
+//! variance if the hashes of a link for two packets are independent.
 
 mod crc;
 mod double_mult;
@@ -29,14 +29,14 @@ pub enum LinkHash {
     Crc,
     /// The lower bits of MD5(id × d).
     Md5,
-    /// The lower bits of id × d in GF(2^n): the only one that decodes by a transform.
+    /// The lower bits of id × d in GF(2^n): the only one that can be decoded by a transform.
     Gf(GaloisField),
-    /// Parity of id AND d, the example of what fails.
+    /// Parity of id AND d: the example of a hash that fails.
     Parity,
 }
 
 impl LinkHash {
-    /// By name; `field_bits` is the n of `gf`.
+    /// The hash called `name`; `field_bits` is the n of `gf`.
     ///
     /// # Errors
     /// An unknown name or field.
@@ -71,13 +71,13 @@ impl LinkHash {
 /// Names of all hashes.
 pub const NAMES: [&str; 6] = ["mult", "double_mult", "crc", "md5", "gf", "parity"];
 
-/// No such hash.
+/// A hash that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownHash {
-    /// The name.
+    /// No hash has this name.
     #[error("unknown link hash {0:?}; valid: mult, double_mult, crc, md5, gf, parity")]
     Name(String),
-    /// The field.
+    /// No field of this size is supported.
     #[error("unsupported field GF(2^{0}); valid: n = 8, 16, 24 and 32")]
     GaloisField(u32),
 }

@@ -14,7 +14,7 @@ pub struct Compact {
     pub count_bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactMark {
     /// Hash of the hop in the reservoir.

@@ -1,11 +1,11 @@
-//! Coordinated: the reservoir decision is a hash of (packet id, hop index) that all share.
+//! Coordinated: the reservoir decision is a hash of (packet id, hop index) that switches and receivers
+//! share.
 //!
-//! Hop i (from 0) replaces the current sample when the shared hash selects it, with probability
-//! 1/(i + 1)
-//! over packet ids. The receiver evaluates the same hash, which yields the surviving hop: no hop
-//! counter travels, and only the links of that hop are candidates. The idea of shared decisions is
-//! PINT's (Ben Basat et al., SIGCOMM 2020); counting with it needs no fixed path, only a fixed path
-//! *length* between two ends.
+//! Hop i (from 0) replaces the current sample if the shared hash selects it, with probability
+//! 1/(i + 1) over packet ids. The receiver evaluates the same hash to find the surviving hop: the
+//! packet needs no hop counter, and only the links of that hop are candidates. Shared decisions are
+//! taken from PINT (Ben Basat et al., SIGCOMM 2020); counting with them requires not a fixed path
+//! but only a fixed path *length* between two nodes.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 use crate::hash::LinkHash;
@@ -20,7 +20,7 @@ pub struct Coordinated {
     pub bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoordinatedMark {
     /// Hash of the link that survived.
@@ -30,7 +30,7 @@ pub struct CoordinatedMark {
 }
 
 impl Coordinated {
-    /// Which hop of a path of `hops` survives for a packet; `None` without hops.
+    /// The hop whose sample survives on a path of `hops`; `None` if there are none.
     pub fn survivor(packet: u32, hops: u8) -> Option<u8> {
         (0..hops).rev().find(|&hop| takes_sample(packet, hop))
     }

@@ -1,9 +1,9 @@
 //! Probabilistic node and edge marking (Savage et al., SIGCOMM 2000), for comparison.
 //!
-//! Each switch overwrites the mark with a fixed probability p, so late hops drown early ones: hop i
-//! of l arrives with probability p (1 − p)^(l−1−i), and the receiver weighs by its inverse. Node
-//! marking carries the link only, and the receiver takes the hop from the topology; edge marking
-//! carries the distance since the mark as well.
+//! Each switch overwrites the mark with a fixed probability p, so late hops overwrite early ones:
+//! the mark of hop i of l arrives with probability p (1 − p)^(l−1−i), and the receiver weights it by the
+//! inverse. Node marking carries only the link, and the receiver derives the hop from the topology; edge
+//! marking also carries the distance since the mark.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
@@ -20,7 +20,7 @@ pub struct NodeMarking {
     pub link_bits: u32,
 }
 
-/// What travels: the last mark.
+/// What a packet carries: the last mark.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeMark {
     /// Link and congestion.
@@ -69,7 +69,7 @@ pub struct EdgeMarking {
     pub distance_bits: u32,
 }
 
-/// What travels: the last mark and the switches passed since.
+/// What a packet carries: the last mark and the switches passed since.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EdgeMark {
     /// Link and congestion.

@@ -1,4 +1,4 @@
-//! Full reservoirs of any size n ≥ 1 (Taffet 2019, §3.2, algorithms 2 to 4): whole links travel.
+//! Full reservoirs of up to [`MAX_SLOTS`] links (Taffet 2019, §3.2, algorithms 2 to 4).
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
@@ -15,7 +15,7 @@ pub struct FullReservoirs {
     pub count_bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy)]
 pub struct FullMark {
     hop: [u32; MAX_SLOTS],

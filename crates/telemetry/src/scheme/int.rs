@@ -1,20 +1,20 @@
-//! In-band telemetry in full (INT-MD, P4.org): every hop writes its link; the upper bound.
+//! Full in-band telemetry (INT-MD, P4.org), the upper bound for comparison: every hop writes its link.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
-/// Longest path carried.
+/// Longest path that a packet can record.
 pub const MAX_HOPS: usize = 16;
 
 /// Every hop's link and congested bit, for up to `max_hops` hops.
 #[derive(Debug, Clone, Copy)]
 pub struct FullInt {
-    /// Hops there is room for, at most [`MAX_HOPS`]; further ones are not recorded.
+    /// Hops recorded, at most [`MAX_HOPS`]; further ones are not.
     pub max_hops: u8,
     /// Bits of a link in the header.
     pub link_bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy)]
 pub struct IntMark {
     links: [(u32, bool); MAX_HOPS],

@@ -1,8 +1,8 @@
-//! Schemes: what travels in a packet, what a switch does to it, what a receiver concludes.
+//! Schemes: what a packet carries, how a switch updates it, and what a receiver infers from it.
 //!
-//! One scheme a file. A switch's work is [`Scheme::visit`]; the header bits it needs are declared;
-//! the receiver turns what arrived into [`HeaderSample`], of which sums are unbiased for every scheme
-//! that says so.
+//! One file per scheme. A switch calls [`Scheme::visit`]; the receiver turns the header into
+//! [`HeaderSample`]s, whose weighted sums are unbiased for every scheme with
+//! [`Scheme::unbiased`].
 
 mod compact;
 mod coordinated;
@@ -54,7 +54,7 @@ pub enum LinkOrHash {
     Hash(u32),
 }
 
-/// Information in a packet for the receiver.
+/// What a receiver learns from a packet about one link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeaderSample {
     /// Whether it counts congested packets of a link, or all packets.
@@ -63,20 +63,20 @@ pub struct HeaderSample {
     pub seen: LinkOrHash,
     /// Which hop it was, where that is known.
     pub hop: Option<u8>,
-    /// Weight: the inverse of the probability that this hop is the one that arrives.
+    /// Weight: the inverse of the probability that this hop is the one sampled.
     pub weight: f64,
 }
 
-/// A scheme.
+/// A telemetry scheme.
 pub trait Scheme {
-    /// What travels.
+    /// What a packet carries.
     type Mark: Copy;
 
     /// Its name.
     fn name(&self) -> &'static str;
-    /// Bits of the packet header it takes.
+    /// Bits it takes in the packet header.
     fn header_bits(&self) -> u32;
-    /// Bits of a link hash; `None` when whole links travel.
+    /// Bits of a link hash; `None` if packets carry whole links.
     fn hash_bits(&self) -> Option<u32>;
     /// Whether weighted sums are unbiased, under the conditions stated in its file.
     fn unbiased(&self) -> bool {
@@ -84,10 +84,10 @@ pub trait Scheme {
     }
     /// What the sending adapter writes.
     fn start(&self) -> Self::Mark;
-    /// What a switch does.
+    /// How a switch updates the mark.
     fn visit(&self, mark: &mut Self::Mark, visit: &Visit);
-    /// What the receiver concludes; `hops` is the length of the path, known from source,
-    /// destination and routing (schemes with a hop counter use the counter).
+    /// Appends the samples that the receiver infers. `hops` is the length of the path, known from
+    /// source, destination and routing; schemes with a hop counter use the counter.
     fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<HeaderSample>);
 }
 
@@ -110,7 +110,7 @@ pub fn shared(packet: u32, hop: u8) -> u32 {
     hop_hash(packet, hop) << 8
 }
 
-/// Largest count of `bits` bits.
+/// Largest count in `bits` bits.
 pub(crate) const fn saturation(bits: u32) -> u8 {
     if bits >= 8 { u8::MAX } else { (1 << bits) - 1 }
 }

@@ -1,4 +1,4 @@
-//! Runs a scheme over given paths: what the receivers of many packets conclude, as columns.
+//! Runs a scheme over given paths and returns the samples of the receivers as columns.
 
 use super::{LinkOrHash, Scheme, Visit, mix};
 
@@ -9,11 +9,11 @@ pub struct PacketPaths<'a> {
     pub ids: &'a [u32],
     /// Number of hops of each packet.
     pub hops: &'a [u8],
-    /// Link value of each hop, `stride` a packet.
+    /// Link value of each hop, `stride` per packet.
     pub links: &'a [u32],
-    /// Congestion level of each hop, 0 = not congested, `stride` a packet.
+    /// Congestion level of each hop, 0 = not congested, `stride` per packet.
     pub levels: &'a [u8],
-    /// Entries a packet.
+    /// Entries per packet.
     pub stride: usize,
 }
 
@@ -22,11 +22,11 @@ pub struct PacketPaths<'a> {
 pub struct SchemeColumns {
     /// Packet index.
     pub packet: Vec<u32>,
-    /// About congested packets.
+    /// Whether the sample counts congested packets.
     pub congested: Vec<bool>,
     /// Link or hash value.
     pub seen: Vec<u32>,
-    /// Hop, 255 where unknown.
+    /// Hop, 255 if unknown.
     pub hop: Vec<u8>,
     /// Weight.
     pub weight: Vec<f64>,
@@ -35,7 +35,7 @@ pub struct SchemeColumns {
 /// Sends every packet along its path. Randomness is a function of `seed`, packet and hop.
 pub fn run<S: Scheme>(scheme: &S, paths: &PacketPaths<'_>, seed: u64) -> SchemeColumns {
     let mut columns = SchemeColumns::default();
-    let mut evidence = Vec::new();
+    let mut samples = Vec::new();
     for (packet, (&id, &hops)) in paths.ids.iter().zip(paths.hops).enumerate() {
         let mut mark = scheme.start();
         for hop in 0..hops {
@@ -53,15 +53,15 @@ pub fn run<S: Scheme>(scheme: &S, paths: &PacketPaths<'_>, seed: u64) -> SchemeC
                 },
             );
         }
-        evidence.clear();
-        scheme.receive(&mark, id, hops, &mut evidence);
-        for piece in &evidence {
-            let (LinkOrHash::Link(seen) | LinkOrHash::Hash(seen)) = piece.seen;
+        samples.clear();
+        scheme.receive(&mark, id, hops, &mut samples);
+        for sample in &samples {
+            let (LinkOrHash::Link(seen) | LinkOrHash::Hash(seen)) = sample.seen;
             columns.packet.push(packet as u32);
-            columns.congested.push(piece.congested);
+            columns.congested.push(sample.congested);
             columns.seen.push(seen);
-            columns.hop.push(piece.hop.unwrap_or(u8::MAX));
-            columns.weight.push(piece.weight);
+            columns.hop.push(sample.hop.unwrap_or(u8::MAX));
+            columns.weight.push(sample.weight);
         }
     }
     columns
@@ -76,7 +76,7 @@ mod tests {
     const HOPS: usize = 5;
     const PACKETS: u32 = 60_000;
 
-    /// Sum of evidence about each link of a path all packets take, over the truth.
+    /// Sum of samples about each link of a path all packets take, over the truth.
     fn ratios<S: Scheme>(scheme: &S, congested: bool) -> [f64; HOPS] {
         let ids: Vec<u32> = (1..=PACKETS).collect();
         let hops = vec![HOPS as u8; ids.len()];

@@ -16,7 +16,7 @@ pub struct SingleBit {
     pub count_bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SingleBitMark {
     /// Hash of a hop.

@@ -1,13 +1,12 @@
-//! Worst hop in the manner of CSIG (Ravi et al., IETF draft), for comparison: the packet carries the
-//! highest congestion level met and where.
+//! Worst hop, as in CSIG (Ravi et al., IETF draft), for comparison: the packet carries the highest
+//! congestion level on its path and the link where it occurred.
 //!
-//! It answers "what is this packet's bottleneck" exactly but does not measure traffic; as a count
-//! of
-//! congested packets it is a lower bound, since a packet reports one hop.
+//! It finds the bottleneck of a packet exactly but does not measure traffic; as a count of congested
+//! packets it is a lower bound, since a packet reports one hop.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
-/// Highest level and its link; the first of equals stays.
+/// Highest level and its link; of equal levels the first.
 #[derive(Debug, Clone, Copy)]
 pub struct WorstHop {
     /// Bits of a link in the header.
@@ -16,7 +15,7 @@ pub struct WorstHop {
     pub level_bits: u32,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorstMark {
     /// Link of the worst hop.

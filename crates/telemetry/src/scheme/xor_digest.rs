@@ -1,11 +1,9 @@
-//! XOR digest in the manner of PINT (Ben Basat et al., SIGCOMM 2020), for comparison.
+//! XOR digest, as in PINT (Ben Basat et al., SIGCOMM 2020), for comparison.
 //!
 //! Every switch XORs the hash of its link into a digest when a shared hash of (packet id, hop)
-//! selects it, with probability p. The receiver knows which hops acted. To trace one fixed path,
-//! digests of
-//! several hops are peeled; to count links without assuming a fixed path, only packets on which a
-//! single hop acted are of use, and that is the evidence here. Congestion: one bit, the OR over the
-//! hops that acted.
+//! selects it, with probability p. The receiver knows which hops acted. PINT traces a fixed path by peeling digests
+//! of several hops; counting links without a fixed path can only use packets on which exactly one hop
+//! acted, which are the samples here. One further bit is the OR of the congestion at the hops that acted.
 
 use super::{HeaderSample, LinkOrHash, Scheme, Visit, shared};
 use crate::hash::LinkHash;
@@ -21,7 +19,7 @@ pub struct XorDigest {
     pub probability: f64,
 }
 
-/// What travels.
+/// What a packet carries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct XorMark {
     /// XOR of the hashes of the links of hops that acted.

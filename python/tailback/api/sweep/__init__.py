@@ -45,11 +45,11 @@ class Sweep:
 
     @property
     def failures(self) -> dict[int, str]:
-        """Why runs have no result, by number; continuing the study tries them again."""
+        """Why runs failed, by number; continuing the study repeats them."""
         return self.study.failures()
 
     def table(self, name: str) -> pl.DataFrame:
-        """A kept table of all finished runs, with ``run`` and a column for each key in front."""
+        """A stored table of all finished runs, preceded by ``run`` and a column for each key."""
         return self.study.frame(name)
 
     def to_pandas(self) -> Any:
@@ -78,7 +78,7 @@ def plan_sweep(
     tables: Sequence[str] = (),
     model: Literal["packet", "fluid"] = "packet",
 ) -> ParameterStudy:
-    """Write down what a parameter study runs, without running it.
+    """Create the folder of a parameter study without running it.
 
     The first point is checked, so that a misspelt key fails here and not in every run.
 
@@ -105,7 +105,7 @@ def continue_sweep(
     part: tuple[int, int] = (0, 1),
     progress: Progress | None = None,
 ) -> Sweep:
-    """Run what is left of a parameter study.
+    """Run the missing points of a parameter study.
 
     Args:
         folder: Its folder.
@@ -115,13 +115,13 @@ def continue_sweep(
         progress: Called with the progress of the study and the time left.
 
     Raises:
-        TailbackError: The folder holds no study, or there is no such part or cluster.
+        TailbackError: The folder has no study, or there is no such part or cluster.
     """
     study = ParameterStudy.open(Path(folder).absolute())
     which, parts = part
     if not 0 <= which < parts:
         raise ScenarioError(
-            f"there is no part {which} of {parts}", remedy=f"count from 0 to {parts - 1}"
+            f"there is no part {which} of {parts}", remedy=f"parts are numbered 0 to {parts - 1}"
         )
     numbers = [number for number in study.pending() if number % parts == which]
     if dask is not None:

@@ -1,4 +1,4 @@
-"""What a parameter study runs: a base scenario, and which of its keys take which values."""
+"""The points of a parameter study: a base scenario, and the values of some of its keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Point = dict[str, Any]
 """One run of a study: scenario key → value, like ``{"job.placement": "rcm", "seed": 3}``."""
 
 MAX_POINTS = 1_000_000
-"""More runs than any machine can do; a typo in an axis easily asks for that many."""
+"""Limit on the number of runs: a typo in a range easily asks for more."""
 
 
 def points_of(over: Mapping[str, Sequence[Any]]) -> list[Point]:
@@ -74,7 +74,7 @@ def _assign(data: dict[str, Any], key: str, value: Any) -> None:
     if not isinstance(here, dict):
         raise ScenarioError(
             f"{key!r} is not a key of any table",
-            remedy="see docs/reference/scenario.md for the keys",
+            remedy="write a key as table.key, like engine.buffer or job.0.start",
         )
     here[last] = value
 
@@ -83,13 +83,13 @@ def _element(rows: list[Any], part: str, key: str) -> Any:
     if not part.isdecimal() or int(part) >= len(rows):
         raise ScenarioError(
             f"{part!r} in {key!r} is not one of {len(rows)} tables",
-            remedy=f"count them from 0 to {len(rows) - 1}",
+            remedy=f"tables are numbered 0 to {len(rows) - 1}",
         )
     return rows[int(part)]
 
 
 def plain_data(scenario: Scenario) -> dict[str, Any]:
-    """A scenario as plain data whose files are found from any folder."""
+    """A scenario as plain data, with absolute paths."""
     data: dict[str, Any] = scenario.model_dump(mode="json", exclude_unset=True)
     places = [
         (data.get("fabric", {}), ("file", "forwarding")),

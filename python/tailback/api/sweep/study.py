@@ -1,4 +1,4 @@
-"""The folder of a parameter study: what is to be run, and one Parquet data set a table."""
+"""The folder of a parameter study: its points, and one Parquet data set per table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tailback.simulation import prepare, simulate, simulate_fluid
 
 FORMAT = 1
 SUMMARY = "summary"
-"""The data set with one row a run; a run is done once its row is there."""
+"""The data set with one row per run; a run is done once its row exists."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ParameterStudy:
         path: Its folder: ``sweep.json``, a folder of Parquet files for each table, ``failed/``.
         base: The base scenario as plain data.
         points: The runs, numbered from 0.
-        tables: Tables of a run (docs/reference/tables.md) that are kept besides the summary.
+        tables: Tables of each run (docs/reference/tables.md) to store besides the summary.
         model: ``packet`` or ``fluid``.
     """
 
@@ -43,16 +43,16 @@ class ParameterStudy:
     model: str = "packet"
 
     def create(self) -> None:
-        """Make the folder, or find in it the same study, to be continued.
+        """Create the folder, unless it has the same study, to be continued.
 
         Raises:
-            RunError: The folder holds something else or cannot be written.
+            RunError: The folder contains something else or cannot be written.
             ScenarioError: A table is unknown, or a key is also a column of a table.
         """
         for name in self.tables:
             if name not in TABLES:
                 raise ScenarioError(
-                    f"no table is called {name!r}", remedy=f"choose from: {', '.join(TABLES)}"
+                    f"there is no table {name!r}", remedy=f"choose from: {', '.join(TABLES)}"
                 )
             clash = {column.name for column in TABLES[name].columns} & set(self.points[0])
             if clash:
@@ -63,7 +63,7 @@ class ParameterStudy:
         if (self.path / "sweep.json").exists():
             if ParameterStudy.open(self.path) != self:
                 raise RunError(
-                    "holds another parameter study", file=self.path,
+                    "contains another parameter study", file=self.path,
                     remedy="choose another folder, or remove this one",
                 )  # fmt: skip
             return
@@ -89,7 +89,7 @@ class ParameterStudy:
 
     @staticmethod
     def open(path: str | Path) -> ParameterStudy:
-        """Read the study of a folder; raises RunError where there is none."""
+        """Read the study of a folder; raises RunError if there is none."""
         path = Path(path)
         try:
             found = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
@@ -117,19 +117,19 @@ class ParameterStudy:
         return found
 
     def record_failure(self, number: int, message: str) -> None:
-        """Keep why a run has no result; it is tried again when the study is continued.
+        """Record why a run failed; it is repeated when the study is continued.
 
-        A worker that is killed may have kept its result already: then it has one.
+        Does nothing if the worker stored its result before it was killed.
         """
         if (self.path / SUMMARY / f"{_stem(number)}.parquet").exists():
             return
         _replace(self.path / "failed" / f"{_stem(number)}.txt", message.encode())
 
     def run(self, number: int) -> None:
-        """Simulate one point on one thread and keep its tables; a failure is recorded, not raised.
+        """Simulate one point on one thread and store its tables.
 
-        Only mistakes in the scenario are failures of the point; anything else is a fault of
-        Tailback and is raised.
+        A mistake in the scenario is recorded as a failure of the point; any other exception is a
+        bug and is raised.
         """
         point = self.points[number]
         try:
@@ -142,12 +142,12 @@ class ParameterStudy:
             self.record_failure(number, str(error))
             return
         for name in self.tables:
-            self._keep(name, number, run.tables[name])
-        self._keep(SUMMARY, number, summary_row(run))
+            self._store(name, number, run.tables[name])
+        self._store(SUMMARY, number, summary_row(run))
         (self.path / "failed" / f"{_stem(number)}.txt").unlink(missing_ok=True)
 
-    def _keep(self, table: str, number: int, rows: pl.DataFrame) -> None:
-        """Write rows with the run's number and parameters in front, whole or not at all."""
+    def _store(self, table: str, number: int, rows: pl.DataFrame) -> None:
+        """Write rows, preceded by the run's number and parameters, completely or not at all."""
         point = self.points[number]
         types = column_types(self.points)
         own = [pl.lit(number, dtype=pl.UInt32).alias("run")]
@@ -159,10 +159,10 @@ class ParameterStudy:
         os.replace(part, file)
 
     def frame(self, table: str = SUMMARY) -> pl.DataFrame:
-        """A table of all runs that are done, in the order of their numbers.
+        """A table of all finished runs, in the order of their numbers.
 
         Raises:
-            RunError: No run is done yet, or the table was not kept.
+            RunError: No run is finished yet, or the table is not stored.
         """
         files = sorted((self.path / table).glob("*.parquet"))
         if not files:
@@ -177,7 +177,7 @@ class ParameterStudy:
 
 
 def summary_row(run: Run) -> pl.DataFrame:
-    """One row: every number, word and flag of a run's summary."""
+    """One row with every number, text and flag of a run's summary."""
     scalar = {k: v for k, v in run.summary.items() if isinstance(v, bool | int | float | str)}
     return pl.DataFrame([{"elapsed_ps": run.elapsed_ps, **scalar}])
 

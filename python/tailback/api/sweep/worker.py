@@ -12,7 +12,7 @@ from tailback.api.sweep.study import ParameterStudy
 
 
 def main(folder: str) -> None:
-    """Run the points whose numbers come in on standard input."""
+    """Run the points whose numbers arrive on standard input."""
     study = ParameterStudy.open(folder)
     for line in sys.stdin:
         study.run(int(line))

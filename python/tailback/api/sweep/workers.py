@@ -1,4 +1,4 @@
-"""Who runs the points of a study: processes of this machine, a Dask cluster, or a Slurm array."""
+"""Workers that run the points of a study: local processes, a Dask cluster, or a Slurm array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailback.errors import RunError
 Progress = Callable[[str, float], None]
 """Called with the current step and its progress, 0–1."""
 
-KILLED = "its worker process was killed (out of memory, perhaps)"
+KILLED = "its worker process was killed (possibly out of memory)"
 
 
 def run_point(folder: Path, number: int) -> None:
@@ -31,7 +31,7 @@ class _Worker:
     """A process that runs points, one at a time (:mod:`tailback.api.sweep.worker`)."""
 
     def __init__(self, folder: Path) -> None:
-        # A fresh interpreter: a script or notebook that calls sweep() is not imported again.
+        # A fresh interpreter, so that a script that calls sweep() is not imported again.
         command = [sys.executable, "-m", "tailback.api.sweep.worker", str(folder)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
@@ -39,7 +39,7 @@ class _Worker:
         self.number = -1
 
     def start(self, number: int) -> None:
-        """Hand over a point; a process that is gone is noticed when its output ends."""
+        """Assign a point; a dead process is noticed when its output ends."""
         self.number = number
         with suppress(BrokenPipeError):
             _pipe(self.process.stdin).write(b"%d\n" % number)
@@ -62,11 +62,11 @@ def run_locally(
 ) -> Iterator[tuple[int, str | None]]:
     """Run points on processes of this machine.
 
-    A worker that is killed costs the run it was at; another takes its place.
+    A killed worker costs the run it was working on; another worker replaces it.
 
     Yields:
-        The number of a run that ended, and why it has no result, None if it has or if the study
-        recorded that itself.
+        The number of a run that ended, and why it failed; None if it did not, or if the study
+        recorded the failure itself.
 
     Raises:
         RunError: A worker failed; it has written the reason to standard error.
@@ -100,7 +100,7 @@ def run_locally(
                     code = worker.close()
                     if code >= 0:
                         raise RunError(
-                            f"run {done} made its worker process exit with code {code}",
+                            f"the worker process of run {done} exited with code {code}",
                             file=folder, remedy="see the message above, and report it as a bug",
                         )  # fmt: skip
                     start(None)
@@ -117,12 +117,12 @@ def run_on_dask(
     """Run points on the workers of a Dask cluster; arguments and results as :func:`run_locally`.
 
     Args:
-        folder: Folder of the study, which workers see under the same path.
+        folder: Folder of the study, which workers must see under the same path.
         numbers: Points to run.
         client: A ``distributed.Client``, or the address of a scheduler.
 
     Raises:
-        RunError: Dask is not installed, or nobody answers at the address.
+        RunError: Dask is not installed, or no scheduler answers at the address.
     """
     try:
         distributed: Any = import_module("distributed")
@@ -179,7 +179,7 @@ def follow(
     total: int,
     progress: Progress | None,
 ) -> None:
-    """Record what the workers report, and tell how far they are and how long the rest will take."""
+    """Record what the workers report, and report progress with the time left."""
     began = time.monotonic()
     for count, (number, reason) in enumerate(ended, 1):
         if reason is not None:

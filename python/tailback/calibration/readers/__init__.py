@@ -1,7 +1,7 @@
-"""Readers of benchmarks' outputs: one benchmark a file, all give the same series.
+"""Readers of benchmark outputs: one benchmark per module; all return the same series.
 
-A reader is a module with ``sniff(text)`` (is this mine?) and ``read(text, path)``. To add one,
-write one file and add one line below.
+A reader is a module with ``sniff(text)`` (is this its format?) and ``read(text, path)``. To add
+one, write one module and add one line below.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BENCHMARKS.register("nccl-tests")(nccl_tests)
 BENCHMARKS.register("osu")(osu)
 BENCHMARKS.register("perftest")(perftest)
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _SNIFFED = 1 << 16
 
 
@@ -32,14 +32,14 @@ def read_benchmark(path: Path) -> BenchmarkData:
         path: A file in one of the formats of :data:`BENCHMARKS`.
 
     Raises:
-        CalibrationError: It cannot be read, no reader knows it, or it is cut or damaged.
+        CalibrationError: It cannot be read, no reader recognises it, or it is cut or damaged.
     """
     data = content(path, CalibrationError)
     if not data.strip():
         raise CalibrationError(
             "the file is empty", file=path, remedy="leave it out; the benchmark may have failed"
         )
-    if len(data) > _MOST_BYTES:
+    if len(data) > _MAX_BYTES:
         raise CalibrationError(
             f"{len(data):,} bytes are not the output of a benchmark", file=path,
             remedy="give the output alone",

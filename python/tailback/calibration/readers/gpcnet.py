@@ -1,8 +1,8 @@
-"""GPCNeT: network_test and network_load_test, isolated tests of the table.
+"""GPCNeT (network_test and network_load_test): the isolated tests of its table.
 
 The latency of random rings is a mean over messages between random hosts of the machine: one point,
-over the mean distance. Rates are per rank, with synchronisation, and congestion factors are ratios
-of numbers that were rounded before: neither gives a setting, and both are left out.
+over the mean distance. Rates are per rank and include synchronisation, and congestion factors are
+ratios of rounded numbers: no setting can be derived from either, so both are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Intel MPI Benchmarks (IMB-MPI1): PingPong and PingPing.
 
 Only times are used: versions differ in whether a megabyte is 10^6 or 2^20 bytes. PingPong prints
-half of the round trip. In PingPing both ranks send at once, so its times are no latencies of one
-message; their slope is the rate of an adapter that sends and receives.
+half of the round trip. In PingPing both ranks send at once, so its times are not latencies of one
+message; their slope gives the rate of an adapter that sends and receives.
 """
 
 from __future__ import annotations

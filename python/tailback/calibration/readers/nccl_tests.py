@@ -1,7 +1,7 @@
-"""nccl-tests: the table that is printed, or the JSON file of ``-J``.
+"""nccl-tests: the printed table, or the JSON file of ``-J``.
 
-The bus bandwidth is what each rank has to send and receive whatever the algorithm, so its limit for
-large sizes is the rate that the adapters of a host reach; within one host it is the rate between
+The bus bandwidth is what each rank must send and receive, independent of the algorithm, so its
+limit for large sizes is the rate of the adapters of a host; within one host it is the rate between
 GPUs. Out-of-place results are used. GB/s are 10^9 bytes.
 """
 
@@ -54,7 +54,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def _json_hosts(data: dict[str, Any]) -> list[str]:
-    """Host of each rank, wherever the version of the file has them."""
+    """Host of each rank; its position in the file depends on the version."""
     found: dict[int, str] = {}
     open_: list[Any] = [value for name, value in data.items() if name != "results"]
     while open_:
@@ -84,7 +84,7 @@ def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
         )  # fmt: skip
     out = []
     for row in rows:
-        # Tests without root or operation print nothing there; the results stand at the end.
+        # Tests without root or operation leave these columns empty; the results are at the end.
         missing = len(header) - len(row.fields)
         if not 0 <= missing <= 2:
             raise CalibrationError(

@@ -1,7 +1,7 @@
 """OSU Micro-Benchmarks: osu_latency, osu_bw, osu_bibw and osu_mbw_mr, versions 3 to 7.
 
-A file may hold the output of several. Columns are found by the header: versions and options add
-minimum, maximum, percentiles, iterations and validation. Means are used. MB/s are 10^6 bytes.
+A file may contain the output of several. Columns are identified by the header: versions and options
+add minimum, maximum, percentiles, iterations and validation. Means are used. MB/s are 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TESTS: Final = {
 }
 _MEAN: Final = re.compile(r"(?:avg )?latency ?\(us\)|bandwidth ?\(mb/s\)|mb/s")
 _ITERATIONS: Final = 1000
-"""Repetitions that the benchmarks make of large messages by default."""
+"""Default number of repetitions for large messages."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _series(block: _Block, path: Path) -> Series:
         return latency("mpi", points, n, block.test)
     points = [point for point in points if point[0] > 0]
     require_rows(points, block.test, block.header_line, path)
-    # Both directions are added up in osu_bibw; each adapter sends half.
+    # osu_bibw adds up both directions; each adapter sends half.
     directions = 2 if block.test == "osu_bibw" else 1
     rates = [(at, rate * 1e6 / directions, part * 1e6 / directions) for at, rate, part in points]
     return stream("mpi", rates, n, block.test, block.pairs)

@@ -1,6 +1,6 @@
-"""perftest: ib_write_lat, ib_write_bw, ib_send_lat, ib_send_bw and the same of reads.
+"""perftest: ib_write_lat, ib_write_bw, ib_send_lat, ib_send_bw, ib_read_lat and ib_read_bw.
 
-They run on verbs, below MPI: latencies tell the switches but not MPI's software. ``MB/sec`` are
+They run on verbs, below MPI: latencies include the switches but not MPI's software. ``MB/sec`` are
 2^20 bytes, ``Gb/sec`` 10^9 bits. The typical latency (median) is used, else the mean. Latencies of
 reads are round trips and are left out.
 """

@@ -1,4 +1,4 @@
-"""Rows of numbers below a header, as benchmarks print them; every error names the line."""
+"""Rows of numbers below a header in benchmark outputs; every error names the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailback.calibration.model import CalibrationError
 from tailback.delimited import shown
 
 LARGEST_BYTES: Final = 1 << 50
-"""A message size above this is damage."""
+"""Larger message sizes indicate a damaged file."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,12})?(?:[eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 
@@ -37,12 +37,12 @@ def number(text: str, line: int, what: str, path: Path) -> float:
 
     Args:
         text: The word.
-        line: Where it stands.
+        line: Line number.
         what: Name of its column.
         path: The file.
 
     Raises:
-        CalibrationError: It is none.
+        CalibrationError: It is not such a number.
     """
     value = float(text) if _NUMBER.match(text) else math.nan
     if not math.isfinite(value):
@@ -54,7 +54,7 @@ def number(text: str, line: int, what: str, path: Path) -> float:
 
 
 def positive(text: str, line: int, what: str, path: Path) -> float:
-    """The same, above 0."""
+    """As :func:`number`, above 0."""
     value = number(text, line, what, path)
     if value == 0:
         raise CalibrationError(
@@ -69,21 +69,21 @@ def size(text: str, line: int, path: Path) -> float:
     value = number(text, line, "message size", path)
     if value != int(value) or value > LARGEST_BYTES:
         raise CalibrationError(
-            f"{shown(text)} is no message size in bytes", file=path, place=f"line {line}",
+            f"{shown(text)} is not a message size in bytes", file=path, place=f"line {line}",
             remedy="the output is damaged: run the benchmark again",
         )  # fmt: skip
     return value
 
 
 def step(text: str) -> float:
-    """What the last digit of a printed number is worth: 0.01 of ``"3.25"``."""
+    """Value of the last digit of a printed number: 0.01 for ``"3.25"``."""
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
     return float(10.0 ** (int(exponent or 0) - digits))
 
 
 def require_fields(row: Row, columns: Sequence[str], path: Path) -> None:
-    """Refuse a row that has not one field for each column of its header.
+    """Refuse a row that does not have one field per column of its header.
 
     Raises:
         CalibrationError: It has more or fewer.

@@ -1,4 +1,4 @@
-"""Topologies that are computed: one a file, found by itself, built from options.
+"""Computed topologies: one per file, discovered automatically, built from options.
 
 A new topology is one new file here with a :class:`Topology` under ``@TOPOLOGIES.register("name")``.
 """

@@ -14,7 +14,7 @@ from tailback.units import LinkGbps, TimePs
 
 
 class Grouped(Topology):
-    """What dragonflies have in common: groups, every pair of them joined."""
+    """Common options of dragonflies: groups, each pair of which is connected."""
 
     global_ports: int = Field(
         ge=0, le=LARGEST, description="global ports of a switch that has them"
@@ -29,7 +29,7 @@ class Grouped(Topology):
     global_delay: TimePs = Field(default=0, description="delay of cables between groups")
 
     def _between(self, ports: int) -> int:
-        """Global cables: as many for every pair of groups as all pairs can have."""
+        """Global cables: the largest equal number for every pair of groups."""
         if self.groups < 2:
             return 0
         return ports // (self.groups - 1) * self.groups * (self.groups - 1) // 2
@@ -44,7 +44,7 @@ class Grouped(Topology):
         """Minimal, Valiant by groups, and up/down."""
 
         def by_groups(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
-            return lambda network: core.NetworkRouting.groups(network, detour, True)
+            return lambda network: core.NetworkRouting.dragonfly(network, detour, True)
 
         return {"minimal": by_groups(False), "valiant": by_groups(True), **super().rules()}
 
@@ -53,7 +53,8 @@ class Grouped(Topology):
 class Dragonfly(Grouped):
     """Dragonfly: groups of fully joined routers (Kim et al., ISCA 2008).
 
-    With p nodes a router, a routers a group and h global ports a router, balanced is a = 2p = 2h.
+    With p nodes per router, a routers per group and h global ports per router, it is balanced if a
+    = 2p = 2h.
     """
 
     nodes_per_router: int = Field(ge=1, le=LARGEST, description="nodes on each router (p)")

@@ -46,7 +46,7 @@ class HyperX(Topology):
         return [(size, cables[d], rates[d], self.delay) for d, size in enumerate(self.dims)]
 
     def counts(self) -> tuple[int, int, int]:
-        """Nodes, switches and cables: size · (size - 1) / 2 pairs a line."""
+        """Nodes, switches and cables: size · (size - 1) / 2 pairs per line."""
         switches = prod(self.dims)
         between = sum(c * switches * (size - 1) // 2 for size, c, _, _ in self._dimensions())
         nodes = switches * self.nodes_per_switch
@@ -65,6 +65,6 @@ class HyperX(Topology):
         """Minimal (dimension order), Valiant, and up/down."""
 
         def order(detour: bool) -> Callable[[core.Network], core.NetworkRouting]:
-            return lambda network: core.NetworkRouting.all_to_all(network, list(self.dims), detour)
+            return lambda network: core.NetworkRouting.hyperx(network, list(self.dims), detour)
 
         return {"minimal": order(False), "valiant": order(True), **super().rules()}

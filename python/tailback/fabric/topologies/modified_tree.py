@@ -1,4 +1,4 @@
-"""The k-ary n-tree with horizontal links between switches that are one node of the ideal tree."""
+"""The k-ary n-tree with peer (horizontal) links: those between switches of one ideal switch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tailback.units import LinkGbps, TimePs
 
 @TOPOLOGIES.register("modified-k-ary-n-tree")
 class ModifiedKaryNTree(Topology):
-    """k-ary n-tree whose switches of one ideal node form a chain (Birk and Zdornov, 2009)."""
+    """k-ary n-tree with peer links between neighbouring switches (Birk and Zdornov, 2009)."""
 
-    k: int = Field(ge=2, le=LARGEST, description="links down and up of a switch")
+    k: int = Field(ge=2, le=LARGEST, description="down links, and uplinks, of a switch")
     n: int = Field(ge=1, le=16, description="levels of switches")
     width: int = Field(
-        default=2, ge=0, le=64, description="parallel cables from a switch to the next of its line"
+        default=2, ge=0, le=64, description="parallel peer cables from a switch to the next"
     )
-    rate: LinkGbps = Field(default=100.0, description="rate of cables up")
-    delay: TimePs = Field(default=0, description="delay of cables up")
-    horizontal_rate: LinkGbps = Field(default=100.0, description="rate of horizontal cables")
-    horizontal_delay: TimePs = Field(default=0, description="delay of horizontal cables")
+    rate: LinkGbps = Field(default=100.0, description="rate of uplink cables")
+    delay: TimePs = Field(default=0, description="delay of uplink cables")
+    horizontal_rate: LinkGbps = Field(default=100.0, description="rate of peer (horizontal) cables")
+    horizontal_delay: TimePs = Field(default=0, description="delay of peer (horizontal) cables")
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """k, n and width, as the core wants them."""
+        """k, n and width, as the core takes them."""
         return self.k, self.n, self.width
 
     def counts(self) -> tuple[int, int, int]:
@@ -48,8 +48,8 @@ class ModifiedKaryNTree(Topology):
         return from_arrays(arrays, self.kind, names)
 
     def rules(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
-        """Up, down and sideways on the way down; and up/down, which never goes sideways."""
+        """Up/down with peer links on the way down (``horizontal``), and without (``up-down``)."""
         return {
-            "horizontal": lambda network: core.NetworkRouting.sideways(network, self.shape),
+            "horizontal": lambda network: core.NetworkRouting.peer_links(network, self.shape),
             **super().rules(),
         }

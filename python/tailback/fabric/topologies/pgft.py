@@ -1,4 +1,4 @@
-"""Generalised fat trees, the k-ary n-tree among them, with several rails and planes."""
+"""Generalised fat trees, including the k-ary n-tree, with several rails and planes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Count = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Tree(Topology):
-    """What generalised fat trees have in common: rails, planes and their construction.
+    """Common options of generalised fat trees: rails, planes and their construction.
 
     A *rail* is one of several adapters of a host: on one leaf (``rail_leaf = "same"``) or each on
     a separate leaf (``"own"``). A *plane* is a separate copy of the tree in which every host has
@@ -62,8 +62,8 @@ class Tree(Topology):
             switches += below
         return self.planes * prod(m), self.planes * switches, self.planes * cables
 
-    def most_ports(self) -> int:
-        """Ports of a switch of the level that has most: down to its children, up to its parents."""
+    def max_ports(self) -> int:
+        """Ports of a switch of the level with most: down to its children and up to its parents."""
         m, w, p = self.levels()
         up = [*(w[level] * p[level] for level in range(1, len(m))), 0]
         return max(m[level] * p[level] + up[level] for level in range(len(m)))
@@ -144,7 +144,9 @@ class Pgft(Tree):
     cable is one, so ``parents`` and ``cables`` begin with 1.
     """
 
-    children: list[Count] = Field(min_length=1, max_length=16, description="m, hosts a leaf first")
+    children: list[Count] = Field(
+        min_length=1, max_length=16, description="m, hosts per leaf first"
+    )
     parents: list[Count] = Field(min_length=1, description="w, begins with 1")
     cables: list[Count] | None = Field(
         default=None, description="p, begins with 1; all 1 if absent"

@@ -1,4 +1,4 @@
-"""What a computed topology is, and how its options become a fabric and routing rules."""
+"""Base class of computed topologies, and construction of fabrics and routing rules from options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST = 2**32 - 1
 
 
 class Topology(BaseModel, ABC):
-    """Options of one topology, how to build it, and which routing rules it has.
+    """Options of one topology, its construction and its routing rules.
 
     A topology is one file: a subclass with its options as fields, registered by name. The first
     line of its docstring is what ``tailback list topology`` prints.
@@ -39,9 +39,10 @@ class Topology(BaseModel, ABC):
         """The fabric, links in port order.
 
         Raises:
-            FabricError: The options do not fit together (names the one), or memory is too small.
+            FabricError: The options contradict each other (the message names one), or memory is too
+                small.
         """
-        check_memory(*self.counts(), place=PLACE, most_ports=self.most_ports())
+        check_memory(*self.counts(), place=PLACE, max_ports=self.max_ports())
         return self._build()
 
     @abstractmethod
@@ -52,8 +53,8 @@ class Topology(BaseModel, ABC):
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables by formula, without building."""
 
-    def most_ports(self) -> int:
-        """Ports of the largest switch by formula; of an average one where all are about alike."""
+    def max_ports(self) -> int:
+        """Ports of the largest switch by formula, or of an average one if all are similar."""
         nodes, switches, cables = self.counts()
         return -((nodes - 2 * cables) // switches)
 
@@ -62,9 +63,9 @@ class Topology(BaseModel, ABC):
         return {"up-down": lambda network: core.NetworkRouting.of_network(network)}
 
     def routes(self) -> dict[str, Callable[[core.Network], core.NetworkRouting]]:
-        """All that a scenario may ask for, the topology's own first."""
+        """All routing rules that a scenario may name, the topology's own first."""
         rules = self.rules()
-        # UGAL chooses between a rule's detours and its shortest ways.
+        # UGAL chooses between a rule's detours and its shortest paths.
         return {**rules, "ugal": rules["valiant"]} if "valiant" in rules else rules
 
     def routing(self, network: core.Network, rule: str) -> core.NetworkRouting:
@@ -109,10 +110,10 @@ def build(options: dict[str, Any]) -> Fabric:
 
 
 def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None:
-    """Refuse an option that is a list of neither one value for all nor one for each of ``n``.
+    """Refuse a list option that has neither one value for all nor one for each of ``n``.
 
     Raises:
-        ValueError: As a validator of Pydantic does; names the option and both counts.
+        ValueError: As Pydantic validators do; names the option and both counts.
     """
     if given not in (1, n):
         raise InvalidValueError(
@@ -121,5 +122,5 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
 
 
 def built(make: Callable[[], core.FabricArrays]) -> core.FabricArrays:
-    """Call a builder of the core; its complaint becomes a FabricError."""
+    """Call a builder of the core; its errors become FabricErrors."""
     return built_by_core(make, place=PLACE, page="docs/reference/topologies.md")

@@ -39,7 +39,7 @@ def grid_coordinates(dims: Sequence[int]) -> NDArray[np.int64]:
 
 
 class Grid(Topology):
-    """What tori and meshes have in common."""
+    """Common options of tori and meshes."""
 
     dims: list[Size] = Field(
         min_length=1, max_length=8, description="switches along each dimension"
@@ -90,7 +90,7 @@ class Grid(Topology):
         ]  # fmt: skip
 
     def counts(self) -> tuple[int, int, int]:
-        """Nodes, switches and cables: size pairs of neighbours a ring, one less on a line."""
+        """Nodes, switches and cables: size pairs of neighbours per ring, one less on a line."""
         switches = prod(self.dims)
         between = sum(
             cables * switches // size * (size if wrap and size > 2 else size - 1)
@@ -148,12 +148,12 @@ class Mesh(Grid):
 
 @TOPOLOGIES.register("blue-waters")
 class BlueWaters(Torus):
-    """Blue Waters: 24x24x24 torus, 2 nodes a router, X 9.4, Y 4.7, Z 15 (1/8 at 9.4) GB/s.
+    """Blue Waters: 24x24x24 torus, 2 nodes per router, X 9.4, Y 4.7, Z 15 (1/8 at 9.4) GB/s.
 
-    Rates are those of its network's characterisation (§II). Which eighth of the Z links is slower
-    it does not say; here every eighth position is, where a ring of 24 leaves one of its three
-    cages of eight. It gives no rate of a node's own link: 10.4 GB/s, 16 bits at 5.2 GT/s, is an
-    assumption that ``host_rate`` changes.
+    Rates are from Jha et al. (HPCMASPA 2018), section II. The paper does not say which eighth of
+    the Z links is slower; here it is every eighth position, where a ring of 24 leaves one of its
+    three cages of eight. Nor does it give the rate of injection links: 10.4 GB/s, 16 bits at 5.2
+    GT/s, is an assumption that ``host_rate`` changes.
     """
 
     dims: list[Size] = Field(

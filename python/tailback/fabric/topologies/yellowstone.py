@@ -1,4 +1,4 @@
-"""Yellowstone, whole or smaller."""
+"""Yellowstone, in full or reduced size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FDR_GBPS = data_rate_gbps("4x", "FDR") or 54.0
 
 @TOPOLOGIES.register("yellowstone")
 class Yellowstone(Topology):
-    """Yellowstone: 18 hosts a ToR, B-groups of 18 ToRs, 9 directors of 29 leaves and 18 spines.
+    """Yellowstone: 18 hosts per ToR, B-groups of 18 ToRs, 9 directors of 29 leaves and 18 spines.
 
-    The measurement study of its congestion, Fig. 2 and 3. Storage leaves hang off the 29th leaf of
-    every director; how many cables join them, and how many servers they carry, it does not say:
-    ``storage_cables`` and ``servers_per_leaf`` are assumptions that keep to 36 ports. Its data
-    analysis system, whose size it does not give, is left out.
+    Source: Alali et al. (2017), figures 2 and 3. Storage leaves are attached to the 29th leaf of
+    every director. The paper gives neither the number of these cables nor of servers:
+    ``storage_cables`` and ``servers_per_leaf`` are assumptions within 36 ports. The data analysis
+    system, whose size is not given, is left out.
     """
 
     host_rate: LinkGbps = Field(default=FDR_GBPS, description="rate of every cable (4x FDR)")
@@ -75,7 +75,7 @@ class Yellowstone(Topology):
         return from_arrays(arrays, self.kind, names, host_name=hosts)
 
     def _directors(self, part: str, each: int) -> list[str]:
-        """Names as the study counts them: leaf 30 is the first of director 2."""
+        """Names with the numbering of the study: leaf 30 is the first of director 2."""
         return [
             f"director{director + 1}-{part}{director * each + n + 1:03d}"
             for director in range(self.directors)

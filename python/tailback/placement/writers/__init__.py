@@ -1,4 +1,4 @@
-"""Rank files: a placement in the form each launcher takes, with the command that uses it.
+"""Rank files: a placement in the format of a launcher, with the command that uses it.
 
 To add a format, write one file with a callable ``render(assignment, file)`` and add one line below.
 """

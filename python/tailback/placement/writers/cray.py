@@ -11,7 +11,7 @@ from tailback.errors import PlacementError
 from tailback.placement.writers.model import RankAssignment, RankFile
 
 NODES = "# nodes in this order:"
-"""Heads the comment that names the nodes; the reader of placements takes them from it."""
+"""First line of the comment that names the nodes, which the reader of placements parses."""
 
 _PER_LINE = 16
 _LAST_NUMBER = re.compile(r"(.*?)(\d*)\Z")
@@ -19,7 +19,7 @@ _LAST_NUMBER = re.compile(r"(.*?)(\d*)\Z")
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Cray MPICH_RANK_ORDER: ranks in the order in which they fill the nodes."""
-    used = _in_slurms_order(sorted(set(assignment.host)))
+    used = _in_slurm_order(sorted(set(assignment.host)))
     position = {host: i for i, host in enumerate(used)}
     at = np.array([position[host] for host in assignment.host], np.int64)
     filled = np.bincount(at, minlength=len(used))
@@ -34,8 +34,8 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
             remedy="place the same number of ranks on each host, or use another rank file",
         )
     order = np.lexsort((assignment.slot, at)).tolist()
-    # Slurm sorts the nodes of a step whatever their order here, and Cray's start-up takes no
-    # distribution but its own: the nodes can be chosen, and their order only be followed.
+    # Slurm sorts the nodes of a step, and Cray's start-up supports no other distribution: nodes can
+    # be selected, but not ordered.
     command = (
         f"srun --nodes={len(used)} --nodelist={shlex.quote(_node_list(used))} "
         f"--ntasks={assignment.n_ranks} --ntasks-per-node={each} ./app"
@@ -54,11 +54,11 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     return RankFile("cray", file, "\n".join(lines) + "\n", command)
 
 
-def _in_slurms_order(names: list[str]) -> list[str]:
-    """Names as Slurm has them: by the number at the end as a number.
+def _in_slurm_order(names: list[str]) -> list[str]:
+    """Names in Slurm's order: numerically by the number at the end.
 
     Raises:
-        PlacementError: Numbers further in front leave the order open.
+        PlacementError: Further numbers in the names make the order ambiguous.
     """
     ends = sorted(names, key=lambda name: (_split(name)[0], int(_split(name)[1] or -1), name))
     natural = sorted(names, key=_natural)
@@ -109,7 +109,7 @@ def _node_list(names: list[str]) -> str:
 
 
 def _follows(before: str, number: str) -> bool:
-    """Whether a range of one width goes on: 009, 010, and 9, 10, but not 9, 010."""
+    """Whether a number continues a range: 009, 010, and 9, 10, but not 9, 010."""
     if int(number) != int(before) + 1:
         return False
     return len(before) == len(number) or not (before.startswith("0") or number.startswith("0"))

@@ -1,4 +1,4 @@
-"""What a rank file is written from, and the check that keeps hostile host names out of it."""
+"""Input of the rank-file writers, and the check against hostile host names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
 
 @dataclass(frozen=True)
 class RankAssignment:
-    """Which host and which slot of it each rank has.
+    """Host and slot of each rank.
 
     Attributes:
         host: Host name of each rank, length R.
@@ -46,8 +46,8 @@ class RankFile:
 
     Attributes:
         writer: Name of the format.
-        file: Name it is to have.
-        text: What it holds.
+        file: Its file name.
+        text: Its content.
         command: The shell command that runs ``./app`` with it.
     """
 
@@ -72,7 +72,7 @@ def assignment_for(
     """Hosts and slots from the node of each rank.
 
     Slots count up within a host in rank order, such that slot number modulo the number of adapters
-    gives the adapter the placement chose, as :func:`tailback.placement.problem_for` deals them out.
+    gives the adapter the placement chose, as :func:`tailback.placement.problem_for` assigns them.
 
     Args:
         fabric: The fabric the placement was made for.
@@ -82,7 +82,7 @@ def assignment_for(
             that a host needs when absent.
 
     Raises:
-        PlacementError: A host name cannot stand in a rank file, two hosts share a name, or a rank
+        PlacementError: A host name is not allowed in a rank file, two hosts share a name, or a rank
             is outside the allocation or beyond a host's slots.
     """
     nodes = np.asarray(node_of_rank).astype(np.int64)
@@ -148,10 +148,11 @@ def _slots(fabric: Fabric, nodes: NDArray[np.int64], host: NDArray[np.int64]) ->
 
 
 def safe_name(name: str) -> str:
-    """Return ``name`` when it can stand in a rank file.
+    """Return ``name`` if it is allowed in a rank file.
 
     Raises:
-        PlacementError: It has white space, ``=``, shell or other characters no host name has.
+        PlacementError: It has white space, ``=``, shell or other characters that host names do not
+            have.
     """
     if not _SAFE.match(name):
         raise PlacementError(
@@ -167,11 +168,11 @@ def write(name: str, assignment: RankAssignment, file: str = "rankfile") -> Rank
     Args:
         name: One of ``tailback list rank-file``.
         assignment: See :func:`assignment_for`.
-        file: Name the file is to have; the command refers to it.
+        file: Name of the file, to which the command refers.
 
     Raises:
         TailbackError: There is no such writer.
-        PlacementError: The format cannot express the assignment, or a name is unfit.
+        PlacementError: The format cannot express the assignment, or a name is not allowed.
     """
     for host in {*assignment.host, *assignment.allocation}:
         safe_name(host)

@@ -1,4 +1,4 @@
-"""The host file of MPICH's hydra, also of Intel MPI and MVAPICH."""
+"""Host file of MPICH's hydra, also for Intel MPI and MVAPICH."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tailback.placement.writers.model import RankAssignment, RankFile
 
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
-    """MPICH hydra host file: host:n in rank order; hydra begins again where ranks are left."""
-    # MPICH takes -f for the same; Intel MPI then takes a host once, however often it is listed.
+    """MPICH hydra host file: host:n in rank order; hydra starts again if ranks remain."""
+    # MPICH accepts -f as well, but Intel MPI then uses a host once, however often it is listed.
     command = f"mpiexec -n {assignment.n_ranks} -machinefile {shlex.quote(file)} ./app"
     lines = [f"# {command}"]
     hosts = _one_round(assignment.host)
     runs = [(host, sum(1 for _ in run)) for host, run in itertools.groupby(hosts)]
     again = len(runs) - len({host for host, _ in runs})
     if again:
-        # A host is a node of hydra's as often as it is listed anew; MPICH shares memory by node.
+        # Each time a host is listed anew, hydra counts another node; MPICH shares memory by node.
         lines += [
             f"# {again} times a host is listed again later. MPICH treats that as another",
             "# node: ranks of one host then may talk through its adapter, not through memory.",
@@ -29,7 +29,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
 
 
 def _one_round(host: Sequence[str]) -> Sequence[str]:
-    """The hosts up to where they begin again, if they go round to the end; else all of them."""
+    """One period of the hosts if they repeat to the end; else all of them."""
     left: set[str] = set()
     for rank in range(1, len(host)):
         if host[rank] == host[rank - 1]:

@@ -8,8 +8,8 @@ from tailback.placement.writers.model import RankAssignment, RankFile
 
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
-    """Slurm SLURM_HOSTFILE: one host a task, for srun --distribution=arbitrary."""
-    # No comment in the file: every line of it is a task.
+    """Slurm SLURM_HOSTFILE: one host per task, for srun --distribution=arbitrary."""
+    # No comments in the file: every line is a task.
     command = (
         f"SLURM_HOSTFILE={shlex.quote(file)} "
         f"srun --ntasks={assignment.n_ranks} --distribution=arbitrary ./app"

@@ -2,8 +2,8 @@
 
 Alali et al. (*A Measurement Study of Congestion in an InfiniBand Network*, III-C) sort switches
 into ToR, leaf and spine of the compute, storage and visualization subsystems, and ports into up and
-down, from the output of ibnetdiscover. Here the tiers of a fabric give the first, patterns of names
-the subsystems.
+down, from the output of ibnetdiscover. Here the tiers come from the fabric and the subsystems from
+patterns of names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIER_NAMES: Final[dict[int, tuple[str, ...]]] = {
     2: ("Leaf", "Spine"),
     3: ("ToR", "Leaf", "Spine"),
 }
-"""What the tiers of a tree of 1, 2 and 3 tiers are called; 3 as the paper does."""
+"""Names of the tiers of a tree with 1, 2 and 3 tiers; those for 3 are the paper's."""
 
 CLASSES: Final[dict[str, type[pl.DataType]]] = {
     "node_name": pl.String,
@@ -40,18 +40,18 @@ def classify(fabric: Fabric, subsystems: Mapping[str, str] | None = None) -> pl.
 
     Args:
         fabric: From discovery or a builder.
-        subsystems: Name of a subsystem and a regular expression; a switch belongs to the first
-            whose expression is found in its name or, for a leaf, in the name of most of its
-            hosts. ``{"Glade": "^(glade|nsd)", "DAV": "^dav"}`` gives the paper's ``GladeLeaf``,
+        subsystems: Name and regular expression of each subsystem; a switch belongs to the first
+            whose expression matches its name or, for a leaf, the names of most of its hosts.
+            ``{"Glade": "^(glade|nsd)", "DAV": "^dav"}`` gives the paper's ``GladeLeaf``,
             ``GladeSpine``, ``DAVLeaf`` and ``DAVSpine``.
 
     Returns:
-        One row a port with a cable: ``node_name, port, link`` (the link that leaves it),
+        One row per port with a cable: ``node_name, port, link`` (the link that leaves it),
         ``category`` (``ToR``, ``GladeLeaf``, …, ``Host`` for adapters) and ``port_type`` (``up``,
         ``down`` or ``flat``).
 
     Raises:
-        CounterError: An expression is none.
+        CounterError: A pattern is not a regular expression.
     """
     group = _subsystem(fabric, subsystems or {})
     names = np.array(_categories(fabric, group), object)
@@ -104,7 +104,7 @@ def _categories(fabric: Fabric, group: list[str]) -> list[str]:
 
 
 def tier_names(tiers: Iterable[int]) -> dict[int, str]:
-    """What each tier that switches have is called, from the lowest up."""
+    """Name of each tier present among ``tiers``, from the lowest up."""
     levels = sorted(set(tiers))
     words = TIER_NAMES.get(len(levels)) or [f"Tier{level}" for level in range(len(levels))]
     return dict(zip(levels, words, strict=True))
@@ -114,7 +114,7 @@ def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, li
     """Add ``link``, ``category`` and ``port_type`` to readings, intervals or rounds.
 
     Args:
-        frame: Has ``node_name`` and ``port``; ``link`` where the source knew it.
+        frame: Has ``node_name`` and ``port``, and ``link`` where the source gives it.
         classes: From :func:`classify`.
 
     Returns:
@@ -130,7 +130,7 @@ def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, li
 
 
 def placed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
-    """What :func:`attach` does, to rows that are not read yet."""
+    """Lazy form of :func:`attach`."""
     names = rows.collect_schema().names()
     by_name = classes.unique(["node_name", "port"], keep="none").lazy()
     out = rows.drop("category", "port_type", strict=False).join(

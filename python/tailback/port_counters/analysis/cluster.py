@@ -1,8 +1,7 @@
-"""The same passes on a cluster: Dask brings pieces to workers and their totals back.
+"""The same passes on a Dask cluster: workers process pieces and return their totals.
 
-Dask is asked for two things only: to call a function somewhere, and to call another with the
-results. What is called is that of :mod:`tailback.port_counters.analysis.passes`, unchanged.
-Workers need Tailback and the same paths to the files.
+Dask only runs the functions of :mod:`tailback.port_counters.analysis.passes`, unchanged, and
+combines their results. Workers need Tailback and the same paths to the files.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _IN_FLIGHT = 8
-"""Pieces a worker thread is given ahead of time."""
+"""Pieces queued per worker thread."""
 
 
 class Cluster:
@@ -64,7 +63,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster; it goes on."""
+        """Disconnect; the cluster keeps running."""
         self._client.close()
 
     @property
@@ -75,10 +74,10 @@ class Cluster:
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces.
 
-        Contributions are added up on the workers, sixteen at a time, and only the total comes here.
+        Contributions are added up on the workers, sixteen at a time; only the total is transferred.
 
         Raises:
-            CounterError: A piece cannot be read where a worker is.
+            CounterError: A worker cannot read a piece.
         """
         own = list(passes)
         ahead = max(FAN_IN, _IN_FLIGHT * max(self.threads, 1))
@@ -93,7 +92,8 @@ class Cluster:
                 groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
                 level = [self._client.submit(added, group, own, pure=False) for group in groups]
             total = level[0]
-            # One wave after the other: the scheduler holds the tasks of a wave, not of all years.
+            # One batch at a time: the scheduler holds the tasks of a batch, not those of the whole
+            # archive.
             self._wait(total)
         last = self._client.submit(added, [total], own, pure=False)
         return list(self._wait(last))

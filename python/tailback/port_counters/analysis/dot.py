@@ -1,6 +1,6 @@
 """A congestion evolution graph in Graphviz' language; time runs downwards.
 
-Only numbers of ours stand in it, and the title, quoted: names from files never reach Graphviz.
+It contains only numbers and the quoted title: names from files never reach Graphviz.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def colour(percent: float) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text as a quoted string of the language: one line, nothing in it is markup or an escape."""
+    """Text as a quoted DOT string: one line, without markup or escapes."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
     return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -37,13 +37,13 @@ def quoted(text: str) -> str:
 def dot_text(graph: Evolution, title: str = "", *, most: int = 20_000) -> str:
     """The graph as text for ``dot``.
 
-    One vertex a feature, as wide as the root of its extent, coloured by its largest value; one rank
-    a time step. Draw it with ``dot -Tsvg``.
+    One vertex per feature, its width proportional to the square root of its extent, coloured by its
+    largest value; one rank per time step. Draw it with ``dot -Tsvg``.
 
     Args:
         graph: The graph.
         title: Shown above it.
-        most: Largest number of features; of more, the evolutions with the largest values are kept
+        most: Maximum number of features; beyond it, the evolutions with the largest values are kept
             and the title says so.
 
     Returns:

@@ -3,8 +3,9 @@
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
 2018), section VI. At each step, links above a threshold that are neighbours form a *feature*; a
 feature evolves into every feature of the next step that shares a link with it, so features split
-and merge, and the graph is acyclic. A feature that pauses for one step is a new one. A step is a
-sweep (:mod:`tailback.port_counters.analysis.sweeps`): ports are not read at one instant.
+and merge, and the graph is acyclic. A feature that is absent for one step and comes back is a new
+one. A step is a sweep (:mod:`tailback.port_counters.analysis.sweeps`): ports are not read at one
+instant.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ FEATURES: Final[dict[str, type[pl.DataType]]] = {
     "evolution": pl.UInt32,
     "at_least": pl.Boolean,
 }
-"""Table of features: its number, step and the time of that, links in it, largest and mean value in
-percent, the evolution (connected piece of the graph) it is part of, and whether a link of it has a
-full stall counter, so that the values are lower bounds."""
+"""Table of features: number, step and its time, links in it, largest and mean value in percent, the
+evolution (connected component of the graph) it belongs to, and whether one of its links has a full
+stall counter, so that the values are lower bounds."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,11 @@ class Evolution:
     Attributes:
         features: Table ``FEATURES``, in order of time.
         edges: ``source, target``: feature numbers; the target is one step later.
-        members: ``feature, place``: which links (rows of ``places``) a feature is made of.
-        places: Label of each place, as the counters name it.
+        members: ``feature, place``: the links (rows of ``places``) of each feature.
+        places: Label of each link or router, as the counters name it.
         threshold: Percent above which a link counts.
-        sweeps: The steps; one without any interval is none, and nothing goes on over it.
+        sweeps: The steps; a sweep without any interval is no step, and no feature continues across
+            it.
     """
 
     features: pl.DataFrame
@@ -62,7 +64,7 @@ class Evolution:
 
     @property
     def splits(self) -> int:
-        """Features that go on as more than one."""
+        """Features that continue as more than one."""
         return int((self.edges.group_by("source").len()["len"] > 1).sum())
 
     @property
@@ -76,7 +78,7 @@ def torus_neighbours(
 ) -> NDArray[np.int64]:
     """Pairs of routers that are neighbours along one axis of a torus, wrap-around included.
 
-    Features in one direction are contiguous along it (section VI), so one is at most a ring.
+    Features in one direction are contiguous along it (section VI), so a feature is at most a ring.
 
     Args:
         coordinates: x, y, z of each router, shape (routers, 3).
@@ -101,7 +103,7 @@ def fabric_neighbours(fabric: Fabric) -> NDArray[np.int64]:
     """Pairs of links of any fabric of which one ends where the other starts.
 
     That is how back-pressure spreads: from a link to those that feed it. The two directions of one
-    cable are no neighbours.
+    cable are not neighbours.
 
     Returns:
         Pairs of link numbers, shape (pairs, 2).
@@ -130,13 +132,13 @@ def evolve(
     Args:
         intervals: Columns ``time_ns`` and ``interval_ns`` of ``counter_intervals``, n rows.
         place: Place (link or router) of each interval, a row of ``places``, shape (n,).
-        percent: The values, percent, shape (n,); NaN where unknown. Of several of one place and
-            step the largest counts.
+        percent: The values, percent, shape (n,); NaN where unknown. If a place has several in a
+            step, the largest counts.
         neighbours: Pairs of places, shape (pairs, 2).
         places: Label of each place.
         threshold: A place counts from this value on, percent.
-        full: Intervals whose stall counter is full, shape (n,): nobody knows how much they stalled,
-            so they count, with the threshold where they have no larger value.
+        full: Intervals whose stall counter is full, shape (n,). Their stall is unknown, so they
+            count with at least the threshold.
 
     Returns:
         The graph; empty when no value reaches the threshold.
@@ -146,7 +148,8 @@ def evolve(
             f"threshold {threshold} % is outside 0 to 100", remedy="the paper has 40 %"
         )
     sweeps = Sweeps.of(intervals)
-    # A hole in the numbers parts what is around it; how long it is would only overflow the keys.
+    # A missing sweep separates the steps around it. A gap of 2 is enough; a longer one could
+    # overflow the keys.
     apart = np.concatenate([[0], np.cumsum(np.minimum(np.diff(sweeps.number), 2))])
     n_places = len(places)
     if full is None:
@@ -195,8 +198,8 @@ _PAIR: Final[dict[str, type[pl.DataType]]] = {
 def _components(
     source: NDArray[np.int64], target: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """Number of the connected piece of each of ``count`` vertices."""
-    # Takes half a second to import, which the analysis of an archive would pay for nothing.
+    """Number of the connected component of each of ``count`` vertices."""
+    # Imported here because it takes half a second, which the analysis of an archive does not need.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -231,7 +234,7 @@ def _features(
 
 
 def _edges(key: NDArray[np.int64], feature: NDArray[np.int64], n_places: int) -> NDArray[np.int64]:
-    """Pairs of features, one a step after the other, that share a place, shape (edges, 2)."""
+    """Pairs of features in consecutive steps that share a place, shape (edges, 2)."""
     if len(key) == 0:
         return np.zeros((0, 2), np.int64)
     later = np.searchsorted(key, key + n_places)
@@ -258,7 +261,7 @@ def from_torus(
         threshold: Percent.
 
     Raises:
-        CounterError: Not a direction, no coordinates, or two routers in one place.
+        CounterError: Not a direction, no coordinates, or two routers with the same coordinates.
     """
     if direction not in ("X+", "X-", "Y+", "Y-", "Z+", "Z-"):
         raise CounterError(f"no direction {direction!r}", remedy="X+, X-, Y+, Y-, Z+ or Z-")

@@ -1,4 +1,4 @@
-"""Where the features of a congestion evolution graph stand, and the unit of its time axis."""
+"""Layout of a congestion evolution graph: columns of features and unit of the time axis."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def time_unit(steps: NDArray[np.int64]) -> tuple[str, float]:
 
 
 def columns_of(graph: Evolution) -> NDArray[np.int64]:
-    """Column of each feature in its step: under what it comes from, as near as there is room.
+    """Column of each feature in its step: below its predecessors, or the nearest free one.
 
     Returns:
-        Columns from 0, no two alike in a step, shape (features,).
+        Columns from 0, distinct within a step, shape (features,).
     """
     step = graph.features["step"].to_numpy().astype(np.int64)
     out = np.zeros(len(step), np.int64)
@@ -37,7 +37,7 @@ def columns_of(graph: Evolution) -> NDArray[np.int64]:
         taken: set[int] = set()
         mine = np.flatnonzero(step == now).tolist()
         wish = {f: float(np.mean([out[p] for p in parents[f]])) for f in mine if f in parents}
-        # Those that go on keep their columns; new ones take the first that is free.
+        # Features that continue keep their columns; new ones take the first free one.
         for feature in sorted(mine, key=lambda f: (f not in wish, wish.get(f, 0.0), f)):
             near, far = round(wish.get(feature, 0.0)), 0
             while True:

@@ -1,4 +1,4 @@
-"""A simulated run as the studies look at it: by the directions of a torus."""
+"""A simulated torus as the studies analyse it: by direction."""
 
 from __future__ import annotations
 

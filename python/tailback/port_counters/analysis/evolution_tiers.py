@@ -1,4 +1,4 @@
-"""Every link of a tree by tier and direction: what the tier figure and the view of a tree draw."""
+"""Every link of a tree by tier and direction, as the tier figure and the tree view draw them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TIER_STALLS: Final[dict[str, type[pl.DataType]]] = {
     "link": pl.UInt32,
     "percent": pl.Float64,
 }
-"""Table of :func:`tier_stalls`: panel and its place from the top, column (switch), row (port of
+"""Table of :func:`tier_stalls`: panel and its position from the top, column (switch), row (port of
 that panel), link, and its mean stall in percent, null where nothing was measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Links of one tier and direction, side by side.
+    """Links of one tier and direction in a grid.
 
     Attributes:
         title: What they are.
@@ -40,9 +40,9 @@ class Panel:
 def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Panel]:
     """Panels from the top of the tree to its hosts, up and down links apart.
 
-    A column is the switch at the lower end (for hosts: the switch they hang off), pod after pod; a
-    row is one of its cables. So a whole tier is one picture, and what a column has in common is
-    a switch.
+    A column is the switch at the lower end (for hosts: the switch they are attached to), ordered by
+    pod; a row is one of its cables. A panel shows a whole tier, and the links in a column share a
+    switch.
 
     Args:
         fabric: Any fabric; links between switches of one tier get a separate panel.
@@ -71,7 +71,7 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
 
 
 def _words(fabric: Fabric, levels: Sequence[int]) -> dict[int, str]:
-    """What tiers are called: as the names of their switches have it where the lowest are leaves."""
+    """Names of the tiers; of three tiers, by whether the lowest switches are called leaves."""
     if len(levels) == 2:
         return dict(zip(levels, ("leaf", "spine"), strict=True))
     if len(levels) != 3:
@@ -85,7 +85,7 @@ def _words(fabric: Fabric, levels: Sequence[int]) -> dict[int, str]:
 def _grid(
     fabric: Fabric, links: NDArray[np.int64], at_source: bool, hosts: bool
 ) -> NDArray[np.int64]:
-    """Links in a grid: a column a switch, in order of pods; cables below one another."""
+    """Links in a grid: one column per switch, in order of pods, its cables as rows."""
     n = fabric.n_nodes
     source, target = (
         fabric.link_src[links].astype(np.int64),
@@ -114,7 +114,7 @@ def _grid(
 def tier_stalls(
     intervals: pl.DataFrame, fabric: Fabric, names: dict[int, str] | None = None
 ) -> pl.DataFrame:
-    """Table ``TIER_STALLS``: the mean stall of every link at its place in the panels.
+    """Table ``TIER_STALLS``: the mean stall of every link and its position in the panels.
 
     Args:
         intervals: Rows of ``counter_intervals`` with link numbers of the fabric.

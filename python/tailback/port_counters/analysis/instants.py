@@ -1,7 +1,7 @@
-"""Steps of a torus: the rows an evolution graph is made of, and every router at the worst one.
+"""Steps of a torus: the rows that an evolution graph needs, and every router at the worst step.
 
-Of a direction's rows the graph needs those above the threshold and, for its axis of time, a few
-rows of every step: of months of counters that little comes to one place.
+The graph needs a direction's rows above the threshold and, for its time axis, a few rows of every
+step. Only these are gathered from months of counters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COLUMNS = ("time_ns", "interval_ns", "node_name", "direction", "stall_fraction"
 
 
 def congested_rows_pass(direction: str, threshold: float) -> Aggregate:
-    """Rows of ``direction`` from ``threshold`` percent on, some of each step, and the worst.
+    """Rows of ``direction`` at or above ``threshold`` percent, some of each step, and the worst.
 
     Args:
         direction: ``X+`` … ``Z-``.
@@ -40,7 +40,7 @@ def _reaches(threshold: float) -> pl.Expr:
 
 
 def _some_of_each_step() -> pl.Expr:
-    """One row of each quarter of a period: where a step begins, no piece knows by itself."""
+    """One row of each quarter of a period, as a single piece does not show where a step begins."""
     period = usual_interval()
     return (instant(period) // (period // 4).clip(lower_bound=1)).is_first_distinct()
 
@@ -48,7 +48,7 @@ def _some_of_each_step() -> pl.Expr:
 def hot_links_pass(threshold: float) -> Aggregate:
     """Rows of known links from ``threshold`` percent on or with full counters, some of each step.
 
-    The total has a column ``full`` besides.
+    The total has an additional column ``full``.
     """
     columns = ("time_ns", "interval_ns", "link", "xmit_wait_ticks", "stall_fraction",
                "latched_stall_ns", "flags")  # fmt: skip
@@ -68,7 +68,7 @@ def _all(parts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def worst_pass(direction: str, hot: pl.DataFrame) -> Aggregate | None:
-    """Every row of ``direction`` in the step of the largest stall, the first of several.
+    """Every row of ``direction`` in the step of the largest stall (the first such step).
 
     Args:
         direction: ``X+`` … ``Z-``.
@@ -96,7 +96,7 @@ def _at(piece: Piece, direction: str, start_ns: int, end_ns: int, period_ns: int
 
 
 def slices(rows: pl.DataFrame, coordinates: pl.DataFrame) -> pl.DataFrame:
-    """Routers with their places: ``time_ns, x, y, z, percent``; the largest of each."""
+    """Largest stall of each router, with its coordinates: ``time_ns, x, y, z, percent``."""
     return (
         rows.filter(pl.col("stall_fraction").is_not_null())
         .join(coordinates, on="node_name", how="inner")

@@ -1,7 +1,7 @@
 """From readings to intervals: what a port did between two readings of its counters.
 
-What a counter that fell, or that stands at its largest value, tells is the rule of
-:mod:`tailback.port_counters.increments`; neither is ever taken for a plain number.
+:mod:`tailback.port_counters.increments` defines what to conclude from a counter that fell or that
+is at its largest value; neither is treated as an ordinary difference.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from tailback.port_counters.increments import (
 from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
 
 KEY: Final = ("node_guid", "node_name", "port", "interface", "direction", "round")
-"""What makes two readings be of one port and one series."""
+"""Two readings with equal values in these columns belong to the same port and series."""
 
 
 def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.DataFrame:
-    """Turn readings into intervals, one less a port and series than there are readings.
+    """Turn readings into intervals: n readings of a port and series give n − 1.
 
     The time of a reading is the estimate of equation 3 of Alali et al., *A Measurement Study of
     Congestion in an InfiniBand Network* (start of the query plus half its turn-around); a stall
-    fraction above 1 is left as it is, because it tells how wrong those times are.
+    fraction above 1 is kept, because it shows the error of those times.
 
     Args:
         readings: Rows of ``READINGS`` in any order.
-        tick_ns: Length of a tick of PortXmitWait where a reading does not say it, nanoseconds.
+        tick_ns: Length of a PortXmitWait tick where a reading does not give it, nanoseconds.
 
     Returns:
-        Rows of ``INTERVALS`` in order of port and time. Readings of a port with one and the same
-        time are no interval and give no row.
+        Rows of ``INTERVALS`` in order of port and time. Two readings of a port at the same time
+        give no interval.
     """
     tick = pl.col("tick_ns").fill_null(pl.lit(tick_ns, pl.Float64))
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
-    room = max_bytes(measured, pl.col("capacity_gbps"))
+    byte_limit = max_bytes(measured, pl.col("capacity_gbps"))
     gbps = pl.col("capacity_gbps")
     changed = (gbps != shifted("capacity_gbps")).fill_null(False)
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
@@ -52,8 +52,8 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
     data, packets, wait, stall, inner, drops, over = increments(
         (
-            Counter("data_bytes", "data_limit", low, room, 4, wrong),
-            Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("data_bytes", "data_limit", low, byte_limit, 4, wrong),
+            Counter("packets", "packets_limit", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
             Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
             Counter("stall_ns", None, most=stalled),
             Counter("internal_stall_ns", None, most=stalled),
@@ -70,9 +70,9 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
             inner=inner.value, dropped=drops.value, held=over.value,
             queued=pl.when(same).then(shifted("backlog_bytes")),
-            earned=wait.flags | stall.flags,
-            earned_data=data.flags | packets.flags | drops.flags,
-            earned_inner=inner.flags,
+            stall_flags=wait.flags | stall.flags,
+            data_flags=data.flags | packets.flags | drops.flags,
+            internal_flags=inner.flags,
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
@@ -81,7 +81,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
 
 
 def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.LazyFrame:
-    """Columns of ``INTERVALS`` from readings with what each counter rose by."""
+    """Columns of ``INTERVALS`` from readings and the increment of each counter."""
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
     stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
@@ -112,13 +112,13 @@ def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
     """Flags of an interval from those of its reading and of each counter."""
     own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
     gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
-    # A lower bound of the time inside the router is not one of the stall.
-    seen = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
+    # A lower bound of the time inside the router is not a lower bound of the stall.
+    noted = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
     return (
         (pl.col("flags") & own)
-        | pl.col("earned")
-        | pl.col("earned_data")
+        | pl.col("stall_flags")
+        | pl.col("data_flags")
         | pl.col("changed")
-        | (pl.col("earned_inner") & seen)
+        | (pl.col("internal_flags") & noted)
         | gap
     )

@@ -1,8 +1,8 @@
-"""What port counters can say beyond stalls, and what they cannot, whatever is read of them.
+"""What port counters show beyond stalls, and what they cannot show.
 
-A stalled port is a victim: it waits for somebody further on. The port where the waiting begins is
-fully used and does not wait itself (theorem 4.2 of Taffet's thesis), so counters of stall *and*
-bytes point to where to look. Whose bytes they were, and what would help, no counter knows.
+A stalled port waits for another port further along the path. The port where the congestion begins
+is fully used and does not wait itself (Taffet, 2019, theorem 4.2), so counters of stall *and* bytes
+together point to it. No counter shows whose bytes they were or what would help.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tailback.port_names import some_ports
 from tailback.units import counted, format_time, percent
 
 FULL_UTILIZATION: Final = 0.7
-"""Share of its rate from which a port counts as full: the same as for roots of congestion trees."""
+"""Share of its rate at which a port counts as full: the same as for roots of congestion trees."""
 
 
 def full_ports(verdict: Verdict) -> pl.DataFrame:
-    """Ports that were full and hardly waited: where others may be waiting for, busiest first."""
+    """Ports that were full and hardly waited: the likely start of the congestion, busiest first."""
     waits = pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold
     waits |= FULL_COUNTER
     return verdict.ports.filter((pl.col("utilization") >= FULL_UTILIZATION) & ~waits).sort(
@@ -50,7 +50,7 @@ def roots(verdict: Verdict) -> str:
 
 
 def cannot_tell(verdict: Verdict) -> list[str]:
-    """What these counters leave open, each in a few words; the same facts need a trace."""
+    """What these counters leave open, each in a few words; to answer it, a trace is needed."""
     open_ = [
         "whose data waited: ours or another job's",
         "why: a pattern, a placement, static routes and a slow cable stall the same ports",
@@ -63,7 +63,7 @@ def cannot_tell(verdict: Verdict) -> list[str]:
 
 
 def limits(verdict: Verdict) -> dict[str, Any]:
-    """The same as plain values, for ``--format json``."""
+    """Likely start, full ports and open questions as plain values, for ``--format json``."""
     return {
         "may_begin": roots(verdict),
         "full_ports": full_ports(verdict).select("node_name", "port", "utilization").to_dicts(),

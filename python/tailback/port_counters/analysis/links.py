@@ -1,9 +1,8 @@
 """Stall and bandwidth of links: definitions 2.1 to 2.3, distributions, correlations, comparisons.
 
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
-2018). Works on intervals in any number: everything is a pass over pieces
-(:mod:`tailback.port_counters.analysis.passes`); distributions are counted in bins of a hundredth
-of a percent.
+2018). Works on any number of intervals: everything is a pass over pieces
+(:mod:`tailback.port_counters.analysis.passes`); distributions are counted in bins of 0.01 percent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MEASURES: Final = {
     "inq": ("internal_stall_fraction", "percent of time stalled inside the router (%)"),
     "bandwidth": ("utilization", "bandwidth used (%)"),
 }
-"""Name of a measure: its column of ``counter_intervals`` and what an axis says."""
+"""Name of a measure: its column of ``counter_intervals`` and its axis label."""
 
 
 def _measure(name: str) -> pl.Expr:
@@ -49,7 +48,7 @@ def _key(by: str) -> str:
 
 
 def _bins(piece: Piece, measure: str, by: str) -> pl.LazyFrame:
-    # A value that is exactly a bin's is in it; one just above 0 is not 0.
+    # A value on the border of a bin is in the lower bin; one just above 0 is not counted as 0.
     bins = _measure(measure) * (100 * BINS_A_PERCENT * (1 - ROUNDING))
     return (
         piece.rows.select(_key(by), bin=bins.ceil().clip(0, 2**31 - 2).cast(pl.Int32))
@@ -64,7 +63,7 @@ def _add_bins(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
 
 
 def ccdf_pass(measure: str, by: str = "axis", members: tuple[str, ...] | None = None) -> Aggregate:
-    """What :func:`ccdf` is made of; ``members`` keeps the links of some nodes only."""
+    """Pass of :func:`ccdf`; ``members`` restricts it to the links of some nodes."""
     _measure(measure)
     columns = (_key(by), MEASURES[measure][0])
     return Aggregate(
@@ -94,7 +93,7 @@ def ccdf_table(counts: pl.DataFrame, by: str = "axis") -> pl.DataFrame:
 
 
 def ccdf(intervals: pl.LazyFrame | Archive, measure: str, by: str = "axis") -> pl.DataFrame:
-    """Complementary cumulative distribution of a measure, of each direction (Figures 4, 5, 7, 8).
+    """Complementary cumulative distribution of a measure for each direction (Figures 4, 5, 7, 8).
 
     Args:
         intervals: Rows of ``counter_intervals``.
@@ -103,7 +102,7 @@ def ccdf(intervals: pl.LazyFrame | Archive, measure: str, by: str = "axis") -> p
 
     Returns:
         ``group, percent, ccdf, rows``: the share of link-intervals whose value is *above*
-        ``percent``, at each of the values there are, rounded up to 0.01 percent points.
+        ``percent``, at each value that occurs, rounded up to 0.01 percentage points.
     """
     return ccdf_table(_total(intervals, ccdf_pass(measure, by)), by)
 
@@ -116,13 +115,13 @@ _STALLS: Final = {"credit": "stall_fraction", "inq": "internal_stall_fraction"}
 
 
 def correlation_pass(by: str = "axis") -> Aggregate:
-    """What :func:`correlations` is made of: moments about means, which add up exactly."""
+    """Pass of :func:`correlations`: moments about means, which can be merged exactly."""
     columns = (_key(by), "utilization", *_STALLS.values())
     return Aggregate(partial(_moments, by=by), partial(_add_moments, by=by), columns)
 
 
 def _moments(piece: Piece, by: str) -> pl.LazyFrame:
-    """Of each group: number, means, and sums of squares and products about the means."""
+    """Count, means, and sums of squares and products about the means, for each group."""
     used = pl.col("utilization")
     about: list[pl.Expr] = []
     sums: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
@@ -132,7 +131,8 @@ def _moments(piece: Piece, by: str) -> pl.LazyFrame:
             pl.col(f"{name}_{s}") for s in ("x", "y", "n", "mean_x", "mean_y")
         )
         both = used.is_not_null() & pl.col(column).is_not_null()
-        # About the means of the piece first: sums about 0 would lose what varies little.
+        # Centred on the means of the piece first: sums about 0 would lose precision where values
+        # vary little.
         for own, part in ((used, "x"), (pl.col(column), "y")):
             about.append(pl.when(both).then(own - own.mean()).alias(f"{name}_{part}"))
             about.append(own.mean().alias(f"{name}_mean_{part}"))
@@ -161,7 +161,7 @@ def _moments(piece: Piece, by: str) -> pl.LazyFrame:
 
 
 def _add_moments(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
-    """Chan, Golub, LeVeque (1979): moments of parts about their means to those of the whole."""
+    """Merge the moments of parts about their means (Chan, Golub, LeVeque, 1979)."""
     return parts.group_by(_key(by)).agg(_whole())
 
 
@@ -172,7 +172,7 @@ def _whole() -> list[pl.Expr]:
             pl.col(f"{name}_{s}") for s in ("n", "x", "y", "xx", "yy", "xy", "x0", "x1", "y0", "y1")
         )
         weight = n.cast(pl.Float64)
-        # Of no rows there is no mean: such a part adds nothing.
+        # A part without rows has no mean and adds nothing.
         mean_x, mean_y = ((weight * v).sum() / weight.sum() for v in (x, y))
         dx, dy = x - mean_x, y - mean_y
         values = {
@@ -217,11 +217,12 @@ def _pearson(name: str) -> pl.Expr:
 
 @dataclass(frozen=True)
 class GroupTest:
-    """A group of links against random groups of the others.
+    """Comparison of a group of links with random groups of the others.
 
     Attributes:
         statistics: Kolmogorov–Smirnov distance of each draw, shape (draws,).
-        p_values: Probability of that distance if both groups were alike, shape (draws,).
+        p_values: Probability of at least that distance if both groups had the same distribution,
+            shape (draws,).
         group_mean: Mean of the group, percent.
         other_mean: Mean of all others, percent.
     """
@@ -233,11 +234,11 @@ class GroupTest:
 
     @property
     def p_value(self) -> float:
-        """Median over the draws, which no single lucky draw can move."""
+        """Median over the draws, which is robust to a single unusual draw."""
         return float(np.median(self.p_values))
 
     def verdict(self, level: float = 0.05) -> str:
-        """What it says, in a sentence that does not claim more."""
+        """The result in one sentence."""
         means = f"{self.group_mean:.3g} % against {self.other_mean:.3g} %"
         if self.p_value >= level:
             return (
@@ -259,9 +260,9 @@ def compare_groups(
     """Do the links of some nodes stall like those of others (section V-B: I/O nodes)?
 
     As many nodes as there are members are drawn at random from the rest, ``draws`` times, and the
-    means of their links compared by a two-sample Kolmogorov–Smirnov test. The unit is a link, not
-    a link-minute: minutes of one link are not independent, and a test that takes them so finds a
-    difference in anything.
+    means of their links are compared by a two-sample Kolmogorov–Smirnov test. The unit is a link,
+    not a link-minute: the minutes of a link are not independent, and a test that assumes so finds
+    differences everywhere.
 
     Args:
         intervals: Rows of ``counter_intervals``.
@@ -277,7 +278,7 @@ def compare_groups(
 
 
 def means_pass(measure: str = "credit") -> Aggregate:
-    """What :func:`compare_groups` is made of: sum and number of the values of each link."""
+    """Pass of :func:`compare_groups`: sum and number of the values of each link."""
     _measure(measure)
     columns = ("node_guid", "node_name", "port", MEASURES[measure][0])
     return Aggregate(partial(_sums, measure=measure), _add_sums, columns)
@@ -298,7 +299,7 @@ def _add_sums(parts: pl.LazyFrame) -> pl.LazyFrame:
 def comparison(
     sums: pl.DataFrame, members: Iterable[str], *, draws: int = 30, seed: int = 1
 ) -> GroupTest:
-    """The verdict of :func:`compare_groups` from the total of :func:`means_pass`.
+    """The result of :func:`compare_groups` from the total of :func:`means_pass`.
 
     Raises:
         CounterError: A group without links, or no others.

@@ -1,10 +1,10 @@
-"""Passes over counters of any size: what a piece contributes, and how contributions add up.
+"""Passes over counter archives of any size: the contribution of a piece, and how to add them up.
 
-An archive is looked at piece by piece. A *pass* makes a small table of a piece, and tables of
-pieces add up to one of the same shape, whatever the order of adding. So the same passes run in
-this process, one piece after the other, or on the workers of a cluster, and memory is that of a
-piece and of the small tables. Where pieces are worked on is the business of an :class:`Engine`;
-no pass knows of it.
+An archive is processed piece by piece. A *pass* makes a small table of a piece, and the tables of
+pieces are merged into one of the same shape, in any order. The same passes therefore run in this
+process, one piece after the other, or on the workers of a cluster, and need memory only for a piece
+and the small tables. An :class:`Engine` decides where pieces are processed; passes do not depend on
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailback.parquet import reading, scan_tables
 from tailback.port_counters.schema import CounterError
 
 SLICE_ROWS: Final = 3_000_000
-"""Rows of a piece where the pieces are not given by files."""
+"""Rows of a piece where there are no files to divide the archive."""
 
 FAN_IN: Final = 16
 """How many contributions are added up at a time."""
@@ -32,9 +32,9 @@ class Piece:
 
     Attributes:
         rows: The rows, not read yet.
-        carried: How many leading rows belong to the piece before, and are there as what the first
-            own row follows.
-        file: The file they are in, for what is said of a damaged one; None where there is none.
+        carried: Number of leading rows that belong to the piece before; they precede the first row
+            of its own.
+        file: The file they are in, for error messages; None where there is none.
     """
 
     rows: pl.LazyFrame
@@ -48,7 +48,7 @@ class Aggregate:
 
     Attributes:
         partial: Makes the contribution of a piece.
-        merge: Adds up contributions that stand below each other.
+        merge: Adds up concatenated contributions.
         columns: Columns that ``partial`` needs; others are not read.
     """
 
@@ -58,7 +58,7 @@ class Aggregate:
 
 
 class Engine(Protocol):
-    """Where pieces are worked on."""
+    """Processes pieces."""
 
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
@@ -66,7 +66,7 @@ class Engine(Protocol):
 
 
 def contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
-    """What a piece adds to each pass; the piece is read once.
+    """The contribution of a piece to each pass; the piece is read once.
 
     Raises:
         CounterError: The file of the piece cannot be decoded.
@@ -103,7 +103,7 @@ def added(
 
 
 class LocalEngine:
-    """Works on pieces in this process, one after the other, each on all cores."""
+    """Processes pieces in this process, one after the other, each on all cores."""
 
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
@@ -123,12 +123,12 @@ Prepare = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Archive:
-    """Rows that are looked at piece by piece.
+    """Rows that are processed piece by piece.
 
     Attributes:
-        rows: All of them, not read.
-        files: The Parquet files they are in, in order; none where they come from elsewhere.
-        prepare: What is done to the rows of a file first, each row for itself.
+        rows: All rows, lazily.
+        files: The Parquet files they are in, in order; empty where they come from elsewhere.
+        prepare: Row-wise preparation of the rows of a file.
     """
 
     rows: pl.LazyFrame
@@ -141,7 +141,7 @@ class Archive:
         return rows if isinstance(rows, Archive) else Archive(rows)
 
     def then(self, more: Prepare) -> Archive:
-        """The archive with something more done to its rows, each row for itself."""
+        """The archive with a further row-wise transformation."""
         first = self.prepare
         both = more if first is None else partial(_both, first=first, second=more)
         return Archive(more(self.rows), self.files, both)
@@ -168,7 +168,7 @@ class Archive:
         ]
 
     def scans(self) -> list[tuple[str, pl.LazyFrame]]:
-        """Each file and its rows, not read."""
+        """Each file and its rows, lazily."""
         out = []
         for file in self.files:
             rows = scan_tables(file, error=CounterError)

@@ -1,7 +1,7 @@
-"""Whose counters these are: names, capacities, ticks and classes of ports from a discovery.
+"""The ports that counters belong to: names, capacities, ticks and classes from a discovery.
 
-A source names its ports in its own way: perfquery by local identifier, sysfs by device, others by
-GUID or by name. With the output of ``ibnetdiscover`` all of them become the ports of one fabric.
+Each source names ports differently: perfquery by local identifier, sysfs by device, others by GUID
+or by name. The output of ``ibnetdiscover`` maps all of them to the ports of one fabric.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     table = classify(fabric, subsystems)
     if fabric.link_interface is not None:
         return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
-    # A link tells its peer only through the wiring: where it ends.
+    # The peer of a port is the vertex at which its link ends.
     peers = pl.DataFrame(
         {
             "link": range(fabric.n_links),
@@ -135,7 +135,7 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
 
 
 def _label(target: PortTarget, labels: set[str]) -> str:
-    """What the fabric calls the device of a target: names that come twice carry more."""
+    """The fabric's name of a target's device; duplicate names have a suffix there."""
     name, guid = target.node_name, f"0x{target.guid:016x}"
     plain = [name, f"{name or 'adapter'} {guid}", f"{name or 'switch'} {guid}"]
     with_port = [f"{label}/P{target.port}" for label in plain]
@@ -150,7 +150,7 @@ def from_run(path: Path) -> PortInventory:
     """
     tables = Run.read(path).tables
     tier = tables["switches"]["tier"]
-    # By the tier of the switch, not of the link: that of a flat link is one higher.
+    # By the tier of the switch, not of the link: the tier of a flat link is one higher.
     switches = tables["switches"].select(
         src=(tables["nodes"].height + pl.col("switch")).cast(pl.UInt32),
         category=tier.replace_strict(tier_names(tier), return_dtype=pl.String),
@@ -169,22 +169,22 @@ def from_run(path: Path) -> PortInventory:
     return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
 
 
-def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame, list[str]]:
+def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFrame, list[str]]:
     """Give readings or intervals the names, capacities and ticks of the fabric's ports.
 
     A port is found by GUID and number, by local identifier and number, by name and interface, or by
-    name and number; a capacity or a tick that the source tells itself stays.
+    name and number; a capacity or tick given by the source is kept.
 
     Args:
         frame: Rows of ``counter_readings`` or ``counter_intervals``.
-        places: The ports.
+        inventory: The ports.
 
     Returns:
         The frame and notes: how many of its ports the fabric does not have.
     """
-    if places.ports.is_empty() or frame.is_empty():
+    if inventory.ports.is_empty() or frame.is_empty():
         return frame, []
-    found = _found(frame.lazy(), places).collect()
+    found = _found(frame.lazy(), inventory).collect()
     lost = found.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
     notes = []
     if "tick_ns" in frame.columns:
@@ -197,31 +197,31 @@ def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame
         if len(ticks):
             listed = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
             notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick overrides it)")
-    out = found.with_columns(_taken(frame.columns)).select(frame.columns)
+    out = found.with_columns(_filled_in(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"ports that are not in the fabric: {lost.height}, like those of {some}")
     return out, notes
 
 
-def with_port_names(intervals: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
-    """Intervals with the names and capacities of the fabric's ports, each row for itself.
+def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
+    """Lazy, row-wise form of :func:`name_ports` for intervals.
 
     Args:
         intervals: Rows of ``counter_intervals``.
-        places: The ports; a port is found as :func:`name_ports` finds it.
+        inventory: The ports; a port is found as :func:`name_ports` finds it.
     """
     columns = intervals.collect_schema().names()
-    return _found(intervals, places).with_columns(_taken(columns)).select(columns)
+    return _found(intervals, inventory).with_columns(_filled_in(columns)).select(columns)
 
 
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
-"""What a port is found by, and the column of the rows that tells it."""
-_TOLD: Final = ("name", "gbps", "tick", "port")
+"""The keys by which a port is found, and the column of the rows that holds each."""
+_PORT_FACTS: Final = ("name", "gbps", "tick", "port")
 """What the fabric states about a port; its number only where the source names the interface."""
 
 
-def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
+def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     """The rows with ``_name, _gbps, _tick`` of their port in the fabric, null where unknown."""
     found = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
@@ -229,43 +229,43 @@ def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
     if "interface" not in rows.collect_schema().names():
         found = found.with_columns(interface=pl.lit(None, pl.String))
     for key, own in _KEYS:
-        known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
+        known = inventory.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
         stated = known.select(
-            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _TOLD[:-1]}
+            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _PORT_FACTS[:-1]}
         )
         found = found.join(stated.lazy(), on=[own, "port"], how="left", maintain_order="left")
     named = pl.col("interface").is_not_null()
     by_name = (
-        places.ports.filter(named)
-        # The second adapter port of a host is called "host/P2".
+        inventory.ports.filter(named)
+        # The fabric calls the second adapter port of a host "host/P2".
         .with_columns(name=pl.col("name").str.replace(r"/P[0-9]+$", ""))
         .unique(["name", "interface"], keep="none")
         .select(
             node_name="name",
             interface="interface",
             _own_link="link",
-            **{f"_own_{c}": c for c in _TOLD},
+            **{f"_own_{c}": c for c in _PORT_FACTS},
         )
     )
     found = found.join(
         by_name.lazy(), on=["node_name", "interface"], how="left", maintain_order="left"
     )
-    # A named interface has no number of its own to be found by.
+    # A named interface has no port number to look up.
     return found.with_columns(
         *(
             pl.when(named)
             .then(pl.col(f"_own_{c}"))
             .otherwise(pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS))
             .alias(f"_{c}")
-            for c in _TOLD[:-1]
+            for c in _PORT_FACTS[:-1]
         ),
-        # One that the fabric does not have keeps away from the numbers of those it has.
+        # An interface that the fabric does not have gets a number above those of its ports.
         _port=pl.when(named).then(pl.coalesce("_own_port", pl.col("port") % 32768 + 32768)),
     )
 
 
-def _taken(columns: Sequence[str]) -> list[pl.Expr]:
-    """Name, capacity and tick of the rows of :func:`_found`: what they tell themselves stays."""
+def _filled_in(columns: Sequence[str]) -> list[pl.Expr]:
+    """Name, capacity and tick of the rows of :func:`_found`; those of the source come first."""
     out = [
         pl.coalesce("_name", "node_name").alias("node_name"),
         pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"),
@@ -279,15 +279,15 @@ def _taken(columns: Sequence[str]) -> list[pl.Expr]:
 
 
 def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFrame, list[str]]:
-    """Fill in the length of a tick where a reading does not tell it.
+    """Fill in the length of a tick where a reading does not give it.
 
     Args:
         readings: Rows of ``counter_readings``.
-        tick_ns: What the user says, for all of them, nanoseconds; None takes that of the speed of
-            the port, as ``tailback collect`` does for devices that it does not know.
+        tick_ns: Tick given by the user, for all readings, nanoseconds; None derives it from the
+            speed of the port, as ``tailback collect`` does for unknown devices.
 
     Returns:
-        The readings and notes: what was assumed, and how many stalls stay in ticks for want of it.
+        The readings and notes: what was assumed, and how many ports have a stall only in ticks.
     """
     if tick_ns is not None:
         return readings.with_columns(tick_ns=pl.lit(tick_ns)), []
@@ -313,7 +313,7 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
 
 
 def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
-    """Intervals whose stall is that of their ticks at another length of a tick.
+    """Intervals with the stall recomputed from their ticks and the given tick length.
 
     Args:
         intervals: Rows of ``counter_intervals``; those without ticks stay as they are.
@@ -329,18 +329,18 @@ def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     )
 
 
-def with_classes(frame: pl.DataFrame, places: PortInventory) -> pl.DataFrame:
+def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
     """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
 
     Args:
         frame: Rows of ``counter_readings``, ``counter_intervals`` or a summary of rounds.
-        places: The ports.
+        inventory: The ports.
 
     Returns:
         Table of ``classes.classify`` to hand to ``classes.attach``.
     """
-    if not places.classes.is_empty():
-        return places.classes
+    if not inventory.classes.is_empty():
+        return inventory.classes
     direction = pl.col("direction") if "direction" in frame.columns else pl.lit(None, pl.String)
     link = pl.col("link") if "link" in frame.columns else pl.lit(None, pl.UInt32)
     own = frame.select("node_name", "port", link=link, _d=direction).unique(

@@ -6,8 +6,8 @@ in which the port had data but no credit::
 
     F[i] = tick * (W[i+1] - W[i]) / ((tq[i+1] + tp[i+1]/2) - (tq[i] + tp[i]/2))
 
-Every table and figure of the paper follows from one summary row a round, so an archive is read
-once, piece by piece: 30 M records come down to 300,000 rows.
+Every table and figure of the paper follows from one summary row per round, so an archive is read
+once, piece by piece: 30 M records are reduced to 300,000 rows.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ ROUNDS: Final[dict[str, type[pl.DataType]]] = {
 ``unexplained`` fractions above 1 that turn-around times and tick do not allow."""
 
 TICK_TOLERANCE: Final = 0.5 / 22.0
-"""A tick is known to half a nanosecond: "roughly 22 ns" (III-D). The example of Table III, 1.179,
-needs it: its turn-around times alone explain all but 0.4 % of what is above 1."""
+"""The tick is known to half a nanosecond: "roughly 22 ns" (III-D). The example of Table III, 1.179,
+needs it: its turn-around times alone explain all but 0.4 % of the excess over 1."""
 
 _FIXED_POINT: Final = 2.0**40
 """Fractions are added up as integers of this scale: a sum of floats would depend on the order in
@@ -89,7 +89,7 @@ def scan(path: Path) -> pl.LazyFrame:
 
 
 def archive(path: Path) -> Archive:
-    """The archive of :func:`scan`, with its files: what a cluster works on.
+    """The archive of :func:`scan` with its files, as a cluster needs it.
 
     Raises:
         CounterError: There is none, or it is not an archive.
@@ -104,21 +104,21 @@ def archive(path: Path) -> Archive:
 def summarise(
     readings: pl.LazyFrame | Archive, tick_ns: float = FDR_TICK_NS, engine: Engine = LOCAL_ENGINE
 ) -> pl.DataFrame:
-    """One row a round: how often and how long its port was stalled.
+    """One row per round: how often and how long its port was stalled.
 
     Rounds are expected one after the other, each in order of time, as the generator writes them.
-    Anything else is found out: rounds side by side, as the collector writes those of its sets, are
-    sorted file by file; those that also pause for a whole file, or are in no file, all at once,
-    which needs memory.
+    Other orders are detected: interleaved rounds, as the collector writes those of its sets, are
+    sorted file by file; rounds that skip a whole file, or that come from no file, are sorted all at
+    once, which needs memory.
 
     Args:
         readings: Rows of ``counter_readings`` with a round.
-        tick_ns: Length of a tick where the readings do not say it, nanoseconds.
-        engine: Where the pieces are worked on.
+        tick_ns: Length of a tick where the readings do not give it, nanoseconds.
+        engine: Processes the pieces.
 
     Returns:
-        Table ``ROUNDS`` in order of the rounds. Names are left null where every reading has its
-        link: ``classes.attach`` knows them, and reading 30 M strings would take half the time.
+        Table ``ROUNDS`` in order of the rounds. Names are null where every reading has its link:
+        ``classes.attach`` adds them, and reading 30 M strings would take half the time.
 
     Raises:
         CounterError: The readings cannot be decoded.
@@ -151,17 +151,17 @@ _COLUMNS: Final = (
 
 
 def _side_by_side(readings: Archive, linked: bool) -> list[Piece]:
-    """The files as pieces with their rounds one after the other.
+    """The files as pieces, with interleaved rounds sorted.
 
-    Each round that goes on from the file before begins with its last row there, which is not its
-    ``_own``.
+    A round that continues from the file before begins with its last row there, for which ``_own``
+    is false.
     """
     columns = _COLUMNS if linked else (*_COLUMNS, "node_name")
     out: list[Piece] = []
     before: pl.LazyFrame | None = None
     for file, rows in readings.scans():
         if rows.select(pl.len()).collect().item() == 0:
-            continue  # a session that ended at once: rounds go on from the file before
+            continue  # an empty session: rounds continue from the file before
         names = rows.collect_schema().names()
         taken = rows.select(name for name in columns if name in names)
         own = taken.with_columns(_own=pl.lit(True))
@@ -206,7 +206,7 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 
     Args:
         readings: Rows of ``counter_readings``, the rounds one after the other in order of time.
-        tick_ns: Length of a tick where a reading does not say it, nanoseconds.
+        tick_ns: Length of a tick where a reading does not give it, nanoseconds.
 
     Returns:
         As many rows: ``round, node_guid, port, node_name, link, same`` (there is a reading before
@@ -245,7 +245,7 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 
 
 def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
-    """Summary of the rounds in a piece; counts are to be added up."""
+    """Summary of the rounds in a piece; counts are additive."""
     steps = intervals(piece.rows, tick_ns)
     if "_own" in steps.collect_schema().names():
         steps = steps.filter("_own")
@@ -296,7 +296,7 @@ INTERVAL_PASS: Final = Aggregate(
     _add_ports,
     (*_PORT, "flags", "xmit_wait_ticks", "stall_fraction", "latched_stall_ns"),
 )
-"""What :func:`summarise_intervals` is made of."""
+"""Pass of :func:`summarise_intervals`."""
 
 
 def summary_of_ports(total: pl.DataFrame) -> pl.DataFrame:
@@ -309,7 +309,7 @@ def summary_of_ports(total: pl.DataFrame) -> pl.DataFrame:
 def summarise_intervals(
     intervals: pl.DataFrame | Archive, engine: Engine = LOCAL_ENGINE
 ) -> pl.DataFrame:
-    """The same summary from intervals: a sweep counts every port as one round.
+    """The same summary from intervals; in a sweep every port counts as one round.
 
     Args:
         intervals: Rows of ``counter_intervals``.

@@ -1,7 +1,7 @@
-"""Counters from anywhere, ready for a study: files of any reader, or archives in Parquet.
+"""Counters of any source, ready for a study: files of any reader, or Parquet archives.
 
-Files are read whole; archives and collections stay on the disk and are looked at in passes, so
-their size does not matter.
+Files are read whole; archives and collections stay on disk and are processed in passes, so they may
+be of any size.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ _NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction
 
 @dataclass
 class CounterSource:
-    """What was given to be analysed.
+    """Counters to analyse.
 
     Attributes:
-        kinds: What it was read from, each once.
-        counters: What files held; empty for an archive.
-        archive: An archive of ``counter_intervals``, that of a collection too.
-        ports: ``node_guid, node_name, port`` of a collection, each once; None for anything else.
+        kinds: Names of the sources, without duplicates.
+        counters: Content of files; empty for an archive.
+        archive: An archive of ``counter_intervals``; also that of a collection.
+        ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
         rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
             intervals of the same rounds.
         coordinates: ``node_name, x, y, z`` of torus routers.
-        classes: Classes of the ports, where an archive brings them along.
-        path: The archive, for what is said of it.
+        classes: Classes of the ports, where the archive includes them.
+        path: The archive, for error messages.
         run: Run directory that the counters are of.
         instants: Where the instants of readings come from.
         files: The files they are in.
@@ -92,25 +92,27 @@ class CounterSource:
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def intervals(self, places: PortInventory, tick_ns: float | None) -> tuple[Archive, list[str]]:
-        """All intervals, with the names, speeds and ticks that ``places`` knows, and notes.
+    def intervals(
+        self, inventory: PortInventory, tick_ns: float | None
+    ) -> tuple[Archive, list[str]]:
+        """All intervals, with the names, speeds and ticks that ``inventory`` knows, and notes.
 
         Args:
-            places: The ports of the fabric.
+            inventory: The ports of the fabric.
             tick_ns: Length of a tick of PortXmitWait that the user gives, nanoseconds.
 
         Raises:
             CounterError: The instants of the readings cannot be true.
         """
         if self.archive is not None:
-            return self._archived(self.archive, places, tick_ns)
+            return self._archived(self.archive, inventory, tick_ns)
         readings = self.counters.readings
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
-        readings, notes = name_ports(readings, places)
+        readings, notes = name_ports(readings, inventory)
         readings, more = fill_ticks(readings, None)
-        given, lost = name_ports(self.counters.intervals, places)
+        given, lost = name_ports(self.counters.intervals, inventory)
         if tick_ns is not None:
             given = ticked(given.lazy(), tick_ns).collect()
         found = difference(readings)
@@ -123,7 +125,7 @@ class CounterSource:
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def _refuse_tick(self) -> None:
-        """Refuse a tick where stalls are recorded as time and never in ticks."""
+        """Refuse a tick where stalls are recorded only as time."""
         frames = (self.counters.readings, self.counters.intervals)
         if any(frame["xmit_wait_ticks"].is_not_null().any() for frame in frames):
             return
@@ -134,14 +136,14 @@ class CounterSource:
             )  # fmt: skip
 
     def _archived(
-        self, rows: Archive, places: PortInventory, tick_ns: float | None
+        self, rows: Archive, inventory: PortInventory, tick_ns: float | None
     ) -> tuple[Archive, list[str]]:
         """The intervals of an archive, or of a collection, which names its ports by GUID."""
         notes: list[str] = []
         if self.ports is not None:
-            _, notes = name_ports(conform(INTERVALS, self.ports), places)
-            if not places.ports.is_empty():
-                rows = rows.then(partial(with_port_names, places=places))
+            _, notes = name_ports(conform(INTERVALS, self.ports), inventory)
+            if not inventory.ports.is_empty():
+                rows = rows.then(partial(with_port_names, inventory=inventory))
             rows = rows.then(_with_bounds)
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
@@ -155,12 +157,12 @@ def load(
 
     Args:
         paths: Files or folders.
-        reader: Name of the reader of all of them; each is found out when None.
-        every_ns: Nanoseconds from one file to the next, for formats that tell no time.
+        reader: Name of the reader for all of them; None detects each format.
+        every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
     Raises:
         CounterError: A file is missing, unknown or damaged, an archive or a run comes with other
-            files, or ``every_ns`` is given for a format that tells its times.
+            files, or ``every_ns`` is given for a format with time stamps.
         TailbackError: ``reader`` is not the name of a reader.
     """
     archives = [path for path in paths if _is_archive(path)] if reader is None else []
@@ -205,8 +207,8 @@ def load(
 
 
 def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
-    """Refuse a time between files where a file tells its own, or an archive (no paths) does."""
-    timed = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
+    """Refuse a time between files where a file, or an archive (no paths), has time stamps."""
+    timed = next((path for path in paths if reader_of(path, reader).HAS_TIME_STAMPS), None)
     if timed is not None or not paths:
         raise CounterError(
             "has no effect: these counters have time stamps", file=timed, place="--every",
@@ -265,13 +267,13 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
 
 
 def _has_rounds(path: Path) -> bool:
-    """A collection of ``tailback collect --plan rounds``, all of it in rounds."""
+    """Whether this is a collection of ``tailback collect --plan rounds`` and nothing else."""
     files = sorted((path / "readings").glob("*.parquet"))
     if not (path / "collection.json").is_file() or not files:
         return False
     any_row = False
     try:
-        for file in files:  # one after the other: the first of a collection in sweeps tells
+        for file in files:  # one at a time: for a collection of sweeps the first file suffices
             with reading(file, error=CounterError):
                 table = scan_tables(file, error=CounterError)
                 of_file = table.select(n=pl.len(), loose=pl.col("round").null_count())
@@ -280,7 +282,7 @@ def _has_rounds(path: Path) -> bool:
                 return False
             any_row |= rows > 0
     except CounterError:
-        return False  # the reader of collections says what is wrong
+        return False  # the reader of collections reports the problem
     return any_row
 
 
@@ -320,13 +322,13 @@ def _needs(names: list[str], path: Path) -> None:
 
 
 def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Intervals with their utilization, where bytes and capacity tell it."""
+    """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
 
 
 def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of a collection with what full stall counters stand for, also of former versions."""
+    """Rows of a collection with the bounds of full stall counters, which old versions lack."""
     bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
     return rows.with_columns(
         latched_stall_ns=pl.coalesce(

@@ -25,7 +25,7 @@ from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Arch
 
 @dataclass
 class Study:
-    """What the figures draw; anything may be missing.
+    """Data for the figures; each part may be missing.
 
     Attributes:
         tables: Tables by name, as the papers number them.
@@ -37,7 +37,7 @@ class Study:
         title: What the counters are of.
         notes: What was odd and tolerated.
         more: Totals of passes that a caller added.
-        distributions: Tables that are distributions, long and made to be drawn.
+        distributions: Names of tables that are distributions: long tables meant for plotting.
     """
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def infiniband(
     Args:
         readings: Rows of ``counter_readings`` in rounds, from ``rounds.scan``.
         classes: From ``classes.classify``.
-        tick_ns: Length of a tick where the readings do not say it, nanoseconds.
+        tick_ns: Length of a tick where the readings do not give it, nanoseconds.
         title: What the counters are of.
         engine: Where the pieces are worked on.
     """
@@ -95,12 +95,12 @@ def sweep(
     title: str = "",
     engine: Engine = LOCAL_ENGINE,
 ) -> Study:
-    """Both studies' views of a sweep or a simulation: every port is one round.
+    """The tables of both studies for a sweep or a simulation: every port is one round.
 
     Args:
         intervals: Rows of ``counter_intervals`` with names or links of the fabric.
         classes: From ``classes.classify``.
-        fabric: For the congestion evolution graph; without it there is none.
+        fabric: For the congestion evolution graph, which is left out without it.
         threshold: From which percentage of time stalled a link counts there.
         title: What the counters are of.
         engine: Where the pieces are worked on.
@@ -157,8 +157,8 @@ def torus(
 
     Args:
         intervals: Rows of ``counter_intervals`` with directions.
-        coordinates: ``node_name, x, y, z`` of the routers; without rows no graph is made.
-        io_nodes: Names of routers with I/O nodes; without any no comparison is made.
+        coordinates: ``node_name, x, y, z`` of the routers; if empty, there is no graph.
+        io_nodes: Names of routers with I/O nodes; if empty, there is no comparison.
         direction: Direction of the evolution graph.
         threshold: From which percentage of time stalled a link counts there.
         seed: Seed of the random draws.

@@ -27,11 +27,11 @@ def write_study(
 
     Args:
         study: What to write.
-        path: A folder; it appears whole or not at all.
+        path: A folder; it is created atomically.
         form: ``svg``, ``pdf`` or ``png``.
-        force: Replace what stands there.
-        csv: Write every table as CSV too.
-        more: What ``counters.json`` shall say besides.
+        force: Replace an existing folder.
+        csv: Also write every table as CSV.
+        more: Further entries of ``counters.json``.
 
     Returns:
         The files.

@@ -1,4 +1,4 @@
-"""The study that fits some counters, and the verdict on them, from one call."""
+"""Chooses the study that suits the counters and computes it together with the verdict."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tailback.port_counters.schema import CounterError
 from tailback.run import Run
 
 EVOLUTION_PERCENT = 40.0
-"""From which percentage of time stalled a link counts in the evolution graph (Jha et al., VI)."""
+"""Percentage of time stalled from which a link counts in the evolution graph (Jha et al., VI)."""
 
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """What the user says about the analysis.
+    """Options of the analysis.
 
     Attributes:
-        tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes what is known.
+        tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes the known one.
         threshold: From which share of its time a port counts as stalling, 0–1.
         io: Regular expression of the names of I/O routers of a torus.
     """
@@ -39,24 +39,24 @@ class AnalysisOptions:
 
 def analyse(
     source: CounterSource,
-    places: PortInventory,
+    inventory: PortInventory,
     chosen: AnalysisOptions,
     engine: Engine = LOCAL_ENGINE,
 ) -> tuple[Study, Verdict]:
-    """Make the study that fits the counters, and say what they alone can say.
+    """Compute the study that suits the counters, and the verdict from the counters alone.
 
     Args:
         source: The counters, from ``sources.load``.
-        places: Whose ports they are of.
-        chosen: What the user says.
-        engine: Where archives are worked on.
+        inventory: The ports to which the counters belong.
+        chosen: Options of the analysis.
+        engine: Processes archives.
 
     Raises:
-        CounterError: ``io`` is no expression, fits nothing or is given for something else than a
-            torus, or an archive is damaged.
+        CounterError: ``io`` is not a regular expression, matches nothing or is given for counters
+            that are not of a torus, or an archive is damaged.
     """
     try:
-        return _survey(source, places, chosen, engine)
+        return _survey(source, inventory, chosen, engine)
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -68,45 +68,45 @@ def analyse(
 
 
 def _survey(
-    source: CounterSource, places: PortInventory, chosen: AnalysisOptions, engine: Engine
+    source: CounterSource, inventory: PortInventory, chosen: AnalysisOptions, engine: Engine
 ) -> tuple[Study, Verdict]:
-    notes = [*source.notes, *places.notes]
+    notes = [*source.notes, *inventory.notes]
     if source.rounds is not None:
-        found, ports, classes = _rounds(source.rounds, source, places, chosen, engine)
+        found, ports, classes = _rounds(source.rounds, source, inventory, chosen, engine)
     else:
-        intervals, more = source.intervals(places, chosen.tick_ns)
+        intervals, more = source.intervals(inventory, chosen.tick_ns)
         notes += more
-        found, ports, classes = _intervals(intervals, source, places, chosen, engine)
+        found, ports, classes = _intervals(intervals, source, inventory, chosen, engine)
     if any("not in the fabric" in note for note in notes):
         found.notes = [note for note in found.notes if "the fabric does not have" not in note]
-    judged = verdict.assess(
+    assessed = verdict.assess(
         ports, classes, threshold=chosen.threshold, unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
     )  # fmt: skip
-    found.tables |= {"ports": judged.ports, "groups": judged.groups}
-    return found, judged
+    found.tables |= {"ports": assessed.ports, "groups": assessed.groups}
+    return found, assessed
 
 
 def _rounds(
     readings: Archive,
     source: CounterSource,
-    places: PortInventory,
+    inventory: PortInventory,
     chosen: AnalysisOptions,
     engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
     _refuse_io(chosen)
-    classes = places.classes
+    classes = inventory.classes
     if classes.is_empty():
         named = readings.rows.select("node_name", "port").unique()
-        classes = with_classes(named.collect(engine="streaming"), places)
+        classes = with_classes(named.collect(engine="streaming"), inventory)
     if chosen.tick_ns is not None:
         readings = readings.then(partial(_ticked, tick_ns=chosen.tick_ns))
     found = study.infiniband(readings, classes, title=", ".join(source.kinds), engine=engine)
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
     ports = verdict.from_rounds(summary)
     if source.archive is not None:
-        intervals, _ = source.intervals(places, None)
-        ports = verdict.with_use(ports, verdict.by_port(intervals, engine))
+        intervals, _ = source.intervals(inventory, None)
+        ports = verdict.with_utilization(ports, verdict.by_port(intervals, engine))
     return found, ports, classes
 
 
@@ -117,13 +117,13 @@ def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 def _intervals(
     intervals: Archive,
     source: CounterSource,
-    places: PortInventory,
+    inventory: PortInventory,
     chosen: AnalysisOptions,
     engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
-    """The torus study for counters of a torus, the sweep for all others."""
+    """The torus study for counters of a torus, the sweep study for all others."""
     ports = verdict.by_port(intervals, engine)
-    classes = with_classes(ports, places)
+    classes = with_classes(ports, inventory)
     title = ", ".join(source.kinds)
     if ports.is_empty():
         return Study(title=title), ports, classes
@@ -131,7 +131,7 @@ def _intervals(
     if torus is None:
         _refuse_io(chosen)
         found = study.sweep(
-            intervals, classes, places.fabric, threshold=EVOLUTION_PERCENT, title=title,
+            intervals, classes, inventory.fabric, threshold=EVOLUTION_PERCENT, title=title,
             engine=engine,
         )  # fmt: skip
         return found, ports, classes
@@ -146,7 +146,7 @@ def _intervals(
 
 @dataclass(frozen=True)
 class _Torus:
-    """What the torus study is made of; directions are X+ … Z-, ports that stall most come first."""
+    """Input of the torus study; directions are X+ … Z-, ports that stall most come first."""
 
     intervals: Archive
     ports: pl.DataFrame
@@ -156,9 +156,9 @@ class _Torus:
 def _torus(
     intervals: Archive, ports: pl.DataFrame, source: CounterSource, engine: Engine
 ) -> _Torus | None:
-    """The counters by the directions of a torus, None for those of anything else."""
+    """The counters by direction, None if they are not of a torus."""
     if source.run is not None and is_torus(run := Run.read(source.run)):
-        # A run says flat of all links between routers, and has those of its adapters besides.
+        # A run calls all links between routers flat, and includes those of adapters.
         rows = Archive(torus_rows(run, intervals.rows.collect()).lazy())
         return _Torus(rows, verdict.by_port(rows, engine), torus_coordinates(run))
     if ports["direction"].drop_nulls().str.contains(r"^[XYZ][+-]$").any():
@@ -176,7 +176,7 @@ def _refuse_io(chosen: AnalysisOptions) -> None:
 
 
 def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
-    """Names of the routers that the user means by ``io``."""
+    """Names of the routers that match ``io``."""
     if pattern is None:
         return []
     try:

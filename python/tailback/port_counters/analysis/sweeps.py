@@ -1,10 +1,10 @@
-"""Steps of time: which intervals belong together where every port is read at a different instant.
+"""Time steps: which intervals belong together although each port is read at a different instant.
 
-A collector asks one port after another, and samplers that are set off "synchronously across all
-nodes" go by clocks whose skew nobody corrects (Jha et al., *Characterizing Supercomputer Traffic
-Networks Through Link-Level Analysis*, HPCMASPA 2018, II-D). What was read within one sampling
-period is one *sweep*. Sweeps are numbered by periods, so that one without any interval leaves a
-hole: there is nothing a feature could go on in.
+A collector reads one port after another, and samplers that are started "synchronously across all
+nodes" use clocks whose skew is not corrected (Jha et al., *Characterizing Supercomputer Traffic
+Networks Through Link-Level Analysis*, HPCMASPA 2018, II-D). The readings within one sampling period
+are one *sweep*. Sweeps are numbered by periods, so a period without any interval leaves a gap
+across which no feature can continue.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 
 def usual_interval() -> pl.Expr:
-    """The sampling period: the median length of an interval, nanoseconds; 0 where none has one."""
+    """The sampling period: the median length of an interval, nanoseconds; 0 where none is known."""
     return pl.col("interval_ns").median().fill_null(0).cast(pl.Int64)
 
 
 def instant(period_ns: pl.Expr) -> pl.Expr:
-    """Where an interval stands, nanoseconds: the middle of its last period.
+    """Instant that represents an interval, nanoseconds: the middle of its last period.
 
-    Not its end: the last interval of a simulated run is cut short, and would be taken for a second
-    one of the sweep before.
+    Its end would not do: the last interval of a simulated run is shorter, and would be counted as a
+    second one of the sweep before.
     """
     length = pl.col("interval_ns").fill_null(0)
     return pl.col("time_ns") - pl.min_horizontal(length, period_ns) // 2
@@ -36,10 +36,10 @@ class Sweeps:
     """The sweeps of some intervals, in order; those without any are left out.
 
     Attributes:
-        period_ns: Usual length of an interval; 0 where no length is known, so that every time is a
-            sweep.
-        start_ns: Instant from which an interval belongs to each, shape (sweeps,).
-        number: Number of each, those left out counted as well, shape (sweeps,).
+        period_ns: Usual length of an interval; 0 where no length is known, so that every distinct
+            time is a sweep.
+        start_ns: Instant from which intervals belong to each sweep, shape (sweeps,).
+        number: Number of each sweep, counting empty periods, shape (sweeps,).
         time_ns: Earliest end of an interval in each, shape (sweeps,).
     """
 
@@ -75,9 +75,9 @@ class Sweeps:
 def _short(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Number and start of sweeps that half a period without readings parts; None if they do not.
+    """Number and start of sweeps separated by half a period without readings; None if they are not.
 
-    They need no clock: a sampler that sleeps between two sweeps drifts.
+    These need no common clock, so a sampler may drift by sleeping between sweeps.
     """
     at = np.unique(instants)
     pause = np.diff(at) > period_ns // 2
@@ -85,14 +85,14 @@ def _short(
     if (last - first).max() >= period_ns // 2:
         return None
     passed = np.maximum(np.rint(np.diff(first) / period_ns).astype(np.int64), 1)
-    # A part of the rows may not have the very first of a sweep.
+    # A subset of the rows may lack the first of a sweep.
     return np.append(0, np.cumsum(passed)), first - period_ns // 4
 
 
 def _long(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number and start of sweeps by the clock, the border in the longest pause of a period."""
+    """Number and start of sweeps by the clock, divided in the longest pause of a period."""
     phase = np.unique(instants % period_ns)
     pause = np.diff(phase, append=phase[0] + period_ns)
     longest = int(pause.argmax())

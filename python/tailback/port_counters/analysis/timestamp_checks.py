@@ -1,7 +1,7 @@
-"""Whether the instants of readings can be true, where no reading tells its own.
+"""Plausibility of the instants of readings, for formats without time stamps.
 
-What perfquery prints has no time. The files' times of writing stand for it, which a copy changes,
-or the time from one file to the next, which the user gives together with the order of the files.
+The output of perfquery has no time stamp. It is replaced by the modification time of the file,
+which copying changes, or by the time between files, which the user gives together with their order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailback.port_names import some_ports
 from tailback.units import format_time
 
 Instants = Literal["recorded", "written", "every"]
-"""Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
+"""Source of the instants: recorded in the file, its modification time, or ``--every``."""
 
 _REMEDY: Final = {
     "written": 'copying a file changes its time: give --every "60 s", the time from one '
@@ -27,16 +27,16 @@ _REMEDY: Final = {
 
 
 def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -> None:
-    """Refuse readings whose instants cannot be those at which they were read.
+    """Refuse readings whose instants are impossible.
 
     Args:
         readings: Rows of ``READINGS``.
         intervals: What :func:`difference` makes of them.
-        instants: Where the instants come from; those that readings tell are left alone.
+        instants: Where the instants come from; recorded ones are not checked.
 
     Raises:
-        CounterError: Two readings of a port are of one instant, or most ports of which something
-            is known would have done more than time allows.
+        CounterError: Two readings of a port have the same instant, or most active ports would have
+            sent or stalled more than the time allows.
     """
     if instants == "recorded":
         return
@@ -72,14 +72,14 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
 
 
 def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> list[str]:
-    """A note on steps from one file to the next in which most ports show less than before.
+    """A note on pairs of consecutive files in which most counters fell.
 
-    Somebody may have set them back between the files. If nobody did, a later file was read first,
-    and every number of such a step is wrong.
+    Either the counters were reset between the files, or the files are in the wrong order and every
+    number of such a step is wrong.
 
     Args:
         intervals: What :func:`difference` makes of the readings.
-        instants: Where the instants come from; of those that readings tell nothing is said.
+        instants: Where the instants come from; recorded ones give no note.
     """
     if instants == "recorded":
         return []
@@ -100,7 +100,7 @@ def _rose_too_much() -> pl.Expr:
 
 
 def _fell_too_little() -> pl.Expr:
-    """Whether a counter fell to more than can have been done since: it gives no number then."""
+    """Whether a counter fell to more than can have been counted since; it gives no number then."""
     flags = pl.col("flags")
 
     def earned(low: Flag, number: str) -> pl.Expr:
@@ -113,10 +113,10 @@ def _fell_too_little() -> pl.Expr:
 
 
 def note_single_readings(readings: pl.DataFrame) -> list[str]:
-    """A note on ports that have one reading while others have more: of them nothing can be said."""
-    looks = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
-    once = looks.filter(pl.col("n") == 1).sort("node_name", "port")
-    if once.is_empty() or once.height == looks.height:
+    """A note on ports that have one reading while others have more, so that they give no rate."""
+    reading_counts = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
+    once = reading_counts.filter(pl.col("n") == 1).sort("node_name", "port")
+    if once.is_empty() or once.height == reading_counts.height:
         return []
     return [
         f"ports with only one reading, which gives no rate: {once.height}, like {some_ports(once)}"

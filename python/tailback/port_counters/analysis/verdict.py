@@ -1,7 +1,7 @@
 """What counters alone can say: which ports wait for credit, how long, and what that costs.
 
-They tell where data waited, not whose data it was and not why: for that a trace is needed. Means
-are over time: the stalled time of a port over the time it was observed.
+They show where data waited, but not whose data it was or why: that takes a trace. Means are over
+time: the stalled time of a port over the time it was observed.
 """
 
 from __future__ import annotations
@@ -39,31 +39,30 @@ FLAGS: Final[dict[str, Flag]] = {
     "impossible": Flag.IMPOSSIBLE,
     "data_impossible": Flag.DATA_IMPOSSIBLE,
 }
-"""What is counted of the flags of intervals."""
+"""Flags of intervals that are counted, by name."""
 
 _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
-"""Ports of :func:`by_port` whose stall counter stood at its largest value: nobody knows how much
-more they stalled, so they come first. A counter that got there faster than possible is left
-out."""
+"""Ports of :func:`by_port` whose stall counter reached its largest value: their stall has no upper
+bound, so they come first. A counter that got there faster than possible is excluded."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an administrator wants to know of port counters at a glance.
+    """Summary of port counters for an administrator.
 
     Attributes:
         kind: ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
-            counter is full; ``quiet``: none was; ``unknown``: no interval tells a stall.
-        threshold: From which share of its time a port counts as stalling, 0–1.
+            counter is full; ``quiet``: none was; ``unknown``: no interval has a stall.
+        threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
         intervals: Number of intervals.
         start_ns: Start of the first interval, UTC nanoseconds.
         end_ns: End of the last, UTC nanoseconds.
-        noticed: Intervals by what is special about them, keys of ``FLAGS``.
+        noticed: Number of intervals with each flag, by the keys of ``FLAGS``.
         unknown: Columns or fields of the sources that were not used.
         notes: What was odd and tolerated.
     """
@@ -141,7 +140,7 @@ PORT_PASS: Final = Aggregate(
         "flags",
     ),
 )
-"""What :func:`by_port` is made of."""
+"""Pass of :func:`by_port`."""
 
 
 def port_table(sums: pl.DataFrame) -> pl.DataFrame:
@@ -166,7 +165,7 @@ _FILLED: Final = (pl.col("full_intervals") > 0) & (pl.col("impossible") == 0)
 
 
 def _with_lost(ports: pl.DataFrame) -> pl.DataFrame:
-    """Ports with the bandwidth their stalls took, a lower bound where a counter is full."""
+    """Ports with the bandwidth lost to stalls, a lower bound where a counter is full."""
     share = pl.coalesce("stall_at_least", "stall_fraction")
     return ports.with_columns(lost_gbps=lost_gbps(share, pl.col("capacity_gbps")))
 
@@ -186,7 +185,7 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) -> pl.DataFrame:
-    """What each port did over all of its intervals.
+    """Activity of each port over all of its intervals.
 
     Args:
         intervals: Rows of ``counter_intervals``.
@@ -197,9 +196,9 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
         which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
-        null unless its counter was full), ``latched_stall_seconds`` (what a full counter stands for
-        since it was set back), ``full_intervals``, ``maximum`` (largest of one interval),
-        ``utilization, capacity_gbps, lost_gbps``, one count a key of ``FLAGS``, and ``start_ns,
+        null unless its counter was full), ``latched_stall_seconds`` (the stall since the last reset
+        that a full counter shows), ``full_intervals``, ``maximum`` (largest of one interval),
+        ``utilization, capacity_gbps, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
     return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
@@ -219,7 +218,7 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
     """
     known = pl.col("stall_known_intervals")
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
-    # A port counts by the time in which its number is known, not by all that it was looked at.
+    # A port is weighted by the time in which its value is known, not by all the time observed.
     time = pl.coalesce("stall_known_seconds", known.cast(pl.Float64))
     sized = pl.col("use_known_seconds")
     return (
@@ -247,12 +246,12 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
 
 
 def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`by_port` from a summary of rounds, as far as that contains it.
+    """The table of :func:`by_port` from a summary of rounds, as far as the summary contains it.
 
     Args:
-        summary: From ``rounds.summarise``, with the names of the ports. Its rounds are as many
-            looks of one length, so intervals stand for time; ``seconds`` is null, and so is what
-            bytes and speeds tell: :func:`with_use` adds them.
+        summary: From ``rounds.summarise``, with the names of the ports. All rounds have the same
+            spacing, so intervals stand for time; ``seconds`` and everything from bytes and speeds
+            is null: :func:`with_utilization` adds it.
     """
     counted_ = ("at_least", "latched")
     nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name not in counted_}
@@ -296,21 +295,21 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
     return _worst_first(table)
 
 
-def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`from_rounds` with what bytes, speeds and times of its intervals tell.
+def with_utilization(ports: pl.DataFrame, port_use: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`from_rounds` with times, capacities and utilizations from its intervals.
 
     Args:
         ports: From :func:`from_rounds`.
-        looked_at: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
+        port_use: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
             GUID and number.
 
     Returns:
         ``ports`` with ``seconds, use_known_seconds, utilization, capacity_gbps, lost_gbps``,
-        ``start_ns`` and ``end_ns``, null where no interval tells them.
+        ``start_ns`` and ``end_ns``, null where no interval has them.
     """
     sized = pl.col("use_known_seconds")
     known = sized.sum()
-    used = looked_at.group_by("node_guid", "port").agg(
+    used = port_use.group_by("node_guid", "port").agg(
         pl.col("seconds").sum(),
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -336,8 +335,8 @@ def assess(
 
     Args:
         ports: From :func:`by_port` or :func:`from_rounds`.
-        classes: From ``classes.classify`` or ``places.with_classes``.
-        threshold: From which share of its time a port counts as stalling, 0–1.
+        classes: From ``classes.classify`` or ``port_inventory.with_classes``.
+        threshold: Share of its time from which a port counts as stalling, 0–1.
         unknown: Columns of the sources that were not used.
         notes: What was odd and tolerated.
     """
@@ -363,12 +362,12 @@ def assess(
         end if isinstance(end, int) else 0,
         {name: int(table[name].sum()) for name in FLAGS},
         unknown or [],
-        [*(notes or []), *_stuck(table)],
+        [*(notes or []), *_counter_notes(table)],
     )
 
 
-def _stuck(ports: pl.DataFrame) -> list[str]:
-    """Notes on ports with a full counter, and on those whose counter did what it cannot."""
+def _counter_notes(ports: pl.DataFrame) -> list[str]:
+    """Notes on ports with a full counter, and on those with an impossible increment."""
     full = ports.filter(FULL_COUNTER)
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
     return [note(rows) for note, rows in ((full_note, full), (impossible_note, wrong))
@@ -376,7 +375,7 @@ def _stuck(ports: pl.DataFrame) -> list[str]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict in one or two sentences that claim no more than counters tell."""
+    """The verdict in one or two sentences."""
     if verdict.kind == "unknown":
         return SINGLE_READING if verdict.intervals == 0 else no_stall_share(verdict.ports.height)
     known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height

@@ -30,7 +30,7 @@ _MEANING: Final = {
 
 
 def no_stall_share(ports: int) -> str:
-    """No port has a stall counter of which the time base is known."""
+    """No port has a stall counter with a known time base."""
     return f"none of {counted(ports, 'port')} gives its stall as a share of time"
 
 
@@ -51,7 +51,7 @@ def none_stalled(ports: int, threshold: float, worst: float) -> str:
 def ports_waited(
     stalling: int, ports: int, threshold: float, lost_gbps: float, capacity_gbps: float
 ) -> str:
-    """How many ports reach the threshold, and what that takes of their bandwidth.
+    """How many ports reach the threshold, and how much bandwidth that costs them.
 
     Args:
         stalling: Ports that reach it.

@@ -86,7 +86,7 @@ def boxes(rounds: pl.DataFrame, value: str = "maximum") -> pl.DataFrame:
     """Box plot of each class: Figure 6 (``maximum``) and Figure 7 (``average``).
 
     An outlier is a value more than 1.5 interquartile ranges above the 75 % or below the 25 %
-    number (IV-D); whiskers end at the last value that is none.
+    number (IV-D); whiskers end at the last value that is not an outlier.
 
     Args:
         rounds: Summary with classes.
@@ -99,7 +99,7 @@ def boxes(rounds: pl.DataFrame, value: str = "maximum") -> pl.DataFrame:
     if value not in ("maximum", "average"):
         raise CounterError(f"no box plot of {value!r}", remedy="maximum or average")
     x = pl.col(value)
-    # Linear interpolation between order statistics, as NumPy's and matplotlib's box plots have it.
+    # Linear interpolation between order statistics, as in NumPy and matplotlib's box plots.
     q1 = x.quantile(0.25, interpolation="linear").over(CLASS)
     q3 = x.quantile(0.75, interpolation="linear").over(CLASS)
     marked = (
@@ -157,9 +157,9 @@ def table_iii(
 
     Returns:
         Two rows of ``TABLE_III``. A counter was read somewhere
-        between its query and its answer, so the fraction lies between the last two; the port was
-        stalled all the time where ``least_fraction`` is at most 1 and ``fraction`` above. What the
-        summary leaves out is left out here too; no rows where that is everything.
+        between its query and its answer, so the fraction lies between the last two; where
+        ``least_fraction`` is at most 1 and ``fraction`` above 1, the port was stalled all the time.
+        Intervals that the summary leaves out are left out here too; if all are, there are no rows.
     """
     if rounds.is_empty():
         raise CounterError("no rounds", remedy="give an archive with rounds")
@@ -198,7 +198,7 @@ def explain(
     first_turnaround_ns: NDArray[np.int64],
     second_turnaround_ns: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between what a fraction can be, given that a reading lies between query and answer (IV-D).
+    """Bounds of a fraction, given that the counter was read between query and answer (IV-D).
 
     The estimated instants are in the middle of the turn-around; the true interval is up to half of
     both turn-arounds longer or shorter.

@@ -1,9 +1,9 @@
-"""The collector: port counters of a live InfiniBand subnet, in-process and many at once.
+"""The collector: reads the port counters of a live InfiniBand subnet, with many requests in flight.
 
-``umad`` talks to the device, ``mad`` makes and reads datagrams, ``exchange`` keeps many of them on
-the way, ``discovery`` and ``fabric_file`` say what there is to read, ``sweep`` and ``rounds`` are
-the two plans, ``segments`` and ``store`` keep what is read, ``session`` runs it all, and ``board``
-and ``endpoint`` show it to those who watch.
+``umad`` accesses the device, ``mad`` encodes and decodes datagrams, ``exchange`` keeps many of them
+in flight, ``discovery`` and ``fabric_file`` list the ports, ``sweep`` and ``rounds`` are the two
+plans, ``segments``, ``journal`` and ``store`` save the readings, ``session`` runs it all, and
+``metrics_board`` and ``endpoint`` publish metrics.
 """
 
 from __future__ import annotations

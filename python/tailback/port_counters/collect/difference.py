@@ -32,8 +32,9 @@ class IntervalColumns:
         packets: Packets sent.
         ticks: Ticks with data to send and no credit.
         flags: Sum of ``tailback.port_counters.schema.Flag``.
-        unknown: For ``words``, ``packets`` and ``wait``, where nothing is known of the counter: it
-            stood at its top all the time, or it did what it cannot. Its number here is 0 then.
+        unknown: For ``words``, ``packets`` and ``wait``, where the increment is unknown: the
+            counter was at its largest value all the time, or rose by more than is possible. The
+            increment is then given as 0.
     """
 
     interval_ns: NDArray[np.int64]
@@ -45,7 +46,7 @@ class IntervalColumns:
 
 
 def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns:
-    """Difference pairs of readings, each pair of one target.
+    """Compute the increments between pairs of readings, each pair of one target.
 
     Args:
         before: Earlier readings, shape (N,).
@@ -66,25 +67,25 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
         }
     )
     interval = pl.col("interval_ns")
-    room = max_bytes(interval, pl.col("gbps").fill_nan(None))
+    byte_limit = max_bytes(interval, pl.col("gbps").fill_nan(None))
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    made = increments(
+    steps = increments(
         (
-            Counter("words", "data_top", low, room / WORD_BYTES, 1, wrong),
-            Counter("packets", "data_top", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong),
+            Counter("packets", "data_top", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
             Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
         ),
         lambda name: pl.col(f"{name}_before"),
     )
-    earned = made[0].flags | made[1].flags | made[2].flags
+    counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
     out = frame.select(
-        *(step.value.alias(name) for name, step in zip(_COUNTERS, made, strict=True)),
-        earned=earned,
+        *(step.value.alias(name) for name, step in zip(_COUNTERS, steps, strict=True)),
+        counter_flags=counter_flags,
     )
     unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
     kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
-    flags = kept | out["earned"].to_numpy()
+    flags = kept | out["counter_flags"].to_numpy()
     return IntervalColumns(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
 
 
@@ -93,8 +94,8 @@ def stall_fraction(
 ) -> NDArray[np.float64]:
     """Share of each interval with data and no credit; NaN where not counted.
 
-    Alali et al. (2017), equation 3. It may exceed 1 by the error of the readings' instants, as
-    they explain with table III.
+    Alali et al. (2017), equation 3. It may exceed 1 by the error of the readings' instants (their
+    table III).
     """
     stall = increments.ticks.astype(np.float64) * table.tick_ns[targets]
     share = stall / np.maximum(increments.interval_ns, 1)
@@ -103,43 +104,43 @@ def stall_fraction(
 
 
 def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFrame:
-    """Return pairs of readings as the common table of intervals.
+    """Convert pairs of readings to the common table of intervals.
 
     Pairs without a positive length (the clock was set back) are left out.
     """
     keep = after["time_ns"] > before["time_ns"]
     before, after = before[keep], after[keep]
     at = after["target"]
-    made = difference(before, after, table)
-    counted = ((made.flags & int(Flag.NO_COUNTER)) == 0) & ~made.unknown["wait"]
-    share = stall_fraction(made, at, table)
+    steps = difference(before, after, table)
+    counted = ((steps.flags & int(Flag.NO_COUNTER)) == 0) & ~steps.unknown["wait"]
+    share = stall_fraction(steps, at, table)
     gbps = table.gbps[at]
     latched_ns = table.latched_ns[at]
     names = np.array([t.node_name for t in table.targets], object)
     with np.errstate(divide="ignore", invalid="ignore"):
-        used = made.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * made.interval_ns)
+        used = steps.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * steps.interval_ns)
     frame = pl.DataFrame(
         {
             "time_ns": after["time_ns"],
-            "interval_ns": made.interval_ns,
+            "interval_ns": steps.interval_ns,
             "round": after["round"],
             "node_guid": table.guid[at],
             "port": table.port[at],
             "node_name": pl.Series(names[at], dtype=pl.String),
-            "data_bytes": made.words * np.uint64(WORD_BYTES),
-            "packets": made.packets,
-            "xmit_wait_ticks": made.ticks,
-            "stall_ns": made.ticks.astype(np.float64) * table.tick_ns[at],
+            "data_bytes": steps.words * np.uint64(WORD_BYTES),
+            "packets": steps.packets,
+            "xmit_wait_ticks": steps.ticks,
+            "stall_ns": steps.ticks.astype(np.float64) * table.tick_ns[at],
             "stall_fraction": share,
             "latched_stall_ns": latched_ns,
             "utilization": used,
             "capacity_gbps": gbps,
-            "flags": made.flags,
+            "flags": steps.flags,
             "source": pl.repeat(SOURCE, len(after), eager=True),
             "counted": counted,
             "latched": table.latched(after),
-            "sized": ~made.unknown["words"],
-            "numbered": ~made.unknown["packets"],
+            "sized": ~steps.unknown["words"],
+            "numbered": ~steps.unknown["packets"],
         }
     )
     counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction")
@@ -160,8 +161,8 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
 def pairs(rows: Rows) -> tuple[Rows, Rows]:
     """Pair each reading with the one before it of the same target and round.
 
-    Before is what was written before: a reading of another session may have a later time, where
-    the clock was set back since.
+    "Before" means written before: if the clock was set back between sessions, the earlier reading
+    may have the later time.
     """
     rows = rows[np.lexsort((rows["round"], rows["target"]))]
     same = (rows["target"][1:] == rows["target"][:-1]) & (rows["round"][1:] == rows["round"][:-1])

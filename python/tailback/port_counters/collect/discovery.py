@@ -1,8 +1,8 @@
-"""Discovery by directed routes: every device and cable, many requests on the way at once.
+"""Discovery by directed routes: every device and cable, with many requests in flight.
 
-The walk starts at the port the collector is attached to and goes on through every switch port that
-is up. Nothing but ``Get`` is ever sent. A device that does not answer costs the cables behind it
-and is named in the result.
+The walk starts at the port the collector is attached to and continues through every switch port
+that is up. It sends only ``Get`` requests. If a device does not answer, the cables behind it are
+not found, and the result names the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PortKey = tuple[int, int]
 
 @dataclass
 class _Device:
-    """A device while it is being found out about."""
+    """A device during discovery."""
 
     info: mads.NodeInfo
     path: bytes
@@ -37,11 +37,11 @@ class _Walk:
     devices: dict[int, _Device] = field(default_factory=dict)
     peer: dict[PortKey, PortKey] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
-    silent: set[PortKey] = field(default_factory=set)
-    blind: bool = False
+    unanswered: set[PortKey] = field(default_factory=set)
+    incomplete: bool = False
 
     def ask(self, path: bytes, attribute: int, modifier: int, tag: tuple[str, PortKey]) -> None:
-        # The limit of requests on the way is kept by device, and a path leads to one device only.
+        # The limit of requests in flight applies per device, and a path leads to one device only.
         datagram = mads.directed_get(path, attribute, modifier)
         self.exchange.submit(
             Request(("path", path), mads.CLASS_DIRECTED, mads.PERMISSIVE_LID, datagram, tag)
@@ -51,9 +51,9 @@ class _Walk:
         what, place = reply.request.tag
         if reply.mad is None:
             self.problems.append(self._lost(what, place, reply.problem))
-            self.blind |= what == "node"
+            self.incomplete |= what == "node"
             if what == "port":
-                self.silent.add(place)
+                self.unanswered.add(place)
         elif what == "node":
             self._node(mads.node_info(reply.mad), place, reply)
         elif what == "name":
@@ -80,7 +80,7 @@ class _Walk:
             self.devices[guid] = _Device(info, path)
             self.ask(path, mads.NODE_DESCRIPTION, 0, ("name", (guid, 0)))
         if info.kind != mads.NodeType.SWITCH:
-            # An adapter's ports are met one by one, each through its own cable.
+            # Each port of an adapter is reached through its own cable.
             self.ask(path, mads.PORT_INFO, info.local_port, ("port", here))
         elif not known:
             for port in range(info.ports + 1):
@@ -108,13 +108,13 @@ def discover(exchange: MadExchange, *, hosts: bool = True, tick_ns: float | None
     Args:
         exchange: Where requests go.
         hosts: Include the ports of adapters, not only those of switches.
-        tick_ns: Length of a tick for all ports, nanoseconds; None takes the table's.
+        tick_ns: Length of a tick for all ports, nanoseconds; None takes that of ``ticks``.
 
     Returns:
-        The ports, by device and number; capabilities are not asked yet (see ``survey``).
+        The ports, by device and number; capabilities are not known yet (see ``survey``).
 
     Raises:
-        CounterError: Not even the own port answers.
+        CounterError: The local port does not answer either.
     """
     walk = _Walk(exchange)
     walk.ask(b"", mads.NODE_INFO, 0, ("node", (0, 0)))
@@ -126,7 +126,10 @@ def discover(exchange: MadExchange, *, hosts: bool = True, tick_ns: float | None
             remedy="check 'ibstat', or give a discovery file with --fabric FILE",
         )
     subnet = Subnet(
-        problems=walk.problems, devices=set(walk.devices), silent=walk.silent, blind=walk.blind
+        problems=walk.problems,
+        devices=set(walk.devices),
+        unanswered=walk.unanswered,
+        incomplete=walk.incomplete,
     )
     for guid in sorted(walk.devices):
         subnet.targets.extend(_targets(walk, walk.devices[guid], hosts, tick_ns))

@@ -21,7 +21,7 @@ class Endpoint:
         page: Makes the page.
 
     Raises:
-        CounterError: No such address, or it is taken.
+        CounterError: The address is invalid or in use.
     """
 
     def __init__(self, address: str, page: Callable[[], str]) -> None:
@@ -53,7 +53,7 @@ class Endpoint:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of /metrics; everything else is not found."""
+    """Answers GET and HEAD of /metrics, and 404 for everything else."""
 
     make: Callable[[], str]
     server_version = "tailback"
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a scrape every few seconds is no news."""
+        """Log nothing: there is a scrape every few seconds."""
 
 
 def accepts_gzip(accept_encoding: str) -> bool:

@@ -1,9 +1,9 @@
-"""Many requests on the way at once, and no node that answers late or never holds up another.
+"""Many requests in flight at once; a slow or unresponsive node does not hold up the others.
 
-Each request belongs to a node. At most ``window`` requests are on the way in all and ``per_node``
+Each request belongs to a node. At most ``window`` requests are in flight in total and ``per_node``
 to one node, as performance agents are slow and drop what they cannot queue. A request is repeated
-after a time-out; a node that does not answer two requests in a row is *given up*: what is left for
-it fails at once, until :meth:`MadExchange.reset_unresponsive`, after which one request tries it
+after a time-out; a node that does not answer two requests in a row is *given up*: its remaining
+requests fail at once until :meth:`MadExchange.reset_unresponsive`, after which one request tries it
 again.
 """
 
@@ -23,19 +23,19 @@ MAX_TIMEOUTS: Final = 2
 """Unanswered requests in a row after which a node is given up."""
 
 _KERNEL_SLACK_NS: Final = 50_000_000
-"""How much later than the kernel's own time-out an answer counts as lost (it may stay silent)."""
+"""Margin after the kernel's own time-out, which it may fail to report, before an answer is lost."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One question to one node.
+    """One request to one node.
 
     Attributes:
-        node: What the limit of requests on the way is kept for; any hashable thing.
-        mad_class: Management class, chooses the agent it is sent through.
+        node: Key to which the limit of requests in flight applies; any hashable value.
+        mad_class: Management class; selects the agent through which it is sent.
         lid: Destination.
         mad: The datagram; its transaction number is filled in when it is sent.
-        tag: Whatever the asker needs to know the answer by.
+        tag: Identifies the request to the caller.
     """
 
     node: Any
@@ -49,16 +49,15 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """What became of a request.
+    """Outcome of a request.
 
     Attributes:
         request: The request.
         mad: The answer, None when there is none.
-        problem: ``""``, ``"timeout"``, ``"given up"``, ``"refused"`` (the device did not take it)
-            or ``"busy"`` or ``"status 0x…"`` (the node answered that it cannot at present, or at
-            all).
-        received_ns: When it came in, on the monotonic clock, nanoseconds.
-        status: Status of an answer that says that the node cannot do it at all, else 0.
+        problem: ``""``, ``"timeout"``, ``"given up"``, ``"refused"`` (by the local device),
+            ``"busy"`` (the node cannot answer now) or ``"status 0x…"`` (it cannot answer at all).
+        received_ns: Time of arrival on the monotonic clock, nanoseconds.
+        status: Status code where the node cannot answer such a request at all, else 0.
     """
 
     request: Request
@@ -83,7 +82,7 @@ class Reply:
 
 @dataclass
 class ExchangeStatistics:
-    """What an exchange did since it was made."""
+    """Counts of an exchange since it was created."""
 
     sent: int = 0
     answered: int = 0
@@ -93,15 +92,15 @@ class ExchangeStatistics:
 
 
 class MadExchange:
-    """Sends requests and returns what becomes of them, in any order.
+    """Sends requests and returns their outcomes, in any order.
 
     Args:
         port: Where MADs go out and come in.
         window: Maximum number of outstanding requests.
-        per_node: Most requests on the way to one node.
+        per_node: Maximum number of requests in flight to one node.
         timeout_ms: How long to wait for an answer.
         retries: How often to repeat an unanswered request.
-        rate: Most MADs sent in a second, None for no cap.
+        rate: Maximum number of MADs sent per second, None for no limit.
         clock: Monotonic clock in nanoseconds.
     """
 
@@ -126,7 +125,7 @@ class MadExchange:
         self._clock = clock
         self._waiting: deque[Request] = deque()
         self._held: dict[Any, deque[Request]] = {}
-        self._flying: dict[int, Request] = {}
+        self._in_flight: dict[int, Request] = {}
         self._deadlines: deque[tuple[int, int]] = deque()
         self._load: dict[Any, int] = {}
         self._timeouts: dict[Any, int] = {}
@@ -135,12 +134,12 @@ class MadExchange:
 
     @property
     def busy(self) -> bool:
-        """Whether any request has not been answered for yet."""
-        return bool(self._flying or self._waiting or self._held)
+        """Whether any request is still without an outcome."""
+        return bool(self._in_flight or self._waiting or self._held)
 
     @property
     def unresponsive_nodes(self) -> list[Any]:
-        """Nodes that are asked nothing at present."""
+        """Nodes that are given up at present."""
         return [node for node, timeouts in self._timeouts.items() if timeouts >= MAX_TIMEOUTS]
 
     def submit(self, request: Request) -> None:
@@ -158,24 +157,24 @@ class MadExchange:
             yield from self.step(100)
 
     def step(self, wait_ms: int) -> list[Reply]:
-        """Send what may be sent, wait for one answer, and return what is settled.
+        """Send what may be sent, wait for one answer, and return the requests that are done.
 
         Args:
             wait_ms: How long to wait when nothing comes in, milliseconds.
 
         Returns:
-            The settled requests; may be empty.
+            Outcomes of the requests that are done; may be empty.
         """
         done: list[Reply] = []
         pause_ns = self._fill(done)
         if done:
             wait_ms = 0
         elif pause_ns:
-            # At least 1 ms, or the cap would be kept by spinning; the burst makes up for it.
+            # At least 1 ms, or this would busy-wait; the next burst makes up for it.
             wait_ms = min(wait_ms, max(1, pause_ns // 1_000_000))
-        if not self._flying and (done or wait_ms <= 0):
+        if not self._in_flight and (done or wait_ms <= 0):
             return done
-        # With nothing on the way this is how to sleep: on the clock of the port.
+        # With nothing in flight, this sleeps on the clock of the port.
         answer = self._port.receive(min(wait_ms, self._timeout_ms))
         if answer is not None:
             self._settle(answer.error, answer.mad, done)
@@ -183,13 +182,13 @@ class MadExchange:
         return done
 
     def _fill(self, done: list[Reply]) -> int:
-        """Send while there is room; returns how long the rate cap holds the rest back, in ns."""
-        while self._waiting and len(self._flying) < self._window:
+        """Send while the window allows; returns how long the rate limit delays the rest, in ns."""
+        while self._waiting and len(self._in_flight) < self._window:
             if self._gap_ns:
                 now = self._clock()
                 if now < self._next_send_ns:
                     return self._next_send_ns - now
-                # A pause lets at most 20 ms' worth of requests go at once afterwards.
+                # After a pause, at most 20 ms' worth of requests are sent in a burst.
                 self._next_send_ns = max(self._next_send_ns, now - 20_000_000) + self._gap_ns
             request = self._waiting.popleft()
             node = request.node
@@ -219,11 +218,11 @@ class MadExchange:
             return
         self.totals.sent += 1
         self._load[request.node] = load + 1
-        self._flying[number] = request
+        self._in_flight[number] = request
         self._deadlines.append((now + self._timeout_ms * 1_000_000 + _KERNEL_SLACK_NS, number))
 
     def _settle(self, error: int, mad: bytes, done: list[Reply]) -> None:
-        request = self._flying.pop(mads.transaction(mad), None)
+        request = self._in_flight.pop(mads.transaction(mad), None)
         if request is None:
             self.totals.late += 1
             return
@@ -248,10 +247,10 @@ class MadExchange:
             return
         now = self._clock()
         while self._deadlines and (
-            self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._flying
+            self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._in_flight
         ):
             _, number = self._deadlines.popleft()
-            request = self._flying.pop(number, None)
+            request = self._in_flight.pop(number, None)
             if request is not None:
                 self._load[request.node] -= 1
                 self._unanswered(request, done)
@@ -271,7 +270,7 @@ class MadExchange:
         return Reply(request, None, problem, self._clock(), status)
 
     def _release(self, node: Any) -> None:
-        """Let the next request of a node go; all of them when it has been given up."""
+        """Queue the next request of a node; all of them if it has been given up."""
         held = self._held.get(node)
         if not held:
             return

@@ -10,7 +10,7 @@ _LONGEST_LABEL: Final = 128
 
 
 def family(name: str, kind: str, help_text: str) -> list[str]:
-    """The head of a family of samples."""
+    """Header lines of a metric family."""
     return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
 
 
@@ -25,7 +25,7 @@ def labelled(values: Mapping[str, str]) -> str:
 
 
 def by_label(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Counts by the label of their name: those cut to the same label make one sample."""
+    """Counts by label; names that are cut to the same label become one sample."""
     merged: Counter[str] = Counter()
     for name, count in counts:
         merged[label(name)] += count
@@ -33,7 +33,7 @@ def by_label(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def label(text: str) -> str:
-    r"""Text as the value of a label: cut to 128 characters, escaped as the format asks.
+    r"""Text as the value of a label: cut to 128 characters and escaped.
 
     Control characters, which the format allows and terminals do not, are written as ``\x1b`` or
     ``\u202e`` and a backslash as two, so that different names stay different. A scraper shows one

@@ -1,7 +1,7 @@
 """The ports to read, from an earlier output of ``ibnetdiscover``, without a discovery.
 
 The devices and cables are read by :mod:`tailback.fabric.ibnetdiscover`; the local identifiers and
-device ids, which a fabric has no use for, are picked up here.
+device ids, which a fabric does not contain, are read here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADAPTER_LID = re.compile(
 
 @dataclass
 class _Addresses:
-    """Where agents are asked: switches by key, adapter ports by key and number."""
+    """Addresses of agents: switches by key, adapter ports by key and number."""
 
     switch: dict[str, int] = field(default_factory=dict)
     adapter: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -41,10 +41,10 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
     Args:
         path: Output of ``ibnetdiscover``.
         hosts: Include the ports of adapters.
-        tick_ns: Length of a tick for all ports, nanoseconds; None takes the table's.
+        tick_ns: Length of a tick for all ports, nanoseconds; None takes that of ``ticks``.
 
     Raises:
-        CounterError: The file cannot be read or tells no local identifiers.
+        CounterError: The file cannot be read or has no local identifiers.
         FabricError: A line of it cannot be read; names the line.
     """
     text = content(path, CounterError).decode("utf-8", errors="replace")
@@ -93,7 +93,7 @@ def _target(
     if lid is None:
         return f"port {end.port}: the file has no LID for it"
     if not 1 <= lid <= HIGHEST_UNICAST_LID:
-        return f"port {end.port}: lid {lid} is none of 1 to {HIGHEST_UNICAST_LID}"
+        return f"port {end.port}: lid {lid} is outside 1 to {HIGHEST_UNICAST_LID}"
     try:
         guid = int(device.guid, 16)
     except ValueError:
@@ -115,7 +115,7 @@ def _target(
 
 
 def _port_addresses(text: str) -> _Addresses:
-    """Of ``ibnetdiscover -p``: every line has a LID; a switch has one for all of its ports."""
+    """Addresses from ``ibnetdiscover -p``: every line has a LID; a switch has only one."""
     where = _Addresses(adapter=port_lids(text))
     where.switch = {key: lid for (key, _), lid in where.adapter.items()}
     return where

@@ -1,9 +1,9 @@
-"""What a collector writes, in order, held in memory while the disk is full.
+"""Ordered writes of a collector, held in memory while the disk is full.
 
-Readings cannot be taken again, so a full disk ends nothing: what cannot be written waits, up to
-``MOST_HELD_BYTES``, and is written when there is room. Beyond that the oldest readings go first:
-counters are cumulative, so the latest tell most, and the first of each port after a loss is flagged
-``GAP``.
+Readings cannot be taken again, so a full disk does not end a session: readings wait in memory, up
+to ``MAX_HELD_BYTES``, and are written when there is space. Beyond that the oldest are dropped:
+counters are cumulative, so the latest are worth most, and the first of each port after a loss is
+flagged ``GAP``.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.units import counted
 
-MOST_HELD_BYTES: Final = 64 << 20
+MAX_HELD_BYTES: Final = 64 << 20
 """Readings held in memory while the disk is full: 1.4 million."""
 
-MOST_HELD_EVENTS: Final = 10_000
+MAX_HELD_EVENTS: Final = 10_000
 
 _Begin = tuple[list[PortTarget], dict[str, Any]]
 _Pending = _Begin | Rows | dict[str, Any]
 
 
 class Journal:
-    """Segments of a collection, one after the other, through times of a full disk.
+    """Writes the segments of a collection and keeps readings while the disk is full.
 
     Args:
         collection: Where segments go.
         log: Gets lines for the administrator.
-        begun: Called with the path of each segment that begins; may add events.
-        most_held_bytes: Readings to hold while the disk is full.
+        on_segment: Called with the path of each new segment; may add events.
+        max_held_bytes: Readings to hold while the disk is full.
 
     Attributes:
         full: Whether the disk was full at the last attempt.
@@ -50,13 +50,13 @@ class Journal:
         self,
         collection: Collection,
         log: Callable[[str], None],
-        begun: Callable[[Path], None],
-        most_held_bytes: int = MOST_HELD_BYTES,
+        on_segment: Callable[[Path], None],
+        max_held_bytes: int = MAX_HELD_BYTES,
     ) -> None:
         self.full = False
         self.held = self.lost = 0
-        self._collection, self._log, self._begun = collection, log, begun
-        self._most = most_held_bytes
+        self._collection, self._log, self._on_segment = collection, log, on_segment
+        self._max_held = max_held_bytes
         self._pending: deque[_Pending] = deque()
         self._events = 0
         self._waited = self._lost_before = 0
@@ -80,8 +80,8 @@ class Journal:
             self._put(rows)
 
     def event(self, event: dict[str, Any]) -> None:
-        """Write what happened."""
-        if self._events < MOST_HELD_EVENTS:
+        """Write an event."""
+        if self._events < MAX_HELD_EVENTS:
             self._events += 1
             self._put(event)
 
@@ -90,15 +90,15 @@ class Journal:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is pending, as much as fits on the disk."""
+        """Write as much of the pending data as fits on the disk."""
         if self._flushing:
-            # Called by ``begun``: what it adds is written after the segment that begins.
+            # Called by ``on_segment``: its events are written after the header of the new segment.
             return
         self._flushing = True
         try:
             while self._pending:
                 self._write(self._pending[0])
-                self._taken(self._pending.popleft())
+                self._written(self._pending.popleft())
         except DiskFullError:
             if not self.full:
                 self._log("the disk is full: readings wait in memory until there is room")
@@ -118,7 +118,7 @@ class Journal:
             )
 
     def sync(self) -> None:
-        """Have the disk take what was written, against loss of power."""
+        """Flush to the disk, in case of power failure."""
         if self._writer is not None:
             try:
                 self._writer.sync()
@@ -129,7 +129,7 @@ class Journal:
         """Finish.
 
         Raises:
-            CounterError: The disk is full, and readings are lost with the process.
+            CounterError: The disk is full, so readings in memory are lost.
         """
         self.flush()
         writer, self._writer = self._writer, None
@@ -149,9 +149,9 @@ class Journal:
             if self._writer is not None:
                 self._writer.close()
             self._writer = writer
-            # What waits may have been thinned out before this segment began.
+            # Readings may have been dropped before this segment began.
             self._lossy, self._seen = self._lossy and self.full, set()
-            self._begun(writer.path)
+            self._on_segment(writer.path)
         elif self._writer is None:
             raise RuntimeError("a segment begins before anything is written to it")
         elif isinstance(item, dict):
@@ -159,7 +159,7 @@ class Journal:
         else:
             self._writer.append(self._flagged(item) if self._lossy else item)
 
-    def _taken(self, item: _Pending) -> None:
+    def _written(self, item: _Pending) -> None:
         if isinstance(item, dict):
             self._events -= 1
         elif not isinstance(item, tuple):
@@ -168,7 +168,7 @@ class Journal:
                 self._seen.update(item["target"].tolist())
 
     def _flagged(self, rows: Rows) -> Rows:
-        """Readings with ``GAP`` at the first of each port since some were lost."""
+        """Readings with ``GAP`` set on the first of each port since readings were lost."""
         targets, first = np.unique(rows["target"], return_index=True)
         new = [i for t, i in zip(targets.tolist(), first.tolist(), strict=True)
                if t not in self._seen]  # fmt: skip
@@ -177,12 +177,12 @@ class Journal:
         return out
 
     def _drop(self) -> None:
-        """Give up the oldest readings beyond what may be held."""
+        """Drop the oldest readings beyond the limit."""
         itemsize = 0
         for place, item in enumerate(self._pending):
             if isinstance(item, np.ndarray):
                 itemsize = item.dtype.itemsize
-                if self.held * itemsize <= self._most:
+                if self.held * itemsize <= self._max_held:
                     return
                 if self.lost == self._lost_before:
                     self._log("too many readings wait for the disk: the oldest are dropped")

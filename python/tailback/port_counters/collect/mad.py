@@ -1,9 +1,9 @@
-"""Management datagrams: the few that a collector sends, made and taken apart.
+"""Encoding and decoding of the few management datagrams that a collector sends.
 
-A MAD is 256 octets: a common header of 24, and from octet 64 on (both for performance management
-and for subnet management by directed route) the attribute. Field positions follow the *InfiniBand
-Architecture Specification*, volume 1: section 13.4.3 (header), 14.2 (subnet management) and
-16.1 (performance management).
+A MAD has 256 octets: a common header of 24 and, from octet 64 on (for performance management and
+for directed-route subnet management alike), the attribute. Field positions follow the *InfiniBand
+Architecture Specification*, volume 1: section 13.4.3 (header), 14.2 (subnet management) and 16.1
+(performance management).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NODE_DESCRIPTION, NODE_INFO, PORT_INFO = 0x0010, 0x0011, 0x0015
 CLASS_PORT_INFO, PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x0001, 0x0012, 0x001D
 
 BUSY: Final = 0x0001
-"""Status of an answer: the request was thrown away and may be made again (IBA 13.4.7)."""
+"""Status of an answer: the request was discarded and may be repeated (IBA 13.4.7)."""
 
 ALL_ONES_32: Final = 2**32 - 1
 ALL_ONES_64: Final = 2**64 - 1
@@ -42,7 +42,7 @@ _NODE_INFO = struct.Struct(">BBBBQQQHHIB")
 
 
 class NodeType(IntEnum):
-    """What NodeInfo calls a device."""
+    """NodeType of NodeInfo."""
 
     ADAPTER = 1
     SWITCH = 2
@@ -56,14 +56,14 @@ def _frame(mad_class: int, method: int, attribute: int, modifier: int = 0) -> by
 
 
 def performance_get(attribute: int, port: int = 0) -> bytearray:
-    """Ask a performance agent for an attribute of one port (0 for ClassPortInfo)."""
+    """Request an attribute of one port from a performance agent (port 0 for ClassPortInfo)."""
     mad = _frame(CLASS_PERFORMANCE, GET, attribute)
     mad[DATA + 1] = port
     return mad
 
 
 def reset_xmit_wait(port: int) -> bytearray:
-    """Set PortXmitWait of one port to 0 and touch no other counter.
+    """Set PortXmitWait of one port to 0 and no other counter.
 
     CounterSelect is 0 and CounterSelect2 has the one bit of PortXmitWait; ``perfquery`` calls
     this mask 0x10000.
@@ -75,7 +75,7 @@ def reset_xmit_wait(port: int) -> bytearray:
 
 
 def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
-    """Ask the device at the end of ``path`` (an output port for each hop) for an attribute."""
+    """Request an attribute from the device at the end of ``path`` (an output port for each hop)."""
     mad = _frame(CLASS_DIRECTED, GET, attribute, modifier)
     mad[7] = len(path)
     mad[32:36] = b"\xff\xff\xff\xff"
@@ -84,12 +84,12 @@ def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
 
 
 def lid_routed_get(attribute: int, modifier: int) -> bytearray:
-    """Ask a subnet management agent by its LID for an attribute."""
+    """Request an attribute from a subnet management agent by its LID."""
     return _frame(CLASS_LID_ROUTED, GET, attribute, modifier)
 
 
 def set_transaction(mad: bytearray, number: int) -> None:
-    """Number a request; the answer carries the number's low 32 bits back."""
+    """Number a request; the answer returns the number's low 32 bits."""
     struct.pack_into(">Q", mad, 8, number)
 
 
@@ -99,9 +99,9 @@ def transaction(mad: bytes | memoryview) -> int:
 
 
 def status(mad: bytes | memoryview) -> int:
-    """Status of an answer, 0 when all is well; the direction bit of a directed route is no error.
+    """Status of an answer, 0 for success; the direction bit of a directed route is masked.
 
-    Performance agents say 0x000c for an attribute or a port they do not have.
+    Performance agents return 0x000c for an attribute or a port they do not have.
     """
     return int.from_bytes(mad[4:6], "big") & 0x7FFF
 
@@ -155,7 +155,7 @@ def port_counters_extended(mad: bytes | memoryview) -> PortCounterValues:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A device as it describes itself, and the port the question came in by."""
+    """A device's description of itself, and the port on which the request arrived."""
 
     kind: int
     ports: int
@@ -171,7 +171,7 @@ def node_info(mad: bytes | memoryview) -> NodeInfo:
 
 
 def node_description(mad: bytes | memoryview) -> str:
-    """Read the answer to NodeDescription: 64 octets of whatever somebody typed."""
+    """Read the answer to NodeDescription: 64 octets of free text."""
     raw = bytes(mad[DATA : DATA + 64]).split(b"\0", 1)[0]
     return raw.decode("utf-8", "replace").strip()
 

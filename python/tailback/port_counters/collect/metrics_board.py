@@ -1,4 +1,4 @@
-"""The latest state of every port, and how the collector itself is doing, for those who watch."""
+"""The latest state of every port and of the collector itself, for monitoring."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import Flag
 
 MAX_MISSED_SWEEPS: Final = 3
-"""Sweeps in a row without a reading of a port after which its metrics are gone."""
+"""Consecutive sweeps without a reading of a port after which its metrics are withdrawn."""
 
 
 @dataclass(frozen=True)
-class Worst:
-    """One of the ports that lost most.
+class WorstPort:
+    """One of the ports that lost most bandwidth.
 
     Attributes:
         target: The port.
-        stall_fraction: Share of its last interval; 0 where its counter is full and tells none.
-        lost_gbps: Bandwidth that took, Gb/s.
+        stall_fraction: Share of its last interval; 0 where its counter is full and gives none.
+        lost_gbps: Bandwidth lost to the stall, Gb/s.
         at_least: Whether these are lower bounds.
-        latched_seconds: What a full stall counter stands for since it was set back; None where it
-            is not full.
+        latched_seconds: Stall since the last reset that a full counter shows; None where it is not
+            full.
     """
 
     target: PortTarget
@@ -45,7 +45,7 @@ class Worst:
 
 @dataclass
 class MetricsBoard:
-    """What is known at present; written by the collector, read by the metrics endpoint.
+    """Current state; written by the collector, read by the metrics endpoint.
 
     Attributes:
         sweeps: Sweeps completed.
@@ -53,10 +53,10 @@ class MetricsBoard:
         failed: Readings that failed, by name of the device.
         sweep_seconds: How long the last sweep took.
         overruns: Sweeps that took longer than the interval.
-        extra: Makes more samples of the collector: name, kind, help and value.
+        extra: Returns further metrics of the collector: name, kind, help and value.
 
-    A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is not shown until it is read again:
-    what it did last is not what it does. Of rounds the last one of each port is shown.
+    A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is hidden until it is read again, as
+    its last values are out of date. Of rounds, the last one of each port is shown.
     """
 
     sweeps: int = 0
@@ -80,7 +80,7 @@ class MetricsBoard:
     extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
 
     def begin(self, targets: Sequence[PortTarget]) -> None:
-        """Forget the ports and watch these from now on."""
+        """Replace the ports."""
         with self._lock:
             self._table = TargetTable.of(targets)
             self._last = np.zeros(len(targets), RAW)
@@ -90,7 +90,7 @@ class MetricsBoard:
             self._jumped = np.zeros(len(targets), np.bool_)
 
     def update(self, rows: Rows) -> None:
-        """Take readings; of several of one port the last counts."""
+        """Add readings; of several of one port the last counts."""
         if not len(rows):
             return
         _, reverse = np.unique(rows["target"][::-1], return_index=True)
@@ -107,7 +107,7 @@ class MetricsBoard:
             self._impossible += int(
                 np.count_nonzero(steps.flags & (wrong | int(Flag.DATA_IMPOSSIBLE)))
             )
-            # A counter that got to its top faster than time allows tells nothing there.
+            # A counter that reached its largest value faster than possible is not a lower bound.
             self._jumped[at[seen]] |= (steps.flags & wrong) != 0
             self._jumped[at] &= self._table.latched(latest)
             self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
@@ -116,29 +116,29 @@ class MetricsBoard:
             self.readings += len(rows)
 
     def _full(self) -> NDArray[np.bool_]:
-        """Which ports have a full stall counter that can be believed; the lock is held."""
+        """Which ports have a full stall counter that is plausible; the lock is held."""
         out = np.zeros(len(self._last), np.bool_)
         read = np.flatnonzero(self._last["time_ns"] > 0)
         out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
         return out
 
     def _bounds(self) -> NDArray[np.float64]:
-        """Stall fractions of the last intervals; 0 at least where a counter is full."""
+        """Stall fractions of the last intervals; where a counter is full and none is known, 0."""
         return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
 
     def lost_gbps(self) -> NDArray[np.float64]:
-        """Bandwidth stalls kept from each port in its last interval, Gb/s; NaN where not known.
+        """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known.
 
         Where a stall counter is full it is a lower bound.
         """
         return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
 
     def _shown(self) -> NDArray[np.bool_]:
-        """Which ports were read, and lately; the lock is held."""
+        """Which ports were read recently; the lock is held."""
         missed = self.sweeps - self._sweep - 1
         return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
 
-    def worst(self, count: int) -> list[Worst]:
+    def worst(self, count: int) -> list[WorstPort]:
         """The ports that lost most, those whose stall counter is full first."""
         with self._lock:
             bound, full, shown = self._bounds(), self._full(), self._shown()
@@ -147,7 +147,7 @@ class MetricsBoard:
             order = np.lexsort((-lost, ~first))[:count].tolist()
             least = ((self._flags & int(Flag.AT_LEAST)) != 0) | full
             return [
-                Worst(
+                WorstPort(
                     self._table.targets[i],
                     float(bound[i]),
                     float(lost[i]),
@@ -160,7 +160,7 @@ class MetricsBoard:
 
     @property
     def resets(self) -> int:
-        """Counters found set back by others."""
+        """Number of counter resets by others that were detected."""
         return self._resets
 
     def metrics(self) -> str:
@@ -174,7 +174,7 @@ class MetricsBoard:
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
         words, waits = last["words"].tolist(), last["wait"].tolist()
-        # No number at all where the device has none: a 0 would say that nothing waits there.
+        # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         lines = self._own()
         columns: list[tuple[str, str, str, list[float | int]]] = [

@@ -1,4 +1,4 @@
-"""Readings as they are kept: one fixed row for a port at an instant, and what the rows mean."""
+"""Readings as they are stored: one fixed-size row per port and instant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailback.port_counters.schema import READINGS, Flag, conform
 
 RAW: Final = np.dtype(
     [
-        ("time_ns", "<i8"),  # UTC, half-way between question and answer
+        ("time_ns", "<i8"),  # UTC, half-way between request and answer
         ("target", "<u4"),  # index into the targets of the segment
         ("round", "<u4"),  # querying round from 1, 0 where there are none
         ("turnaround_ns", "<u4"),
@@ -38,7 +38,7 @@ WORD_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class TargetTable:
-    """The targets of a segment, column by column; every array has one entry a target.
+    """The targets of a segment as columns; every array has one entry per target.
 
     Attributes:
         targets: The targets themselves.
@@ -60,7 +60,7 @@ class TargetTable:
 
     @classmethod
     def of(cls, targets: Sequence[PortTarget]) -> TargetTable:
-        """Make the columns."""
+        """Build the columns."""
 
         def top(wide: bool) -> int:
             return mads.ALL_ONES_64 if wide else mads.ALL_ONES_32
@@ -80,27 +80,27 @@ class TargetTable:
 
     @property
     def latched_ns(self) -> NDArray[np.float64]:
-        """What each PortXmitWait at its largest value stands for, nanoseconds, shape (targets,)."""
+        """Stall that each PortXmitWait shows when it is full, nanoseconds, shape (targets,)."""
         return self.wait_top.astype(np.float64) * self.tick_ns
 
     def latched(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether PortXmitWait of each of ``rows`` stands at its largest value, shape (rows,)."""
+        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,)."""
         top = self.wait_top[rows["target"]]
         # 64 bits at all ones are no sign of anything: no counter gets there.
         return np.asarray((top == mads.ALL_ONES_32) & (rows["wait"] == top), np.bool_)
 
 
 class PortReader:
-    """Asks for the counters of one target after another and puts the answers together.
+    """Requests the counters of targets and combines the answers into readings.
 
     A target with 64-bit data and a 32-bit PortXmitWait takes two requests, sent one after the
-    other; the reading carries the instant of the one that has PortXmitWait.
+    other; the reading has the instant of the one with PortXmitWait.
 
     Args:
         targets: What can be read.
         exchange: Where requests go.
         offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
-        unbroken: What :meth:`unbroken` of the reader before said; their series go on.
+        unbroken: Result of :meth:`unbroken` of the previous reader; these series continue.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class PortReader:
             )
 
     def take(self, reply: Reply) -> tuple[int, ...] | str | None:
-        """Take a reply to one of this reader's requests.
+        """Handle a reply to one of this reader's requests.
 
         Returns:
-            A row of ``RAW`` when the reading is complete, a text when it failed, None while its
-            other half is missing.
+            A row of ``RAW`` when the reading is complete, an error text when it failed, None while
+            the other answer is missing.
         """
         index, round_number, wide = reply.request.tag
         target = self.targets[index]
@@ -177,7 +177,8 @@ class PortReader:
         target = self.targets[index]
         flags = int(Flag.GAP) if self._missed[index] else 0
         self._missed[index] = False
-        # Some agents count without announcing it; one that says 0 and announces nothing does not.
+        # Some agents count without announcing it; one that returns 0 and announces nothing does
+        # not.
         if not wait and not (target.wait or target.extended_wait):
             flags |= int(Flag.NO_COUNTER)
         return (
@@ -193,7 +194,7 @@ class PortReader:
 
 
 def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
-    """Return rows as the common table of readings (``tailback.port_counters.schema.READINGS``)."""
+    """Convert rows to the common table of readings (``tailback.port_counters.schema.READINGS``)."""
     at = rows["target"]
     names = np.array([t.node_name for t in table.targets], object)
     flags = rows["flags"].copy()
@@ -240,7 +241,7 @@ def _null_unless(condition: pl.Expr, column: str) -> pl.Expr:
 
 
 def _bytes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Words as bytes; what no 64-bit number of bytes can tell stands at the largest one."""
+    """Words as bytes, saturating at the largest 64-bit number."""
     most = np.uint64(mads.ALL_ONES_64 // WORD_BYTES)
     full: NDArray[np.uint64] = np.where(
         words > most, np.uint64(mads.ALL_ONES_64), np.minimum(words, most) * np.uint64(WORD_BYTES)

@@ -2,13 +2,13 @@
 
 A port is read 100 times, 100 ms apart; then the next one is drawn.
 
-The devices are dealt into disjoint sets, and each set has a separate drawer that never draws a
-port outside it (Alali et al. ran one script for each of their sets of about 115 switches). A drawer
-draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if
-not; clears PortXmitWait if that was asked for; and reads. All drawers share one thread.
+The devices are divided into disjoint sets, and each set has its own sampler (Alali et al. ran one
+script for each of their sets of about 115 switches). A sampler draws a device and one of its ports,
+both uniformly; checks that the port is up and draws again if not; resets PortXmitWait if the plan
+says so; and reads. All samplers share one thread.
 
-The question is a subnet management request, which some sites bar. Where a discovery file states the
-ports, a device that does not answer it is taken at the file's word from then on: they are up.
+The check is a subnet management request, which some sites block. If a discovery file lists the
+ports, the ports of a device that does not answer are assumed to be up from then on.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from tailback.port_counters.collect.readings import PortReader
 from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.collect.sweep import Fail, Take
 
-_FRUITLESS_PAUSE_NS = 100_000_000
+_INACTIVE_PAUSE_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """How rounds are made.
+    """Parameters of rounds.
 
     Attributes:
-        sets: Disjoint sets of devices, observed side by side.
+        sets: Number of disjoint sets of devices, sampled concurrently.
         reads: Readings in a round.
         spacing_ns: Time from one reading to the next, nanoseconds.
-        reset: Set PortXmitWait of the port to 0 before a round. Others may be reading it.
+        reset: Set PortXmitWait of the port to 0 before a round; other tools that read it are
+            affected.
         seed: Seed of the draws.
-        rounds: Rounds to make in all, None for no end.
+        rounds: Total number of rounds, None for no limit.
     """
 
     sets: int = 1
@@ -51,14 +52,14 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """A drawer's wish to send a request and be handed its reply."""
+    """A sampler's command to send a request and return its reply."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAt:
-    """A drawer's wish to read a target at an instant of the monotonic clock."""
+    """A sampler's command to read a target at an instant of the monotonic clock."""
 
     index: int
     at_ns: int
@@ -66,22 +67,22 @@ class ReadAt:
 
 
 RoundReader = Generator[SendRequest | ReadAt | int, Reply | None, None]
-"""Yields what it wants next, or an instant to be woken at."""
+"""Yields its next command, or an instant at which to resume it."""
 
 
 class RoundScheduler:
-    """Runs the drawers.
+    """Runs the samplers of a plan.
 
     Args:
-        plan: How rounds are made.
+        plan: Parameters of the rounds.
         reader: Asks for readings and puts answers together.
         exchange: Where its requests go.
         take: Gets every reading.
         fail: Gets every reading that failed.
         first: Number of the first round.
-        untold: Gets each port whose state its device did not tell, where a file says that it has a
-            cable; None where no file does, and then such a port is not read.
-        silent: GUIDs of the devices that did not tell it, kept by the caller from one to the next.
+        unreported: Called for each port whose device did not report its state, if a file lists the
+            port; None without a file: such ports are then not read.
+        silent: GUIDs of the devices that did not report it, kept by the caller between schedulers.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RoundScheduler:
         fail: Fail,
         first: int = 1,
         clock: Callable[[], int] = time.monotonic_ns,
-        untold: Callable[[PortTarget], None] | None = None,
+        unreported: Callable[[PortTarget], None] | None = None,
         silent: set[int] | None = None,
     ) -> None:
         self.plan = plan
@@ -102,36 +103,36 @@ class RoundScheduler:
         self._reader, self._exchange = reader, exchange
         self._take, self._fail = take, fail
         self._clock = clock
-        self._untold, self._silent = untold, set() if silent is None else silent
+        self._state_unreported, self._silent = unreported, set() if silent is None else silent
         self._sets = disjoint_sets(reader.targets, plan.sets, plan.seed)
         self._due: list[tuple[int, int]] = []
-        self._wish: dict[int, ReadAt] = {}
+        self._scheduled: dict[int, ReadAt] = {}
         self._asked: dict[int, int] = {}
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Make rounds until there are enough or ``stopped`` says so."""
-        drawers = [self._drawer(n, devices, stopped) for n, devices in enumerate(self._sets)]
-        live = set(range(len(drawers)))
+        """Make rounds until the plan is complete or ``stopped`` returns true."""
+        samplers = [self._sampler(n, devices, stopped) for n, devices in enumerate(self._sets)]
+        live = set(range(len(samplers)))
         for number in sorted(live):
-            self._resume(number, drawers, live, None)
+            self._resume(number, samplers, live, None)
         while live:
             now = self._clock()
             while self._due and self._due[0][0] <= now:
                 _, number = heapq.heappop(self._due)
-                wish = self._wish.pop(number, None)
-                if wish is None:
-                    self._resume(number, drawers, live, None)
+                command = self._scheduled.pop(number, None)
+                if command is None:
+                    self._resume(number, samplers, live, None)
                 else:
-                    self._asked[wish.index] = number
-                    self._reader.ask(wish.index, wish.number)
+                    self._asked[command.index] = number
+                    self._reader.ask(command.index, command.number)
             until = self._due[0][0] - self._clock() if self._due else 50_000_000
             for reply in self._exchange.step(max(0, min(50, until // 1_000_000))):
-                self._hand_out(reply, drawers, live)
+                self._dispatch(reply, samplers, live)
 
-    def _hand_out(self, reply: Reply, drawers: list[RoundReader], live: set[int]) -> None:
+    def _dispatch(self, reply: Reply, samplers: list[RoundReader], live: set[int]) -> None:
         tag = reply.request.tag
         if isinstance(tag, int):
-            self._resume(tag, drawers, live, reply)
+            self._resume(tag, samplers, live, reply)
             return
         outcome = self._reader.take(reply)
         if outcome is None:
@@ -141,26 +142,26 @@ class RoundScheduler:
             self._fail(self._reader.targets[index], outcome)
         else:
             self._take(outcome)
-        self._resume(self._asked.pop(index), drawers, live, None)
+        self._resume(self._asked.pop(index), samplers, live, None)
 
     def _resume(
-        self, number: int, drawers: list[RoundReader], live: set[int], reply: Reply | None
+        self, number: int, samplers: list[RoundReader], live: set[int], reply: Reply | None
     ) -> None:
         try:
-            wish = drawers[number].send(reply)
+            command = samplers[number].send(reply)
         except StopIteration:
             live.discard(number)
             return
-        if isinstance(wish, SendRequest):
-            wish.request.tag = number
-            self._exchange.submit(wish.request)
-        elif isinstance(wish, ReadAt):
-            self._wish[number] = wish
-            heapq.heappush(self._due, (wish.at_ns, number))
+        if isinstance(command, SendRequest):
+            command.request.tag = number
+            self._exchange.submit(command.request)
+        elif isinstance(command, ReadAt):
+            self._scheduled[number] = command
+            heapq.heappush(self._due, (command.at_ns, number))
         else:
-            heapq.heappush(self._due, (wish, number))
+            heapq.heappush(self._due, (command, number))
 
-    def _drawer(
+    def _sampler(
         self, set_number: int, devices: list[list[int]], stopped: Callable[[], bool]
     ) -> RoundReader:
         draw = random.Random(f"{self.plan.seed}/rounds/{set_number}")
@@ -173,7 +174,7 @@ class RoundScheduler:
                 problem = self._down((yield _state_of(target)), target)
                 if problem:
                     self._fail(target, f"drawn, {problem}")
-                    yield self._clock() + _FRUITLESS_PAUSE_NS
+                    yield self._clock() + _INACTIVE_PAUSE_NS
                     continue
             if self._enough():
                 return
@@ -200,19 +201,19 @@ class RoundScheduler:
                 at = self._clock() + self.plan.spacing_ns
 
     def _down(self, reply: Reply | None, target: PortTarget) -> str:
-        """Why a port that was drawn is not to be read, empty where it is."""
+        """Why a port that was drawn is not read; empty if it is."""
         mad = None if reply is None else reply.mad
         if mad is not None and mads.port_info(mad).active:
             return ""
-        # Silence here says nothing of the performance agent of the device.
+        # No answer here says nothing about the performance agent of the device.
         self._exchange.reset_unresponsive()
         if mad is not None:
             return "not active"
-        if self._untold is None:
+        if self._state_unreported is None:
             return "no answer"
         if target.guid not in self._silent:
             self._silent.add(target.guid)
-            self._untold(target)
+            self._state_unreported(target)
         return ""
 
     def _enough(self) -> bool:
@@ -220,7 +221,7 @@ class RoundScheduler:
 
 
 def _state_of(target: PortTarget) -> SendRequest:
-    """The question whether a port is up."""
+    """The request for the state of a port."""
     mad = mads.lid_routed_get(mads.PORT_INFO, target.port)
     return SendRequest(Request(target.lid, mads.CLASS_LID_ROUTED, target.lid, mad))
 
@@ -228,7 +229,7 @@ def _state_of(target: PortTarget) -> SendRequest:
 def disjoint_sets(
     targets: Sequence[PortTarget], count: int, seed: int = 0
 ) -> list[list[list[int]]]:
-    """Deal the devices into at most ``count`` sets.
+    """Divide the devices at random into at most ``count`` sets.
 
     Returns:
         For each set its devices, for each device its targets' indices.

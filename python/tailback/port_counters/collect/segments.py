@@ -1,14 +1,14 @@
 """Append-only segments of checksummed records: what a collector writes while it runs.
 
-A segment is eight octets of magic and then records::
+A segment is eight octets of magic followed by records::
 
     length u32 | crc32 u32 | kind u8 | 3 zeros | payload (length octets)
 
-all little-endian; the checksum covers the kind and the payload. The first record is the head
-(``H``, zlib-compressed JSON: what is read, and how), then come readings (``R``, rows of
-``readings.RAW``) and events (``E``, JSON). A record is written with one call to the system and
-nothing is ever written over, so a process that is killed leaves whole records and at most one torn
-at the end, which the checksum tells apart. A segment is never opened for writing again.
+all little-endian; the checksum covers the kind and the payload. The first record is the header
+(``H``, zlib-compressed JSON: what is read, and how), followed by readings (``R``, rows of
+``readings.RAW``) and events (``E``, JSON). A record is written with one system call and never
+overwritten, so a killed process leaves whole records and at most one torn record at the end, which
+the checksum reveals. A segment is never opened for writing again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFullError(CounterError):
-    """The disk is full: the same may be written later."""
+    """The disk is full; the write may succeed later."""
 
 
 MAGIC: Final = b"TBSEG01\n"
@@ -44,7 +44,7 @@ _RECORD = struct.Struct("<IIB3x")
 _HEAD, _READINGS, _EVENT = b"H"[0], b"R"[0], b"E"[0]
 _MOST_RECORD_BYTES: Final = 1 << 30
 _MARK: Final = re.compile(rb"[HRE]\0\0\0")
-"""What the head of every record ends with: its kind and the zeros."""
+"""The last octets of a record header: its kind and three zeros."""
 _MARK_OCTETS: Final = 4
 
 
@@ -53,15 +53,15 @@ class Segment:
     """What a segment holds.
 
     Attributes:
-        targets: What ``rows["target"]`` counts in.
+        targets: The ports to which ``rows["target"]`` refers by index.
         facts: How it was collected: plan, interval, session.
         rows: Readings, in the order they were written.
-        events: What happened meanwhile, each with ``time_ns`` and ``what``.
-        torn_bytes: Octets after the last whole record: what was lost with the process.
-        damaged_bytes: Octets before the last whole record that belong to none: the file was
-            damaged, not cut off. The first reading of each port after them is flagged ``GAP``.
-        headless: The head is damaged, so nobody knows which ports its readings are of; there are
-            no ``rows``.
+        events: Events during collection, each with ``time_ns`` and ``what``.
+        torn_bytes: Octets after the last whole record, left by a killed process.
+        damaged_bytes: Octets before the last whole record that belong to no record: the file was
+            damaged, not truncated. The first reading of each port after them is flagged ``GAP``.
+        header_damaged: The header is damaged, so the ports of the readings are unknown and there
+            are no ``rows``.
     """
 
     targets: list[PortTarget]
@@ -70,7 +70,7 @@ class Segment:
     events: list[dict[str, Any]] = field(default_factory=list)
     torn_bytes: int = 0
     damaged_bytes: int = 0
-    headless: bool = False
+    header_damaged: bool = False
 
 
 def _record(kind: int, payload: bytes) -> bytes:
@@ -82,12 +82,12 @@ class SegmentWriter:
     """Writes one segment.
 
     Args:
-        path: Where; must not exist.
-        targets: What readings will refer to by index.
-        facts: How it is collected; plain data.
+        path: File to create; must not exist.
+        targets: The ports that readings refer to by index.
+        facts: How the readings are collected; plain data.
 
     Raises:
-        CounterError: The file cannot be made or the disk is full.
+        CounterError: The file cannot be created or the disk is full.
     """
 
     def __init__(self, path: Path, targets: list[PortTarget], facts: dict[str, Any]) -> None:
@@ -117,14 +117,14 @@ class SegmentWriter:
             self._write(_record(_READINGS, rows.tobytes()))
 
     def event(self, event: dict[str, Any]) -> None:
-        """Write what happened as one record."""
+        """Write an event as one record."""
         self._write(_record(_EVENT, json.dumps(event).encode()))
 
     def sync(self) -> None:
-        """Have the disk take what was written, against loss of power.
+        """Flush to the disk, in case of power failure.
 
         Raises:
-            DiskFullError: It has no room for that.
+            DiskFullError: The disk is full.
         """
         try:
             os.fsync(self._file)
@@ -161,21 +161,21 @@ class SegmentWriter:
                 remedy="check the disk; what was collected until now is safe",
             ) from None
         if written != len(data):
-            # What follows a torn record would be lost with it, so the torn one goes.
+            # Remove the torn record: anything written after it would be lost with it.
             os.ftruncate(self._file, self.size_bytes)
             raise self._full()
         self.size_bytes += written
 
 
 def read_segment(path: Path) -> Segment | None:
-    """Read all whole records of a segment, also those behind one that is damaged.
+    """Read all whole records of a segment, including those after a damaged one.
 
     Returns:
-        What it holds; None when the process was killed before the head was complete, or the power
-        failed before the disk had anything of it but zeros.
+        The segment; None if the process was killed before the header was complete, or the power
+        failed while the file on disk had only zeros.
 
     Raises:
-        CounterError: The file is no segment, or its head is not one this version can read.
+        CounterError: The file is not a segment, or this version cannot read its header.
     """
     data = path.read_bytes()
     if not data.strip(b"\0"):
@@ -190,7 +190,7 @@ def read_segment(path: Path) -> Segment | None:
         )
     if not found:
         return None
-    segment = Segment([], {}, np.empty(0, RAW), headless=True)
+    segment = Segment([], {}, np.empty(0, RAW), header_damaged=True)
     if headed:
         segment = _head(path, found[0].payload(data))
     segment.torn_bytes = len(data) - found[-1].end
@@ -198,14 +198,14 @@ def read_segment(path: Path) -> Segment | None:
     segment.damaged_bytes = found[-1].end - whole - len(MAGIC)
     if data[: len(MAGIC)] != MAGIC:
         segment.damaged_bytes += len(MAGIC)
-    if not segment.headless:
+    if not segment.header_damaged:
         _fill(segment, found, data)
     return segment
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Where a whole record lies: its head from ``start`` on, and all of it before ``end``."""
+    """Position of a whole record: its header begins at ``start``, and it ends before ``end``."""
 
     kind: int
     start: int
@@ -216,12 +216,12 @@ class _Record:
 
 
 def _records(data: bytes) -> Iterator[_Record]:
-    """The whole records of a segment, in order; what lies between them is damaged."""
+    """The whole records of a segment, in order; octets between them are damaged."""
     place = len(MAGIC)
     while True:
         record = _record_at(data, place)
         if record is None:
-            # The length of a damaged record may be what is damaged, so it says nothing.
+            # Search for the next header, as the length of a damaged record may itself be wrong.
             marks = _MARK.finditer(data, place + _RECORD.size - _MARK_OCTETS)
             starts = (mark.end() - _RECORD.size for mark in marks)
             record = next(filter(None, (_record_at(data, start) for start in starts)), None)
@@ -247,7 +247,7 @@ def _record_at(data: bytes, place: int) -> _Record | None:
 
 
 def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
-    """Put the readings and events of ``found`` into ``segment``."""
+    """Add the readings and events of ``found`` to ``segment``."""
     blocks: list[Rows] = []
     breaks: list[int] = []
     taken, end = 0, len(MAGIC)

@@ -1,4 +1,4 @@
-"""One run of the collector: discover, read by a plan, write, until stopped."""
+"""One run of the collector: discovers ports, reads them by a plan and writes, until stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tailback.port_counters.schema import CounterError
 from tailback.units import counted
 
 FLUSH_NS: Final = 250_000_000
-"""Readings are handed to the system at least this often while any come in."""
+"""Maximum time between writes while readings arrive."""
 
 ROLL_NS: Final = 600_000_000_000
 ROLL_BYTES: Final = 256 << 20
@@ -42,15 +42,15 @@ class CollectorSettings:
     """What to collect and how.
 
     Attributes:
-        rounds: Make rounds by this plan; None sweeps.
+        rounds: Plan of rounds; None makes sweeps.
         interval_ns: From the start of one sweep to the start of the next, nanoseconds.
-        sweeps: Sweeps to make, None for no end.
-        duration_ns: How long to collect, None for no end.
-        hosts: Read the ports of adapters too.
-        fabric: Discovery file to take the ports from; None discovers.
+        sweeps: Number of sweeps, None for no limit.
+        duration_ns: How long to collect, None for no limit.
+        hosts: Also read the ports of adapters.
+        fabric: Discovery file that lists the ports; None discovers them.
         rediscover_ns: Look for changes of the subnet this often, None never.
-        tick_ns: Length of a tick for all ports, None takes the table's.
-        roll_ns: A segment is finished and compacted after this time.
+        tick_ns: Length of a tick for all ports, None takes that of ``ticks``.
+        roll_ns: Time after which a segment is finished and compacted.
     """
 
     rounds: RoundPlan | None = None
@@ -66,10 +66,10 @@ class CollectorSettings:
 
 @dataclass
 class SessionSummary:
-    """What a session did.
+    """Result of a session.
 
     Attributes:
-        nodes, ports: Devices and ports it read at last.
+        nodes, ports: Devices and ports read at the end.
         sweeps, rounds: Completed sweeps, begun rounds.
         readings, failed: Readings taken and failed.
         seconds, cpu_seconds: Wall clock and processor time of the whole session.
@@ -78,7 +78,7 @@ class SessionSummary:
         sweep_seconds, sweep_cpu_seconds: Wall clock and processor time of all sweeps, writing
             included.
         sweep_mads: MADs sent in them.
-        notes: What was odd.
+        notes: Anything unusual.
     """
 
     nodes: int = 0
@@ -98,7 +98,7 @@ class SessionSummary:
 
     @property
     def mads_per_s(self) -> float:
-        """MADs sent in a second, on average."""
+        """MADs sent per second, on average."""
         return self.mads / self.seconds if self.seconds else 0.0
 
     @property
@@ -108,16 +108,16 @@ class SessionSummary:
 
 
 class CollectorSession:
-    """Collects until its plan is done or :meth:`stop` is called (from a signal handler, say).
+    """Collects until its plan is complete or :meth:`stop` is called.
 
     Args:
         settings: What to collect and how.
         exchange: Where requests go.
         collection: Where readings go.
-        board: What the metrics endpoint shows.
-        log: Gets lines for the administrator. Names in them are as devices tell them.
+        board: State that the metrics endpoint publishes.
+        log: Gets lines for the administrator; device names in them are unescaped.
         clock: Monotonic clock in nanoseconds, the one of ``exchange``.
-        sleep: Waits so many seconds of that clock.
+        sleep: Waits the given seconds of that clock.
     """
 
     def __init__(
@@ -137,23 +137,23 @@ class CollectorSession:
         self._board, self._log = board, log
         self._stop = self._rediscover = self._unsynced = False
         self._buffer: list[tuple[int, ...]] = []
-        self._lost: Counter[tuple[str, str]] = Counter()
-        # Devices that fail, by their failed readings since they began to, and those that answered.
+        self._failures: Counter[tuple[str, str]] = Counter()
+        # Failed readings of each device that is failing, and the devices that answered meanwhile.
         self._failing: Counter[str] = Counter()
         self._answered: set[str] = set()
         self._silent: set[int] = set()
-        self._flushed_ns = self._synced_ns = self._rolled_ns = self._found_ns = 0
-        self._journal = Journal(collection, log, self._compact_but)
+        self._flushed_ns = self._synced_ns = self._rolled_ns = self._discovered_ns = 0
+        self._journal = Journal(collection, log, self._compact_finished)
         self._targets: list[PortTarget] = []
-        self._read_by: PortReader | None = None
+        self._last_reader: PortReader | None = None
         self._compactor = ThreadPoolExecutor(1, thread_name_prefix="compact")
         self._compacting: Future[list[str]] | None = None
-        # One offset for the whole session: a clock that is set meanwhile must not bend intervals.
+        # One offset for the whole session, so that setting the clock does not distort intervals.
         self._offset_ns = time.time_ns() - self._clock()
         self._begun_ns = self._clock()
 
     def stop(self) -> None:
-        """End after what is on the way; safe in a signal handler."""
+        """End after the requests in flight; safe in a signal handler."""
         self._stop = True
 
     def rediscover(self) -> None:
@@ -161,10 +161,10 @@ class CollectorSession:
         self._rediscover = True
 
     def run(self) -> SessionSummary:
-        """Collect; returns what was done.
+        """Collect; returns a summary.
 
         Raises:
-            CounterError: Nothing to read, or nothing can be written.
+            CounterError: There is nothing to read, or nothing can be written.
             OSError: The MAD device failed for good.
         """
         cpu = time.process_time()
@@ -172,7 +172,7 @@ class CollectorSession:
         self._board.extra = self._disk_samples
         try:
             self._compact_first()
-            if not self._find(first=True):
+            if not self._find_ports(first=True):
                 raise CounterError(
                     "there is no port to read",
                     remedy="check that a subnet manager runs and that links are up: 'ibstat'",
@@ -233,7 +233,7 @@ class CollectorSession:
             self.summary.sweeps += 1
         self.summary.longest_sweep_s = max(self.summary.longest_sweep_s, seconds)
         self._board.sweeps, self._board.sweep_seconds = self.summary.sweeps, seconds
-        self._report_lost()
+        self._report_failures()
 
     def _rounds(self, plan: RoundPlan) -> None:
         number = self._collection.last_round() + 1
@@ -242,25 +242,25 @@ class CollectorSession:
             left = None if plan.rounds is None else plan.rounds - self.summary.rounds
             if left is not None and left <= 0:
                 return
-            # Another seed after each discovery, or the same ports would be drawn again.
+            # A new seed after each discovery, or the same ports would be drawn again.
             turn = RoundPlan(
                 plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
             )
             rounds = RoundScheduler(
                 turn, reader, self._exchange, self._take, self._fail, number,
                 clock=self._clock,
-                untold=None if self.settings.fabric is None else self._untold,
+                unreported=None if self.settings.fabric is None else self._state_unreported,
                 silent=self._silent,
             )  # fmt: skip
             rounds.run(lambda: self._stopped() or self._wants_discovery())
             self.summary.rounds += rounds.begun
             number = rounds.next_number
             self._flush()
-            self._report_lost()
+            self._report_failures()
             self._housekeeping()
 
-    def _untold(self, target: PortTarget) -> None:
-        """Note that a device does not report the state of its ports: the file states it then."""
+    def _state_unreported(self, target: PortTarget) -> None:
+        """Record that a device does not report the state of its ports; the file is used."""
         name, count = target.node_name, len(self._silent)
         self._event("state of ports not reported", node=name, port=target.port)
         if count <= _LINES_PER_SWEEP:
@@ -272,9 +272,9 @@ class CollectorSession:
             self._log("… and more devices that do not; all are in events/")
 
     def _reader(self) -> tuple[PortReader, list[int]]:
-        unbroken = set() if self._read_by is None else self._read_by.unbroken()
+        unbroken = set() if self._last_reader is None else self._last_reader.unbroken()
         reader = PortReader(self._targets, self._exchange, self._offset_ns, unbroken)
-        self._read_by = reader
+        self._last_reader = reader
         return reader, spread(self._targets)
 
     def _take(self, row: tuple[int, ...]) -> None:
@@ -287,11 +287,11 @@ class CollectorSession:
     def _fail(self, target: PortTarget, problem: str) -> None:
         self.summary.failed += 1
         self._board.failed[target.node_name] += 1
-        self._lost[target.node_name, problem] += 1
+        self._failures[target.node_name, problem] += 1
         if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
             if self.settings.rounds is not None:
-                self._report_lost()
+                self._report_failures()
 
     def _flush(self) -> None:
         now = self._clock()
@@ -312,18 +312,18 @@ class CollectorSession:
             self._roll()
 
     def _sync(self) -> None:
-        """Have the disk take what was written, where that is due."""
+        """Flush to the disk if it is due."""
         now = self._clock()
         if self._unsynced and now - self._synced_ns >= SYNC_NS:
             self._synced_ns, self._unsynced = now, False
             self._journal.sync()
 
-    def _report_lost(self) -> None:
-        """Keep what failed since the last time; log a device when it begins to fail and ends to."""
+    def _report_failures(self) -> None:
+        """Record failures since the last call; log when a device starts and stops failing."""
         self._board.unreachable = len(self._exchange.unresponsive_nodes)
         new: dict[str, list[str]] = {}
         failed_now: Counter[str] = Counter()
-        for (name, problem), count in self._lost.most_common():
+        for (name, problem), count in self._failures.most_common():
             self._event("reads failed", node=name, problem=problem, count=count)
             if name not in self._failing:
                 new.setdefault(name, []).append(f"{counted(count, 'reading')}: {problem}")
@@ -331,20 +331,20 @@ class CollectorSession:
         self._failing.update(failed_now)
         ended = (self._answered & self._failing.keys()) - failed_now.keys()
         back = {name: self._failing.pop(name) for name in sorted(ended)}
-        self._say(
+        self._log_some(
             [f"{name[:64]!r}: reads failed ({', '.join(why)}); not repeated until it answers again"
              for name, why in new.items()]
         )  # fmt: skip
-        self._say(
+        self._log_some(
             [f"{name[:64]!r} answers again: {counted(count, 'reading')} failed meanwhile"
              for name, count in back.items()]
         )  # fmt: skip
         for name, count in back.items():
             self._event("answers again", node=name, failed=count)
-        self._lost.clear()
+        self._failures.clear()
         self._answered.clear()
 
-    def _say(self, lines: list[str]) -> None:
+    def _log_some(self, lines: list[str]) -> None:
         for line in lines[:_LINES_PER_SWEEP]:
             self._log(line)
         if len(lines) > _LINES_PER_SWEEP:
@@ -357,27 +357,27 @@ class CollectorSession:
 
     def _wants_discovery(self) -> bool:
         every = self.settings.rediscover_ns
-        old = every is not None and self._clock() - self._found_ns >= every
+        old = every is not None and self._clock() - self._discovered_ns >= every
         return self._rediscover or old
 
     def _housekeeping(self) -> bool:
-        """Sync and look for changes where it is time to; returns whether the ports are others."""
+        """Sync and rediscover if it is due; returns whether the ports changed."""
         if self._journal.full:
             self._journal.flush()
         self._sync()
         self._collect_compaction()
-        return self._wants_discovery() and self._find(first=False)
+        return self._wants_discovery() and self._find_ports(first=False)
 
-    def _find(self, *, first: bool) -> bool:
-        """Find the ports and begin a segment for them; returns whether they are others now."""
+    def _find_ports(self, *, first: bool) -> bool:
+        """Find the ports and begin a segment for them; returns whether they changed."""
         self._rediscover = False
         self._silent.clear()
-        self._found_ns = self._clock()
+        self._discovered_ns = self._clock()
         self._exchange.reset_unresponsive()
         try:
             subnet = self._ask_for_ports()
         except TailbackError as error:
-            # Not only the subnet's: a discovery file may be half written when it is read again.
+            # Also errors of a discovery file, which may be incomplete when it is read again.
             if first:
                 raise
             self._log(f"re-discovery failed, the ports are kept: {error.message}")
@@ -410,7 +410,7 @@ class CollectorSession:
         return survey(self._exchange, found, self._targets)
 
     def _roll(self) -> None:
-        """Finish the segment, begin the next one and compact what is finished."""
+        """Finish the segment, begin the next one and compact the finished ones."""
         plan = self.settings.rounds
         facts = {
             "plan": "sweep" if plan is None else "rounds",
@@ -422,14 +422,14 @@ class CollectorSession:
         self._journal.begin(self._targets, facts)
 
     def _compact_first(self) -> None:
-        """Make tables of what a killed collector left; a full disk leaves that for later."""
+        """Convert segments left by a killed collector to tables, unless the disk is full."""
         try:
             self.summary.notes += self._collection.compact()
         except DiskFullError as error:
             self._log(f"segments of an earlier run are not converted: {error.message}")
 
-    def _compact_but(self, being_written: Path) -> None:
-        """Compact finished segments while collecting goes on."""
+    def _compact_finished(self, being_written: Path) -> None:
+        """Compact finished segments while collecting continues."""
         self._collect_compaction(wait=True)
         self._compacting = self._compactor.submit(self._collection.compact, being_written)
 
@@ -441,16 +441,16 @@ class CollectorSession:
         try:
             self.summary.notes += task.result()
         except (CounterError, OSError) as error:
-            # The disk may be full for tables and still take readings: those cannot be read again.
+            # There may be space for readings, which cannot be taken again, but not for tables.
             problem = str(error).splitlines()[0]
             self._event("not compacted", problem=problem)
             self._log(f"segments are not converted until the next is finished: {problem}")
 
     def _finish(self) -> None:
-        """Leave everything on the disk, as Parquet where that is possible."""
+        """Write everything to the disk, as Parquet where possible."""
         try:
             self._flush()
-            self._report_lost()
+            self._report_failures()
             self._collect_compaction(wait=True)
         finally:
             self._compactor.shutdown()

@@ -1,17 +1,17 @@
-"""A collection on disk: segments while it grows, Parquet once a segment is finished.
+"""A collection on disk: a segment while collecting, Parquet tables once it is finished.
 
 ::
 
-    DIR/collection.json          what the folder is
+    DIR/collection.json          marks the folder as a collection
     DIR/segments/000007.segment  being written, or left by a process that was killed
     DIR/readings/000006.parquet  tailback.port_counters.schema.READINGS
     DIR/intervals/000006.parquet tailback.port_counters.schema.INTERVALS
-    DIR/events/000006.jsonl      what happened meanwhile
+    DIR/events/000006.jsonl      events during collection
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
 DIR/sha256/000006.json       SHA-256 of these four
 
-Each step of a compaction writes a new file and renames it, and the segment goes last, so a
-compaction that is killed is simply done again.
+Each step of a compaction writes a new file and renames it, and the segment is deleted last, so a
+compaction that is killed can be repeated.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _CARRY: Final[list[tuple[str, Any]]] = [
 ]  # fmt: skip
 CARRY: Final = np.dtype([*_CARRY, ("gbps", "<f8")])
 _CARRY_WITHOUT_SPEED: Final = np.dtype(_CARRY)
-"""What was written before speeds were kept; such a collection is continued."""
+"""Format of versions that did not store speeds; such collections can be continued."""
 
 _PARTS: Final = ("segments", "readings", "intervals", "events", FOLDER)
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
-"""What a folder holds whose collection was not begun in full: the disk was full, say."""
+"""Contents of a folder whose creation was interrupted, for example by a full disk."""
 
 _NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parquet|jsonl|npy|json)")
 """Names of files that belong to a segment."""
@@ -64,7 +64,7 @@ class Collection:
     """The folder of a collection, held by one collector at a time.
 
     Args:
-        path: The folder; made when it is not there, continued when it is a collection.
+        path: The folder; created if it does not exist, continued if it is a collection.
 
     Raises:
         CounterError: The folder holds something else, cannot be written, or another collector
@@ -114,7 +114,7 @@ class Collection:
             ) from None
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -127,7 +127,7 @@ class Collection:
     def segments(self) -> list[Path]:
         """Segments that are not compacted yet, oldest first."""
         found = (self.path / "segments").glob(f"*{SUFFIX}")
-        # Another name is no segment of ours: somebody's copy, say.
+        # Ignore other names, for example a user's copy of a segment.
         return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
 
     def last_round(self) -> int:
@@ -147,10 +147,10 @@ class Collection:
         return most
 
     def compact(self, being_written: Path | None = None) -> list[str]:
-        """Make Parquet of every segment but the one that is being written.
+        """Convert every segment to Parquet, except the one being written.
 
         Returns:
-            What was odd: octets lost at the end of a segment or within it, segments without a head.
+            Notes: octets lost at the end of a segment or within it, segments with a damaged header.
 
         Raises:
             CounterError: A file cannot be read or written; its segment stays.
@@ -166,10 +166,10 @@ class Collection:
                 )
                 path.unlink()
                 continue
-            notes += _what_is_lost(path, segment)
-            if not segment.headless:
+            notes += _loss_notes(path, segment)
+            if not segment.header_damaged:
                 self._compact_one(int(path.name[: -len(SUFFIX)]), segment)
-            if segment.damaged_bytes or segment.headless:
+            if segment.damaged_bytes or segment.header_damaged:
                 path.replace(path.with_suffix(".damaged"))
             else:
                 path.unlink()
@@ -189,7 +189,7 @@ class Collection:
         if segment.events:
             lines = "".join(json.dumps(event) + "\n" for event in segment.events)
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
-        # A segment may hold no reading of a port, or none at all: then the one before still counts.
+        # If a segment has no reading of a port, the last reading before it still counts.
         carry = _last_of_each(known, table)
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         _replace(
@@ -197,7 +197,7 @@ class Collection:
             lambda new: _write_text(new, digests_of(self.path, name)),
         )
         earlier = (p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{name}.npy")
-        # The last one before stays: this compaction may be killed and have to be done again.
+        # Keep the previous one: this compaction may be killed and have to be repeated.
         for old in sorted(earlier)[:-1]:
             old.unlink()
 
@@ -230,7 +230,7 @@ class Collection:
             target = index.get((guid, port))
             if target is None:
                 continue
-            # A counter of another width since is another counter.
+            # A counter whose width changed cannot be continued.
             keep[place] = (
                 carry["data_top"][place] == table.data_top[target]
                 and carry["wait_top"][place] == table.wait_top[target]
@@ -239,43 +239,43 @@ class Collection:
         kept: Rows = rows[keep]
         now = table.gbps[kept["target"]]
         before = carry["gbps"][keep] if "gbps" in carry.dtype.names else now
-        # A speed that was not known is no other speed.
+        # An unknown speed does not count as a change.
         changed = (before != now) & (before > 0) & (now > 0)
         return kept, kept["target"][changed]
 
     def _next_number(self) -> int:
-        # Tables may have been moved elsewhere, where the same number must not come again: the
-        # last readings of ports stay. Another name is somebody's own file.
+        # Tables may have been moved elsewhere, and a number must not be reused; the last readings
+        # of ports remain. Other names are the user's own files.
         names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
         found = (_NUMBERED.fullmatch(name) for name in names)
         return max((int(match[1]) for match in found if match), default=0) + 1
 
 
-def _what_is_lost(path: Path, segment: Segment) -> list[str]:
-    """What a segment does not hold any more, in a line each."""
+def _loss_notes(path: Path, segment: Segment) -> list[str]:
+    """Notes on lost data of a segment, one line each."""
     notes = []
     kept = f"the segment is kept as {path.stem}.damaged"
-    if segment.headless:
+    if segment.header_damaged:
         notes.append(f"{path.name}: its header is damaged and none of it can be read; {kept}")
     elif segment.damaged_bytes:
         notes.append(
             f"{path.name}: {segment.damaged_bytes} octets are damaged and were not read; {kept}"
         )
-    if segment.torn_bytes and not segment.headless:
+    if segment.torn_bytes and not segment.header_damaged:
         notes.append(f"{path.name}: {segment.torn_bytes} octets at its end are incomplete")
     return notes
 
 
 def _flag_first(rows: Rows, targets: NDArray[np.uint32]) -> None:
-    """Say of the first reading of each of ``targets`` that its port has another speed by now."""
+    """Flag the first reading of each of ``targets`` as having a changed speed."""
     _, first = np.unique(rows["target"], return_index=True)
     first = first[np.isin(rows["target"][first], targets)]
     rows["flags"][first] |= np.uint32(Flag.RATE_CHANGED)
 
 
 def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
-    """The last reading of each target, with what tells the port apart."""
-    # As written, not by time: the clock may have been set back since the session before.
+    """The last reading of each target, with the identity of its port."""
+    # In order of writing, not by time: the clock may have been set back between sessions.
     rows = rows[np.argsort(rows["target"], kind="stable")]
     if len(rows):
         rows = rows[np.append(rows["target"][1:] != rows["target"][:-1], True)]
@@ -305,7 +305,7 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file next to ``path`` and rename it once it is complete and on the disk.
 
     Raises:
-        CounterError: It cannot be written; nothing of it is left.
+        CounterError: It cannot be written; no partial file is left.
     """
     new = path.with_name(f".{path.name}.new")
     try:

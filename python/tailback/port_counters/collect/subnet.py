@@ -1,4 +1,4 @@
-"""The ports of a subnet to read, from a discovery or from a file."""
+"""The ports of a subnet to read, from a discovery or a file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class PortTarget:
 
     Attributes:
         guid: GUID of its device.
-        node_name: Name of its device, as somebody typed it.
+        node_name: Name of its device, as configured.
         switch: The device is a switch.
         port: Port number.
-        lid: Where its performance agent is asked.
+        lid: Address of its performance agent.
         gbps: Data rate in gigabits per second.
         tick_ns: Length of a tick of its PortXmitWait, nanoseconds.
         tick_source: ``published``, ``derived``, ``assumed`` or ``given``.
@@ -46,36 +46,36 @@ class PortTarget:
     extended_wait: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a segment's head."""
+        """Plain data for a segment's header."""
         return asdict(self)
 
 
 @dataclass
 class Subnet:
-    """The ports to read and what was odd on the way to them.
+    """The ports to read and the problems of their discovery.
 
     Attributes:
         targets: The ports.
-        problems: Name of a device, and what was odd there.
+        problems: Name of a device, and its problem.
         devices: GUIDs of all devices that answered.
-        silent: Device and port number whose state was requested and not reported.
-        blind: A device did not answer, so others may be behind it.
+        unanswered: Device and port number whose state was requested and not reported.
+        incomplete: A device did not answer, so devices behind it may be missing.
     """
 
     targets: list[PortTarget] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     devices: set[int] = field(default_factory=set)
-    silent: set[tuple[int, int]] = field(default_factory=set)
-    blind: bool = False
+    unanswered: set[tuple[int, int]] = field(default_factory=set)
+    incomplete: bool = False
 
     @property
     def nodes(self) -> int:
-        """Number of devices that have a port here."""
+        """Number of devices with a target."""
         return len({target.guid for target in self.targets})
 
 
 def target_ticks(device_id: int, gbps: float, override_ns: float | None) -> tuple[float, str]:
-    """Tick of a port in nanoseconds and where it is known from."""
+    """Tick of a port in nanoseconds and its source."""
     if override_ns is not None:
         return override_ns, "given"
     tick = tick_of(device_id, gbps)
@@ -83,10 +83,10 @@ def target_ticks(device_id: int, gbps: float, override_ns: float | None) -> tupl
 
 
 def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
-    """Keep the ports that a discovery could not see, because an answer was lost on the way.
+    """Keep the ports that a discovery missed because an answer was lost.
 
-    A port whose device says that it is down goes, and so does a device that is not there any more
-    when all others answered. A device that is found but did not tell its name keeps it.
+    A port that its device reports as down is removed, and so is a missing device if all others
+    answered. A device that did not report its name keeps the earlier one.
 
     Args:
         found: The discovery.
@@ -107,10 +107,10 @@ def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
         if (target.guid, target.port) not in there
         and owner.get(target.lid, target.guid) == target.guid
         and (
-            (target.guid, target.port) in found.silent
-            # The state of port 0 tells the address of all ports of a switch.
-            or (target.switch and (target.guid, 0) in found.silent)
-            or (found.blind and target.guid not in found.devices)
+            (target.guid, target.port) in found.unanswered
+            # The state of port 0 contains the address of all ports of a switch.
+            or (target.switch and (target.guid, 0) in found.unanswered)
+            or (found.incomplete and target.guid not in found.devices)
         )
     ]
     problems = list(found.problems)
@@ -121,16 +121,16 @@ def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
 
 
 def unnamed(guid: int) -> str:
-    """What a device is called that does not tell its name."""
+    """Name for a device that does not report one."""
     return f"0x{guid:016x}"
 
 
 def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
-    """Ask every performance agent once what it can.
+    """Query the capabilities of every performance agent once.
 
-    An agent that answers that it cannot is left out. One that does not answer keeps what is known
-    of it, or counts as having 32-bit counters only, and is tried at every sweep. Both are named in
-    ``problems``.
+    An agent that reports an error is left out. One that does not answer keeps its earlier
+    capabilities, or is assumed to have 32-bit counters only, and is tried in every sweep. Both are
+    named in ``problems``.
 
     Args:
         exchange: Where requests go.
@@ -152,7 +152,7 @@ def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = 
         target = agents[lid]
         problems.append((target.node_name, f"no performance agent: {reply.problem}"))
         if reply.status:
-            # Not so one that is busy: it will answer another time.
+            # A busy agent has status 0 here: it will answer another time.
             can[lid] = None
         elif earlier := before.get(target.guid):
             can[lid] = mads.Capability(earlier.extended, earlier.wait, earlier.extended_wait)

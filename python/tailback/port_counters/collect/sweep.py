@@ -1,4 +1,4 @@
-"""The plan *sweep*: every port of every device, again and again at an interval."""
+"""The plan *sweep*: reads every port of every device at a fixed interval."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Take = Callable[[tuple[int, ...]], None]
 """Takes a reading: a row of ``readings.RAW``."""
 
 Fail = Callable[[PortTarget, str], None]
-"""Takes a reading that failed: the port and why."""
+"""Takes a failed reading: the port and the reason."""
 
 
 def spread(targets: Sequence[PortTarget]) -> list[int]:
-    """Order the targets so that neighbours in it belong to different devices.
+    """Order the targets so that consecutive ones belong to different devices.
 
-    The first port of each device comes first, then the second of each: requests on the way at once
-    then go to different devices, and none is asked in bursts.
+    The first port of each device comes first, then the second of each: requests in flight then go
+    to different devices, and no device gets bursts.
     """
     turn: dict[int, int] = {}
     order = []
@@ -40,12 +40,12 @@ def sweep(
     """Read every target once.
 
     Args:
-        reader: Asks and puts answers together.
+        reader: Sends the requests and combines the answers.
         exchange: Where its requests go.
-        order: Targets in the order they are asked.
+        order: Targets in the order in which they are read.
         take: Gets every reading.
         fail: Gets every reading that failed.
-        stopped: Asked now and then; when true the sweep ends early.
+        stopped: Checked regularly; when true the sweep ends early.
 
     Returns:
         The number of readings taken.
@@ -58,7 +58,7 @@ def sweep(
     while left or exchange.busy:
         if left and stopped():
             left = False
-        # Only so much is queued ahead that a stop takes effect at once.
+        # A short queue, so that a stop takes effect soon.
         while left and queued < 256:
             index = next(ahead, None)
             if index is None:

@@ -1,7 +1,7 @@
-"""The user-space MAD device, through libibumad, loaded when it is needed.
+"""The user-space MAD device, accessed through libibumad, which is loaded on demand.
 
-No process is started for a query: requests are written to the device and answers are read from it,
-so many can be on the way at once. The library is Debian's ``libibumad3``; a build needs nothing.
+Requests are written to the device and answers read from it, without a process per query, so many
+can be in flight at once. The library is Debian's ``libibumad3``; it is not needed for building.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CLASSES: Final = (mads.CLASS_LID_ROUTED, mads.CLASS_DIRECTED, mads.CLASS_PERFOR
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came in: an error number (0 or, for instance, ETIMEDOUT) and the MAD itself."""
+    """A received MAD and an error number (0 or, for instance, ETIMEDOUT)."""
 
     error: int
     mad: bytes
 
 
 class MadPort(Protocol):
-    """Where MADs go out and come in; the tests have one made of Python."""
+    """Sends and receives MADs; tests implement it in Python."""
 
     def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
         """Send one request; raises OSError when the device refuses it."""
@@ -44,7 +44,7 @@ class MadPort(Protocol):
         """Return the next answer, or None when there is none within ``wait_ms``."""
 
     def close(self) -> None:
-        """Give the device back."""
+        """Release the device."""
 
 
 def load_library(name: str = "ibumad", soname: str = "libibumad.so.3") -> ctypes.CDLL:
@@ -70,7 +70,7 @@ class UmadPort:
         service_level: Service level requests are sent on.
 
     Raises:
-        CounterError: No library, no adapter, or no right to use the device.
+        CounterError: The library or adapter is missing, or permission to use the device.
     """
 
     def __init__(self, adapter: str | None = None, port: int = 0, service_level: int = 0) -> None:
@@ -93,7 +93,7 @@ class UmadPort:
         self._head = library.umad_size()
         size = self._head + mads.MAD_BYTES
         self._out_view, self._in_view = bytearray(size), bytearray(size)
-        # The library writes into the same memory, so nothing is copied twice.
+        # The library writes into the same memory, which saves a copy.
         self._out = (ctypes.c_char * size).from_buffer(self._out_view)
         self._in = (ctypes.c_char * size).from_buffer(self._in_view)
         self._length = ctypes.c_int(mads.MAD_BYTES)
@@ -125,7 +125,7 @@ class UmadPort:
 
     def receive(self, wait_ms: int) -> Answer | None:
         """Return the next answer, or None when there is none within ``wait_ms``."""
-        # To umad_recv a timeout of 0 means for ever.
+        # umad_recv takes a timeout of 0 as infinite.
         if wait_ms <= 0 and self._library.umad_poll(self._port, 0) < 0:
             return None
         self._length.value = mads.MAD_BYTES
@@ -139,7 +139,7 @@ class UmadPort:
         return Answer(error, bytes(self._in_view[self._head :]))
 
     def close(self) -> None:
-        """Give the device back; closing twice does nothing."""
+        """Release the device; closing twice does nothing."""
         if self._port >= 0:
             self._library.umad_close_port(self._port)
             self._port = -1

@@ -1,7 +1,7 @@
-"""Readers of port counters: one source a file, all give the same rows.
+"""Readers of port counters: one module per source; all return the same tables.
 
-A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
-file and add one line below.
+A reader is a module with ``sniff(path)`` (is this its format?) and ``read(path)``. To add one,
+write one module and add one line below.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def read_counters(
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
-        format: Name of the reader; found out when None.
-        time_ns: Time of the reading, for sources that do not tell it.
+        format: Name of the reader; detected when None.
+        time_ns: Time of the reading, for sources without time stamps.
 
     Raises:
         CounterError: ``path`` does not exist, no reader knows it, or it is damaged.
@@ -57,9 +57,9 @@ def read_counters(
     reader = reader_of(path, format)
     try:
         return reader.read(path, time_ns=time_ns)
-    except OSError as error:  # a file that went away, or that only root may read
+    except OSError as error:  # a file that was deleted meanwhile, or that only root may read
         raise unreadable(Path(error.filename or path), error) from None
-    except pl.exceptions.PanicException as error:  # Polars, on a Parquet file with broken insides
+    except pl.exceptions.PanicException as error:  # Polars, on a damaged Parquet file
         raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
 
 
@@ -68,7 +68,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
-        format: Name of the reader; found out when None.
+        format: Name of the reader; detected when None.
 
     Raises:
         CounterError: ``path`` does not exist or is empty, or no reader knows it.
@@ -101,7 +101,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
 
 
 def read_series(paths: Sequence[Path], format: str | None = None) -> CounterData:
-    """Read several sources as one, for example one perfquery output an instant."""
+    """Read several sources as one, for example one perfquery output per instant."""
     if not paths:
         raise CounterError("no file to read", remedy="give at least one")
     return merged([read_counters(path, format) for path in paths])
@@ -112,7 +112,7 @@ __all__ = [
     "GEMINI_GBPS",
     "READERS",
     "CounterData",
-    "Reader",
+    "CounterReader",
     "from_run",
     "merged",
     "read_counters",

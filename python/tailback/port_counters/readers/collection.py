@@ -1,4 +1,4 @@
-"""What ``tailback collect`` wrote: the intervals of its finished segments.
+"""Collections of ``tailback collect``: the intervals of finished segments.
 
 ``DIR/intervals/*.parquet`` holds rows of ``counter_intervals``, in order; a segment that is still
 being written is not there yet. For the rounds of an InfiniBand study, give ``DIR/readings`` to
@@ -17,9 +17,9 @@ from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.port_counters.segment_digests import check, unchecked
 from tailback.units import counted
 
-TELLS_TIME = True
+HAS_TIME_STAMPS = True
 
-_ASIDE = "move the file out of the folder; the other segments can be read without it"
+_REMEDY = "move the file out of the folder; the other segments can be read without it"
 
 
 def sniff(path: Path) -> bool:
@@ -35,7 +35,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: Not needed: every row has its time.
 
     Raises:
-        CounterError: No collection, a damaged file, or one with other columns.
+        CounterError: Not a collection, or a file that is damaged or has other columns.
     """
     del time_ns
     if not sniff(path):
@@ -46,11 +46,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     parts = []
     for file in interval_files(path):
         check(file)
-        frame = read_table(file, error=CounterError, remedy=_ASIDE)
+        frame = read_table(file, error=CounterError, remedy=_REMEDY)
         try:
             parts.append(conform(INTERVALS, frame))
         except pl.exceptions.PolarsError as error:
-            raise CounterError(f"damaged: {error}", file=file, remedy=_ASIDE) from None
+            raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None
         except CounterError as error:
             raise error.located(file) from None
     out = CounterData(notes=notes(path))
@@ -60,20 +60,20 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
 
 def scan(path: Path) -> list[pl.LazyFrame]:
-    """The tables of intervals, one a segment in order, not read.
+    """The tables of intervals, one per segment in order, lazily.
 
     Raises:
-        CounterError: A file that is no Parquet, or one with other columns.
+        CounterError: A file is not Parquet or has other columns.
     """
     out = []
     for file in interval_files(path):
         check(file)
-        rows = scan_tables(file, error=CounterError, remedy=_ASIDE)
+        rows = scan_tables(file, error=CounterError, remedy=_REMEDY)
         try:
-            # No row is read: only what the columns are is looked at.
+            # Checks the columns without reading rows.
             conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
         except pl.exceptions.PolarsError as error:
-            raise CounterError(f"damaged: {error}", file=file, remedy=_ASIDE) from None
+            raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None
         except CounterError as error:
             raise error.located(file) from None
         out.append(rows)
@@ -86,12 +86,12 @@ def interval_files(path: Path) -> list[Path]:
 
 
 def notes(path: Path) -> list[str]:
-    """What is to be said of a collection: segments left out, segments that cannot be checked."""
+    """Notes on a collection: segments left out, segments that cannot be checked."""
     return [*unfinished(path), *unchecked(path)]
 
 
 def unfinished(path: Path) -> list[str]:
-    """A note on segments that are no table yet, where there are any."""
+    """A note on segments without a table yet, if there are any."""
     waiting = len(list((path / "segments").glob("*.segment")))
     if not waiting:
         return []

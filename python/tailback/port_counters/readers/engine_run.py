@@ -1,8 +1,8 @@
-"""The engine's own runs: simulated port counters, or what really crossed every link.
+"""Simulated runs: simulated port counters, or the true traffic of every link.
 
-A simulated port gives the same rows as a real one, so every analysis of measured counters can be
-checked against a fabric where the truth is known. A run with counters (``[probes] counters`` of its
-scenario) gives their readings; one without gives its time windows as intervals.
+A simulated port gives the same rows as a real one, so every analysis of counters can be checked
+where the truth is known. A run with counters (``[probes] counters`` of its scenario) gives
+readings; one without gives its time windows as intervals.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, CounterError, conform
 from tailback.run import Run, run_folder
 
-TELLS_TIME = True
+HAS_TIME_STAMPS = True
 
 _PS_PER_NS = 1000
 
 
 def sniff(path: Path) -> bool:
-    """A run directory, or a result of ``diagnose``, which holds the run it is of."""
+    """A run directory, or a result of ``diagnose``, which contains a run."""
     return path.is_dir() and (run_folder(path) / "run.json").is_file()
 
 
@@ -31,7 +31,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read a run directory.
 
     Args:
-        path: What ``tailback simulate --out`` or ``tailback diagnose`` wrote.
+        path: Output folder of ``tailback simulate --out`` or ``tailback diagnose``.
         time_ns: UTC time of the start of the run; 1970 when None.
 
     Raises:
@@ -57,7 +57,7 @@ def from_run(run: Run, *, time_ns: int = 0) -> CounterData:
         time_ns: UTC time of its start, nanoseconds.
 
     Raises:
-        RunError: It is of the fluid model, which knows neither packets nor stalls.
+        RunError: It is of the fluid model, which has neither packets nor stalls.
     """
     if run.summary.get("model", "packet") != "packet":
         raise RunError(
@@ -70,12 +70,12 @@ def from_run(run: Run, *, time_ns: int = 0) -> CounterData:
 
 
 def _readings(run: Run, time_ns: int) -> pl.DataFrame:
-    """Table ``counters`` with a row for every link and instant, that of the start included."""
+    """Table ``counters`` with a row for every link and instant, including the start."""
     end, step = int(run.summary["end_ps"]), int(run.summary["counters_ps"])
     instants = np.append(np.arange(0, end, step, dtype=np.uint64), np.uint64(end))
     counted = ("data_bytes", "packets", "stall_ps", "inq_ps")
     table = run.tables["counters"].select("link", "time_ps", *counted)
-    # A run written before there was a counter does not know it.
+    # Runs of earlier versions lack some counters.
     known = [name for name in counted if not table[name].null_count()]
     links = run.tables["links"].select("link", "src_name", "src_port", "direction", "rate_gbps")
     frame = (
@@ -103,7 +103,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
 
 
 def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
-    """The truth of a run by time window, every stall in the windows through which it lasted."""
+    """The truth of a run by time window, with stalls divided among the windows they span."""
     windows = run.tables["windows"].with_columns(
         interval_ps=(pl.col("end_ps") - pl.col("start_ps")).cast(pl.Float64)
     )
@@ -135,11 +135,11 @@ def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
 
 
 def spread_stalls(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Give every window of a simulated link its own share of a stall that spans several.
+    """Divide stalls among the windows they span.
 
-    The engine books a stall when it ends, so a long one makes a fraction above 1 there and 0 in the
-    windows before, through which it really lasted. A link stalls for one packet at a time: what
-    does not fit into a window lay directly before it.
+    The engine records a stall when it ends, so a long one gives a fraction above 1 there and 0 in
+    the windows before. A link stalls for one packet at a time, so the excess of a window belongs
+    directly before it.
 
     Args:
         intervals: Rows of ``counter_intervals`` of a simulation, the same windows for every link.

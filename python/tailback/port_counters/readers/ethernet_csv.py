@@ -1,11 +1,12 @@
 """CSV of Ethernet interfaces: bytes, packets, queue, drops of each interface at each instant.
 
-What samplers of ``ip -s link`` and ``tc -s qdisc`` write, and exports of SNMP (IF-MIB)::
+Written by samplers of ``ip -s link`` and ``tc -s qdisc`` and by exports of SNMP (IF-MIB)::
 
     time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,qdisc_overlimits
     2026-11-22T11:06:10.4Z,s0,l0,12903787,13197,0,0,13999
 
-Only what a port *sends* is kept: what it receives, the port at the other end sends. Plain or gzip.
+Only what a port *sends* is kept: what it receives is sent by the port at the other end. Plain or
+    gzip.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tailback.delimited import Delimited, content, head, header_of, normal, pars
 from tailback.port_counters.readers.model import CounterData, numbered
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
-TELLS_TIME = True
+HAS_TIME_STAMPS = True
 
 ALIASES: Final = {
     "time": ("time_utc", "timestamp_utc", "utc", "time", "timestamp", "datetime", "time_ns",
@@ -70,10 +71,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: Not needed: every row has its time. Given, it is added to all of them.
 
     Raises:
-        CounterError: It is damaged, a column is missing, or a value is no number; with line and
+        CounterError: It is damaged, a column is missing, or a value is not a number; with line and
             column.
     """
-    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, fault=CounterError)
+    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, error_type=CounterError)
     columns = {
         "time_ns": _times(table) + (time_ns or 0),
         "node_name": table.need("node"),
@@ -87,7 +88,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     if "rate" in table.header:
         giga = _GIGABIT.search(normal(table.header["rate"]))
         rate = table.number("rate") * (1.0 if giga else 1e-3)
-        # An interface that is down has speed 0 or -1: none.
+        # An interface that is down has speed 0 or -1.
         columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
     frame = pl.DataFrame(columns).with_columns(
         port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")

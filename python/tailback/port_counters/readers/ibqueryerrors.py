@@ -1,11 +1,11 @@
 r"""Output of ``ibqueryerrors --data``: the counters of a whole fabric at one instant.
 
-One line a port::
+One line per port::
 
     Errors for "ys053n18 HCA-1"
        GUID 0x2c90300100f2d port 1: [PortXmitWait == 1286300] [PortXmitData == 973921971 (3.6GB)]
 
-It prints what is above its threshold: a counter that is not there is unknown, not 0.
+It prints only counters above its threshold: a missing counter is unknown, not 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COUNTER = re.compile(
 _USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
 
 
-TELLS_TIME = False
+HAS_TIME_STAMPS = False
 
 
 def sniff(path: Path) -> bool:
@@ -52,16 +52,16 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
     Args:
         path: Its output.
-        time_ns: When it ran, UTC nanoseconds; the time the file was written when None.
+        time_ns: When it ran, UTC nanoseconds; the modification time of the file when None.
 
     Raises:
-        CounterError: No port at all, or a line with a counter that cannot be read.
+        CounterError: No port, or a line with a counter that cannot be read.
     """
     rows: list[dict[str, Any]] = []
     unknown: dict[str, None] = {}
     notes = ["counters at or below the tool's threshold are not printed: they are null, not 0"]
     if time_ns is None:
-        notes.append("ibqueryerrors prints no time: the file's time of writing was taken")
+        notes.append("ibqueryerrors prints no time: the file's modification time was used")
     when, name, sums = time_of(path, time_ns), "", 0
     for number, line in enumerate(read_text(path).split("\n"), 1):
         line = line.rstrip("\r")
@@ -73,7 +73,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 continue
             if (port := int(match["port"])) > 65535:
                 raise CounterError(
-                    f"port {port} cannot be", file=path,
+                    f"port {port} is outside 0 to 65535", file=path,
+                    remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
                 )  # fmt: skip
             values = _values(path, number, match, unknown)
@@ -127,7 +128,7 @@ def _values(
 
 
 def _row(values: dict[str, int]) -> dict[str, Any]:
-    """Columns of ``READINGS`` from the counters of a line; their kind determines the width."""
+    """Columns of ``READINGS`` from the counters of a line; the width follows from their kind."""
     wide = "extended" in values or any(v > U32_MAX for v in values.values())
     largest = U64_MAX if wide else U32_MAX
     row: dict[str, Any] = {}
@@ -138,7 +139,7 @@ def _row(values: dict[str, int]) -> dict[str, Any]:
         row["packets"], row["packets_limit"] = values["PortXmitPkts"], largest
     if "PortXmitWait" in values:
         wait = values["PortXmitWait"]
-        # 32 bits unless the number itself says otherwise: the tool does not tell which it read.
+        # 32 bits unless the value is larger: the tool does not print which counter it read.
         row["xmit_wait_ticks"] = wait
         row["wait_limit"] = U32_MAX if wait <= U32_MAX else U64_MAX
     return row

@@ -1,9 +1,9 @@
-"""What the columns of LDMS samplers mean: ibnet, sysclassib, Gemini and Aries.
+"""Meaning of the columns of LDMS samplers: ibnet, sysclassib, Gemini and Aries.
 
-Each family says which columns belong to one port and what they are. Sources: the samplers' manual
-pages (ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
-*Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA 2018),
-section II, for the Gemini torus.
+For each family: which columns belong to a port, and what they contain. Sources: the samplers'
+manual pages (ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
+*Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA 2018), section
+II, for the Gemini torus.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Family = Literal["ibnet", "sysclassib", "gemini", "aries"]
 DIRECTIONS: Final = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 
 GEMINI_GBPS: Final = {"X": 75.2, "Y": 37.6, "Z": 120.0}
-"""Data rate of a whole directional link: 9.4, 4.7 and 15 GB/s (the paper, II-A; one Z link in
-eight is 9.4 GB/s, which no counter tells)."""
+"""Data rate of a whole directional link: 9.4, 4.7 and 15 GB/s (Jha et al., II-A; one Z link in
+eight has 9.4 GB/s, which no counter shows)."""
 
 GEMINI_TILES: Final = {"X": 8, "Y": 4, "Z": 8}
 """Tile links of a directional link: 8, 4 and 8 of a router's 40 network tiles."""
@@ -31,12 +31,12 @@ LANES_A_TILE: Final = 3
 
 @dataclass(frozen=True)
 class Value:
-    """One used column: where it goes.
+    """A column that is used, and its target.
 
     Attributes:
         index: Number of the column in the file, from 0.
         target: Column of ``READINGS`` or ``INTERVALS``, or ``lanes``.
-        scale: What one count is worth.
+        scale: Value of one count.
     """
 
     index: int
@@ -57,13 +57,13 @@ class LdmsPort:
 
 @dataclass
 class LdmsLayout:
-    """What the header of a file says.
+    """Content of a file's header.
 
     Attributes:
         family: Sampler.
         place: Column numbers of time, node name, component id, coordinates, lid, port.
         ports: Columns of each port.
-        unknown: Names that are not used.
+        unknown: Names of columns that are not used.
     """
 
     family: Family
@@ -110,10 +110,10 @@ _SYSCLASSIB_RAW = {
 
 
 def parse_header(names: list[str]) -> LdmsLayout | None:
-    """Understand a header; None when no sampler we know wrote it.
+    """Parse a header; None if it is not of a known sampler.
 
     Args:
-        names: The names as the header has them, without the leading ``#``.
+        names: The names in the header, without the leading ``#``.
     """
     place: dict[str, int] = {}
     ports: dict[tuple[str, int | None], LdmsPort] = {}
@@ -136,7 +136,7 @@ def parse_header(names: list[str]) -> LdmsLayout | None:
 def _port_column(
     name: str, index: int, ports: dict[tuple[str, int | None], LdmsPort]
 ) -> Family | None:
-    """File one column under its port; None when it belongs to none."""
+    """Assign a column to its port; None if it belongs to none."""
     if match := _GEMINI.fullmatch(name):
         number = DIRECTIONS.index(match["direction"])
         port = LdmsPort(number, direction=match["direction"])
@@ -160,7 +160,7 @@ def _port_column(
         return "sysclassib"
     if raw := _IBNET.get(name):
         port = ports.setdefault(("", None), LdmsPort(None))
-        # The plain and the 64-bit set have the same names; the later, wider one counts.
+        # The 32-bit and 64-bit sets have the same names; the later, wider one is used.
         port.cumulative = [value for value in port.cumulative if value.target != raw.target]
         port.cumulative.append(Value(index, raw.target, raw.scale))
         return "ibnet"

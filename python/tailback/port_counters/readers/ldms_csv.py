@@ -1,8 +1,8 @@
 """CSV files of LDMS (store_csv): ibnet, sysclassib, Gemini and Aries samplers.
 
 The header is the first line, ``#Time, Time_usec, …``, or a separate file next to the data called
-``<name>.HEADER`` or ``HEADER``, as LDMS writes it on request. Counters become readings; the
-percentages of the Gemini sampler become intervals where the file has no counters.
+``<name>.HEADER`` or ``HEADER``, which LDMS can write. Counters become readings; the percentages of
+the Gemini sampler become intervals where the file has no counters.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LIMITS: Final = {
 }  # fmt: skip
 
 
-TELLS_TIME = True
+HAS_TIME_STAMPS = True
 
 
 def sniff(path: Path) -> bool:
-    """A CSV whose header an LDMS sampler that we know wrote."""
+    """A CSV with the header of a known LDMS sampler."""
     if not path.is_file():
         return False
     found = _header(path)
@@ -80,8 +80,8 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
             sampler's percentages (Blue Waters: 60, Jha et al. II-D).
 
     Raises:
-        CounterError: No header, no sampler that we know, or a value that is no number, with its
-            line and column.
+        CounterError: No header, an unknown sampler, or a value that is not a number, with its line
+            and column.
     """
     found = _header(path)
     if found is None:
@@ -123,7 +123,7 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
 
 
 def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame:
-    """The columns that are used, as numbers; ``line`` is the line in the file."""
+    """The used columns as numbers; ``line`` is the line in the file."""
     used = sorted(
         set(known.place.values())
         | {value.index for port in known.ports for value in (*port.cumulative, *port.derived)}
@@ -160,7 +160,7 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
 def _numbers(
     values: pl.Series, lines: pl.Series, index: int, path: Path, *, floating: bool
 ) -> pl.Series:
-    """A column as numbers; empty is null, anything else that is no number is an error."""
+    """A column as numbers; an empty value is null, any other non-number an error."""
     cleaned = values.replace("", None)
     kind = pl.Float64 if floating else pl.UInt64
     # Some stores write whole counters with a decimal point: "12.000000".
@@ -193,7 +193,7 @@ def _character(path: Path, line: int, index: int) -> int:
 
 
 def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
-    """The first line that has not ``width`` fields, as an error."""
+    """An error for the first line without ``width`` fields."""
     with path.open("rb") as file:
         for number, content in enumerate(file, 1):
             stripped = content.strip()
@@ -210,12 +210,12 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
 
 
 def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFrame:
-    """Time and place of every row, in addition to its values."""
+    """The values with the time and node of every row."""
     at = {role: f"c{index}" for role, index in known.place.items()}
     usable = text.filter(pl.col(at["time"]).is_not_null() & (pl.col(at["time"]).abs() < 9e9))
     seconds = pl.col(at["time"])
     if "time_usec" in at:
-        # Time has the microseconds too, but as a float it cannot hold nanoseconds since 1970.
+        # Time includes the microseconds, but a float cannot hold nanoseconds since 1970.
         time = seconds.floor().cast(pl.Int64) * _SECOND_NS + (
             pl.col(at["time_usec"]).clip(0, 999_999).cast(pl.Int64).fill_null(0) * 1000
         )
@@ -229,7 +229,7 @@ def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFram
     if "lid" in at:
         names.append(pl.format("lid {}", pl.col(at["lid"])))
     if coordinates is not None:
-        # Two nodes share a Gemini: the router, not the node, has the links.
+        # Two nodes share a Gemini router, and the links are those of the router.
         names.insert(0, coordinates)
     if "component" in at:
         names.append(pl.format("component {}", pl.col(at["component"])))
@@ -279,10 +279,10 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
 
 
 def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
-    """Largest value of an InfiniBand counter of which no column says how wide it is.
+    """Largest value of an InfiniBand counter whose width is not in the file.
 
-    PortXmitWait has 32 bits unless the number itself says otherwise: samplers read PortCounters.
-    Data and packets may have 64; one that shows 32 ones has stopped there.
+    PortXmitWait has 32 bits unless a value is larger: samplers read PortCounters. Data and packets
+    may have 64; a value of 32 ones is a 32-bit counter that has latched.
     """
     narrow = U32_MAX * worth
     if target == "xmit_wait_ticks":
@@ -294,9 +294,9 @@ def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
 def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
     """Tiles, capacity and flags of a directional link of which some lanes are active.
 
-    "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). How many
-    tiles are left, the number of lanes tells only within bounds; the stall is shared by the most
-    there can be, so it is a lower bound where those differ.
+    "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). The
+    number of lanes gives only bounds for the number of working tiles; the stall is divided by the
+    upper bound, so it is a lower bound where the two differ.
     """
     tiles = GEMINI_TILES[axis]
     whole = LANES_A_TILE * tiles

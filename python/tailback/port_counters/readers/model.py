@@ -1,4 +1,4 @@
-"""What every reader of port counters returns, and how numbers in text are read."""
+"""The result of every reader of port counters, and the parsing of numbers in text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailback.schema import DataType, Table
 U64_MAX: Final = 2**64 - 1
 U32_MAX: Final = 2**32 - 1
 WORD_BYTES: Final = 4
-"""PortXmitData and its kin count words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
+"""Such counters count words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
 
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
@@ -36,11 +36,11 @@ class CounterData:
 
     Attributes:
         readings: Cumulative counters, rows of ``schema.READINGS``.
-        intervals: What the source gives as intervals at once, rows of ``schema.INTERVALS``.
+        intervals: Intervals that the source gives directly, rows of ``schema.INTERVALS``.
         unknown: Columns or fields of the source that were not used, in order, each once.
         coordinates: ``node_name, x, y, z`` of torus routers, empty elsewhere.
         notes: What was odd and tolerated.
-        by_file_time: Its format has no times, so those at which files were written stand for them.
+        by_file_time: Its format has no time stamps, so modification times of files are used.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -54,7 +54,7 @@ class CounterData:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
 
         Args:
-            tick_ns: Length of a PortXmitWait tick where the source does not say it.
+            tick_ns: Length of a PortXmitWait tick where the source does not give it.
         """
         given = possible(self.intervals.lazy()).collect()
         return pl.concat([given, difference(self.readings, tick_ns=tick_ns)])
@@ -70,30 +70,31 @@ def begins_with(path: Path, line: str) -> bool:
 
 
 class CounterReader(Protocol):
-    """What a module of this package has to offer.
+    """Interface of a reader module.
 
     Attributes:
-        TELLS_TIME: Whether the format tells when its counters were read.
+        HAS_TIME_STAMPS: Whether the format has time stamps.
     """
 
-    TELLS_TIME: bool
+    HAS_TIME_STAMPS: bool
 
     def sniff(self, path: Path) -> bool:
-        """Say whether ``path`` (a file or a folder that exists) looks like this format."""
+        """Whether ``path`` (an existing file or folder) looks like this format."""
 
     def read(self, path: Path, *, time_ns: int | None = None) -> CounterData:
         """Read ``path``; raises CounterError with line and column when it is damaged.
 
         Args:
             path: A file or folder.
-            time_ns: Time of the reading, for sources that do not tell it; the file's own else.
+            time_ns: Time of the reading, for sources without time stamps; by default that of the
+                file.
         """
 
 
 def numbered(readings: pl.DataFrame) -> pl.DataFrame:
-    """Readings whose named interfaces have port numbers: 1, 2, … in natural order on each device.
+    """Readings with port numbers for named interfaces: 1, 2, … in natural order on each device.
 
-    Numbers of the fabric take their place when one is given; other readings stay as they are.
+    Port numbers of a fabric, if given, replace them later; other readings are unchanged.
     """
     ends = readings.filter(pl.col("interface").is_not_null()).select("node_name", "interface")
     if ends.is_empty():
@@ -121,7 +122,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def merged(parts: Sequence[CounterData]) -> CounterData:
-    """One source out of several, for example one file an instant."""
+    """Several sources as one, for example one file per instant."""
     return CounterData(
         numbered(pl.concat([part.readings for part in parts])),
         pl.concat([part.intervals for part in parts]),
@@ -144,7 +145,7 @@ def readings_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def latched_flags(row: dict[str, Any]) -> int:
-    """Flags of one reading: which of its counters stand at their limit, and is there a wait."""
+    """Flags of one reading: counters at their limit, and a missing PortXmitWait."""
     flags = 0
     for column, limit, low in (
         ("data_bytes", "data_limit", Flag.DATA_AT_LEAST),
@@ -168,7 +169,7 @@ def read_text(path: Path) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:
-    """What is said of a file that the system does not let us read."""
+    """Error for a file that cannot be opened."""
     remedy = "check the path and its permissions"
     if path.is_dir():
         remedy = f"give the files in it: {path}/*"
@@ -176,7 +177,7 @@ def unreadable(path: Path, error: OSError) -> CounterError:
 
 
 def time_of(path: Path, time_ns: int | None) -> int:
-    """``time_ns``, or when the file was last written."""
+    """``time_ns``, or the modification time of the file."""
     return path.stat().st_mtime_ns if time_ns is None else time_ns
 
 

@@ -1,12 +1,12 @@
-"""Output of ``perfquery``, plain, ``-x`` (64-bit) and ``-r``, one or many ports a file.
+"""Output of ``perfquery``, plain, ``-x`` (64-bit) and ``-r``, with one or more ports per file.
 
-A section says whose counters follow and what the device supports::
+A section header names the port and the capabilities of its device::
 
     # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)
     PortXmitData:....................178791657177235
 
-PortXmitWait in an extended section is real only if CapMask2 has bit 1, and in a plain one only if
-CapMask has bit 12; perfquery prints a 0 otherwise (InfiniBand Architecture, vol. 1, 16.1.3.5).
+PortXmitWait is supported in an extended section only if CapMask2 has bit 1, and in a plain one only
+if CapMask has bit 12; otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _PortBlock:
     values: dict[str, int] = field(default_factory=dict)
 
     def counters(self) -> list[tuple[str, str, int, int]]:
-        """Its counters: column, column of the limit, value, limit."""
+        """The counters: column, column of the limit, value, limit."""
         largest = U64_MAX if self.extended else U32_MAX
         out = []
         if (words := self.values.get("PortXmitData")) is not None:
@@ -77,33 +77,33 @@ class _PortBlock:
         return self.cap is None or bool(self.cap & _XMIT_WAIT_SUPPORTED)
 
 
-TELLS_TIME = False
+HAS_TIME_STAMPS = False
 
 
 def sniff(path: Path) -> bool:
-    """A text file whose first lines open a perfquery section."""
+    """A text file that starts with a perfquery section."""
     return begins_with(path, r"^# Port (extended )?counters: Lid")
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read what perfquery printed at one instant.
 
-    A file called ``0x<GUID>.…`` names its node by that GUID, as exporters keep them. A plain and
-    an extended section of one port are one reading: 64-bit numbers where there are any.
+    A file called ``0x<GUID>.…``, as written by exporters, gives the GUID of its node. A plain and
+    an extended section of one port make one reading, with 64-bit values where available.
 
     Args:
         path: The text.
-        time_ns: When it was taken, UTC nanoseconds; the time the file was written when None.
+        time_ns: When it was taken, UTC nanoseconds; the modification time of the file when None.
 
     Raises:
-        CounterError: No section at all, a value that is no number, or a port that comes twice.
+        CounterError: No section, a value that is not a number, or a port that appears twice.
     """
     sections, unknown, notes = _sections(path, read_text(path))
     stem = path.name.split(".", 1)[0].lower()
     guid = int(stem, 16) if _GUID_FILE.fullmatch(stem) else 0
     when = time_of(path, time_ns)
     if time_ns is None:
-        notes.append("perfquery prints no time: the file's time of writing was taken")
+        notes.append("perfquery prints no time: the file's modification time was used")
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     seen: set[tuple[int, int, bool]] = set()
     for section in sections:
@@ -159,7 +159,8 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
             ), None  # fmt: skip
             if current.port > 65535:
                 raise CounterError(
-                    f"port {current.port} cannot be", file=path,
+                    f"port {current.port} is outside 0 to 65535", file=path,
+                    remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
                 )  # fmt: skip
             out.append(current)

@@ -1,11 +1,12 @@
 """Answers of a Prometheus server to a range query over counters of ports.
 
-What ``/api/v1/query_range`` (or ``/api/v1/query``) gives, saved as JSON, plain or gzip::
+The response of ``/api/v1/query_range`` (or ``/api/v1/query``), saved as JSON, plain or gzip::
 
     curl 'http://prometheus:9090/api/v1/query_range?query={__name__=~"tailback_port_.*_total"}&…'
 
-Read are the metrics of ``tailback collect``, of node_exporter's infiniband and netdev collectors,
-and of exporters with the same names. Each series must be a counter as it is, not a rate of it.
+The reader knows the metrics of ``tailback collect``, of node_exporter's infiniband and netdev
+collectors, and of exporters with the same names. Each series must be the counter itself, not its
+rate.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tailback.delimited import content, head
 from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
-TELLS_TIME = True
+HAS_TIME_STAMPS = True
 
 METRICS: Final = {
     "tailback_port_xmit_bytes_total": "data_bytes",
@@ -50,7 +51,7 @@ _LARGEST: Final = 2**64
 
 
 def sniff(path: Path) -> bool:
-    """JSON of a Prometheus answer: a status, and data of a result type or the type of an error."""
+    """JSON of a Prometheus response: a status, and a result type or an error type."""
     if not path.is_file():
         return False
     text = head(path)[:4096]
@@ -66,7 +67,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: Not needed: every value has its time. Given, it is added to all of them.
 
     Raises:
-        CounterError: It is damaged, an error of the server, or has none of the metrics.
+        CounterError: It is damaged, an error response, or has none of the metrics.
     """
     series = _series(path)
     parts: list[pl.DataFrame] = []
@@ -108,7 +109,7 @@ def _series(path: Path) -> list[Any]:
     if not isinstance(answer, dict) or answer.get("status") != "success":
         text = answer.get("error", "") if isinstance(answer, dict) else ""
         raise CounterError(
-            f"is an error of the server: {quoted_text(str(text))}",
+            f"is an error response: {quoted_text(str(text))}",
             file=path, place="status", remedy=_REMEDY,
         )  # fmt: skip
     result = answer.get("data", {})
@@ -137,7 +138,7 @@ def _rows(
         if not (0 <= time < 1e11 and math.isfinite(value) and 0 <= value < _LARGEST):
             raise _wrong(path, number, f"has the value {quoted_text(str(pair))}")
         times.append(round(time * 1e3) * 1_000_000 + shift)
-        # Large counters come as text: a float would round them.
+        # Large counters are text in the response: a float would round them.
         digits = str(text)
         counts.append(int(digits) if re.fullmatch(r"[0-9]{1,20}", digits) else int(value))
     port = str(_first(metric, _PORT) or "0")
@@ -157,7 +158,7 @@ def _rows(
 
 
 def _node(metric: dict[str, Any]) -> str:
-    """Device of a series. Each InfiniBand adapter of a host is one, named as rdma-ndd names it."""
+    """Device of a series; each InfiniBand adapter of a host is one, named as by rdma-ndd."""
     name = str(_first(metric, _NODE) or "")
     if name == metric.get("instance"):
         name = re.sub(r":[0-9]{1,5}$", "", name)  # the port that the exporter listens on

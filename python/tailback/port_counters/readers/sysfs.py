@@ -1,8 +1,8 @@
 """A sysfs tree of InfiniBand devices: ``/sys/class/infiniband`` or a copy of it.
 
 ``<device>/ports/<n>/counters/port_xmit_wait`` and its neighbours hold one number each. Where the
-driver has no answer the file says ``N/A (no PMA)`` or cannot be read: that port's number is null
-and flagged, and every other port is read all the same.
+driver has no value, the file contains ``N/A (no PMA)`` or cannot be read: that value is null and
+flagged, and the other ports are still read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LIMITS = {
 }  # fmt: skip
 
 
-TELLS_TIME = False
+HAS_TIME_STAMPS = False
 
 
 def sniff(path: Path) -> bool:
@@ -62,10 +62,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
     Args:
         path: The folder that holds the devices, or one device.
-        time_ns: Time of the reading; the newest counter file's own when None.
+        time_ns: Time of the reading; the modification time of the newest counter file when None.
 
     Raises:
-        CounterError: No device in it, or a counter file that holds something else.
+        CounterError: No device, or a counter file without a number.
     """
     rows: list[dict[str, Any]] = []
     unknown: dict[str, None] = {}
@@ -89,7 +89,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )
     if time_ns is None:
         notes.append(
-            "sysfs has no time stamps: the time of writing of the newest counter file was used"
+            "sysfs has no time stamps: the modification time of the newest counter file was used"
         )
     return CounterData(
         readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)),
@@ -103,7 +103,7 @@ def _ports(device: Path) -> Iterator[Path]:
 
 
 def _content(file: Path) -> str | None:
-    """What a file says, None when there is none or the driver refuses."""
+    """Content of a file, None if it does not exist or the driver refuses."""
     try:
         with file.open("rb") as opened:
             return opened.read(_LONGEST).decode("utf-8", errors="replace").strip()
@@ -122,7 +122,7 @@ def _guid(device: Path, notes: list[str]) -> int:
 
 
 def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) -> dict[str, Any]:
-    """One port's columns; what its folders hold besides goes to ``unknown``."""
+    """One port's columns; names of other files are added to ``unknown``."""
     row: dict[str, Any] = {}
     missing = False
     for column, (files, worth) in _FILES.items():
@@ -132,8 +132,8 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
             continue
         row[column] = min(value * worth, U64_MAX)
-        # The kernel hands out PortXmitWait from the 32-bit register, unless the number itself says
-        # otherwise; the others may be wider.
+        # The kernel reads PortXmitWait from the 32-bit counter unless the value is larger; the
+        # others may be wider.
         if column == "xmit_wait_ticks" or value == U32_MAX:
             row[_LIMITS[column]] = U32_MAX * worth if value <= U32_MAX else U64_MAX
     known = {name for files, _ in _FILES.values() for name in files}

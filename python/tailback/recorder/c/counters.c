@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define INTERVAL_MS 100
-#define MOST_PORTS 64
+#define MAX_PORTS 64
 
 static pthread_t sampler;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
@@ -27,7 +27,7 @@ struct port {
   int infiniband;
   long long rate; /* Mbit/s, -1 unknown */
 };
-static struct port ports[MOST_PORTS];
+static struct port ports[MAX_PORTS];
 static int n_ports;
 
 static const char *const ethernet[] = {"tx_bytes", "tx_packets", "tx_dropped", "rx_bytes",
@@ -56,7 +56,7 @@ static int read_text(const char *folder, const char *name, char *text, size_t by
 static void find_ethernet(void) {
   DIR *folder = opendir("/sys/class/net");
   struct dirent *entry;
-  while (folder && (entry = readdir(folder)) && n_ports < MOST_PORTS) {
+  while (folder && (entry = readdir(folder)) && n_ports < MAX_PORTS) {
     char text[64];
     if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "lo")) continue;
     struct port *port = &ports[n_ports];
@@ -80,7 +80,7 @@ static void find_infiniband(void) {
     if (device->d_name[0] == '.') continue;
     snprintf(path, sizeof path, "/sys/class/infiniband/%.64s/ports", device->d_name);
     DIR *inside = opendir(path);
-    while (inside && (number = readdir(inside)) && n_ports < MOST_PORTS) {
+    while (inside && (number = readdir(inside)) && n_ports < MAX_PORTS) {
       if (number->d_name[0] == '.') continue;
       struct port *port = &ports[n_ports++];
       snprintf(port->path, sizeof port->path, "/sys/class/infiniband/%.64s/ports/%.16s",

@@ -1,4 +1,4 @@
-"""What NCCL sends for a collective: algorithm, protocol, channels, chunks."""
+"""The messages NCCL sends for a collective: algorithm, protocol, channels, chunks."""
 
 from tailback.traffic.nccl.choice import Choice, default_choice
 from tailback.traffic.nccl.messages import CALLS, messages

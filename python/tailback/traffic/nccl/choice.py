@@ -1,7 +1,7 @@
-"""Which algorithm and protocol NCCL runs a collective with, and on how many channels.
+"""The algorithm, protocol and number of channels with which NCCL runs a collective.
 
 The defaults follow NCCL's own cost model (``src/graph/tuning.cc``, 2.2x): time = latency + bytes /
-bandwidth, with the latencies and the shares of the bandwidth given there.
+bandwidth, with the latencies and bandwidth shares given there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tailback.scenario import NcclSection
 Algorithm = Literal["ring", "tree"]
 Protocol = Literal["simple", "ll", "ll128"]
 
-MOST_CHANNELS: Final = 64
+MAX_CHANNELS: Final = 64
 """NCCL's MAXCHANNELS."""
 
 CHANNEL_BYTES: Final = 32 * 1024
-"""Least bytes for each channel: NCCL uses fewer channels for smaller collectives."""
+"""Minimum bytes per channel: NCCL uses fewer channels for smaller collectives."""
 
 BUS_BYTES_PER_US: Final = 24_000.0
-"""Bandwidth assumed between hosts for the default: one adapter of 200 Gb/s for each rank."""
+"""Assumed default bandwidth between hosts: one adapter of 200 Gb/s per rank."""
 
 # Microseconds; NVLink within a host, the network between hosts.
 _BASE: Final = {
@@ -61,7 +61,7 @@ class Choice:
 
 
 def applied(section: NcclSection, choice: Choice) -> Choice:
-    """``choice`` with what a scenario states."""
+    """``choice`` overridden by the values of a scenario."""
     return Choice(
         section.algorithm or choice.algorithm,
         section.protocol or choice.protocol,
@@ -72,16 +72,16 @@ def applied(section: NcclSection, choice: Choice) -> Choice:
 def default_choice(
     call: str, nbytes: int, hosts: Sequence[int], channels: int | None = None
 ) -> Choice:
-    """What NCCL's cost model chooses.
+    """The choice of NCCL's cost model.
 
     Args:
         call: ``AllReduce`` …
         nbytes: Bytes of the whole buffer.
         hosts: Host of each member.
-        channels: Channels where they are known; None for two, or one for each rank of a host.
+        channels: Number of channels if known; None takes two, or one per rank of a host.
     """
     n, n_hosts = len(hosts), len(set(hosts))
-    most = channels or min(max(2, ceil(n / n_hosts)), MOST_CHANNELS)
+    most = channels or min(max(2, ceil(n / n_hosts)), MAX_CHANNELS)
     used = channels or max(1, min(most, nbytes // CHANNEL_BYTES))
     algorithms: tuple[Algorithm, ...] = ("ring", "tree") if call == "AllReduce" else ("ring",)
     protocols: tuple[Protocol, ...] = ("simple", "ll", "ll128")

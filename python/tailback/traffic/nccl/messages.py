@@ -1,9 +1,8 @@
 """The messages of NCCL's collectives: rings and double binary trees, channel by channel.
 
 Steps are numbered over a whole communicator: both ends of a message post it in the same step, so
-ranks that take one step after the other never block each other. The channels take their steps side
-by side. Sources: NCCL's ``src/graph/trees.cc``, ``src/graph/connect.cc``, ``src/enqueue.cc`` and
-``src/device`` of 2.2x.
+ranks that run the steps in order never block each other. Channels run concurrently. Sources: NCCL's
+``src/graph/trees.cc``, ``src/graph/connect.cc``, ``src/enqueue.cc`` and ``src/device`` of 2.2x.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from tailback.traffic.nccl.choice import Choice
 Ints = NDArray[np.int64]
 
 RING_CHUNK: Final = {"simple": 2 << 20, "ll": 32 << 10, "ll128": 576_000}
-"""Bytes that a channel passes on at once in a ring of AllReduce, AllGather, ReduceScatter."""
+"""Chunk size of a channel in a ring of AllReduce, AllGather, ReduceScatter, bytes."""
 PIPE_CHUNK: Final = {"simple": 512 << 10, "ll": 32 << 10, "ll128": 576_000}
-"""The same in trees and in the chains of Broadcast and Reduce."""
+"""Chunk size in trees and in the chains of Broadcast and Reduce, bytes."""
 TREE_SHRINK: Final = ((8, 131_072), (4, 65_536), (1, 32_768))
 """A tree halves its chunks while there are fewer than depth times the first for each channel, down
 to the second (``enqueue.cc`` up to 2.18)."""
-PEERS_AT_ONCE: Final = 8
-"""Rounds of sends and receives that one batch of work runs side by side
+CONCURRENT_PEERS: Final = 8
+"""Rounds of sends and receives that one batch of work runs concurrently
 (NCCL_MAX_DEV_WORK_P2P_PER_BATCH)."""
 
 
 class Messages(NamedTuple):
-    """Messages of one collective in the order of their steps, K of them.
+    """The K messages of one collective in the order of their steps.
 
     Attributes:
-        step: When it is posted at both ends, shape (K,).
+        step: Step in which both ends post it, shape (K,).
         src: Member that sends, shape (K,).
         dst: Member that receives, shape (K,).
         size: Bytes on the wire, shape (K,).
@@ -53,7 +52,7 @@ CALLS: Final = (
 )  # fmt: skip
 """The collectives that can be expanded."""
 POINT_TO_POINT: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange")
-"""Those that are groups of sends and receives: they have neither algorithm nor channels here."""
+"""The calls that are groups of sends and receives, without algorithm or channels."""
 
 
 def messages(
@@ -67,20 +66,20 @@ def messages(
     counts: Ints | None = None,
     rings: Sequence[Sequence[int]] = (),
 ) -> Messages:
-    """What the members of a communicator send for one collective.
+    """The messages of one collective.
 
     Args:
         call: One of :data:`CALLS`.
         hosts: Host of each member, n of them.
-        nbytes: Bytes of the whole buffer: of AllGather the output, of ReduceScatter the input, of
-            AllToAll what a member sends, its own share included; of Gather and Scatter the root's;
-            of Exchange what each of two members sends the other.
-        choice: How it is run. Trees are for AllReduce alone; other calls use rings.
-        root: Member that is the root; of SendRecv the sender.
+        nbytes: Bytes of the whole buffer: for AllGather the output; for ReduceScatter the input;
+            for AllToAll what a member sends, including its own share; for Gather and Scatter the
+            root's buffer; for Exchange what each of two members sends the other.
+        choice: How it is run. Only AllReduce uses trees; other calls use rings.
+        root: The root member; for SendRecv the sender.
         peer: The receiver of SendRecv.
-        counts: Of AllToAll the bytes from each member to each, shape (n, n), where they differ.
-        rings: Order of the members in each channel's ring, as NCCL's log has them; else rings
-            that leave and enter each host by one rank.
+        counts: For AllToAll the bytes from each member to each, shape (n, n), where they differ.
+        rings: Order of the members in each channel's ring, from NCCL's log; if empty, rings that
+            enter and leave each host through one rank.
 
     Returns:
         The messages; none among fewer than two members or for no bytes.
@@ -118,8 +117,8 @@ def messages(
 def ring_order(hosts: Sequence[int], channel: int) -> Ints:
     """Members in the order of a channel's ring.
 
-    The ring leaves a host by the same local rank by which it enters the next, so that it stays on
-    one rail between hosts; with an odd number of hosts its last hop changes rails.
+    The ring leaves a host from the same local rank at which it enters the next, so it stays on one
+    rail between hosts; with an odd number of hosts its last hop changes rails.
     """
     order: list[int] = []
     for number, group in enumerate(_groups(hosts)):
@@ -132,8 +131,8 @@ def ring_order(hosts: Sequence[int], channel: int) -> Ints:
 def tree_parents(hosts: Sequence[int], channel: int, channels: int) -> Ints:
     """Parent of each member in a channel's tree, -1 of the root.
 
-    Half of the channels use the first, half the second of the double binary trees over the hosts.
-    The ranks of a host form a chain behind the one that has the links to other hosts.
+    Half of the channels use the first of the double binary trees over the hosts, half the second.
+    The ranks of a host form a chain behind the one that is connected to other hosts.
     """
     groups = _groups(hosts)
     n = len(groups)
@@ -193,7 +192,7 @@ _Part = tuple[Ints, Ints, Ints, Ints]
 
 
 def _ring(call: str, order: Ints, share: int, choice: Choice) -> list[_Part]:
-    """Loops of a ring: each passes a chunk of every member's share around once, or twice."""
+    """Loops of a ring: each passes one chunk of every member's share around once or twice."""
     n = len(order)
     place = np.arange(n)
     reduces, gathers = call != "AllGather", call != "ReduceScatter"
@@ -211,7 +210,7 @@ def _ring(call: str, order: Ints, share: int, choice: Choice) -> list[_Part]:
 
 
 def _chain(call: str, order: Ints, share: int, root: int, choice: Choice) -> list[_Part]:
-    """Chunks that follow one another from the root around the ring, or around it to the root."""
+    """Pipelined chunks along the ring, from the root (Broadcast) or to it (Reduce)."""
     n = len(order)
     first = int(np.flatnonzero(order == root)[0]) + (call == "Reduce")
     line = np.roll(order, -first)
@@ -223,7 +222,7 @@ def _chain(call: str, order: Ints, share: int, root: int, choice: Choice) -> lis
 def _tree(
     hosts: Sequence[int], channel: int, share: int, nbytes: int, choice: Choice
 ) -> list[_Part]:
-    """Chunks that go up a tree, combined on the way, and down again."""
+    """Chunks that are reduced up a tree and broadcast down it."""
     parent = tree_parents(hosts, channel, choice.channels)
     depth = _depths(parent)
     height = np.zeros(len(parent), np.int64)
@@ -263,7 +262,7 @@ def _chunks(total: int, most: int) -> Ints:
 def _point_to_point(
     call: str, n: int, nbytes: int, root: int, peer: int, counts: Ints | None
 ) -> list[_Part]:
-    """Sends and receives of a group: round k is with the members k further on."""
+    """Sends and receives of a group: in round k the partner is k members ahead."""
     if call == "SendRecv":
         one = np.ones(1, np.int64)
         return [(0 * one, root * one, peer * one, nbytes * one)] if root != peer else []
@@ -275,12 +274,12 @@ def _point_to_point(
         table = counts if counts is not None else np.broadcast_to(_shares(nbytes, n), (n, n))
         step, src = np.divmod(np.arange((n - 1) * n), n)
         dst = (src + step + 1) % n
-        return [(step // PEERS_AT_ONCE, src, dst, table[src, dst])]
+        return [(step // CONCURRENT_PEERS, src, dst, table[src, dst])]
     others = (root + rounds) % n
     centre = np.full(n - 1, root)
     size = _shares(nbytes, n)[others]
     src, dst = (others, centre) if call == "Gather" else (centre, others)
-    return [((rounds - 1) // PEERS_AT_ONCE, src, dst, size)]
+    return [((rounds - 1) // CONCURRENT_PEERS, src, dst, size)]
 
 
 def _packed(parts: list[_Part]) -> Messages:
@@ -296,7 +295,7 @@ def _packed(parts: list[_Part]) -> Messages:
 
 
 def _on_the_wire(size: Ints, protocol: str) -> Ints:
-    """Bytes with the flags of a protocol."""
+    """Bytes including the flags of the protocol."""
     if protocol == "ll":
         return 2 * size
     return -(-size * 16 // 15) if protocol == "ll128" else size

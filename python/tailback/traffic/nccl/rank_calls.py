@@ -1,4 +1,4 @@
-"""Calls of single ranks put together to collectives, in an order in which all ranks can meet."""
+"""Joins the calls of single ranks to collectives, in a common order that cannot deadlock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailback.traffic.nccl.choice import Choice
-from tailback.traffic.nccl.steps import ALONE, Collective
+from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,20 @@ class RankCall:
     """One call as one rank recorded it.
 
     Attributes:
-        key: Same for all members of the collective: its group and its number within that.
+        key: Identifies the collective for all members: its group and its number within the group.
         call: A name of :data:`tailback.traffic.nccl.messages.CALLS`.
         members: World ranks of the group.
         nbytes: Bytes of the whole buffer.
         communicator: Name of the group.
-        before_ps: Computation since the call before it.
-        beside_ps: Computation while it ran.
-        end_ns: When it ended, on a clock that all ranks share; 0 without times.
+        before_ps: Computation since the previous call.
+        overlapped_ps: Computation that overlapped with it.
+        end_ns: When it ended, on a clock common to all ranks; 0 without times.
         root: Member that is the root, or the sender.
         peer: Member that receives.
-        row: Bytes for each member, of an AllToAll with unequal ones.
-        choice: How it was run, where a log says so.
-        channels: Channels, where only those are known.
-        rings: Ring of each channel, where a log says so.
+        row: Bytes for each member in an AllToAll with unequal sizes.
+        choice: How it was run, if known from a log.
+        channels: Number of channels, if nothing else is known.
+        rings: Ring of each channel, if known from a log.
     """
 
     key: Hashable
@@ -39,7 +39,7 @@ class RankCall:
     nbytes: int
     communicator: str
     before_ps: int = 0
-    beside_ps: int = 0
+    overlapped_ps: int = 0
     end_ns: int = 0
     root: int = 0
     peer: int = 0
@@ -60,7 +60,7 @@ def join_calls(
     Args:
         calls: Calls of each rank in order.
         after_ps: Computation of each rank after its last call.
-        notes: Gets a line for what is left out or does not fit.
+        notes: Gets a line for everything that is left out or inconsistent.
 
     Returns:
         The collectives, and the timeline of each rank.
@@ -78,7 +78,7 @@ def join_calls(
     collectives = [_collective(found) for found in whole.values()]
     uneven = sum(len({one.nbytes for one in found.values()}) > 1 for found in whole.values())
     if uneven:
-        notes.append(f"{uneven} collectives have other sizes on some ranks: the largest counts")
+        notes.append(f"{uneven} collectives differ in size between ranks: the largest is used")
     queues = [[number[one.key] for one in own if one.key in whole] for own in calls]
     end = [max(one.end_ns for one in found.values()) for found in whole.values()]
     order, moved = _common_order(queues, [c.members for c in collectives], end)
@@ -112,10 +112,10 @@ def _collective(found: dict[int, RankCall]) -> Collective:
 def _common_order(
     queues: list[list[int]], members: list[tuple[int, ...]], end: list[int]
 ) -> tuple[list[int], int]:
-    """An order of all collectives that each rank's agrees with, as far as there is one.
+    """An order of all collectives that is consistent with each rank's order, if there is one.
 
     Returns:
-        The order, and how many had to be moved before others.
+        The order, and the number of collectives that were moved.
     """
     at = [0] * len(queues)
     waiting = [0] * len(members)
@@ -160,7 +160,7 @@ def _timelines(
     calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], number: dict[Hashable, int],
     order: list[int],
 ) -> Timelines:  # fmt: skip
-    """What each rank does: computation stays where it was, collectives come in the common order."""
+    """Timeline of each rank: computation as recorded, collectives in the common order."""
     place = {k: position for position, k in enumerate(order)}
     out: Timelines = []
     for own, after in zip(calls, after_ps, strict=True):
@@ -168,8 +168,8 @@ def _timelines(
         timeline: list[tuple[int, int]] = []
         for one in own:
             if one.before_ps:
-                timeline.append((ALONE, one.before_ps))
-            timeline.append((next(mine) if one.key in number else ALONE, one.beside_ps))
-        timeline.append((ALONE, after))
+                timeline.append((COMPUTE_ONLY, one.before_ps))
+            timeline.append((next(mine) if one.key in number else COMPUTE_ONLY, one.overlapped_ps))
+        timeline.append((COMPUTE_ONLY, after))
         out.append(timeline)
     return out

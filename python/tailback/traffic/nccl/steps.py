@@ -1,8 +1,8 @@
 """Programs of accelerators: computation and NCCL collectives of every rank, compiled to messages.
 
-A collective that runs beside computation is interleaved with it step by step: the steps depend on
-each other as NCCL's do, and the computation takes as long as it takes. What a rank's streams run
-side by side besides that is put one after the other.
+A collective that overlaps with computation is interleaved with it step by step: the steps have the
+dependencies of NCCL's steps, and the computation keeps its total time. Other work that a rank's
+streams run concurrently is serialised.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tailback.errors import TailbackError, TraceError
 from tailback.scenario import NcclSection
 from tailback.traffic.nccl.choice import Choice, applied, default_choice
 from tailback.traffic.nccl.messages import Messages, messages
-from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_room
+from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_memory
 
-ALONE = -1
-"""Number of a stretch of computation beside which no collective runs."""
+COMPUTE_ONLY = -1
+"""Number for computation that no collective overlaps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,14 @@ class Collective:
         call: A name of :data:`tailback.traffic.nccl.messages.CALLS`.
         members: World rank of each member.
         nbytes: Bytes of the whole buffer, as :func:`messages` counts them.
-        phase: What the ranks do it for.
+        phase: Purpose of the collective.
         communicator: Name of the communicator.
-        choice: How NCCL ran it, where a log says so; None for NCCL's default.
-        channels: Channels where only those are known.
+        choice: How NCCL ran it, if known from a log; None for NCCL's default.
+        channels: Number of channels, if nothing else is known.
         root: Member that is the root, or the sender.
         peer: Member that receives.
-        counts: Bytes from each member to each of an AllToAll, shape (n, n).
-        rings: Order of members of each channel's ring, where a log says so.
+        counts: Bytes of an AllToAll from each member to each, shape (n, n).
+        rings: Order of members in each channel's ring, if known from a log.
     """
 
     call: str
@@ -60,17 +60,18 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class GpuProgram:
-    """What the accelerators of all ranks do.
+    """Activity of the accelerators of all ranks.
 
     Attributes:
         name: What to call the application.
-        hosts: Host of each rank, shape (R,): rings and trees are laid out by it.
+        hosts: Host of each rank, shape (R,); determines rings and trees.
         collectives: The collectives.
-        timeline: Of each rank pairs of a number of a collective, or :data:`ALONE`, and the
-            picoseconds of computation beside it. Ranks meet in an order that is the same for all.
-        notes: What is odd so far.
+        timeline: For each rank, pairs of the number of a collective, or :data:`COMPUTE_ONLY`, and
+            the picoseconds of computation that overlap with it. The order of collectives is the
+            same for all ranks.
+        notes: Notes so far.
         recording: How long the recorded run took.
-        error: The kind of error to raise.
+        error: Type of the errors to raise.
     """
 
     name: str
@@ -84,13 +85,13 @@ class GpuProgram:
 
 @dataclass(frozen=True, eq=False)
 class _MemberOperations:
-    """What one member does in one collective.
+    """Operations of one member in one collective.
 
     Attributes:
         kind: Operations; a COMPUTE in every step, shape (K,).
         peer: Member that a send or receive names, shape (K,).
         amount: Bytes, shape (K,).
-        post: Number of the post that a send, a receive or a WAIT is of, shape (K,).
+        post: Number of the post to which a send, receive or WAIT belongs, shape (K,).
         steps: Number of its steps.
         posts: Number of its posts.
     """
@@ -104,14 +105,14 @@ class _MemberOperations:
 
 
 def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Program:
-    """Make a rank program.
+    """Compile to a rank program.
 
     Args:
-        source: What the ranks do.
+        source: Activity of the ranks.
         chosen: Overrides how collectives are run; None leaves them as recorded, or NCCL's default.
 
     Returns:
-        The program; its ``recompile`` makes it again with another ``chosen``.
+        The program; its ``recompile`` compiles it again with another ``chosen``.
 
     Raises:
         TailbackError: Of type ``source.error``: the messages do not fit in memory.
@@ -128,9 +129,9 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
     start = [0]
     for rank, timeline in enumerate(source.timeline):
         total = posted = 0
-        for number, beside in timeline:
-            rows = _rows(source, templates, label_of, rank, number, beside, posted)
-            posted += 0 if number == ALONE else templates[number][rank].posts
+        for number, overlapped in timeline:
+            rows = _rows(source, templates, label_of, rank, number, overlapped, posted)
+            posted += 0 if number == COMPUTE_ONLY else templates[number][rank].posts
             total += len(rows[0])
             for column, values in zip(columns, rows, strict=True):
                 column.append(values)
@@ -143,18 +144,18 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
         request=request.astype(np.int32), label=label.astype(np.uint32),
         labels=list(labels) or [Label("all", "none")],
         notes=[*source.notes, *_notes(source, choices)], recording=source.recording,
-        recompile=partial(_again, source, chosen),
+        recompile=partial(_recompile, source, chosen),
     )  # fmt: skip
 
 
-def _again(source: GpuProgram, stated: NcclSection | None, chosen: NcclSection) -> Program:
-    """The program with what ``chosen`` says, and else what was stated before."""
+def _recompile(source: GpuProgram, stated: NcclSection | None, chosen: NcclSection) -> Program:
+    """Compile again with ``chosen`` overriding the earlier settings."""
     old = {} if stated is None else stated.model_dump(exclude_none=True)
     return compile_gpu(source, NcclSection(**{**old, **chosen.model_dump(exclude_none=True)}))
 
 
 def _label(call: str) -> str:
-    """The call as NCCL names it; an exchange is a send and a receive in one group."""
+    """NCCL's name of the call; an exchange is a send and a receive in one group."""
     return "ncclSendRecv" if call == "Exchange" else f"nccl{call}"
 
 
@@ -166,7 +167,7 @@ def _choice(source: GpuProgram, one: Collective, chosen: NcclSection | None) -> 
 
 
 def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _MemberOperations]]:
-    """What each member of each collective does, by world rank; equal ones are made once."""
+    """Operations of each member of each collective, by world rank; equal ones are shared."""
     known: dict[tuple[object, ...], tuple[Messages, list[_MemberOperations]]] = {}
     out: list[dict[int, _MemberOperations]] = []
     operations = 0
@@ -180,7 +181,7 @@ def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Mem
             known[key] = sent, _members(sent, len(hosts))
         sent, members = known[key]
         operations += 4 * len(sent.step)
-        require_room(
+        require_memory(
             operations, available_memory(), what="the collectives of the program",
             error=source.error, remedy="use fewer steps or ranks, or fewer channels",
         )  # fmt: skip
@@ -195,7 +196,7 @@ def _relative(hosts: list[int]) -> tuple[int, ...]:
 
 
 def _members(sent: Messages, n: int) -> list[_MemberOperations]:
-    """What each of ``n`` members does for the messages of a collective."""
+    """Operations of each of ``n`` members for the messages of a collective."""
     count = len(sent.step)
     row = np.arange(count)
     member = np.concatenate([sent.dst, sent.src])
@@ -236,19 +237,19 @@ def _one_member(
 
 def _rows(
     source: GpuProgram, templates: list[dict[int, _MemberOperations]], label_of: list[int],
-    rank: int, number: int, beside: int, posted: int,
+    rank: int, number: int, overlapped: int, posted: int,
 ) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
     """Columns of the operations of one entry of a rank's timeline."""
     one = np.ones(1, np.int64)
-    compute = (Op.COMPUTE * one, -one, beside * one, 0 * one, -one, 0 * one)
-    if number == ALONE:
-        return compute if beside else tuple(column[:0] for column in compute)
+    compute = (Op.COMPUTE * one, -one, overlapped * one, 0 * one, -one, 0 * one)
+    if number == COMPUTE_ONLY:
+        return compute if overlapped else tuple(column[:0] for column in compute)
     t = templates[number][rank]
     if not t.steps:
-        return compute if beside else tuple(column[:0] for column in compute)
+        return compute if overlapped else tuple(column[:0] for column in compute)
     amount = t.amount.copy()
     slots = t.kind == Op.COMPUTE
-    amount[slots] = np.diff(np.arange(t.steps + 1) * beside // t.steps)
+    amount[slots] = np.diff(np.arange(t.steps + 1) * overlapped // t.steps)
     keep = ~slots | (amount > 0)
     kind, post = t.kind[keep], t.post[keep]
     members = np.array(source.collectives[number].members, np.int64)
@@ -265,7 +266,7 @@ def _rows(
 
 
 def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
-    """Which algorithms the collectives are expanded by."""
+    """Note the algorithms by which the collectives are expanded."""
     used = Counter(
         (one.call, choice.algorithm if one.call == "AllReduce" else "ring", choice.protocol,
          choice.channels)

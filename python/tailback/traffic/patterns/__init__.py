@@ -1,4 +1,4 @@
-"""Synthetic traffic: one pattern a file, found by itself, compiled to a rank program.
+"""Synthetic traffic: one pattern per file, discovered automatically, compiled to a rank program.
 
 A new pattern is one new file here with a :class:`Pattern` under ``@PATTERNS.register("name")``.
 """

@@ -26,15 +26,15 @@ def exchange_all(
 ) -> None:
     """Add one MPI_Alltoall of every communicator at once.
 
-    Every algorithm of it looks the same from each rank, only shifted, so the schedule of rank 0
-    gives that of all.
+    Every algorithm of it is symmetric under a shift of the ranks, so the schedule of rank 0 gives
+    that of all.
 
     Args:
         slots: The program to add to.
         members: Ranks of each communicator.
-        position: Rank of each rank in its communicator, shape (R,).
+        position: Local rank of each rank in its communicator, shape (R,).
         first: World rank of member 0 of each rank's communicator, shape (R,).
-        stride: Distance of neighbouring members in world ranks.
+        stride: Difference in world rank between neighbouring members.
         block: Bytes for each peer.
         communicator: Name of the communicators.
     """

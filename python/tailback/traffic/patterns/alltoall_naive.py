@@ -1,4 +1,4 @@
-"""The all-to-all that everybody begins with rank 0."""
+"""An all-to-all in which every rank begins with rank 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailback.units import SizeBytes
 
 @PATTERNS.register("alltoall-naive")
 class AlltoallNaive(FreeSizePattern):
-    """Every rank sends a block to rank 0, 1, 2 … in a loop: all meet at one receiver after another.
+    """Every rank sends a block to rank 0, 1, 2 … in a loop: all send to one receiver at a time.
 
     Receives are posted first, in the same order.
     """

@@ -1,7 +1,7 @@
-"""Programs built a column at a time: every rank's operations at once, with numpy.
+"""Builds programs column by column with numpy, for all ranks at once.
 
-:class:`Slots` is for patterns whose ranks all do the same operation at the same place of their
-program (some may leave it out); :func:`assemble` is for any others.
+:class:`Slots` is for patterns in which all ranks run the same sequence of operations (some may skip
+one); :func:`assemble` is for all others.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.traffic.program import POSTS, Label, Op, Program, require_room
+from tailback.traffic.program import POSTS, Label, Op, Program, require_memory
 
 Mask = NDArray[np.bool_] | None
 
 
 def refuse_if_huge(operations: int) -> None:
-    """Raise ScenarioError when a program would not fit in memory; ask before making it."""
-    require_room(
+    """Raise ScenarioError if a program would not fit in memory; call this before building it."""
+    require_memory(
         operations, available_memory(), what="the pattern", error=ScenarioError,
         place="[job.pattern]", remedy="use fewer ranks, messages or rounds",
     )  # fmt: skip
@@ -57,7 +57,7 @@ def assemble(
 ) -> Program:
     """Pack columns into a program; requests are numbered in the order they are posted.
 
-    A WAIT waits for what its rank posted last.
+    A WAIT waits for the last post of its rank.
     """
     start = np.zeros(n_ranks + 1, np.int64)
     start[1:] = np.cumsum(np.bincount(operations.rank, minlength=n_ranks))
@@ -80,7 +80,7 @@ def assemble(
 
 
 class Slots:
-    """A program whose ranks go through the same slots; a slot is one operation of every rank.
+    """A program whose ranks run the same sequence of slots, one operation of every rank each.
 
     Args:
         name: What to call the application.
@@ -115,13 +115,13 @@ class Slots:
     def issend(
         self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
     ) -> None:
-        """The same with a synchronous send, complete when its receive is."""
+        """As :meth:`isend` with a synchronous send, complete when its receive is."""
         self._add(Op.ISSEND, size, tag, label, peer, present)
 
     def acknowledged_send(
         self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
     ) -> None:
-        """The same with a send that is complete when its acknowledgement has come back."""
+        """As :meth:`isend` with a send that is complete when its acknowledgement has arrived."""
         self._add(Op.ACKNOWLEDGED_SEND, size, tag, label, peer, present)
 
     def irecv(
@@ -131,11 +131,11 @@ class Slots:
         self._add(Op.IRECV, size, tag, label, peer, present)
 
     def wait_last(self, present: Mask = None) -> None:
-        """Block until what the rank posted last is complete."""
+        """Block until the last post of the rank is complete."""
         self._add(Op.WAIT, 0, 0, 0, None, present)
 
     def waitall(self) -> None:
-        """Block until everything the rank posted is complete."""
+        """Block until all posts of the rank are complete."""
         self._add(Op.WAITALL, 0, 0, 0, None, None)
 
     def _add(

@@ -20,10 +20,10 @@ from tailback.units import SizeBytes, TimePs
 class Fft2d(Pattern):
     """2-D Fourier transforms in x-y planes: all-to-all in rows and in columns of each plane.
 
-    A transform brings the lines of x together (MPI_Alltoall within each row of ranks), transforms
-    them, and brings the cells back where they were; then the same along y within each column. The
-    planes do not talk to each other. pF3D spends most of its communication in this; the SC'19
-    talk's case has planes of 144 ranks.
+    A transform gathers the lines along x (MPI_Alltoall within each row of ranks), transforms them,
+    and sends the cells back; then the same along y within each column. Planes do not communicate
+    with each other. Most of pF3D's communication is of this kind; the SC'19 talk's case has planes
+    of 144 ranks.
     """
 
     plane: list[int] = Field(description="ranks of a plane along x and y: plane = [12, 12]")

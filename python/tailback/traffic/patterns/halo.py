@@ -25,7 +25,7 @@ def transfer_time_ps(size: int, gbps: float) -> int:
     """Time of ``size`` bytes at line rate, picoseconds.
 
     Raises:
-        ScenarioError: It is longer than a clock can tell.
+        ScenarioError: It exceeds the largest time that can be represented.
     """
     try:
         return transfer_ps(size, gbps)
@@ -42,7 +42,7 @@ class Halo(Pattern):
 
     dims: list[int] = Field(description="ranks along each axis, x first: dims = [64, 72]")
     size: SizeBytes = Field(default=131072, description="bytes of one message")
-    sizes: list[SizeBytes] | None = Field(default=None, description="one size an axis instead")
+    sizes: list[SizeBytes] | None = Field(default=None, description="one size per axis instead")
     rounds: int = Field(default=1, ge=1)
     periodic: bool = Field(default=False, description="the grid closes on itself")
     compute: TimePs = Field(default=0, description="computation before each round")
@@ -51,7 +51,7 @@ class Halo(Pattern):
         default="sequence",
         description="sequence: next direction once the last byte has left; delivered: once it has "
         "arrived; acknowledged: once the acknowledgement is back; all: at once; "
-        "timed: one direction each transfer time, whether the last one is through or not",
+        "timed: one direction per transfer time, whether the last send is complete or not",
     )
     order: list[str] = Field(default=[], description="directions in the order they are sent")
     line_rate: RateGbps = Field(default=100.0, gt=0, description="for boundary waits")
@@ -72,7 +72,7 @@ class Halo(Pattern):
 
     @field_validator("sizes")
     @classmethod
-    def _one_size_an_axis(cls, value: list[int] | None) -> list[int] | None:
+    def _one_size_per_axis(cls, value: list[int] | None) -> list[int] | None:
         if value is not None and len(value) != cls.N_AXES:
             raise InvalidValueError(
                 f"{len(value)} sizes for {cls.N_AXES} axes", "give one per axis"
@@ -167,7 +167,7 @@ class HaloExchange:
         slots.irecv(self.source, self.size, self.tag, self.label, self.receives)
 
     def send(self, slots: Slots, options: Halo, *, last: bool) -> None:
-        """Post the sends; ranks at the edge wait as long as a free line would take, or go on."""
+        """Post the sends; ranks at the edge wait for the time of one message, or continue."""
         time = transfer_time_ps(self.size, options.line_rate)
         posts = {"delivered": slots.issend, "acknowledged": slots.acknowledged_send}
         post = posts.get(options.post, slots.isend)

@@ -29,20 +29,20 @@ STAGES = (
     ("z", 2, ((-1, 5000), (1, 6000))),
 )
 """The stages of a boundary exchange: phase, axis, and (step, tag) of each direction in the order
-they are sent. North and south first, then east and west, then back and front: a later stage carries
-the ghost cells of the earlier ones on, which is how six messages serve a 27-point stencil."""
+they are sent. North and south first, then east and west, then back and front: a later stage
+forwards the ghost cells of the earlier ones, so six messages suffice for a 27-point stencil."""
 
 
 @PATTERNS.register("minighost")
 class MiniGhost(Pattern):
     """Exchange with the six face neighbours as miniGhost's 27-point stencil does it.
 
-    A time step exchanges the y faces, then the x faces, then the z faces; a rank goes on to the
-    next axis when its own messages are through, and one at the edge of the domain has fewer of
-    them. A face of one variable is (n+2)·(m+2) reals of 8 bytes. ``bspma`` sends the faces of all
-    variables as one message; ``svaf`` exchanges and computes one variable after the other. The
-    structure is that of the public source (Mantevo miniGhost: DRIVER_BSPMA, DRIVER_SVAF,
-    MG_BSPMA_DIAGS, MG_BUFINIT), the wording of the two changes that of the SC'19 talk.
+    A time step exchanges the y faces, then the x faces, then the z faces; a rank continues with the
+    next axis when its own messages are complete, and a rank at the edge of the domain has fewer. A
+    face of one variable is (n+2)·(m+2) reals of 8 bytes. ``bspma`` sends the faces of all variables
+    as one message; ``svaf`` exchanges and computes one variable after the other. The structure is
+    that of the public source (Mantevo miniGhost: DRIVER_BSPMA, DRIVER_SVAF, MG_BSPMA_DIAGS,
+    MG_BUFINIT), the names of the two changes are those of the SC'19 talk.
     """
 
     dims: list[int] = Field(description="ranks along x, y and z: dims = [36, 32, 24]")
@@ -144,7 +144,7 @@ class MiniGhost(Pattern):
 
 
 class _Sum:
-    """The global sum of one real over all ranks, worked out once and added as often as needed."""
+    """The global sum of one real over all ranks, built once and added as often as needed."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots

@@ -1,4 +1,4 @@
-"""Messages at random times that offer a given load: background traffic, and traffic of storage."""
+"""Messages at random times with a given offered load: background and storage traffic."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tailback.units import RateGbps, SizeBytes, TimePs
 class Paced(FreeSizePattern):
     """Messages at random times offer a share of the line rate, to all ranks or to servers.
 
-    The times of a rank are a Poisson process that does not wait for earlier messages: what is
-    offered does not fall when the network slows down. With ``servers`` the last ranks are servers
-    and all others their clients, as nodes write files and read them.
+    The times of a rank are a Poisson process that does not wait for earlier messages: the offered
+    load does not fall when the network slows down. With ``servers`` the last ranks are servers and
+    all others their clients, as nodes write files and read them.
     """
 
     size: SizeBytes = Field(gt=0, description='bytes of one message: size = "64 KiB"')
     load: float = Field(gt=0, le=4, description="offered by a rank (a client), of line_rate")
-    duration: TimePs = Field(gt=0, description="messages are posted for so long")
+    duration: TimePs = Field(gt=0, description="how long messages are posted")
     line_rate: RateGbps = Field(default=100.0, gt=0, description="rate that load is a share of")
     servers: int = Field(
         default=0,
@@ -59,10 +59,10 @@ class Paced(FreeSizePattern):
         times, sources, targets = [], [], []
         for rank in range(clients):
             draw = entity_generator(seed, self.stream, rank)
-            # Enough gaps to pass the end but for one rank in a million, then cut there.
+            # Draw enough gaps to reach the end for all but one rank in a million, then cut there.
             gaps = draw.exponential(gap_ps, int(expected + 5 * np.sqrt(expected) + 8))
             times_ps = np.cumsum(gaps)
-            # Cut first: a tiny load makes times that no integer holds.
+            # Cut first: a tiny load gives times that overflow an integer.
             when = times_ps[times_ps < self.duration].astype(np.int64)
             if self.servers:
                 partner = clients + draw.integers(0, self.servers, len(when))

@@ -1,4 +1,4 @@
-"""What a synthetic traffic pattern is, and how its options become a program."""
+"""Base classes of synthetic traffic patterns, and compilation of their options to a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_MESSAGES = 2**28 - 1
 
 
 class Pattern(BaseModel, ABC):
-    """Options of one pattern and how to make its program.
+    """Options of one pattern and the construction of its program.
 
     A pattern is one file: a subclass with its options as fields, registered by name. The first line
     of its docstring is what ``tailback list pattern`` prints.
@@ -31,7 +31,7 @@ class Pattern(BaseModel, ABC):
     kind: str = Field(description="name of the pattern")
 
     def own_ranks(self) -> int | None:
-        """Number of ranks the options ask for, None when they leave it open."""
+        """Number of ranks fixed by the options, None if they leave it open."""
         return None
 
     def repetitions(self) -> int:
@@ -57,7 +57,7 @@ PATTERNS: Registry[type[Pattern]] = Registry("pattern", "synthetic traffic")
 
 
 def parse(options: dict[str, object]) -> Pattern:
-    """The pattern ``options["kind"]`` with its options checked; nothing is made of it yet.
+    """The pattern ``options["kind"]`` with its options checked, without building its program.
 
     Raises:
         ScenarioError: Unknown pattern or option, a wrong unit or value.

@@ -21,7 +21,7 @@ from tailback.traffic.program import Label, Program
 class Permutation(StreamPattern):
     """Each rank sends to one other and receives from one other, chosen at random.
 
-    No endpoint is contended, so what congestion there is lies inside the network.
+    No endpoint is contended, so any congestion is inside the network.
     """
 
     stream: str = Field(default="permutation", description="name of the random stream")

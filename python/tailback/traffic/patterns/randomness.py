@@ -1,6 +1,6 @@
 """Random numbers that are a function of (seed, stream name, entity), never of a shared generator.
 
-One Philox generator (a counter-based block function, Salmon et al., SC'11) a stream and entity:
+One Philox generator (a counter-based block function, Salmon et al., SC'11) per stream and entity:
 the k-th number of rank r is the same whatever the other ranks or the number of messages.
 """
 

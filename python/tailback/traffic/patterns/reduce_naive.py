@@ -1,4 +1,4 @@
-"""The reduction that is none: everybody sends to the root."""
+"""A reduction without a tree: every rank sends to the root."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def check_root(root: int, n_ranks: int) -> None:
 
 @PATTERNS.register("reduce-naive")
 class ReduceNaive(FreeSizePattern):
-    """All ranks send all their arrays to the root: the congestion no placement can mend.
+    """All ranks send all their arrays to the root: congestion that no placement can remove.
 
-    Thesis section 4.3: 1024 ranks, 50 arrays of 4 KiB. The root posts all its receives first.
+    Taffet (2019), section 4.3: 1024 ranks, 50 arrays of 4 KiB. The root posts all its receives
+    first.
     """
 
     size: SizeBytes = Field(default=4096, description="bytes of one array")
@@ -39,7 +40,7 @@ class ReduceNaive(FreeSizePattern):
         check_root(self.root, n_ranks)
         senders = np.delete(np.arange(n_ranks), self.root)
         refuse_if_huge(3 * n_ranks * self.arrays)
-        # Array after array, so that the root's receives are in the order they come.
+        # Array after array, so that the root's receives are in order of arrival.
         source = np.tile(senders, self.arrays)
         label = Label("reduce", "MPI_Send", TAG)
         destination = np.full(len(source), self.root)

@@ -1,4 +1,4 @@
-"""The reduction as MPI_Reduce does it."""
+"""A reduction by MPI_Reduce."""
 
 from __future__ import annotations
 

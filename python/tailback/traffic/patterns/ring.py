@@ -17,9 +17,9 @@ from tailback.traffic.program import Label, Program
 
 @PATTERNS.register("ring")
 class Ring(StreamPattern):
-    """Rank i sends to rank i - 1, the first to the last: local, and never two senders to one.
+    """Rank i sends to rank i - 1, the first to the last: local, with one sender per receiver.
 
-    The primary application of the thesis Tailback builds on, section 4.4, is three messages.
+    The primary application of Taffet (2019), section 4.4, sends three messages.
     """
 
     def program(self, n_ranks: int, seed: int) -> Program:

@@ -10,8 +10,8 @@ from tailback.traffic.patterns.pattern import PATTERNS
 class Stencil2d(Halo):
     """Exchange with the four neighbours of a 2-D grid, x fastest, one after the other.
 
-    With 64 x 72 ranks and 128 KiB it is the experiment of section 4.2 of the thesis Tailback builds
-    on. Ranks at the edge wait for the time of one message instead of sending.
+    With 64 x 72 ranks and 128 KiB it is the experiment of Taffet (2019), section 4.2. Ranks at the
+    edge wait for the time of one message instead of sending.
     """
 
     N_AXES = 2

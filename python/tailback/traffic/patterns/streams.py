@@ -1,4 +1,4 @@
-"""Patterns in which every rank sends some messages and knows what it will receive."""
+"""Patterns in which every rank sends a sequence of messages and posts all receives in advance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Post = Literal["sequence", "delivered", "acknowledged", "all"]
 or at once."""
 
 SEND_OF: Final = {"delivered": Op.ISSEND, "acknowledged": Op.ACKNOWLEDGED_SEND}
-"""How a message is sent by ``post``; with all others a send is complete when it has left."""
+"""Send operation by ``post``; for other values a send is complete when it has left."""
 
 
 def call_of(post: str) -> str:

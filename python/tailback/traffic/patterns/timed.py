@@ -1,4 +1,4 @@
-"""Messages at stated times: traffic that was measured, or stated message by message."""
+"""Messages at given times: traffic that was measured, or listed message by message."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TAG = 101
 
 @PATTERNS.register("timed")
 class Timed(FreeSizePattern):
-    """Messages that are listed one by one, each posted at its time whatever became of the others.
+    """Messages that are listed one by one, each posted at its time regardless of the others.
 
-    What ``tailback diagnose`` infers of other jobs from port counters is stated this way.
+    ``tailback diagnose`` uses it for the traffic of other jobs that it infers from port counters.
     """
 
-    # Not strict: files have lists, which no tuple is; their numbers stay strict.
+    # Not strict, because files have lists and not tuples; their numbers stay strict.
     messages: list[Annotated[tuple[int, int, int, int], Strict(False)]] = Field(
         description="[time in ps, source rank, destination rank, bytes] of each message"
     )

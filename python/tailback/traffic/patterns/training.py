@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
 from tailback.scenario import NcclSection
-from tailback.traffic.nccl.choice import MOST_CHANNELS
-from tailback.traffic.nccl.steps import ALONE, Collective, GpuProgram, compile_gpu
+from tailback.traffic.nccl.choice import MAX_CHANNELS
+from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, compile_gpu
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.halo import MAX_RANKS
 from tailback.traffic.patterns.pattern import PATTERNS, Pattern
@@ -24,8 +24,8 @@ class Training(Pattern):
     Ranks are numbered as Megatron-LM does: tensor fastest, then data, then pipeline. The pipeline
     runs one forward, one backward (1F1B; Narayanan et al., SC 2021). Every layer has two
     all-reduces of its activations within the tensor group, forward and backward (Shoeybi et al.,
-    2019), and with experts two all-to-alls each way. Gradients are all-reduced layer by layer in
-    the last backward pass, beside the computation of the layer before.
+    2019), and with experts two all-to-alls in each direction. Gradients are all-reduced layer by
+    layer in the last backward pass, overlapping the computation of the layer before.
     """
 
     data: int = Field(default=1, ge=1, le=MAX_RANKS, description="copies of the model")
@@ -41,7 +41,7 @@ class Training(Pattern):
     ranks_per_host: int = Field(default=8, ge=1, description="for rings and trees")
     algorithm: Literal["ring", "tree"] | None = None
     protocol: Literal["simple", "ll", "ll128"] | None = None
-    channels: int | None = Field(default=None, ge=1, le=MOST_CHANNELS)
+    channels: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
 
     @model_validator(mode="after")
     def _divides(self) -> Training:
@@ -91,11 +91,11 @@ class _Step:
         self.collectives: list[Collective] = []
         self.timeline: list[list[tuple[int, int]]] = [[] for _ in range(n_ranks)]
         self.turn = 0
-        self._meetings: dict[tuple[int, str, int, int], int] = {}
+        self._exchanges: dict[tuple[int, str, int, int], int] = {}
 
     def run(self, stage: int) -> None:
         """One forward and one backward pass of each microbatch, 1F1B."""
-        number, warm = self.options.microbatches, self._warm(stage)
+        number, warm = self.options.microbatches, self._warmup_passes(stage)
         for k in range(warm):
             self._forward(stage, k)
         for k in range(number - warm):
@@ -104,19 +104,19 @@ class _Step:
         for k in range(number - warm, number):
             self._backward(stage, k)
 
-    def _warm(self, stage: int) -> int:
+    def _warmup_passes(self, stage: int) -> int:
         """Forward passes of a stage before its first backward pass."""
         return min(self.options.pipeline - stage - 1, self.options.microbatches)
 
     def _forward(self, stage: int, k: int) -> None:
-        """Forward pass of microbatch ``k``, with its activations from before and onward."""
+        """Forward pass of microbatch ``k``, including its receive and send of activations."""
         o = self.options
-        if stage and k < self._warm(stage - 1):
+        if stage and k < self._warmup_passes(stage - 1):
             self._between(stage - 1, "forward", k, stage)
         for _ in range(o.layers // o.pipeline):
             self._layer(stage, o.compute)
         if stage < o.pipeline - 1:
-            warm = self._warm(stage)
+            warm = self._warmup_passes(stage)
             if k < warm:
                 self._between(stage, "forward", k, stage)
             else:
@@ -126,28 +126,28 @@ class _Step:
         """Backward pass of microbatch ``k``; the last one with the sums of gradients."""
         o = self.options
         last = k == o.microbatches - 1
-        if stage < o.pipeline - 1 and k >= o.microbatches - self._warm(stage):
+        if stage < o.pipeline - 1 and k >= o.microbatches - self._warmup_passes(stage):
             self._between(stage, "backward", k, stage)
         for layer in range(o.layers // o.pipeline):
             self._layer(stage, 2 * o.compute, gradients=last and layer > 0)
         if stage:
-            meets = k < o.microbatches - self._warm(stage - 1)
+            meets = k < o.microbatches - self._warmup_passes(stage - 1)
             self._between(stage - 1, "both" if meets else "backward", k, stage)
         if last:
             self._gradients(stage, 0)
 
-    def _between(self, lower: int, way: str, k: int, stage: int) -> None:
-        """Take part, as ``stage``, in what the ranks of two neighbouring stages send.
+    def _between(self, lower: int, direction: str, k: int, stage: int) -> None:
+        """Add the messages between two neighbouring stages to the timelines of ``stage``.
 
-        Activations and their gradients are spread over the tensor group.
+        Activations and their gradients are divided among the tensor group.
         """
         o = self.options
-        first = self._meetings.get((lower, way, k, self.turn))
+        first = self._exchanges.get((lower, direction, k, self.turn))
         if first is None:
             first = len(self.collectives)
-            self._meetings[lower, way, k, self.turn] = first
-            call = "Exchange" if way == "both" else "SendRecv"
-            root = int(way == "backward")
+            self._exchanges[lower, direction, k, self.turn] = first
+            call = "Exchange" if direction == "both" else "SendRecv"
+            root = int(direction == "backward")
             for low, high in zip(self._ranks(lower), self._ranks(lower + 1), strict=True):
                 self.collectives.append(Collective(
                     call, (low, high), -(-o.activation // o.tensor), "pipeline", "pipeline",
@@ -173,7 +173,7 @@ class _Step:
 
     def _alone(self, stage: int, ps: int) -> None:
         for rank in self._ranks(stage):
-            self.timeline[rank].append((ALONE, ps))
+            self.timeline[rank].append((COMPUTE_ONLY, ps))
 
     def _ranks(self, stage: int) -> range:
         width = self.options.tensor * self.options.data
@@ -193,20 +193,20 @@ class _Step:
         ]
         self._add("AllToAll", groups, o.activation, "expert")
 
-    def _gradients(self, stage: int, beside: int) -> None:
+    def _gradients(self, stage: int, overlapped: int) -> None:
         o = self.options
         groups = [[self._rank(t, d, stage) for d in range(o.data)] for t in range(o.tensor)]
         if o.data == 1:
-            self._alone(stage, beside)
-        self._add("AllReduce", groups, o.gradient, "data", beside)
+            self._alone(stage, overlapped)
+        self._add("AllReduce", groups, o.gradient, "data", overlapped)
 
     def _add(
-        self, call: str, groups: list[list[int]], nbytes: int, phase: str, beside: int = 0
+        self, call: str, groups: list[list[int]], nbytes: int, phase: str, overlapped: int = 0
     ) -> None:
         """A collective of each group."""
         if len(groups[0]) < 2:
             return
         for group in groups:
             for rank in group:
-                self.timeline[rank].append((len(self.collectives), beside))
+                self.timeline[rank].append((len(self.collectives), overlapped))
             self.collectives.append(Collective(call, tuple(group), nbytes, phase, phase))

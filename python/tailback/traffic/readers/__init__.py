@@ -1,7 +1,7 @@
-"""Readers of what real applications sent: one format a file, compiled to a rank program.
+"""Readers of traces of real applications: one format per module, compiled to a rank program.
 
-A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``CAPABILITIES`` (what
-the format can say and what it cannot). To add one, write one file and add one line below.
+A reader is a module with ``sniff(path)`` (is this its format?), ``read(path)`` and ``CAPABILITIES``
+(what the format records). To add one, write one module and add one line below.
 """
 
 from __future__ import annotations
@@ -15,26 +15,32 @@ from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import (
+    caliper,
     chakra,
     dumpi,
     foreign,
     goal,
+    ipm,
     kineto,
+    mpip,
     nccl_log,
+    nsight,
     otf2,
+    pipit,
     pml_monitoring,
+    projections,
     simgrid_ti,
 )
 from tailback.traffic.readers.capabilities import Capabilities
 
 
 class TraceReader(Protocol):
-    """What a module of this package has to offer."""
+    """Interface of a reader module."""
 
     CAPABILITIES: Capabilities
 
     def sniff(self, path: Path) -> bool:
-        """Say whether ``path`` (a file or a folder that exists) looks like this format."""
+        """Whether ``path`` (an existing file or folder) looks like this format."""
 
     def read(self, path: Path) -> Program:
         """Compile ``path`` to a rank program; raises TraceError when it is damaged."""
@@ -42,13 +48,19 @@ class TraceReader(Protocol):
 
 READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 
+READERS.register("caliper")(caliper)
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
+READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
+READERS.register("mpip")(mpip)
 READERS.register("nccl-log")(nccl_log)
+READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
+READERS.register("pipit")(pipit)
 READERS.register("pml-monitoring")(pml_monitoring)
+READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
 
 
@@ -57,7 +69,7 @@ def read_trace(path: Path, format: str | None = None) -> Program:
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
-        format: Name of the reader; found out when None.
+        format: Name of the reader; detected when None.
 
     Returns:
         The rank program.
@@ -103,7 +115,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "a log of NCCL, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections or NCCL, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
-__all__ = ["READERS", "Reader", "read_trace"]
+__all__ = ["READERS", "TraceReader", "read_trace"]

@@ -1,4 +1,4 @@
-"""From posted sends and receives to a rank program: what every reader of events ends with."""
+"""From posted sends and receives to a rank program: the last step of every reader of events."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.posts import UNKNOWN, Posts, contiguous, dense, in_order
 
 LATE = 2**40
-"""A step later than any other at its position."""
+"""Step after all others at its position."""
 END = 2**62
-"""A position later than any event's."""
+"""Position after all events."""
 
 _SCATTERS = ("MPI_Scatterv", "MPI_Iscatterv")
-"""Collectives of which each rank records the block it receives, and the root only their total."""
+"""Collectives in which each rank records the block it receives, and the root only the total."""
 
 
 class Computes(NamedTuple):
-    """Computations between calls, C of them.
+    """The C computations between calls.
 
     Attributes:
-        rank: Who computes, shape (C,).
+        rank: Rank, shape (C,).
         position: Place in the order of all events, shape (C,).
-        ps: For how long, shape (C,).
+        ps: Duration in picoseconds, shape (C,).
     """
 
     rank: NDArray[np.int64]
@@ -35,10 +35,10 @@ class Computes(NamedTuple):
 
 
 class ImpliedWaits(NamedTuple):
-    """Waits that no post has as its ``wait_position``, W of them.
+    """The W waits that are not in the ``wait_position`` of a post.
 
     Attributes:
-        rank: Who waits, shape (W,).
+        rank: Rank, shape (W,).
         position: Place in the order of all events, shape (W,).
         post: Row of the post that is waited for, -1 for all that are open, shape (W,).
     """
@@ -49,7 +49,7 @@ class ImpliedWaits(NamedTuple):
 
 
 def wait_at_end(posts: Posts, waits: ImpliedWaits, n_ranks: int) -> ImpliedWaits:
-    """A wait for all at the end of every rank with a request that nothing before waits for."""
+    """A wait for all at the end of every rank that has a request without an earlier wait."""
     last = np.full(n_ranks, -1)
     np.maximum.at(last, waits.rank, waits.position)
     open_ = (posts.wait_position == UNKNOWN) & (posts.position > last[posts.rank])
@@ -61,16 +61,16 @@ def compile_posts(
     name: str, n_ranks: int, posts: Posts, labels: list[Label], waits: ImpliedWaits,
     computes: Computes, notes: list[str],
 ) -> Program:  # fmt: skip
-    """Make a program of what the ranks of a trace post, wait for and compute.
+    """Compile the posts, waits and computations of a trace to a program.
 
     Args:
         name: What to call the application.
         n_ranks: Number of ranks.
         posts: Sends and receives in any order.
         labels: Labels by number.
-        waits: Waits for all open requests; what they leave open is waited for at the end.
+        waits: Waits for all open requests; requests that remain are waited for at the end.
         computes: Computations.
-        notes: What is odd so far; gets more.
+        notes: Notes so far; gets more.
 
     Returns:
         The program, with labels and notes.
@@ -87,17 +87,17 @@ def compile_posts(
 
 
 def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[str]) -> Posts:
-    """Posts that have a partner, sorted; half-recorded ones would block their rank for ever.
+    """Posts with a partner, sorted; a post without one would block its rank forever.
 
     Args:
         posts: In any order.
         n_ranks: Number of ranks.
         labels: Labels by number.
-        notes: Gets a line for what is left out, and for sizes that the two ends disagree about.
+        notes: Gets a line for what is left out, and for sizes that differ between the two ends.
     """
     before = len(notes)
     posts, partner = in_order(posts, n_ranks)
-    _settle_sizes(posts, partner, labels, notes)
+    _reconcile_sizes(posts, partner, labels, notes)
     lost = partner < 0
     if not lost.any():
         return posts
@@ -113,13 +113,13 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
     return posts.take(~lost)
 
 
-def _settle_sizes(
+def _reconcile_sizes(
     posts: Posts, partner: NDArray[np.int64], labels: list[Label], notes: list[str]
 ) -> None:
-    """Give both ends of each message one size, and count those the trace tells two of.
+    """Give both ends of each message the same size, and note those for which the trace has two.
 
-    MPI delivers what is sent: another size means that records are lost or out of order. Only of
-    MPI_Scatterv it is the receivers who know: the root has the total of all.
+    MPI delivers what is sent: a different size means that records are lost or out of order. For
+    MPI_Scatterv the receivers' sizes are used, as the root records only the total.
     """
     receive = np.flatnonzero(~posts.is_send & (partner >= 0))
     scattered = [number for number, label in enumerate(labels) if label.call in _SCATTERS]
@@ -152,7 +152,7 @@ def assemble(
         name: What to call the application.
         n_ranks: Number of ranks.
         posts: As :func:`drop_unpaired` returns them.
-        waits: Waits besides those that ``posts`` tell.
+        waits: Waits in addition to those of ``posts``.
         computes: Computations.
 
     Returns:

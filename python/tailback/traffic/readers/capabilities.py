@@ -1,4 +1,4 @@
-"""What a format of traces can say and what it cannot: the columns of ``tailback list reader``."""
+"""What a trace format records: the columns of ``tailback list reader``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """What a program made from a trace of this format is based on; a few words each.
+    """What a trace of this format records; a few words each.
 
     Attributes:
-        times: Whether calls have times, so that a diagnosis can say what was measured.
+        times: Whether calls have times, so that a diagnosis can compare with the measured run.
         sources: Whether every receive names its sender.
-        completion: Whether it is known where a non-blocking call completes.
-        call_site: Whether a call names the function that made it.
-        compute: How long ranks compute between calls.
+        completion: Whether the completion of non-blocking calls is recorded.
+        call_site: Whether the calling function is recorded.
+        compute: Source of the computation times between calls.
     """
 
     times: str

@@ -1,8 +1,8 @@
-"""Chakra execution traces (``NAME.RANK.et``): operations of accelerators and what they depend on.
+"""Chakra execution traces (``NAME.RANK.et``): operations of accelerators and their dependencies.
 
-As ASTRA-sim and PyTorch's converter write them. Sends, receives and computation are kept, with all
+Written by ASTRA-sim and PyTorch's converter. Sends, receives and computation are kept, with all
 dependencies; a collective of all ranks becomes the messages of MPI's algorithm for it, posted where
-it begins and waited for by what depends on it. There are no times of calls.
+it begins; operations that depend on it wait for them. There are no times of calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DAMAGED = "the trace is damaged: copy it again or make it again"
 
 
 def sniff(path: Path) -> bool:
-    """A file called ``NAME.RANK.et`` that begins as one, or a folder with some."""
+    """A file called ``NAME.RANK.et`` with the content of one, or a folder with such files."""
     if path.is_dir():
         return any(_is_trace(entry) for entry in path.iterdir() if _FILE.match(entry.name))
     return _FILE.match(path.name) is not None and _is_trace(path)
@@ -53,14 +53,14 @@ def read(path: Path) -> Program:
     """Compile the traces of all ranks to a rank program.
 
     Args:
-        path: The folder of the traces, or one of them, for all of its name.
+        path: The folder of the traces, or one of them, which stands for all of the same name.
 
     Returns:
-        The program. The operations of a rank stand in the order in which they can begin.
+        The program. The operations of a rank are in the order in which they can begin.
 
     Raises:
-        TraceError: The trace of a rank is missing, damaged or cut short, or nodes depend on ones
-            that are not there or on each other.
+        TraceError: The trace of a rank is missing, damaged or cut short, or nodes depend on missing
+            nodes or on each other.
     """
     stem, files = _files(path)
     found = _decoded(files)
@@ -78,7 +78,7 @@ def read(path: Path) -> Program:
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether a file begins with a message of the right fields."""
+    """Whether a file begins with a protobuf message with the expected fields."""
     # The length of the metadata, then the version or an attribute of it.
     found = _BEGINNING.match(head_bytes(path))
     return found is not None and found[1].strip(b"\x80") not in (b"", b"\0")
@@ -110,7 +110,7 @@ def _files(path: Path) -> tuple[str, list[Path]]:
 def _decoded(files: list[Path]) -> dict[str, Any]:
     """The nodes of all ranks as columns; raises TraceError for a damaged file."""
     numbers = [(kind, _ALGORITHMS.index(name)) for kind, name in _CALLS.items()]
-    # One file after the other: together they can be as large as what comes of them.
+    # One file at a time: together they can be as large as the result.
     data = (content(file, TraceError) for file in files)
     try:
         return _core.read_chakra(len(files), data, numbers, LONGEST_PS)
@@ -121,11 +121,11 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
         remedy = "the trace is cut short or damaged: copy it again or make it again"
     messages = {
         "bytes": f"cannot be decoded: {message}",
-        "empty": "holds no node",
-        "again": f"node {number} again",
+        "empty": "has no nodes",
+        "again": f"two nodes have the number {number}",
         "node": f"{shown(name)}: {message}",
         "lost": f"node {number} depends on node {message}, which does not exist",
-        "large": "holds more nodes than Tailback can number",
+        "large": "has more nodes than Tailback can number",
     }
     place = None if kind in ("empty", "large") else f"node {number}"
     place = f"byte {number}" if kind == "bytes" else place
@@ -160,7 +160,7 @@ def _expanded(
         kind, peer, size = np.array(one, np.int64).reshape(-1, 3).T
         for name, values in (("kind", kind), ("peer", peer), ("amount", size)):
             expanded[name][rows] = values
-        expanded["tag"][rows] = int(calls["turn"][at]) << 1
+        expanded["tag"][rows] = int(calls["ordinal"][at]) << 1
         expanded["label"][rows] = calls["label"][at]
         before += [np.full(len(one) + 1, first), rows]
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
@@ -178,7 +178,7 @@ def _messages(found: dict[str, Any], files: list[Path]) -> list[list[tuple[int, 
         posts: list[tuple[int, int, int]] = []
         if call >= 0:
             rank, size = int(found["rank"][row]), int(calls["size"][at])
-            # The size is what a rank puts in: for an exchange a block for every rank.
+            # The size is the input of a rank: for an all-to-all, one block per rank.
             sent = size // n_ranks if _ALGORITHMS[call] == "MPI_Alltoall" else size
             try:
                 steps = schedule(_ALGORITHMS[call], n_ranks, rank, int(calls["root"][at]), sent, 0)

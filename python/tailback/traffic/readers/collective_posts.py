@@ -14,7 +14,7 @@ from tailback.available import available_memory
 from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.collectives_of_counts import Counts, schedule_of_counts
-from tailback.traffic.program import require_room
+from tailback.traffic.program import require_memory
 from tailback.traffic.readers.posts import Posts, distinct
 
 
@@ -25,10 +25,10 @@ class Calls:
     Attributes:
         rank: World rank, shape (C,).
         thread: Location of the trace, shape (C,).
-        position: Where its messages are posted, shape (C,).
-        wait_position: Where they are waited for, shape (C,).
+        position: Position at which its messages are posted, shape (C,).
+        wait_position: Position at which they are waited for, shape (C,).
         comm: Communicator, a key of the members, shape (C,).
-        instance: Number of the collective: the same for all who take part in one, shape (C,).
+        instance: Number of the collective, the same for all participants, shape (C,).
         label: Number of the label, shape (C,).
         operation: Index into the names of the calls, shape (C,).
         size: Ranks of the communicator, shape (C,).
@@ -36,8 +36,8 @@ class Calls:
         root: Root within it, 0 for calls without one, shape (C,).
         sent: ``send_bytes`` of :func:`tailback.traffic.collectives.schedule`, shape (C,).
         received: ``recv_bytes`` of it, shape (C,).
-        counts: Index of the bytes for and from every member, -1 where only totals are known,
-            shape (C,).
+        counts: Index of the bytes to and from every member, -1 where only totals are known, shape
+            (C,).
     """
 
     rank: NDArray[np.int64]
@@ -86,13 +86,13 @@ def collective_posts(
         members: World ranks of the members of each communicator.
         first_channel: Channel of instance 0; each instance has a separate one.
         file: For errors.
-        counts: Bytes for and from every member, of calls with a vector of counts.
+        counts: Bytes to and from every member, for calls with a vector of counts.
 
     Returns:
         The posts, in no particular order.
 
     Raises:
-        TraceError: A call that does not fit its communicator, or far too many messages.
+        TraceError: A call does not fit its communicator, or there are too many messages.
     """
     if not len(calls.rank):
         return no_posts()
@@ -103,12 +103,12 @@ def collective_posts(
     times = np.bincount(index)
     templates = []
     posts = 0
-    # Asked once: the answer is in files of the system, and there can be as many calls as ranks.
-    room = available_memory()
+    # Read once: it comes from system files, and there can be as many calls as ranks.
+    limit = available_memory()
     for values, number in zip(shape.tolist(), times.tolist(), strict=True):
         templates.append(_template(values, names, counts, file))
         posts += len(templates[-1].order) * number
-        _require_room(posts, room, file)
+        _require_memory(posts, limit, file)
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
     flat = _PostTemplate(
@@ -148,11 +148,11 @@ def no_posts() -> Posts:
     return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no)
 
 
-def _require_room(posts: int, room: int | None, file: Path) -> None:
-    """Refuse collectives whose messages do not fit; a send or receive and its wait each."""
+def _require_memory(posts: int, limit: int | None, file: Path) -> None:
+    """Refuse collectives whose messages do not fit in memory; each has a post and a wait."""
     try:
-        require_room(
-            2 * posts, room, what="the collectives of the trace", error=TraceError,
+        require_memory(
+            2 * posts, limit, what="the collectives of the trace", error=TraceError,
             remedy="record a shorter run, or one of fewer ranks",
         )  # fmt: skip
     except TraceError as error:

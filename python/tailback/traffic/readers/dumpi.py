@@ -1,7 +1,6 @@
-"""Traces of SST DUMPI: binary, or the text that dumpi2ascii makes of them, one file a rank.
+"""Traces of SST DUMPI, binary or as text from dumpi2ascii, one file per rank.
 
-The calls of MPI with their arguments and times; communicators are followed over all ranks. A folder
-holds ``NAME.meta`` and ``NAME-0000.bin`` (or ``.txt``) for every rank.
+A folder holds ``NAME.meta`` and ``NAME-0000.bin`` (or ``.txt``) for every rank.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _PREFIX = re.compile(r"^fileprefix=(.+)$", re.MULTILINE)
 
 
 def sniff(path: Path) -> bool:
-    """A file of a rank, the ``.meta`` file beside them, or the folder of these."""
+    """The file of a rank, the ``.meta`` file, or the folder that holds them."""
     if path.is_dir():
         return bool(_files(path))
     return _is_rank(path) or _META.match(head(path)) is not None
@@ -42,7 +41,8 @@ def read(path: Path) -> Program:
     """Compile the files of all ranks to a rank program.
 
     Args:
-        path: The folder, the ``.meta`` file, or the file of one rank, for all of its kind.
+        path: The folder, the ``.meta`` file, or the file of one rank, which stands for all of its
+            kind.
 
     Returns:
         The program, with the time that the calls took.
@@ -72,7 +72,7 @@ def read(path: Path) -> Program:
 
 
 def _wanted(path: Path) -> tuple[str | None, str | None]:
-    """Stem and kind of the files that a file stands for."""
+    """Stem and kind of the files to which a file belongs."""
     if found := _FILE.match(path.name):
         return found["stem"], found["kind"]
     prefix = _PREFIX.search(head(path))
@@ -82,13 +82,13 @@ def _wanted(path: Path) -> tuple[str | None, str | None]:
 def _files(
     folder: Path, stem: str | None = None, kind: str | None = None
 ) -> dict[tuple[str, str], dict[int, Path]]:
-    """Files of ranks by stem and kind, then by rank; of a stem with binary files these alone."""
+    """Files by stem and kind, then by rank; text files are ignored if there are binary ones."""
     sets: dict[tuple[str, str], dict[int, Path]] = {}
     for entry in sorted(folder.iterdir()):
         found = _FILE.match(entry.name)
         if found and stem in (None, found["stem"]) and kind in (None, found["kind"]):
             sets.setdefault((found["stem"], found["kind"]), {})[int(found["rank"])] = entry
-    # A file that is damaged belongs to those of its name; other tools number their files too.
+    # Keep damaged files in their set; drop sets of other tools, which number their files too.
     sets = {key: files for key, files in sets.items() if any(map(_is_rank, files.values()))}
     return {
         key: files for key, files in sets.items()
@@ -102,7 +102,7 @@ def _is_rank(path: Path) -> bool:
 
 
 def _check_number(meta: Path, files: int) -> None:
-    """Compare the number of files with what the file beside them says."""
+    """Compare the number of files with that in the ``.meta`` file."""
     found = _META.match(head(meta)) if meta.is_file() else None
     if found and int(found[1]) != files:
         raise TraceError(

@@ -20,7 +20,7 @@ from tailback.traffic.readers.posts import Posts, dense, guess_sources
 from tailback.units import LONGEST_PS
 
 MAGIC = b"\xff\xaa\xddDUMPI"
-"""What a binary file begins with."""
+"""First bytes of a binary file."""
 
 _DAMAGED = "the trace is damaged: copy it again or record it again"
 _REMEDIES = {
@@ -41,13 +41,13 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
     Args:
         name: What to call the application.
         files: The files by rank.
-        path: The trace, for errors that are of no single file.
+        path: The trace, for errors that concern no single file.
 
     Returns:
         The program, with the time that the calls took.
 
     Raises:
-        TraceError: A file is damaged or cut short, or a call in it cannot be.
+        TraceError: A file is damaged or cut short, or has an impossible call.
     """
     found = read_files(files)
     notes = _notes_on_calls(found)
@@ -70,7 +70,7 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
 
 
 def read_files(files: Sequence[Path]) -> dict[str, Any]:
-    """The calls of all ranks as columns; raises TraceError for what cannot be read."""
+    """The calls of all ranks as columns; raises TraceError if a file cannot be read."""
     reader = _core.DumpiReader(len(files), LONGEST_PS)
     try:
         for file in files:
@@ -87,7 +87,7 @@ def read_files(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _notes_on_calls(found: dict[str, Any]) -> list[str]:
-    """Count messages that are not as MPI would send them."""
+    """Notes on calls that move no data or are left out."""
     counted = (
         ("cancelled", "cancelled requests are left out"),
         ("proc_null", "sends and receives of MPI_PROC_NULL move nothing"),

@@ -1,4 +1,4 @@
-"""Traces of other tools, recognized by name, and how to get one that Tailback reads."""
+"""Recognises unsupported formats of other tools and says how to get one that Tailback reads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from tailback.delimited import head_bytes
 
 _HEAD_BYTES: Final = 1 << 16
-_MOST_FILES: Final = 200
-"""Files of a folder that are looked at."""
+_MAX_FILES: Final = 200
+"""Maximum number of files of a folder to inspect."""
 
 _RECORD: Final = (
     "record the program as OTF2 (Score-P, EZTrace), or, without recompiling, with Open MPI's "
@@ -23,24 +23,28 @@ _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
 )
 _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
-_MPI_BELOW: Final = (
-    "if Charm++ was built on MPI, the messages of MPI below it can be recorded: " + _RECORD
-)
+_WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
 _GOAL_TEXT: Final = (
     "give the text that it was made of: what Schedgen writes and txt2bin is given (num_ranks, "
     "rank 0 { … })"
+)
+_CALIPER: Final = (
+    "if it was recorded with CALI_MPI_MSG_TRACING=true, export the pairs of ranks: cali-query -q "
+    "'SELECT mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world, count() WHERE mpi.msg.dst "
+    "GROUP BY mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world FORMAT json' *.cali > "
+    "pairs.json; otherwise it has no partners: docs/reference/traffic.md"
 )
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
 
 @dataclass(frozen=True)
 class _Format:
-    """A format: how a file of it begins or is called, and what to do instead.
+    """An unsupported format: how to recognise it, and what to do instead.
 
     Attributes:
-        name: What it is, with an article where it needs one.
+        name: Name of the format, with its article.
         content: Pattern of the first bytes, uncompressed.
-        suffixes: Ends of file names that are enough.
+        suffixes: Suffixes of file names that suffice.
         remedy: What to do.
     """
 
@@ -59,18 +63,14 @@ _FORMATS: Final = (
     _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
             "time and " + _ONE_NODE),
     _Format(
-        "an Nsight Systems report (SQLite)",
-        rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)", (), _ONE_NODE,
-    ),
-    _Format(
         "an Nsight Systems report", None, (".nsys-rep", ".qdrep"),
-        "nsys export --type=sqlite REPORT shows what is in it; " + _ONE_NODE,
+        "export it: nsys export --type=sqlite REPORT; Tailback reads the MPI calls of the export",
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
-    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
-    _Format("an mpiP profile", rb"\A@ mpiP\b", (".mpiP",), _RECORD),
-    _Format("an IPM profile", rb"\A(?:<\?xml[^>]*>\s*)?<ipm|\A#+IPM", (".ipm.xml",), _RECORD),
-    _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _RECORD),
+    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".projrc",), _WITH_STS),
+    _Format("an IPM banner", rb"\A#+IPM", (),
+            "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks"),
+    _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _CALIPER),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
     _Format("a binary GOAL schedule (LogGOPSim)", rb"\A\x7f\x10\0\0\0\0\0\0", (".goal",),
@@ -82,16 +82,16 @@ _FORMATS: Final = (
 
 
 def recognise(path: Path) -> tuple[Path, str, str] | None:
-    """Say which tool a file, or one in a folder, is of.
+    """Recognise the format of a file, or of one in a folder.
 
     Args:
-        path: A file or folder that no reader knows.
+        path: A file or folder that no reader recognises.
 
     Returns:
-        The file, what it is and what to do; None if it is of no known tool.
+        The file, its format and what to do; None if it is unknown.
     """
     if path.is_dir():
-        files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MOST_FILES))
+        files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MAX_FILES))
     else:
         files = [path]
     heads = [(file, head_bytes(file, _HEAD_BYTES)) for file in files]
@@ -109,7 +109,7 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
 
 
 def _is_table(head: bytes) -> bool:
-    """Whether text is a table: two lines or more with as many separators each, two or more."""
+    """Whether text is a table: two lines or more with the same number (2+) of separators."""
     lines = head[: head.rfind(b"\n") + 1].splitlines()[:20]
     counts = {tuple(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines}
     return b"\0" not in head and len(lines) > 1 and len(counts) == 1 and max(counts.pop()) > 1

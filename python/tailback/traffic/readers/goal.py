@@ -14,7 +14,7 @@ from tailback import _core
 from tailback.available import available_memory
 from tailback.delimited import head, shown
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import DependencyCycle, DependencyGraph, compile_graph
 from tailback.traffic.readers.text_lines import Text, read_text
@@ -49,7 +49,7 @@ def read(path: Path) -> Program:
         path: The schedule, plain or gzip, or the folder that holds it.
 
     Returns:
-        The program. The operations of a rank stand in the order in which they can begin.
+        The program. The operations of a rank are in the order in which they can begin.
 
     Raises:
         TraceError: A line that is not of this format, a label that is not defined, a missing rank,
@@ -68,7 +68,7 @@ def read(path: Path) -> Program:
     except ValueError as error:
         raise _fault(text, path, *error.args) from None
     try:
-        require_room(2 * len(found["kind"]), available_memory(), what="the schedule",
+        require_memory(2 * len(found["kind"]), available_memory(), what="the schedule",
                      error=TraceError, remedy="generate a smaller one")  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
@@ -92,14 +92,14 @@ def _schedules(folder: Path) -> list[Path]:
 
 
 def _without_comments(data: bytes) -> bytes:
-    """The text with blanks in place of comments, line by line as before."""
+    """The text without comments; line numbers stay the same."""
     if b"/" not in data:
         return data
     return _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), data)
 
 
 def _notes(cores: int) -> list[str]:
-    """What a sequence of operations cannot say."""
+    """Note on concurrency that a sequence of operations cannot express."""
     if cores > 1:
         return [
             f"ranks compute on up to {cores} cores at a time in the schedule; here what a rank "
@@ -111,11 +111,12 @@ def _notes(cores: int) -> list[str]:
 def _fault(
     text: Text, path: Path, kind: str, row: int, found: str, number: int, _limit: float
 ) -> TraceError:
-    """The error for what cannot be decoded."""
+    """The error for an invalid schedule."""
     again = "copy it again or generate it again"
     match kind:
         case "beginning":
-            return TraceError("does not begin with num_ranks", file=path, remedy=_DAMAGED)
+            return TraceError("does not begin with num_ranks", file=path,
+                              remedy="write num_ranks N as the first line")  # fmt: skip
         case "missing":
             return TraceError(f"has no block of rank {number} of {found}: the file is cut short",
                               file=path, remedy=again)  # fmt: skip
@@ -126,12 +127,13 @@ def _fault(
             message = "the block of the rank is not closed: the file is cut short"
             return text.fault(row, message, again)
     messages = {
-        "unexpected": f"{text.quoted(row)} is not expected here",
-        "again": f"rank {number} again",
-        "beyond": f"rank {number} of {found} ranks",
+        "unexpected": f"{text.quoted(row)} is outside of the blocks, or opens a block within one",
+        "again": f"a second block of rank {number}",
+        "beyond": f"a block of rank {number}, but num_ranks is {found}",
         "unknown": f"cannot parse {text.quoted(row)}",
-        "impossible": f"{text.quoted(row)}: a rank of {found}, a size or a time that cannot be",
-        "twice": f"the label {shown(found)} again in this rank",
+        "impossible": f"{text.quoted(row)} has a rank, size, time or tag out of range, or 'to' in "
+        f"place of 'from'; num_ranks is {found}",
+        "twice": f"the label {shown(found)} is used twice in this rank",
         "undefined": f"the label {shown(found)} is not defined",
     }
     return text.fault(row, messages[kind], _DAMAGED)

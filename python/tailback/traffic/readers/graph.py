@@ -1,9 +1,9 @@
 """From operations that depend on each other to a rank program: GOAL schedules, Chakra traces.
 
-The operations of a rank become a sequence: each stands where it can begin at the earliest if
-messages take no time, and waits for what it requires right before. That order is one in which all
-ranks together can run, so a schedule that can run does not block. Operations that could run side by
-side on one rank (several cores, streams of a GPU) compute one after the other.
+The operations of a rank are put in sequence: in order of the earliest time at which they can begin
+if messages take no time, each preceded by waits for its dependencies. All ranks can run in this
+order, so a valid schedule does not deadlock. Operations that could run concurrently on one rank (on
+several cores or GPU streams) are serialised.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.readers.posts import dense
 
 NOTHING = 255
-"""Kind of an operation that only passes dependencies on."""
+"""Kind of an operation that only has dependencies."""
 
 
 class DependencyCycle(Exception):  # noqa: N818 - a reader turns it into an error with a place
-    """Operations that wait for each other; ``node`` is one of them."""
+    """Operations that depend on each other; ``node`` is one of them."""
 
     def __init__(self, node: int) -> None:
         super().__init__(f"operation {node} waits for itself")
@@ -31,7 +31,7 @@ class DependencyCycle(Exception):  # noqa: N818 - a reader turns it into an erro
 
 @dataclass
 class DependencyGraph:
-    """Operations of all ranks, N of them, and E dependencies within ranks.
+    """The N operations of all ranks and the E dependencies within ranks.
 
     Attributes:
         n_ranks: Number of ranks.
@@ -42,8 +42,8 @@ class DependencyGraph:
         amount: Bytes or picoseconds, shape (N,).
         label: Number of the label, shape (N,).
         before: Operation that another depends on, shape (E,).
-        after: That other one, shape (E,).
-        begun: Whether it is enough that ``before`` has begun, shape (E,).
+        after: The dependent operation, shape (E,).
+        begun: Whether ``before`` needs only to have begun, shape (E,).
     """
 
     n_ranks: int
@@ -61,13 +61,13 @@ class DependencyGraph:
 def compile_graph(
     name: str, graph: DependencyGraph, labels: list[Label], notes: list[str]
 ) -> Program:
-    """Make a program of a graph.
+    """Compile a graph to a program.
 
     Args:
         name: What to call the application.
         graph: The operations.
         labels: Labels by number.
-        notes: What is odd so far; gets a line for messages without a partner.
+        notes: Notes so far; gets a line for messages without a partner.
 
     Returns:
         The program.

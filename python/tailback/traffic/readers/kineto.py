@@ -1,9 +1,9 @@
-"""PyTorch's Kineto traces (JSON, one file a rank): kernels of NCCL and what runs beside them.
+"""PyTorch's Kineto traces (JSON, one file per rank): NCCL kernels and overlapping computation.
 
-Each kernel of NCCL names its collective, sizes and process group; that of one group with the same
-number (``Seq``, else its place in the order) on all ranks is one collective. The algorithm is not
-in the trace (the name of the kernel is that of the first in its file, whatever runs): it is taken
-from NCCL's log, if one lies in the same folder, else from NCCL's cost model.
+Each NCCL kernel names its collective, sizes and process group; kernels of one group with the same
+number (``Seq``, else their position) on all ranks belong to one collective. The trace does not show
+the algorithm (kernels are named after the first function of their source file): it is taken from
+NCCL's log, if there is one in the same folder, else from NCCL's cost model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.kineto_calls import RankTrace, rank_trace
 from tailback.traffic.readers.nccl_lines import NcclLog, is_log, read_logs
-from tailback.traffic.readers.nccl_log import settled
+from tailback.traffic.readers.nccl_log import complete_choice
 
 CAPABILITIES = Capabilities(
     times="yes, of kernels",
@@ -37,12 +37,12 @@ _HEAD = re.compile(rb'\A\s*\{.*?"(?:schemaVersion|deviceProperties|distributedIn
                    re.DOTALL)  # fmt: skip
 _EVENTS = re.compile(rb'"traceEvents"|"deviceProperties"|"distributedInfo"')
 _NAME = re.compile(r"rank[-_]?(\d{1,7})(?!\d)")
-_MOST_RANKS = 1 << 20
+_MAX_RANKS = 1 << 20
 _AGAIN = "copy the trace again or record it again"
 
 
 def sniff(path: Path) -> bool:
-    """A JSON file that begins as Kineto's do, or a folder with one."""
+    """A JSON file with the beginning of a Kineto trace, or a folder with one."""
     if path.is_dir():
         return any(_is_trace(entry) for entry in path.iterdir() if entry.is_file())
     return _is_trace(path)
@@ -53,11 +53,11 @@ def read(path: Path) -> Program:
 
     Args:
         path: The folder with the traces of all ranks and, if there are any, NCCL's logs; or the
-            trace of one rank. Ranks without a trace are taken to do what another does where every
-            collective is one of all ranks.
+            trace of one rank. If every collective is of all ranks, ranks without a trace are
+            assumed to do the same as another.
 
     Returns:
-        The program; computation beside a collective stays beside it.
+        The program; computation that overlaps with a collective still does.
 
     Raises:
         TraceError: A trace is damaged, missing or of another run, or holds no collective.
@@ -84,7 +84,7 @@ def read(path: Path) -> Program:
     logged = bool(log.choices)
     calls = [[_as_logged(log, one) for one in trace.calls] for trace in ranks]
     collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
-    _note_what_is_lost(ranks, logged, notes)
+    _note_left_out(ranks, logged, notes)
     if not collectives:
         raise TraceError("holds no collective that all of its ranks recorded", file=path,
                          remedy="record the same steps on all ranks, with CUDA")  # fmt: skip
@@ -103,7 +103,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def _belongs(path: Path) -> bool:
-    """A trace, or what PyTorch names as one: damage must not make a rank's trace disappear."""
+    """A trace, or a file named like one, so that a damaged trace is not silently ignored."""
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or _is_trace(path)
 
 
@@ -128,12 +128,12 @@ def _rank_in_name(file: Path) -> int | None:
 
 
 def _world(traces: dict[int, RankTrace], path: Path) -> int:
-    """Number of ranks: as stated, or as the groups of the collectives tell."""
+    """Number of ranks: as recorded, or the largest one in the groups of the collectives."""
     named = [max(one.members) + 1 for trace in traces.values() for one in trace.calls]
     world = max([*traces, *(trace.world for trace in traces.values()), *(n - 1 for n in named), 0])
     world = max(world, max(traces) + 1, *named, 1)
-    if world > _MOST_RANKS:
-        raise TraceError(f"names {world:,} ranks; at most {_MOST_RANKS:,} are read", file=path,
+    if world > _MAX_RANKS:
+        raise TraceError(f"names {world:,} ranks; at most {_MAX_RANKS:,} are read", file=path,
                          remedy=_AGAIN)  # fmt: skip
     if not any(trace.calls for trace in traces.values()):
         raise TraceError(
@@ -146,7 +146,7 @@ def _world(traces: dict[int, RankTrace], path: Path) -> int:
 def _all_ranks(
     traces: dict[int, RankTrace], world: int, path: Path, notes: list[str]
 ) -> list[RankTrace]:
-    """The traces of all ranks; those that are missing like another, where that can be."""
+    """The traces of all ranks; missing ones are copies of another where possible."""
     missing = [rank for rank in range(world) if rank not in traces]
     if not missing:
         return [traces[rank] for rank in range(world)]
@@ -163,19 +163,19 @@ def _all_ranks(
 
 
 def _as_logged(log: NcclLog, one: RankCall) -> RankCall:
-    """A call with what NCCL's log says about collectives of its bytes."""
+    """A call with the algorithm from NCCL's log for collectives of its size."""
     choice = log.choices.get((one.call, one.nbytes))
-    choice, rings = settled(log, one.call, one.nbytes, choice, len(one.members))
+    choice, rings = complete_choice(log, one.call, one.nbytes, choice, len(one.members))
     if choice is None:
         return replace(one, rings=rings[: one.channels or 1])
     return replace(one, choice=choice, rings=rings)
 
 
-def _note_what_is_lost(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:
-    silent = sum(trace.silent for trace in ranks)
-    if silent:
-        notes.append(f"{silent} kernels of NCCL name no collective that is expanded (coalesced "
-                     "calls do not) and are left out")  # fmt: skip
+def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:
+    unrecognised = sum(trace.unrecognised for trace in ranks)
+    if unrecognised:
+        notes.append(f"{unrecognised} NCCL kernels name no collective that can be expanded "
+                     "(coalesced calls do not) and are left out")  # fmt: skip
     if not logged:
         notes.append("no NCCL log names the algorithms that ran: those of NCCL's cost model are "
                      "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "

@@ -1,4 +1,4 @@
-"""What one Kineto trace says about its rank: collectives, and computation around them."""
+"""Content of one Kineto trace: the collectives of its rank, and the computation around them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.traffic.nccl.choice import MOST_CHANNELS
+from tailback.traffic.nccl.choice import MAX_CHANNELS
 from tailback.traffic.nccl.rank_calls import RankCall
 
 _DEVICE: Final = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -31,7 +31,7 @@ _CALLS: Final = {
 }  # fmt: skip
 _SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
 _INTEGERS: Final = re.compile(r"\d+")
-_MOST: Final = 1 << 53
+_MAX_VALUE: Final = 1 << 53
 _AGAIN: Final = "the trace is damaged: copy it again or record it again"
 
 
@@ -40,15 +40,15 @@ class RankTrace:
     """The trace of one rank.
 
     Attributes:
-        file: Where it is from.
+        file: The trace.
         rank: The rank.
-        world: Number of ranks that it states, 0 where it does not.
+        world: Number of ranks if recorded, else 0.
         devices: Accelerators of its host.
         calls: Collectives in the order of their kernels.
         after_ps: Computation after the last of them.
-        calls_ps: Time in collectives with nothing beside.
+        calls_ps: Time in collectives without overlapping computation.
         between_ps: All other time.
-        silent: Kernels of NCCL of which nothing is known.
+        unrecognised: Number of NCCL kernels that name no known collective.
     """
 
     file: Path
@@ -59,19 +59,19 @@ class RankTrace:
     after_ps: int
     calls_ps: int
     between_ps: int
-    silent: int
+    unrecognised: int
 
 
 def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankTrace:
-    """Read what a trace says.
+    """Read a trace.
 
     Args:
         document: The JSON object.
         file: Where it is from.
-        named: The rank that the name of the file states.
+        named: The rank in the name of the file, if any.
 
     Raises:
-        TraceError: A value that cannot be; it is named with its event.
+        TraceError: A value is impossible; the message names its event.
     """
     info = document.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
@@ -84,15 +84,15 @@ def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankT
     reader = _Reader(file, rank, info, document["traceEvents"])
     calls, after_ps, calls_ps, between_ps = reader.timeline()
     return RankTrace(file, rank, world, devices, calls, after_ps, calls_ps, between_ps,
-                     reader.silent)  # fmt: skip
+                     reader.unrecognised)  # fmt: skip
 
 
 class _Reader:
-    """Goes through the events of a trace."""
+    """Processes the events of a trace."""
 
     def __init__(self, file: Path, rank: int, info: dict[str, Any], events: list[Any]) -> None:
         self.file, self.rank = file, rank
-        self.silent = 0
+        self.unrecognised = 0
         self._turn: dict[tuple[object, ...], int] = {}
         self._groups = {
             str(group.get("pg_name")): group.get("ranks")
@@ -107,7 +107,7 @@ class _Reader:
         }  # fmt: skip
 
     def timeline(self) -> tuple[list[RankCall], int, int, int]:
-        """Calls, computation after them, time in calls alone, and all other time."""
+        """Calls, computation after them, time in calls without overlap, and all other time."""
         nccl, busy = self._kernels()
         begin = min((low for low, *_ in nccl), default=0)
         if len(busy):
@@ -115,16 +115,16 @@ class _Reader:
         calls, at, alone, between = [], begin, 0, 0
         for low, high, number, args in nccl:
             low, high = max(low, at), max(high, at)
-            beside = _covered(busy, low, high)
-            found = self._call(number, args, (low - at, beside, high))
+            overlapped = _covered(busy, low, high)
+            found = self._call(number, args, (low - at, overlapped, high))
             if found is None:
-                # Unknown traffic took this time; the computation beside it stays.
-                between += low - at + beside
-                alone += high - low - beside
+                # Unknown traffic took this time; the overlapping computation stays.
+                between += low - at + overlapped
+                alone += high - low - overlapped
             else:
                 calls.append(found)
-                between += low - at + beside
-                alone += high - low - beside
+                between += low - at + overlapped
+                alone += high - low - overlapped
             at = high
         after = max(int(busy[-1, 1]) - at, 0) if len(busy) else 0
         return calls, after * 1000, alone * 1000, (between + after) * 1000
@@ -135,7 +135,7 @@ class _Reader:
         busy: list[tuple[int, int]] = []
         for number, event in enumerate(self._events):
             if not isinstance(event, dict):
-                raise self._wrong(number, f"is {shown(str(event))}, no event")
+                raise self._wrong(number, f"{shown(str(event))} is not an event")
             if event.get("ph") != "X" or event.get("cat") not in _DEVICE:
                 continue
             low, high = self._times(number, event)
@@ -155,7 +155,7 @@ class _Reader:
                 value = float(event.get(key, 0))
             except (TypeError, ValueError):
                 value = float("nan")
-            if not isfinite(value) or not 0 <= value < _MOST:
+            if not isfinite(value) or not 0 <= value < _MAX_VALUE:
                 raise self._wrong(number, f"{key} is {shown(str(event.get(key)))}")
             out.append(round(value * 1000))
         return out[0], out[0] + out[1]
@@ -163,13 +163,13 @@ class _Reader:
     def _call(
         self, number: int, args: dict[str, Any], times: tuple[int, int, int]
     ) -> RankCall | None:
-        """The collective of a kernel; None, counted, where it names none that is expanded."""
+        """The collective of a kernel; None (and counted) if it names none that can be expanded."""
         if "Collective name" not in args:
             args = {**self._params.get(args.get("External id"), {}), **args}
         name = re.sub("[^a-z]", "", str(args.get("Collective name", "")).lower())
         call = _CALLS.get(name) or _CALLS.get(_SUFFIXES.sub("", name))
         if call is None:
-            self.silent += 1
+            self.unrecognised += 1
             return None
         members = self._members(number, args)
         group: tuple[object, ...] = (
@@ -189,10 +189,11 @@ class _Reader:
         key = (*group, self._integer(number, args, "Seq", self._turn[group]))
         label = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
         channels = self._channels(args)
-        before, beside, end = times
+        before, overlapped, end = times
         return RankCall(
             key, call, members, nbytes, label[:80] or "process group", before * 1000,
-            beside * 1000, end, root if root < len(members) else 0, peer, row, channels=channels,
+            overlapped * 1000, end,
+            root if root < len(members) else 0, peer, row, channels=channels,
         )  # fmt: skip
 
     def _members(self, number: int, args: dict[str, Any]) -> tuple[int, ...]:
@@ -254,13 +255,13 @@ class _Reader:
         """Blocks of the kernel: NCCL starts one for each channel."""
         grid = args.get("grid")
         first = grid[0] if isinstance(grid, list) and grid else 0
-        return first if _whole(first) and 0 < first <= MOST_CHANNELS else None
+        return first if _whole(first) and 0 < first <= MAX_CHANNELS else None
 
     def _integer(self, number: int, args: dict[str, Any], key: str, default: int) -> int:
         if key not in args:
             return default
         value: object = args[key]
-        if not _whole(value) or value > _MOST:
+        if not _whole(value) or value > _MAX_VALUE:
             raise self._wrong(number, f"{key} is {shown(str(value))}")
         return value
 
@@ -273,7 +274,7 @@ def _whole(value: object) -> TypeGuard[int]:
 
 
 def _merged(spans: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Times that any of the spans covers, shape (K, 2), in order and apart from one another."""
+    """Union of the spans as disjoint intervals in order, shape (K, 2)."""
     if not spans:
         return np.zeros((0, 2), np.int64)
     at = np.array(sorted(spans), np.int64)
@@ -284,7 +285,7 @@ def _merged(spans: list[tuple[int, int]]) -> NDArray[np.int64]:
 
 
 def _covered(busy: NDArray[np.int64], low: int, high: int) -> int:
-    """How much of ``low`` to ``high`` the merged spans cover."""
+    """Time between ``low`` and ``high`` that the merged spans cover."""
     first, last = np.searchsorted(busy[:, 1], low, "right"), np.searchsorted(busy[:, 0], high)
     part = busy[first:last]
     return int((np.minimum(part[:, 1], high) - np.maximum(part[:, 0], low)).sum())

@@ -10,10 +10,10 @@ from typing import Final, cast, get_args
 
 from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
-from tailback.traffic.nccl.choice import MOST_CHANNELS, Algorithm, Choice, Protocol
+from tailback.traffic.nccl.choice import MAX_CHANNELS, Algorithm, Choice, Protocol
 
 Process = tuple[str, int, int]
-"""Host, process and device that a line is of: one rank."""
+"""Host, process and device of a line, which identify a rank."""
 
 DATATYPE_BYTES: Final = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
 """Bytes of ncclDataType_t by number: int8, uint8, int32, uint32, int64, uint64, float16, float32,
@@ -54,15 +54,15 @@ class LoggedCall:
 
 @dataclass
 class NcclLog:
-    """What the logs of a job say.
+    """Content of the logs of a job.
 
     Attributes:
         comm_id: Identity of each communicator, by the process and its pointer.
         rank: Rank of a process in a communicator of that identity.
         size: Ranks of each communicator.
         calls: Calls of each process, in order.
-        choices: How collectives of a call and bytes were run; the last line counts.
-        rings: Ring of each channel, by the number of ranks of the communicator.
+        choices: How collectives of a call and size were run; the last line counts.
+        rings: Ring of each channel, by size of the communicator.
         notes: What is not modelled.
     """
 
@@ -75,13 +75,13 @@ class NcclLog:
     notes: list[str] = field(default_factory=list)
 
     def ring_of(self, nranks: int, channels: int) -> tuple[tuple[int, ...], ...]:
-        """Rings of the first channels of a communicator of so many ranks; none if one is lost."""
+        """Rings of the first channels of a communicator of ``nranks``; empty if one is missing."""
         known = self.rings.get(nranks, {})
         found = [known.get(channel) for channel in range(channels)]
         return tuple(ring for ring in found if ring) if all(found) else ()
 
     def world(self) -> dict[Process, int]:
-        """Rank of each process: that in the communicator of most ranks.
+        """Rank of each process in the largest communicator.
 
         Raises:
             KeyError: There is no communicator.
@@ -96,7 +96,7 @@ class NcclLog:
 def is_log(path: Path) -> bool:
     """Whether a file has lines of NCCL's log near its beginning."""
     beginning = head_bytes(path, _FIRST_BYTES)
-    # The pattern takes its time with long texts of other formats.
+    # The pattern alone is slow on long texts of other formats.
     return b"] NCCL INFO " in beginning and _SNIFF.search(beginning) is not None
 
 
@@ -104,10 +104,10 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
     """Read the logs of a job.
 
     Args:
-        files: Logs of all ranks, or one of several; any other lines in them are skipped.
+        files: The logs; lines of other programs in them are skipped.
 
     Raises:
-        TraceError: A line has a number that cannot be; it is named.
+        TraceError: A line has an impossible number; the message names the line.
     """
     log = NcclLog()
     other: dict[str, int] = {}
@@ -147,7 +147,7 @@ def _lines(file: Path) -> Iterator[tuple[int, Process, str]]:
 
 def _require(good: bool, file: Path, line: int, what: str) -> None:
     if not good:
-        raise TraceError(f"{what} cannot be", file=file, place=f"line {line}",
+        raise TraceError(f"{what} is impossible", file=file, place=f"line {line}",
                          remedy="the log is damaged: copy it again or record it again")  # fmt: skip
 
 
@@ -162,11 +162,11 @@ def _call(found: re.Match[str], file: Path, line: int) -> LoggedCall:
 def _tuned(
     log: NcclLog, found: re.Match[str], other: dict[str, int], file: Path, line: int
 ) -> None:
-    """A line that says how a collective of so many bytes is run."""
+    """A line with the algorithm for collectives of a size."""
     algorithm = _ALGORITHMS.get(found[3].lower())
     protocol = _PROTOCOLS.get(found[4], found[4].lower())
     low, high = (int(found[k] or 0) for k in (5, 6))
-    _require(low <= high < MOST_CHANNELS, file, line, f"channels {low} to {high}")
+    _require(low <= high < MAX_CHANNELS, file, line, f"channels {low} to {high}")
     _require(protocol in get_args(Protocol), file, line, f"protocol {found[4][:40]}")
     if algorithm is None:
         other[found[3][:40]] = other.get(found[3][:40], 0) + 1
@@ -175,7 +175,7 @@ def _tuned(
             cast(Algorithm, algorithm), cast(Protocol, protocol), high - low + 1
         )
     else:
-        # Older versions do not tell the channels: they are NCCL's default for the bytes.
+        # Older versions do not log the channels: NCCL's default for the size is used.
         log.choices[found[1], int(found[2])] = Choice(
             cast(Algorithm, algorithm), cast(Protocol, protocol), 0
         )

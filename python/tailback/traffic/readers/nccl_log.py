@@ -1,7 +1,8 @@
 """NCCL's debug log alone: the collectives of every rank, and how NCCL ran them.
 
 Recorded with ``NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING``, in one file or one for
-each process. There are no times; beside PyTorch's Kineto traces it says how their collectives ran.
+each process. There are no times. Next to PyTorch's Kineto traces it supplies the algorithms of
+their collectives.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _rank_call(
     log: NcclLog, one: LoggedCall, key: str, ranks: tuple[int, ...], me: int,
     turn: dict[tuple[object, ...], int],
 ) -> RankCall | None:  # fmt: skip
-    """A logged call; None of a kind that is not expanded."""
+    """A logged call; None if it is of a kind that cannot be expanded."""
     n = len(ranks)
     nbytes = one.count * one.element_bytes * (n if one.call in _TIMES_RANKS else 1)
     name = "AllToAll" if one.call == "AlltoAll" else one.call
@@ -128,15 +129,15 @@ def _rank_call(
     choice = log.choices.get((one.call, nbytes))
     rings: tuple[tuple[int, ...], ...] = ()
     if name != "SendRecv":
-        choice, rings = settled(log, name, nbytes, choice, n)
+        choice, rings = complete_choice(log, name, nbytes, choice, n)
     return RankCall((*group, turn[group]), name, ranks, nbytes, f"comm {key}", root=root, peer=peer,
                     choice=choice, rings=rings)  # fmt: skip
 
 
-def settled(
+def complete_choice(
     log: NcclLog, call: str, nbytes: int, choice: Choice | None, n: int
 ) -> tuple[Choice | None, tuple[tuple[int, ...], ...]]:
-    """A choice of the log with a number of channels, and its rings where the log has them."""
+    """A logged choice with its number of channels filled in, and its rings if they are logged."""
     if choice is not None and not choice.channels:
         channels = default_choice(call, nbytes, range(n)).channels
         choice = Choice(choice.algorithm, choice.protocol, channels)

@@ -1,8 +1,8 @@
 """OTF2 traces of MPI programs, as Score-P and EZTrace write them.
 
-The OTF2 C library is part of Tailback's wheels; ``make setup`` puts it into a checkout. Its Python
-bindings are not used, as they cannot open EZTrace's archives: ``tailback._core`` loads the library
-and reads location by location.
+The OTF2 C library is part of Tailback's wheels; in a checkout ``make setup`` installs it. Its
+Python bindings are not used, as they cannot open EZTrace's archives: ``tailback._core`` loads the
+library and reads the locations one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIBRARY = Path(tailback.__file__).parent / "_otf2" / "libotf2.so"
 
 
 def sniff(path: Path) -> bool:
-    """A file that starts like an OTF2 anchor, or a folder with some ``*.otf2`` or without its."""
+    """An OTF2 anchor file, or a folder with anchor files or with event files alone."""
     if path.is_dir():
         return any(entry.suffix == ".otf2" for entry in path.iterdir()) or _unfinished(path)
     if not path.is_file():
@@ -48,10 +48,11 @@ def read(path: Path) -> Program:
         path: The anchor file (``traces.otf2``), or the folder that holds it.
 
     Returns:
-        The program; what the trace does not say and what was done about it is in its notes.
+        The program; its notes say what the trace lacks and what was assumed instead.
 
     Raises:
-        TraceError: No OTF2 library, or a file of the trace is missing, cut short or damaged.
+        TraceError: There is no OTF2 library, or a file of the trace is missing, cut short or
+            damaged.
     """
     anchor = find_anchor(path)
     return compile_trace(load(anchor), name=anchor.stem, file=anchor)
@@ -62,7 +63,7 @@ def load(path: Path, threads: int | None = None) -> Trace:
 
     Args:
         path: The anchor file, or the folder that holds it.
-        threads: Threads that read; by default one for each core the process may use.
+        threads: Number of reading threads; by default one per core available to the process.
 
     Returns:
         Definitions, MPI calls and message records of all locations.
@@ -123,12 +124,12 @@ def find_anchor(path: Path) -> Path:
 
 
 def _unfinished(folder: Path) -> bool:
-    """Whether a folder holds the events of a trace, which lie a folder below its anchor file."""
+    """Whether a folder holds the event files of a trace, one level below its anchor file."""
     return any(True for _ in folder.glob("*/*.evt"))
 
 
 def library_path() -> Path:
-    """The OTF2 C library that Tailback carries; raises TraceError where it is missing."""
+    """The OTF2 C library included in Tailback; raises TraceError if it is missing."""
     if not _LIBRARY.is_file():
         raise TraceError(
             "the OTF2 library is missing from this installation of Tailback",

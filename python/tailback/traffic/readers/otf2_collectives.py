@@ -25,7 +25,7 @@ from tailback.traffic.readers.posts import Posts, distinct, index_within_group
 class Records:
     """Collective records that can be expanded, one for each rank that took part.
 
-    ``start`` is the row of the call: that of the record itself, save for a non-blocking call.
+    ``start`` is the row of the call, which for a non-blocking call is not that of the record.
     ``position`` is where its messages are posted.
     """
 
@@ -47,11 +47,11 @@ class Records:
 def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], file: Path) -> Posts:
     """Posts of all collectives.
 
-    The n-th blocking collective of every member on a communicator is the same one, as MPI demands,
+    As MPI requires, the n-th blocking collective of every member on a communicator is the same one,
     and so is the n-th non-blocking one. Each has a separate channel, counted from
-    ``first_channel``. A non-blocking one posts the messages of all its steps where it is called and
-    waits for them where it completes: what a rank does in between cannot block another rank. So
-    does a blocking one of a rank with several threads, from where the call is entered.
+    ``first_channel``. A non-blocking one posts the messages of all its steps at its call and waits
+    for them at its completion, so that operations in between cannot block another rank. A blocking
+    one of a rank with several threads posts them on entering the call.
 
     Args:
         trace: The trace.
@@ -105,11 +105,11 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
 def _bytes_of_calls(
     trace: Trace, records: Records, operation: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bytes that each call is given, from those that its record tells."""
+    """Byte arguments of each call, from its record."""
     m = trace.messages
     sent = m.bytes[records.row].astype(np.int64)
     received = m.received[records.row].astype(np.int64)
-    # EZTrace, which does not say who it is, writes the arguments of the call; others sums.
+    # EZTrace, which records no creator, writes the arguments of the call; others write sums.
     if not trace.creator:
         return sent, received
     columns = [operation, records.size, sent, received]
@@ -121,12 +121,12 @@ def _bytes_of_calls(
 
 
 def locate(trace: Trace, notes: list[str], file: Path) -> Records:
-    """Collectives with data on communicators of more than one rank, and who is who there."""
+    """Collectives with data on communicators of more than one rank, with local ranks."""
     m = trace.messages
     rows = np.flatnonzero(np.isin(m.kind, (COLLECTIVE, ICOLLECTIVE_COMPLETE)))
     nonblocking = (m.kind == ICOLLECTIVE_COMPLETE) & (m.posted >= 0)
     begun = np.where(nonblocking, m.posted, np.arange(len(m.kind)))
-    # Requests may complete in another order than they were posted in.
+    # Requests may complete in a different order from that in which they were posted.
     rows = rows[np.argsort(m.position[begun[rows]], kind="stable")]
     lost = int((m.kind == ICOLLECTIVE_REQUEST).sum() - nonblocking.sum())
     if lost:
@@ -179,7 +179,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
 
 
 def agreement(trace: Trace, records: Records) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Root of each record's collective, and whether all members took part and agree on it."""
+    """Root of each collective, and whether all members took part with the same call and root."""
     m = trace.messages
     operation, named = m.tag[records.row], m.peer[records.row]
     n = int(records.instance.max(initial=-1)) + 1

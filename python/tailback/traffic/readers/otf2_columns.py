@@ -32,7 +32,7 @@ class Communicator:
         name: Its name.
         members: World ranks, shape (size,); empty for MPI_COMM_SELF.
         remote: World ranks of the other group of an inter-communicator.
-        is_self: Whether each process is alone in its own.
+        is_self: Whether it is MPI_COMM_SELF.
     """
 
     name: str
@@ -47,11 +47,11 @@ class CallColumns:
 
     Attributes:
         rank: World rank, shape (C,).
-        thread: Which of the trace's locations, in the order of their ranks, shape (C,).
+        thread: Number of the location, in order of ranks, shape (C,).
         region: Region, shape (C,).
         enter: Ticks at the enter, shape (C,).
         leave: Ticks at the leave, shape (C,).
-        paused: Whether recording was off for a while before the call, shape (C,).
+        paused: Whether recording was paused before the call, shape (C,).
         enter_position: Place of the enter in the order of all events, shape (C,).
         leave_position: Place of the leave, shape (C,).
         path: Call path around the call, an index into :attr:`Trace.paths`, shape (C,).
@@ -74,10 +74,11 @@ class MessageColumns:
 
     Attributes:
         rank: World rank, shape (M,).
-        thread: Which of the trace's locations, in the order of their ranks, shape (M,).
-        kind: SEND … IMRECV, shape (M,); a receive of a message that a matched probe found is of
-            the kind of any other receive, save where the record of the probe is missing.
-        position: Place in the order of all events; those of a rank lie together, shape (M,).
+        thread: Number of the location, in order of ranks, shape (M,).
+        kind: SEND … IMRECV, shape (M,); a receive of a message found by a matched probe has the
+            kind of an ordinary receive, unless the record of the probe is missing.
+        position: Place in the order of all events, in which those of a rank are contiguous, shape
+            (M,).
         time: Ticks, shape (M,).
         call: Row of :class:`CallColumns`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).
@@ -117,10 +118,10 @@ class MessageColumns:
 
 
 class PathTable:
-    """Call paths of all locations, each once, as text.
+    """The distinct call paths of all locations, as text.
 
-    A frame is the name of a region and, where the trace says it, the file and line: of the call
-    site with a tracer that unwinds the stack, else of where the region begins.
+    A frame is the name of a region and, if recorded, the file and line: those of the call site if
+    the tracer unwinds the stack, else those of the beginning of the region.
     """
 
     def __init__(self, definitions: _core.TraceDefinitions) -> None:
@@ -132,7 +133,7 @@ class PathTable:
         self._sites: dict[int, tuple[str, int]] = definitions["sites"]
 
     def numbers(self, columns: _core.CallPathColumns) -> NDArray[np.int64]:
-        """Number of each path of a location, shape (P,); a caller comes before who it calls."""
+        """Number of each path of a location, shape (P,); callers come before callees."""
         out = np.zeros(len(columns["region"]), np.int64)
         rows = zip(
             columns["parent"].tolist(), columns["region"].tolist(), columns["site"].tolist(),
@@ -161,14 +162,14 @@ class Trace:
     """A trace in memory.
 
     Attributes:
-        creator: The tracer; empty for EZTrace, which does not say.
+        creator: The tracer; empty for EZTrace, which does not record it.
         n_ranks: Number of ranks.
         ticks_per_second: Resolution of all times.
         start: Tick of the trace's origin.
-        realtime_ns: Nanoseconds since 1970 UTC at ``start``; None where the tracer did not say.
-        system: Name and class of what encloses the process of each rank, nearest first.
+        realtime_ns: Nanoseconds since 1970 UTC at ``start``; None if not recorded.
+        system: Name and class of the system tree nodes that contain each rank, innermost first.
         clock_offsets: Number of clock offsets recorded for each rank, shape (n_ranks,). The OTF2
-            library has corrected all times by them, interpolating between two.
+            library has corrected all times by interpolating between them.
         records: Records read, of any kind.
         enters: Enter events.
         leaves: Leave events.
@@ -203,7 +204,7 @@ class Trace:
 
     @classmethod
     def from_core(cls, raw: _core.TraceColumns) -> Trace:
-        """Join what the core read location by location."""
+        """Join the columns of all locations."""
         definitions = raw["definitions"]
         communicators = {
             number: Communicator(
@@ -327,7 +328,7 @@ def _number_paths(
     n_rows: NDArray[np.int64],
     paths: PathTable,
 ) -> NDArray[np.int64]:
-    """Rows of each location's own paths to numbers of the paths of all locations."""
+    """Map the path rows of each location to path numbers of the whole trace."""
     out = np.zeros(len(column), np.int64)
     ends = np.cumsum(n_rows)
     for one, first, last in zip(locations, ends - n_rows, ends, strict=True):
@@ -345,15 +346,15 @@ def _positions(
     c: dict[str, NDArray[Any]],
     m: dict[str, NDArray[Any]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """One order over the events of all locations in which those of a rank lie together.
+    """An order of the events of all locations in which those of a rank are contiguous.
 
-    Where one location of each rank calls MPI that is the order of the files. Where several threads
-    of a rank do, their events are merged by time.
+    If one location per rank calls MPI, this is the order of the files. If several threads of a rank
+    do, their events are merged by time.
     """
     location = np.concatenate(owner)
     event = np.concatenate([c["enter_event"], c["leave_event"], m["event"]]).astype(np.int64)
     if len(np.unique(ranks[active])) == int(active.sum()):
-        # A call cut off by the end of the trace is left one event after the last.
+        # A call cut off by the end of the trace ends one event after the last.
         length = np.array([one["records"] + 1 for one in locations], np.int64)
         position = event + (np.cumsum(length) - length)[location]
     else:

@@ -50,8 +50,8 @@ from tailback.traffic.readers.posts import (
     index_within_group,
 )
 
-_NOBODY = (-1, 2**32 - 2)
-"""MPI_PROC_NULL of MPICH and of Open MPI, as a column of ranks holds them."""
+_PROC_NULL = (-1, 2**32 - 2)
+"""MPI_PROC_NULL of MPICH and Open MPI as values of a rank column."""
 
 _KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
                IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
@@ -60,8 +60,8 @@ _KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "M
 def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     """Compile a trace to a rank program.
 
-    Time between two MPI calls of a rank is kept as COMPUTE; time inside of them is not. Before the
-    first call and across a pause of the recording nothing is known, and nothing is kept.
+    Time between two MPI calls of a rank is kept as COMPUTE; time inside calls is not. Time before
+    the first call and during a pause of the recording is unknown and left out.
 
     Args:
         trace: The columns.
@@ -72,7 +72,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
         The program, with notes on what the trace lacks.
 
     Raises:
-        TraceError: Records contradict the definitions, or there is no MPI call at all.
+        TraceError: Records contradict the definitions, or there is no MPI call.
     """
     if not len(trace.calls.rank) and not len(trace.messages.rank):
         raise TraceError(
@@ -85,7 +85,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     posts = Posts.join(_all_posts(trace, labels, notes, file))
     posts = drop_unpaired(posts, trace.n_ranks, labels.all(), notes)
     used, posts.label = dense(posts.label)
-    _note_silent_calls(trace, notes)
+    _note_unrecorded_calls(trace, notes)
     _note_inter_communicators(trace, notes)
     if not len(posts) and not notes and trace.n_ranks > 1:
         notes.append(
@@ -143,10 +143,10 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
             "left out"
         )
     rows = np.flatnonzero(posting & ~cancelled)
-    # A probe that takes a message out of the matching matches it there and then.
+    # A matched probe matches its message at once.
     own = m.position[np.where(m.probed >= 0, m.probed, np.arange(len(kind)))]
-    # The record of a receive comes when it is over: by then another thread may have waited for
-    # what its sender sent afterwards.
+    # The record of a receive is written at its end: by then another thread may have waited for a
+    # later message of the same sender.
     early = (kind == RECV) & (m.probed < 0) & (m.call >= 0) & trace.threaded[m.rank]
     own[early] = trace.calls.enter_position[m.call[early]]
     rows = rows[np.argsort(own[rows], kind="stable")]
@@ -155,11 +155,11 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
     )
     known = kind[detail] != IRECV_REQUEST
-    nobody = known & np.isin(m.peer[detail], _NOBODY)
-    if nobody.any():
+    null_peer = known & np.isin(m.peer[detail], _PROC_NULL)
+    if null_peer.any():
         # EZTrace records them like any other.
-        notes.append(f"{int(nobody.sum())} sends and receives of MPI_PROC_NULL move nothing")
-        rows, detail, known = rows[~nobody], detail[~nobody], known[~nobody]
+        notes.append(f"{int(null_peer.sum())} sends and receives of MPI_PROC_NULL move nothing")
+        rows, detail, known = rows[~null_peer], detail[~null_peer], known[~null_peer]
     done = completion[rows]
     nonblocking = np.isin(kind[rows], (ISEND, IRECV_REQUEST))
     peer = np.full(len(rows), UNKNOWN, np.int64)
@@ -203,32 +203,32 @@ def request_outcomes(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     return completion, cancelled
 
 
-def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
-    """Count calls that should have left a message record and never did."""
+def _note_unrecorded_calls(trace: Trace, notes: list[str]) -> None:
+    """Note calls that should have a message record but have none."""
     calls = trace.calls
-    spoke = np.zeros(len(calls.rank), np.bool_)
-    spoke[trace.messages.call[trace.messages.call >= 0]] = True
+    has_record = np.zeros(len(calls.rank), np.bool_)
+    has_record[trace.messages.call[trace.messages.call >= 0]] = True
     total: Counter[str] = Counter()
-    heard: Counter[str] = Counter()
+    recorded: Counter[str] = Counter()
     regions, place = dense(calls.region)
     numbers = np.bincount(place, minlength=len(regions)).tolist()
-    loud = np.bincount(place[spoke], minlength=len(regions)).tolist()
-    for region, calls_of, heard_of in zip(regions.tolist(), numbers, loud, strict=True):
+    with_record = np.bincount(place[has_record], minlength=len(regions)).tolist()
+    for region, calls_of, recorded_of in zip(regions.tolist(), numbers, with_record, strict=True):
         name = trace.regions[region]
         if moves_data(name):
             # EZTrace defines a call's region once for each process.
             total[name] += calls_of
-            heard[name] += heard_of
+            recorded[name] += recorded_of
     monitoring = "use Open MPI's monitoring (pml-monitoring)"
     score_p = trace.creator.startswith("Score-P")
     remedy = monitoring if score_p else f"record with Score-P or {monitoring}"
     for name in sorted(total):
-        if not heard[name]:
+        if not recorded[name]:
             notes.append(f"{total[name]} calls of {name} left no message record; {remedy}")
 
 
 def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
-    """Warn of communicators of two groups, of which EZTrace (without a name) writes only one."""
+    """Warn of inter-communicators, of which EZTrace (no creator) records only one group."""
     if trace.creator or any(one.remote is not None for one in trace.communicators.values()):
         return
     total: Counter[str] = Counter()
@@ -263,13 +263,13 @@ def _compute(trace: Trace) -> Computes:
 
 
 def _waits_to_add(trace: Trace, posts: Posts) -> ImpliedWaits:
-    """Waits the trace does not spell out.
+    """Waits that the trace does not record explicitly.
 
-    Of the requests without a record of their completion, a rank's next MPI_Waitall waits for all
-    that are open. MPI_Wait, MPI_Waitany and MPI_Waitsome wait for one: the oldest send, else the
-    oldest receive, for a receive that is waited for too early can block its rank for ever. What is
-    left is waited for at the end. Where a rank has no such record at all, one WAITALL stands for
-    all. Of several threads of a rank each waits for its own requests.
+    For requests without a completion record, a rank's next MPI_Waitall waits for all that are open.
+    MPI_Wait, MPI_Waitany and MPI_Waitsome wait for one: the oldest send, else the oldest receive,
+    because waiting for a receive too early can block the rank forever. The remaining requests are
+    waited for at the end. If a rank has no completion record at all, one WAITALL replaces the
+    waits. Each thread of a rank waits for its own requests.
     """
     open_, position, together = implied_waits(trace, posts)
     owner = posts.rank[open_]
@@ -284,17 +284,17 @@ def _waits_to_add(trace: Trace, posts: Posts) -> ImpliedWaits:
 def implied_waits(
     trace: Trace, posts: Posts
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Where requests without a record of their completion are waited for.
+    """Waits for requests without a completion record.
 
     Args:
         trace: The trace.
         posts: Sorted by rank and position.
 
     Returns:
-        Those posts, the position at which the call that waits is left (beyond any event where no
-        call does), and whether the call waits for all that are open, shape (O,) each.
+        Those posts, the position at which the waiting call ends (after all events if there is
+        none), and whether the call waits for all open requests, shape (O,) each.
     """
-    # One order in which the places of a thread lie together: thread after thread.
+    # An order in which the places of a thread are contiguous.
     leave = trace.calls.leave_position
     span = 1 + max(int(posts.position.max(initial=0)), int(leave.max(initial=0)))
     open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
@@ -317,10 +317,10 @@ def implied_waits(
         left[taken[found]] = False
         singles, singles_turn = singles[left], singles_turn[left]
     position = np.where(end == END, END, end % span)
-    spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
+    explicit = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
     blocking_leave = np.isin(posts.wait_position, leave)
     mixed = trace.threaded.copy()
-    mixed[posts.rank[spelt & ~posts.collective & ~blocking_leave]] = True
+    mixed[posts.rank[explicit & ~posts.collective & ~blocking_leave]] = True
     together = ~mixed[owner] & ~served
     return open_, position, together
 
@@ -331,7 +331,7 @@ def _first_free(
     waits: NDArray[np.int64],
     waits_turn: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The wait that each request gets, the oldest first, if each wait takes one of its turn.
+    """The wait of each request, if each wait takes the oldest request of its stretch.
 
     Args:
         position: Where each request is posted, ascending, shape (P,).
@@ -342,7 +342,7 @@ def _first_free(
     Returns:
         Row of ``waits``, -1 where there is none left, shape (P,).
     """
-    # Request k of a turn gets the first wait after it that none before it gets.
+    # Request k of a stretch gets the first wait after it that no earlier request gets.
     k = index_within_group(turn)
     room = len(position) + len(waits) + 1
     first = np.searchsorted(waits, position) - k
@@ -354,16 +354,16 @@ _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _waits(trace: Trace, span: int) -> tuple[_Places, _Places]:
-    """Thread and place of the calls that wait for one request, and of those for all, in order.
+    """Thread and place of the calls that wait for one request, and of those that wait for all.
 
-    A place is the thread times ``span`` plus the position where the call is left. A call for one
-    that a completion is recorded in has had its request.
+    A place is the thread times ``span`` plus the position where the call ends. A call for one
+    request that contains a completion record is complete already.
     """
     calls = trace.calls
-    spoke = np.zeros(len(calls.rank), np.bool_)
-    spoke[trace.messages.call[trace.messages.call >= 0]] = True
+    has_record = np.zeros(len(calls.rank), np.bool_)
+    has_record[trace.messages.call[trace.messages.call >= 0]] = True
     places = []
-    for waits, counts in ((is_single_wait, ~spoke), (is_waitall, np.True_)):
+    for waits, counts in ((is_single_wait, ~has_record), (is_waitall, np.True_)):
         regions = [region for region, name in trace.regions.items() if waits(name)]
         rows = np.flatnonzero(np.isin(calls.region, regions) & counts)
         place = calls.thread[rows] * span + calls.leave_position[rows]
@@ -375,10 +375,10 @@ def _waits(trace: Trace, span: int) -> tuple[_Places, _Places]:
 def _end_of_turn(
     every: _Places, thread: NDArray[np.int64], place: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number of the stretch between two waits for all that a place is in, and where it ends."""
+    """Number and end of the stretch between two waits for all that contains a place."""
     at = np.searchsorted(every[1], place)
     ends, end_thread = np.append(every[1], END), np.append(every[0], -1)
-    # Both grow along the places, so each pair has a number of its own.
+    # Both increase along the places, so each pair has a distinct number.
     return at + thread, np.where(end_thread[at] == thread, ends[at], END)
 
 

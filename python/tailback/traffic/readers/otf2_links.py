@@ -1,4 +1,4 @@
-"""Records of a trace that belong together: requests and completions, probes and receives."""
+"""Links between records of a trace: requests and completions, probes and receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def across_threads(
     position: NDArray[np.int64],
     threaded: NDArray[np.bool_],
 ) -> None:
-    """Tie the records of ranks with several threads, each of which was read by itself.
+    """Link the records of ranks with several threads, which were read separately.
 
     A request belongs to the process: one thread may post it and another complete it, and a message
     that one thread has probed may be received by another.
@@ -54,7 +54,7 @@ def _latest(
     number: NDArray[np.uint64],
     position: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The row that opened what each row closes, -1 without; numbers are used again and again."""
+    """The opening row for each closing row, -1 if there is none; numbers are reused."""
     out = np.full(len(owner), -1, np.int64)
     rows = np.flatnonzero(opens | closes)
     rows = rows[np.lexsort((position[rows], number[rows], owner[rows]))]
@@ -66,11 +66,11 @@ def _latest(
 
 
 def as_receives(m: dict[str, NDArray[Any]]) -> None:
-    """Give receives of messages that a matched probe found what the probe says, and their kind.
+    """Convert receives of matched probes to ordinary receives, with the peer and tag of the probe.
 
     Args:
         m: Columns of the message records, shape (M,) each; ``kind``, ``peer``, ``comm``, ``tag``
-            and ``probed`` are written. Where the record of the probe is missing nothing is.
+            and ``probed`` are written. Receives without a record of their probe are left unchanged.
     """
     kind = m["kind"]
     if not np.isin(kind, (MRECV, IMRECV_REQUEST)).any():

@@ -1,4 +1,4 @@
-"""Names in a trace: what calls mean, what messages are labelled with, who a local rank is."""
+"""Names in a trace: meaning of calls, labels of messages, world ranks of local ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS = (
     "MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan",
     "MPI_Reduce_scatter_block",
 )  # fmt: skip
-"""Call of each OTF2_CollectiveOp; numbers beyond manage handles and carry no data."""
+"""Call of each OTF2_CollectiveOp; larger numbers manage handles and move no data."""
 
 ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv", "MPI_Reduce")
 """Collectives with a root."""
@@ -51,12 +51,12 @@ _JOINS_GROUPS = frozenset(
 
 
 def normalised_call(region: str) -> str:
-    """Name of a call in lower case, without Fortran's underscores at the end."""
+    """Name of a call in lower case, without Fortran's trailing underscores."""
     return region.lower().rstrip("_")
 
 
 def communicates(region: str) -> bool:
-    """Whether the call moves data, or waits for some."""
+    """Whether the call moves data or waits for it."""
     name = normalised_call(region)
     return moves_data(region) or name.startswith(
         ("mpi_wait", "mpi_test", "mpi_probe", "mpi_mprobe")
@@ -74,12 +74,12 @@ def is_single_wait(region: str) -> bool:
 
 
 def is_waitall(region: str) -> bool:
-    """Whether the call waits for all the requests it is given."""
+    """Whether the call waits for all of its requests."""
     return normalised_call(region) == "mpi_waitall"
 
 
 def joins_groups(region: str) -> bool:
-    """Whether the call makes a communicator of two groups."""
+    """Whether the call creates an inter-communicator."""
     return normalised_call(region) in _JOINS_GROUPS
 
 
@@ -89,7 +89,7 @@ def moves_data(region: str) -> bool:
 
 
 class Labels:
-    """Numbers the labels of messages."""
+    """Assigns numbers to the labels of messages."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -144,12 +144,12 @@ class Labels:
 def world_ranks(
     trace: Trace, rows: NDArray[np.int64], own_rank: NDArray[np.int64], file: Path
 ) -> NDArray[np.int64]:
-    """World rank of the peer of message records, who are numbered within their communicator.
+    """World rank of the peer of message records, which is numbered within its communicator.
 
     Args:
         trace: The trace.
         rows: Rows of its messages that have a peer, shape (P,).
-        own_rank: World rank each record is of, shape (P,).
+        own_rank: World rank of each record, shape (P,).
         file: Anchor file, for errors.
 
     Returns:

@@ -1,9 +1,8 @@
-"""What a trace records about the time its run took, which the program of its calls lacks.
+"""Times of the recorded run that are not in the program compiled from it.
 
-A program keeps the time between calls. The time inside of them is what a simulation is to find out;
-how long the recorded calls really took is kept here to compare with. So is the sign of a recording
-made on too few cores. Clocks of different ranks are never compared: EZTrace starts them up to some
-60 ms apart.
+A program keeps the time between calls; the time inside calls is for the simulation to find. The
+recorded time of the calls is kept here for comparison, together with a sign of oversubscribed
+cores. Clocks of different ranks are never compared: EZTrace starts them up to about 60 ms apart.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from tailback.traffic.readers.otf2_links import COLLECTIVE
 from tailback.traffic.readers.otf2_names import communicates, is_synchronising
 
 SMALL_BYTES = 1024
-"""Bytes of a rank up to which a collective is all latency."""
+"""Bytes of a rank up to which a collective is latency-bound."""
 
 STAGE_PS = 10_000_000
-"""Time for each of the log2(ranks) stages of a small collective beyond which ranks were not
-running: networks of supercomputers take 1 to 2 µs, software included."""
+"""Limit per stage (of log2(ranks)) of a small collective, beyond which ranks were not running:
+networks of supercomputers take 1 to 2 µs, including software."""
 
-ENOUGH = 3
-"""Small collectives of all ranks that are needed for a verdict."""
+MIN_COLLECTIVES = 3
+"""Minimum number of small collectives of all ranks for a verdict."""
 
-_CROWD = 8
-"""Ranks under which a late one is no sign of a crowd."""
+_MIN_RANKS = 8
+"""Minimum number of ranks: among fewer, a late rank does not indicate oversubscription."""
 
 
 def recording(trace: Trace, between_ps: int) -> RecordedTimes:
@@ -45,28 +44,28 @@ def recording(trace: Trace, between_ps: int) -> RecordedTimes:
     return RecordedTimes(
         calls_ps=round(float(inside) / ranks),
         between_ps=round(between_ps / ranks),
-        crowded_ps=_crowded_ps(trace, ps_per_tick),
+        oversubscribed_ps=_oversubscribed_ps(trace, ps_per_tick),
     )
 
 
-def _crowded_ps(trace: Trace, ps_per_tick: float) -> int:
-    """How long even the last rank to enter stayed in small collectives, 0 where that is plausible.
+def _oversubscribed_ps(trace: Trace, ps_per_tick: float) -> int:
+    """Time of the last rank to enter in small collectives, 0 if it is plausible.
 
-    No rank leaves an MPI_Barrier or MPI_Allreduce before all have entered it, so each stays until
-    the last enters, and the last only for the latency: it is the one that stays the shortest. Where
-    that takes far longer than any network, ranks waited for a processor when their message came.
+    No rank leaves an MPI_Barrier or MPI_Allreduce before all have entered it, so the last to enter
+    has the shortest stay: only the latency. If that is far longer than any network's latency, ranks
+    waited for a processor when their message arrived.
     """
-    if trace.n_ranks < _CROWD:
+    if trace.n_ranks < _MIN_RANKS:
         return 0
     shortest = _shortest_stays(trace)
-    if len(shortest) < ENOUGH:
+    if len(shortest) < MIN_COLLECTIVES:
         return 0
     usual = float(np.median(shortest)) * ps_per_tick
     return round(usual) if usual > STAGE_PS * np.log2(trace.n_ranks) else 0
 
 
 def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
-    """Ticks of the rank that stayed the shortest, for every small collective of all ranks."""
+    """Shortest stay of any rank in every small collective of all ranks, ticks."""
     calls, m = trace.calls, trace.messages
     regions = np.unique(calls.region).tolist()
     wanted = np.isin(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])
@@ -80,5 +79,5 @@ def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
     count = np.bincount(rank, minlength=trace.n_ranks)
     if not len(rank) or count.min() != count.max():
         return np.zeros(0, np.int64)
-    # As every rank takes part in every one, the n-th of one rank is the n-th of all.
+    # Every rank takes part in every one, so the n-th of one rank is the n-th of all.
     return np.asarray(stay.reshape(trace.n_ranks, -1).min(axis=0), np.int64)

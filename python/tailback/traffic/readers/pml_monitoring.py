@@ -1,16 +1,16 @@
-"""Open MPI's own monitoring: ``prof.<rank>.prof``, bytes and messages between every pair of ranks.
+"""Open MPI's monitoring: ``prof.<rank>.prof``, bytes and messages between every pair of ranks.
 
-Needs no tracer and no recompilation: ``mpirun --mca pml_monitoring_enable 2 --mca
-pml_monitoring_enable_output 3 --mca pml_monitoring_filename prof …``. Open MPI writes one file a
-rank; lines are separated by tabs:
+It needs neither a tracer nor recompilation: ``mpirun --mca pml_monitoring_enable 2 --mca
+pml_monitoring_enable_output 3 --mca pml_monitoring_filename prof …``. Open MPI writes one file per
+rank with tab-separated fields:
 
-* ``E src dst n bytes m msgs sent [histogram]``: what the application sent point to point;
-* ``I …``: what the library sent to carry out collectives;
-* ``C``, ``O2A``, ``A2O``, ``A2A``: collectives as they were called, which ``I`` already counts;
-* ``S``, ``R``: one-sided bytes put and got, which no message stands for;
+* ``E src dst n bytes m msgs sent [histogram]``: point-to-point messages of the application;
+* ``I …``: messages that the library sent for collectives;
+* ``C``, ``O2A``, ``A2O``, ``A2A``: collective calls, whose messages ``I`` already counts;
+* ``S``, ``R``: bytes of one-sided puts and gets, which are left out;
 * ``D name procs: 0,1,…``: the members of a communicator.
 
-There is no time and no order: a program made from a profile posts everything at once.
+There are no times and no order: a program from a profile posts everything at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tailback.available import memory_for_input
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.pair_totals import program_of_totals
 
 CAPABILITIES = Capabilities(
     times="no",
@@ -53,12 +50,13 @@ LABELS = [
 
 @dataclass
 class Profile:
-    """What a set of profiles says.
+    """Content of a set of profiles.
 
     Attributes:
         n_ranks: Number of ranks.
         traffic: Bytes and messages by (source, destination, 0 point-to-point | 1 collectives).
-        communicators: World ranks of the members by (name, members): a name may stand for several.
+        communicators: Name and world ranks of the members of each communicator; names need not be
+            unique.
         one_sided: Lines about one-sided traffic that were left out.
     """
 
@@ -69,7 +67,7 @@ class Profile:
 
 
 def sniff(path: Path) -> bool:
-    """A ``*.<rank>.prof`` file, or a folder with some, that starts like one of Open MPI's."""
+    """A ``*.<rank>.prof`` file with the header of Open MPI, or a folder with some."""
     if path.is_file():
         if not _FILE.match(path.name):
             return False
@@ -82,8 +80,8 @@ def read(path: Path) -> Program:
     """Compile the profiles of all ranks to a program of messages.
 
     Every rank posts all its receives, then its sends one message after the other to each partner in
-    turn, then waits for all. ``n`` messages of together ``b`` bytes become ``n`` of ``b // n`` with
-    the remainder in the last.
+    turn, then waits for all. ``n`` messages of ``b`` bytes in total become ``n`` of ``b // n``,
+    with the remainder in the last.
 
     Args:
         path: The folder of the profiles, or one of them.
@@ -210,67 +208,9 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
 
 
 def to_program(profile: Profile, name: str) -> Program:
-    """Messages of a profile as a rank program without time; raises TraceError if far too many."""
-    pairs = sorted((key, value) for key, value in profile.traffic.items() if value[1])
-    # A send and a receive each; some bytes of text may stand for any number of them.
-    messages = sum(value[1] for _, value in pairs)
-    require_room(
-        2 * messages + profile.n_ranks, memory_for_input(),
-        what=f"a profile of {messages:,} messages", error=TraceError,
-        remedy="profile a shorter run",
-    )  # fmt: skip
-    source = np.array([key[0] for key, _ in pairs], np.int64)
-    target = np.array([key[1] for key, _ in pairs], np.int64)
-    label = np.array([key[2] for key, _ in pairs], np.int64)
-    size = np.array([value[0] for _, value in pairs], np.uint64)
-    count = np.array([value[1] for _, value in pairs], np.int64)
-    pair = np.repeat(np.arange(len(pairs)), count)
-    turn = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-    amount = _sizes(size, count, pair, turn)
-    n = len(pair)
-    # Receives first, then sends round-robin over the partners, then one WAITALL.
-    ranks = np.arange(profile.n_ranks)
-    busy = ranks[np.isin(ranks, source) | np.isin(ranks, target)]
-    rank = np.concatenate([target[pair], source[pair], busy])
-    stage = np.repeat([0, 1, 2], [n, n, len(busy)])
-    round_ = np.concatenate([turn, turn, np.zeros(len(busy), np.int64)])
-    partner = np.concatenate([source[pair], target[pair], np.full(len(busy), -1)])
-    kind = np.array([Op.IRECV, Op.ISEND, Op.WAITALL], np.uint8)[stage]
-    waits = np.zeros(len(busy), np.int64)
-    labels = np.concatenate([label[pair], label[pair], waits])
-    amounts = np.concatenate([amount, amount, waits.astype(np.uint64)])
-    order = np.lexsort((labels, partner, round_, stage, rank))
-    start = np.zeros(profile.n_ranks + 1, np.uint64)
-    start[1:] = np.cumsum(np.bincount(rank, minlength=profile.n_ranks))
-    request = np.arange(len(order)) - start[rank[order]].astype(np.int64)
-    request[stage[order] == 2] = -1
-    notes = ["a profile has no time and no order: every rank posts all its messages at once"]
+    """Messages of a profile as a rank program without times; raises TraceError if too many."""
+    notes = []
     if profile.one_sided:
         notes.append(f"{profile.one_sided} lines about one-sided traffic are left out")
-    program = Program(
-        name=name,
-        rank_start=start,
-        kind=kind[order],
-        peer=partner[order].astype(np.int32),
-        amount=amounts[order],
-        tag=labels[order],
-        request=request.astype(np.int32),
-        label=labels[order].astype(np.uint32),
-        labels=list(LABELS),
-        notes=notes,
-    )
-    program.check()
-    return program
-
-
-def _sizes(
-    size: NDArray[np.uint64],
-    count: NDArray[np.int64],
-    pair: NDArray[np.int64],
-    turn: NDArray[np.int64],
-) -> NDArray[np.uint64]:
-    """Bytes of each message: even shares, the remainder in the last."""
-    share = size // np.maximum(count, 1).astype(np.uint64)
-    rest = size - share * count.astype(np.uint64)
-    last = turn == count[pair] - 1
-    return share[pair] + np.where(last, rest[pair], np.uint64(0))
+    rows = [(*key, *value) for key, value in sorted(profile.traffic.items()) if value[1]]
+    return program_of_totals(name, profile.n_ranks, rows, LABELS, notes)

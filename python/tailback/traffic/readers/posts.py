@@ -1,4 +1,4 @@
-"""Posted sends and receives: tables of them, and which send meets which receive."""
+"""Tables of posted sends and receives, and the matching of sends to receives."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ UNKNOWN = -1
 
 @dataclass
 class Posts:
-    """Sends and receives that ranks post, P of them.
+    """The P sends and receives that ranks post.
 
     Attributes:
-        rank: Who posts, shape (P,).
-        thread: On which of the trace's locations, shape (P,).
+        rank: Posting rank, shape (P,).
+        thread: Number of the location, shape (P,).
         position: Place in the order of all events, shape (P,).
-        step: Order among those of one position, shape (P,).
+        step: Order within a position, shape (P,).
         is_send: Send or receive, shape (P,).
         peer: The other world rank, UNKNOWN where not recorded, shape (P,).
         channel: Communicator and tag as one number, or the instance of a collective, shape (P,).
         size: Bytes, shape (P,).
         label: Number of the label, shape (P,).
-        wait_position: Where it is waited for, UNKNOWN where not recorded, shape (P,).
-        wait_step: Order among those of that position, shape (P,).
+        wait_position: Position of its wait, UNKNOWN where not recorded, shape (P,).
+        wait_step: Order of the wait within that position, shape (P,).
         collective: Whether a collective posts it, shape (P,).
-        peer_known: Whether the trace says whom it meets and how large it is, shape (P,).
+        peer_known: Whether the trace records its peer and size, shape (P,).
     """
 
     rank: NDArray[np.int64]
@@ -76,19 +76,19 @@ def index_within_group(group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def contiguous(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Columns whose rows lie one after the other, as the compiled module takes them."""
+    """Contiguous columns, as the compiled module requires."""
     return tuple(np.ascontiguousarray(column) for column in columns)
 
 
 def dense(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different values in ascending order, and the place of each value among them."""
+    """The distinct values in ascending order, and the index of each value among them."""
     return _core.dense_numbers(np.ascontiguousarray(values, np.int64))
 
 
 def distinct(
     columns: Sequence[NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of each different combination of columns.
+    """Rows of each distinct combination of columns.
 
     Args:
         columns: Columns of N rows, one or more.
@@ -117,22 +117,22 @@ def stream_of(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
 
 
 def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
-    """Give receives of unknown source the messages that no other receive claims.
+    """Match receives of unknown source to the messages that no other receive takes.
 
-    EZTrace does not record whom a non-blocking receive matched. The messages sent to a rank that no
-    recorded receive matches are dealt to its open receives, interleaving the streams evenly: of a
-    stream of n messages, message i counts as i / n of the way through the run. For programs that
-    receive the same number of messages of each stream in every step this is what happened. A rank
-    with more such receives than messages has some of MPI_PROC_NULL, in every step as many: its
-    messages are spread over its receives as evenly as can be, so that each stays in its step.
+    EZTrace does not record the match of a non-blocking receive. The unmatched messages to a rank
+    are assigned to its open receives with the streams evenly interleaved: in a stream of n
+    messages, message i is placed at i / n of the run. For programs that receive the same number of
+    messages of each stream in every step this is correct. A rank with more such receives than
+    messages has receives of MPI_PROC_NULL, the same number in every step: its messages are spread
+    evenly over its receives, so that each stays in its step.
 
     Args:
-        posts: Sorted by rank and position; peer, channel and size of such receives are filled in.
+        posts: Sorted by rank and position; peer, channel and size of these receives are filled in.
         n_ranks: Number of ranks.
 
     Returns:
         The number of receives that got a source, and whether all streams of each rank are equally
-        long; where they are not, the order of the guess may not be the one of the run.
+        long; if not, the order may differ from that of the run.
     """
     known = posts.peer != UNKNOWN
     lost = np.flatnonzero(~known & ~posts.is_send)
@@ -151,7 +151,7 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     target = sub.peer[send]
     deal = np.lexsort((stream[send], (left + 0.5) / total, target))
     send, target = send[deal], target[deal]
-    # The k-th message for a rank goes to the k-th receive it posts, if there are as many.
+    # The k-th message for a rank goes to its k-th receive, if their numbers are equal.
     receiver = posts.rank[lost]
     turn_sent, turn_posted = index_within_group(target), index_within_group(receiver)
     messages = np.bincount(target, minlength=n_ranks)[target]
@@ -174,17 +174,17 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
 
 
 def in_order(posts: Posts, n_ranks: int) -> tuple[Posts, NDArray[np.int64]]:
-    """The posts by rank, position and step, and which one each meets.
+    """Sort posts by rank, position and step, and match sends with receives.
 
-    Of each source, destination and channel the k-th send meets the k-th receive.
+    For each source, destination and channel, the k-th send matches the k-th receive.
 
     Args:
         posts: In any order.
         n_ranks: Number of ranks.
 
     Returns:
-        The posts in order, and rows of them, -1 without a partner, shape (P,); posts of unknown
-        peer have none.
+        The posts in order, and the row of each one's partner, -1 without, shape (P,); posts of
+        unknown peer have none.
     """
     order, partner = _core.pair_posts(
         n_ranks,

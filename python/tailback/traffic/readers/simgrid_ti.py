@@ -1,9 +1,9 @@
-"""SimGrid's time-independent traces: what ``smpirun -trace-ti`` writes.
+"""SimGrid's time-independent traces, written by ``smpirun -trace-ti``.
 
-A line is ``rank call arguments…``; counts of elements are followed by the number of their type. One
-file holds all ranks, or each has one, which an index file names. There are no times: computation is
-in flops (taken at :data:`FLOPS_PER_SECOND`). Collectives name no communicator: all are taken for
-ones of MPI_COMM_WORLD.
+A line is ``rank call arguments…``; counts of elements are followed by the number of their type.
+There is one file for all ranks, or one per rank and an index file. There are no times: computation
+is in flops (converted at :data:`FLOPS_PER_SECOND`). Collectives name no communicator: all are
+assumed to be on MPI_COMM_WORLD.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(path: Path) -> Program:
         path: The trace of all ranks, the index of the files of ranks, or the folder of either.
 
     Returns:
-        The program; what the trace does not say is in its notes.
+        The program; its notes say what the trace lacks.
 
     Raises:
         TraceError: A file is missing, cut short, or has a line that is not of this format.
@@ -78,7 +78,7 @@ def _files(path: Path) -> list[Path]:
                 f"names the file {name!r}, which is not there", file=path,
                 remedy="copy the files of all ranks next to the index",
             )  # fmt: skip
-    # A file that is no trace is refused by its first line.
+    # A file that is not a trace is refused when its first line is parsed.
     return [file for _, file in listed if file is not None] or [path]
 
 
@@ -97,7 +97,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def _listed(path: Path) -> list[tuple[str, Path | None]]:
-    """The files that an index names and where they are; nothing if it is no index.
+    """The files that an index names and their paths; empty if it is not an index.
 
     Names are relative to where the program ran: the folder of the index, or one above it.
     """

@@ -13,7 +13,7 @@ TYPE_BYTES = (
 )  # fmt: skip
 """Sizes in bytes by the number that SimGrid 3.2x writes for a type, from 0; LP64."""
 
-_MOST = float(1 << 53)
+_MAX_COUNT = float(1 << 53)
 """Largest count or number of flops: what a double holds without loss."""
 
 OPERATIONS = {
@@ -27,13 +27,13 @@ OPERATIONS = {
 
 
 class CollectiveLine(NamedTuple):
-    """What one line says of a collective.
+    """Arguments of a collective in one line.
 
     Attributes:
         root: Root, 0 where there is none.
         sent: ``send_bytes`` of :func:`tailback.traffic.collectives.schedule`.
         received: ``recv_bytes`` of it.
-        counts: Bytes for and from every rank, None where there is no such vector.
+        counts: Bytes to and from every rank, None without a vector of counts.
         flops: Computation that follows the messages.
     """
 
@@ -45,7 +45,7 @@ class CollectiveLine(NamedTuple):
 
 
 class OtherRanksError(ValueError):
-    """A vector of counts of another length than there are ranks: of another communicator."""
+    """The length of a vector of counts is not the number of ranks: another communicator."""
 
 
 def type_bytes(number: str, default: int) -> int:
@@ -63,13 +63,13 @@ def whole(text: str) -> int:
         value = float(text)
     except ValueError:
         raise ValueError(f"{text!r} is not a number") from None
-    if not 0 <= value <= _MOST:
+    if not 0 <= value <= _MAX_COUNT:
         raise ValueError(f"{text!r} is not a count between 0 and 2^53")
     return round(value)
 
 
 class _Arguments:
-    """The arguments of one line, taken one after the other."""
+    """The arguments of one line, consumed one by one."""
 
     def __init__(self, text: str, n_ranks: int, default_bytes: int) -> None:
         self._left = text.split()
@@ -96,7 +96,7 @@ class _Arguments:
         return type_bytes(self._left.pop(0) if self._left else "", self._default)
 
     def skip_displacements(self) -> None:
-        """Drop what newer versions write after the vector of MPI_Allgatherv but for the type."""
+        """Drop the displacements that newer versions write after the vector of MPI_Allgatherv."""
         if self._n_ranks > 2 and len(self._left) == self._n_ranks:
             self._left = []
 
@@ -133,7 +133,7 @@ def parse(name: str, text: str, n_ranks: int, me: int, default_bytes: int) -> Co
         sent, received = take.count(), take.count()
         root = take.root() if name in ("gather", "scatter") else 0
         sent, received = sent * take.type(), received * take.type()
-        # The size on the far side of a rooted call counts at the root alone.
+        # In a rooted call, the size for the opposite direction counts only at the root.
         return (
             CollectiveLine(root, 0, received)
             if name == "scatter"

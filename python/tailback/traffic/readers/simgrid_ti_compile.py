@@ -14,7 +14,7 @@ from tailback.available import available_memory
 from tailback.delimited import shown
 from tailback.errors import TraceError, nearest
 from tailback.traffic.collectives_of_counts import Counts
-from tailback.traffic.program import Label, Program, require_room
+from tailback.traffic.program import Label, Program, require_memory
 from tailback.traffic.readers.assembly import LATE, Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.posts import (
@@ -35,7 +35,7 @@ from tailback.traffic.readers.text_lines import Text
 from tailback.units import LONGEST_PS
 
 FLOPS_PER_SECOND = 1e9
-"""Rate at which the computation of a trace is taken to run: its flops are those of no machine."""
+"""Assumed rate of computation: flops in a trace do not depend on a machine."""
 
 _PS_PER_FLOP = round(1e12 / FLOPS_PER_SECOND)
 _POSTS = ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Recv", "MPI_Isend", "MPI_Issend", "MPI_Ibsend",
@@ -45,29 +45,29 @@ _KNOWN = ("send", "recv", "isend", "irecv", "sendrecv", "init", "finalize", "com
           "wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "probe", "iprobe",
           "comm_size", "comm_split", "comm_dup", *OPERATIONS,
           *(f"i{name}" for name in OPERATIONS))  # fmt: skip
-"""Calls to name where one is not known."""
+"""Calls to suggest for an unknown one."""
 _DAMAGED = "the trace is damaged, or of another version: copy it again or record it again"
 _CUT = "the trace is cut short: copy it again, or record it again and let the program end normally"
 
 
 def compile_text(text: Text, path: Path) -> Program:
-    """Compile the lines of all ranks; raises TraceError for one that does not fit.
+    """Compile the lines of all ranks; raises TraceError for an invalid one.
 
     Args:
         text: All files.
-        path: What to call the trace, for its name and for errors.
+        path: Path of the trace, for its name and for errors.
     """
     found = _decoded(text, path)
     n_ranks = found["n_ranks"]
     computes, collectives = found["computes"], found["collectives"]
     calls = len(found["posts"]["rank"]) + len(computes["rank"]) + len(collectives["rank"])
     try:
-        require_room(2 * calls, available_memory(), what="the trace", error=TraceError,
+        require_memory(2 * calls, available_memory(), what="the trace", error=TraceError,
                      remedy="record a shorter run")  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
     group, after = _collectives(text, found)
-    # The text is no longer needed, and as large as what comes of it.
+    # Free the text, which is as large as the result.
     text.data.clear()
     notes: list[str] = []
     labels = [Label(f"tag {tag}", _POSTS[call], tag) for call, tag in found["labels"]]
@@ -139,7 +139,7 @@ def _fault(
         "not-whole": f"{what} {shown(word)} is not a whole number",
         "not-count": f"{what} {shown(word)} is not a number from 0 to {limit:g}",
         "no-type": f"the type {shown(found)} is not one of 0 to {len(TYPE_BYTES) - 1}",
-        "beyond": f"names rank {number} of a trace of {found} ranks",
+        "beyond": f"names rank {number}, but the trace has {found} ranks, from 0",
     }
     return text.fault(row, messages[kind], _DAMAGED)
 
@@ -165,7 +165,7 @@ def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
 
 
 def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
-    """Count calls whose messages, or whose completion, the trace does not record."""
+    """Note calls whose messages or completions the trace does not record."""
     if found["left_out"]:
         notes.append(f"{found['left_out']} one-sided and persistent calls are left out")
     if found["unnamed_completions"]:
@@ -181,9 +181,9 @@ class _CollectiveGroup(NamedTuple):
     """Collectives of all ranks.
 
     Attributes:
-        calls: One row a rank and call; labels are not set.
+        calls: One row per rank and call; labels are not set.
         blocking: Whether each call blocks, shape (C,).
-        agree: Whether all ranks take part in it alike, shape (C,).
+        agree: Whether all ranks take part with the same call and root, shape (C,).
         counts: Vectors of counts.
     """
 
@@ -251,7 +251,7 @@ def _labelled(group: _CollectiveGroup, labels: list[Label]) -> Calls:
 def _parse_each(
     text: Text, kinds: list[tuple[int, bool, int, str, int]], n_ranks: int, default: int
 ) -> list[CollectiveLine | None]:
-    """Arguments of the different calls, None for those of other communicators."""
+    """Arguments of the distinct calls, None for those of other communicators."""
     names = list(OPERATIONS)
     parsed: list[CollectiveLine | None] = []
     for operation, _, me, arguments, row in kinds:
@@ -269,7 +269,7 @@ def _agree(
     stream: NDArray[np.int64], fits: NDArray[np.bool_], operation: NDArray[np.int64],
     root: NDArray[np.int64], n_ranks: int,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Whether all ranks take part in the collective of a row, and name one call and one root."""
+    """Whether all ranks take part in the collective of a row with the same call and root."""
     n = int(stream.max(initial=-1)) + 1
     what = operation * n_ranks + root
     low, high = np.full(n, 2**62), np.full(n, -1)

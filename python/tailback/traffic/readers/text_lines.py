@@ -10,13 +10,13 @@ from pathlib import Path
 from tailback.delimited import content, shown
 from tailback.errors import TraceError
 
-_STRANGE = b"\x1f"
-"""A separator of units, which no text holds."""
+_BINARY_MARK = b"\x1f"
+"""The ASCII unit separator, which does not occur in text."""
 
 
 @dataclass
 class Text:
-    """One or several text files, one after the other; a row is a line of all, from 0.
+    """Concatenated text files; a row is a line number over all files, from 0.
 
     Attributes:
         data: The bytes of each file.
@@ -48,7 +48,7 @@ class Text:
         return TraceError(message, file=self.files[at], place=f"line {line + 1}", remedy=remedy)
 
     def quoted(self, row: int) -> str:
-        """The line of a row for a message: quoted, and cut where it is long."""
+        """The line of a row, quoted and shortened for a message."""
         at, line = self.place(row)
         return shown(self.data[at].split(b"\n")[line].decode("utf-8", "replace").strip(" \t\r"))
 
@@ -65,7 +65,7 @@ def read_text(files: Iterable[Path]) -> Text:
 
 def _text(path: Path) -> bytes:
     data = content(path, TraceError)
-    byte = data.find(_STRANGE)
+    byte = data.find(_BINARY_MARK)
     if byte < 0 and not data.isascii():
         try:
             data.decode("utf-8")

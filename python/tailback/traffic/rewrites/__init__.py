@@ -1,4 +1,4 @@
-"""Changes of a program's communication: one rewrite a file, found by itself.
+"""Changes of a program's communication: one rewrite per file, discovered automatically.
 
 A new rewrite is one new file here with a function under ``@REWRITES.register("name")``.
 """

@@ -1,4 +1,4 @@
-"""Editing a program: operations taken out, others put in, waits kept in order."""
+"""Edits of a program: removes and inserts operations and keeps waits consistent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MessageSet:
         return len(self.send)
 
     def only(self, chosen: NDArray[np.bool_]) -> MessageSet:
-        """Those of ``chosen``, shape (K,)."""
+        """The messages selected by ``chosen``, shape (K,)."""
         return MessageSet(*(column[chosen] for column in self.__dict__.values()))
 
 
@@ -70,11 +70,11 @@ def messages_of(program: Program, focus: Focus) -> MessageSet:
     return found.only(chosen)
 
 
-def sent_to_by_many(program: Program, found: MessageSet) -> Ints:
-    """Ranks that :data:`MIN_SENDERS` or more others send to, none of which sends there itself.
+def fan_in_receivers(program: Program, found: MessageSet) -> Ints:
+    """Ranks that receive from :data:`MIN_SENDERS` or more others and do not send themselves.
 
     Raises:
-        DoesNotApplyError: There is none, or one of them sends.
+        DoesNotApplyError: There is none, or one of them also sends.
     """
     pairs = np.unique(found.dst * program.n_ranks + found.src)
     receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
@@ -86,8 +86,8 @@ def sent_to_by_many(program: Program, found: MessageSet) -> Ints:
     return receivers
 
 
-def ranks_named(ranks: Ints) -> str:
-    """``rank 3``, ``ranks 3, 4``: as a sentence names them."""
+def format_ranks(ranks: Ints) -> str:
+    """Ranks as text for a sentence: ``rank 3``, ``ranks 3, 4``."""
     names = ", ".join(map(str, ranks[:3].tolist())) + (", …" if len(ranks) > 3 else "")
     return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
 
@@ -104,10 +104,10 @@ def posts_of_waits(program: Program) -> Ints:
 
 
 class ProgramEdit:
-    """Collects what is taken out of a program and what is put in.
+    """Collects removals and insertions of operations.
 
     Args:
-        program: The program; it stays as it is.
+        program: The program; it is not changed.
     """
 
     def __init__(self, program: Program) -> None:
@@ -125,12 +125,12 @@ class ProgramEdit:
         return self.labels.index(label)
 
     def remove(self, posts: Ints) -> None:
-        """Take posts out, and every WAIT for one of them."""
+        """Remove posts, and every WAIT for one of them."""
         self._keep[posts] = False
         target = posts_of_waits(self.program)
         self._keep[(target >= 0) & ~self._keep[target]] = False
 
-    def steps(
+    def insert_steps(
         self,
         rank: int,
         at: int,
@@ -139,11 +139,11 @@ class ProgramEdit:
         tag: int,
         label: int,
     ) -> None:
-        """Put the steps of a collective, as :func:`schedule` gives them, before operation ``at``.
+        """Insert the steps of a collective, from :func:`schedule`, before operation ``at``.
 
         Args:
             rank: Rank that executes them.
-            at: Operation of it, or one past its last one.
+            at: One of its operations, or one past its last.
             steps: The steps; peers are numbers within ``members``.
             members: World ranks of the communicator.
             tag: Matching tag.
@@ -163,14 +163,14 @@ class ProgramEdit:
             (rank * whole, at * whole, kind, peers, amount, tag * whole, label * whole, number)
         )
 
-    def everywhere(
+    def post_at_ranks(
         self, rank: Ints, at: Ints, op: Op, peer: Ints, size: int, tag: int, label: int
     ) -> Ints:
-        """Post a send or receive in many ranks at once.
+        """Insert a send or receive in many ranks at once.
 
         Args:
             rank: Ranks, shape (K,).
-            at: Operation of each before which it stands, shape (K,).
+            at: Operation of each before which it is inserted, shape (K,).
             op: ISEND or IRECV.
             peer: Other rank of each, shape (K,).
             size: Bytes.
@@ -189,14 +189,14 @@ class ProgramEdit:
         return number
 
     def wait(self, rank: Ints, at: Ints, number: Ints) -> None:
-        """Wait for what was put in, shapes (K,)."""
+        """Insert waits for inserted posts, shapes (K,)."""
         whole = np.full(len(rank), 1, np.int64)
         self._added.append(
             (rank, at, Op.WAIT * whole, -whole, 0 * whole, 0 * whole, 0 * whole, number)
         )
 
     def wait_for(self, post: Ints, at: Ints) -> None:
-        """Wait for posts of the program before operations ``at`` of their ranks, shapes (K,)."""
+        """Insert waits for posts of the program before operations ``at``, shapes (K,)."""
         # Requests of the program itself are distinguished from numbers by their sign.
         self.wait(self._rank[post], at, -1 - self.program.request[post].astype(np.int64))
 
@@ -234,7 +234,7 @@ class ProgramEdit:
         return program
 
     def _requests(self, rank: Ints, kind: Ints, number: Ints) -> Ints:
-        """Request of each added operation: numbered on within each rank, shape (K,)."""
+        """Request of each inserted operation, continuing the numbers of its rank, shape (K,)."""
         posts = kind != Op.WAIT
         request = np.zeros(self._ids, np.int64)
         mine = rank[posts]
@@ -248,12 +248,12 @@ class ProgramEdit:
 
 
 def fresh_tag(program: Program) -> int:
-    """A matching tag that no message of the program has."""
+    """A matching tag that is unused in the program."""
     return int(program.tag.max(initial=0)) + 1
 
 
 def rank_within_key(key: Ints) -> Ints:
-    """How many equal keys come before each, shape (K,)."""
+    """Number of equal keys before each, shape (K,)."""
     order = np.argsort(key, kind="stable")
     out = np.empty(len(key), np.int64)
     out[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])
@@ -263,7 +263,7 @@ def rank_within_key(key: Ints) -> Ints:
 def waited_at(program: Program) -> Ints:
     """Operation by which each post is waited for, the end of its rank without one, shape (M,).
 
-    That is the first WAIT for it, or the first WAITALL behind it.
+    That is the first WAIT for it, or the first WAITALL after it.
     """
     count = len(program.kind)
     all_ = np.append(np.flatnonzero(program.kind == Op.WAITALL), count)

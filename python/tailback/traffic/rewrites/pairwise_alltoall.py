@@ -1,4 +1,4 @@
-"""A loop in which everybody exchanges with everybody becomes MPI_Alltoall."""
+"""Replaces a loop of exchanges between all pairs of ranks by MPI_Alltoall."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tailback.traffic.rewrites.rewrite import (
     DoesNotApplyError,
     Focus,
     Rewritten,
-    where,
+    describe,
 )
 
 CALL = "MPI_Alltoall"
@@ -29,10 +29,11 @@ CALL = "MPI_Alltoall"
 
 @REWRITES.register("pairwise-alltoall")
 def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
-    """Everybody sends to everybody in a loop: MPI_Alltoall in its place, partners in turn.
+    """All ranks exchange with all others in a loop: use MPI_Alltoall, in which partners alternate.
 
-    Applies where the ranks fall into groups of four or more in which each sends equally many blocks
-    of one size to each other. A rank takes part where it sent its last block of an exchange.
+    Applies where the ranks form groups of four or more in which each rank sends the same number of
+    blocks of one size to each other rank. A rank takes part where it sent its last block of an
+    exchange.
     """
     if any(program.labels[i].call == CALL for i in focus):
         raise DoesNotApplyError(f"it is {CALL} already")
@@ -51,15 +52,15 @@ def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
         _exchange(edit, found.only(group == number), n, tag)
     return Rewritten(
         edit.build(),
-        f"Replace the loop of {where(program, focus)} by {CALL}: in each of its steps every rank "
-        "has another partner.",
+        f"Replace the loop of {describe(program, focus)} by {CALL}: in each of its steps every "
+        "rank has another partner.",
         "result",
         "no block of an exchange depends on another block of the same exchange",
     )
 
 
 def _exchange(edit: ProgramEdit, found: MessageSet, n: int, tag: int) -> None:
-    """Put the collective in for one group; raises DoesNotApplyError."""
+    """Insert the collective of one group; raises DoesNotApplyError."""
     members = np.unique(found.src)
     size = len(members)
     if size < MIN_SENDERS:
@@ -80,4 +81,4 @@ def _exchange(edit: ProgramEdit, found: MessageSet, n: int, tag: int) -> None:
     for me, rank in enumerate(members.tolist()):
         steps = schedule(CALL, size, me, 0, block, block)
         for at in last[me].tolist():
-            edit.steps(rank, at, steps, members, tag, label)
+            edit.insert_steps(rank, at, steps, members, tag, label)

@@ -1,4 +1,4 @@
-"""What a rewrite of a program is: another way to send what has to be sent."""
+"""Interface of rewrites, which change how a program communicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Keeps = Literal["messages", "bytes", "result"]
 
 
 class DoesNotApplyError(TailbackError):
-    """The program is not of the kind that a rewrite is for; the message says why."""
+    """The rewrite does not apply to the program; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,12 @@ class Rewritten:
     """A program that communicates in another way.
 
     Attributes:
-        program: It.
+        program: The changed program.
         action: What to change in the code, one sentence that names call and phase.
-        keeps: What is the same as before: ``messages`` (every one of them, in another order or at
-            another time), ``bytes`` (from whom to whom, in each phase), or ``result`` alone (others
-            are sent in their place).
-        assumes: What must hold for the program to compute the same; empty where nothing more.
+        keeps: What stays the same: ``messages`` (all of them, in another order or at another time),
+            ``bytes`` (between each pair of ranks, in each phase), or only the ``result`` (other
+            messages replace them).
+        assumes: Condition under which the program computes the same result; empty if there is none.
     """
 
     program: Program
@@ -41,7 +41,7 @@ class Rewritten:
 
 
 Focus = frozenset[int]
-"""Numbers of the labels whose messages are looked at."""
+"""Numbers of the labels whose messages may be changed."""
 
 Rewrite = Callable[[Program, Focus], Rewritten]
 """Rewrites a program, or raises DoesNotApplyError."""
@@ -50,7 +50,7 @@ REWRITES: Registry[Rewrite] = Registry("rewrite", "other ways to communicate the
 
 
 def labels_of_phases(program: Program, phases: Collection[str]) -> Focus:
-    """Labels of some phases; of all when none of them is known."""
+    """Labels of the given phases; all labels if none of the phases is known."""
     found = frozenset(i for i, label in enumerate(program.labels) if label.phase in phases)
     return found or frozenset(range(len(program.labels)))
 
@@ -63,8 +63,8 @@ def whole_exchange(program: Program, focus: Focus) -> Focus:
     )
 
 
-def where(program: Program, focus: Focus) -> str:
-    """The call and phase of the messages looked at, as a sentence names them."""
+def describe(program: Program, focus: Focus) -> str:
+    """The call and phases of ``focus`` as text for a sentence."""
     used = [program.labels[i] for i in sorted(focus)]
     calls = list(dict.fromkeys(label.call for label in used if label.call))
     phases = list(dict.fromkeys(label.phase for label in used if label.phase))

@@ -1,4 +1,4 @@
-"""Sends in an order of each rank's own, so that not all begin with the same receiver."""
+"""A different order of sends for each rank, so that not all begin with the same receiver."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from tailback.traffic.rewrites.rewrite import (
     DoesNotApplyError,
     Focus,
     Rewritten,
-    where,
+    describe,
 )
 
 
 @REWRITES.register("rotated-order")
 def rotated_order(program: Program, focus: Focus) -> Rewritten:
-    """Ranks send to others in the same order: let each begin with the rank after itself.
+    """Ranks send to others in the same order: each begins with the rank after itself instead.
 
-    Applies where at least four ranks have the same receiver at the same place of their loops, and
-    at most half as many do once rank i begins at place i of its list, which is rank i + 1 where
-    everybody sends to everybody. Sends change places only within a stretch in which the rank does
-    not compute or wait for a receive, so none goes before what it depends on; messages of a pair
-    keep their order.
+    Applies where at least four ranks have the same receiver at the same position of their loops,
+    and at most half as many do if rank i begins at position i of its list (rank i + 1 where all
+    ranks send to all). Sends are reordered only within a stretch in which the rank neither computes
+    nor waits for a receive, so dependencies are kept; messages of a pair keep their order.
     """
     found = messages_of(program, focus)
     stretch = _stretches(program)[found.send]
     order = np.lexsort((found.send, _turn(stretch, found.src, found.dst), stretch))
-    crowd, left = (
-        _crowd(stretch, found.src, to, program.n_ranks) for to in (found.dst, found.dst[order])
+    concurrent, left = (
+        _concurrent_senders(stretch, found.src, to, program.n_ranks)
+        for to in (found.dst, found.dst[order])
     )
-    if crowd < MIN_SENDERS:
+    if concurrent < MIN_SENDERS:
         raise DoesNotApplyError(
             "ranks do not send to the same receiver at the same position of their loops (at most "
-            f"{crowd} do)"
+            f"{concurrent} do)"
         )
-    if 2 * left > crowd:
+    if 2 * left > concurrent:
         raise DoesNotApplyError(
-            f"another order does not help: {crowd} ranks send to one receiver at once, and {left} "
-            "would if each began with the rank after itself"
+            f"another order does not help: {concurrent} ranks send to one receiver at once, and "
+            f"{left} would if each began with the rank after itself"
         )
     slots, source = found.send, found.send[order]
 
@@ -61,14 +61,14 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
             tag=moved(program.tag),
             label=moved(program.label),
         ),
-        f"Have every rank begin {where(program, focus)} with the rank after itself and wrap around "
-        "at the last one (rank + 1, rank + 2, …), instead of beginning with the first rank.",
+        f"Have every rank begin {describe(program, focus)} with the rank after itself and wrap "
+        "around at the last one (rank + 1, rank + 2, …), instead of beginning with the first rank.",
         "messages",
     )
 
 
 def _turn(stretch: Ints, src: Ints, dst: Ints) -> Ints:
-    """When each message's turn is if a rank starts at its own place of its list of receivers."""
+    """Position of each message if a rank starts at its own position in its list of receivers."""
     order = np.lexsort((dst, stretch))
     new = np.append(True, (np.diff(stretch[order]) != 0) | (np.diff(dst[order]) != 0))
     place = np.empty(len(dst), np.int64)
@@ -81,7 +81,7 @@ def _turn(stretch: Ints, src: Ints, dst: Ints) -> Ints:
 
 
 def _stretches(program: Program) -> Ints:
-    """Number of the stretch each operation is in: nothing depends on anything in it, shape (M,)."""
+    """Number of the stretch of each operation, without dependencies inside, shape (M,)."""
     target = posts_of_waits(program)
     ends = (program.kind == Op.COMPUTE) | (program.kind == Op.WAITALL)
     ends |= (target >= 0) & (program.kind[target] == Op.IRECV)
@@ -90,10 +90,10 @@ def _stretches(program: Program) -> Ints:
     return np.asarray(np.cumsum(first[:-1] + np.append(0, ends[:-1])))
 
 
-def _crowd(stretch: Ints, src: Ints, dst: Ints, n_ranks: int) -> int:
-    """Most ranks that have the same receiver at the same place of the same stretch of theirs."""
+def _concurrent_senders(stretch: Ints, src: Ints, dst: Ints, n_ranks: int) -> int:
+    """Maximum number of ranks with the same receiver at the same position of the same stretch."""
     place = rank_within_key(stretch)
-    # Stretches of a rank are counted among those in which it sends.
+    # Only stretches in which a rank sends are counted.
     new = np.append(True, stretch[1:] != stretch[:-1])
     number = np.cumsum(new) - 1
     first = np.searchsorted(src, src)

@@ -1,4 +1,4 @@
-"""Messages in parts: the whole exchange for one part, then for the next."""
+"""Splits messages into parts: the whole exchange for one part, then for the next."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from tailback.traffic.rewrites.rewrite import (
     DoesNotApplyError,
     Focus,
     Rewritten,
-    where,
+    describe,
     whole_exchange,
 )
 
 PARTS = 4
-"""Parts of a message. More make phases shorter and latencies more; miniGhost's five variables, one
-at a time, are the published case (docs/measurements/cases.md)."""
+"""Parts of a message. More parts give shorter phases but more latency; the published case is
+miniGhost's five variables, exchanged one at a time (docs/measurements/cases.md)."""
 
-LEAST_BYTES = 16384
-"""A part is not smaller: below, latency outweighs what shorter phases save."""
+MIN_PART_BYTES = 16384
+"""Minimum size of a part: below, latency outweighs the gain of shorter phases."""
 
 
 @REWRITES.register("small-phases")
 def small_phases(program: Program, focus: Focus) -> Rewritten:
     """Long phases in which ranks drift apart: exchange the messages in four parts, in four rounds.
 
-    Applies where an exchange is a stretch of sends, receives and waits by itself, messages are of
-    64 KiB or more, and the same exchange has two phases or more. The stretch is gone through four
-    times, each with a quarter of every message, so that ranks wait for their neighbours four times
-    as often.
+    Applies where an exchange is a stretch of only sends, receives and waits, messages have 64 KiB
+    or more, and the exchange has at least two phases. The stretch is repeated four times, each with
+    a quarter of every message, so that ranks wait for their neighbours four times as often.
     """
     focus = whole_exchange(program, focus)
     found = messages_of(program, focus)
     small = int(found.size.min())
-    if small < PARTS * LEAST_BYTES:
+    if small < PARTS * MIN_PART_BYTES:
         raise DoesNotApplyError(
             f"messages of {small} bytes are too small to be split into {PARTS} parts of "
-            f"{LEAST_BYTES} bytes"
+            f"{MIN_PART_BYTES} bytes"
         )
     posts = np.zeros(len(program.kind), np.bool_)
     posts[found.send] = posts[found.receive] = True
@@ -61,8 +60,8 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
         raise DoesNotApplyError("there is only one phase: shorter messages do not shorten it")
     return Rewritten(
         _repeated(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
-        f"Exchange each message of {where(program, focus)} in {PARTS} parts (variables one by one, "
-        f"slices of a face), and go through all phases for one part before the next.",
+        f"Exchange each message of {describe(program, focus)} in {PARTS} parts (variables one by "
+        f"one, slices of a face), and go through all phases for one part before the next.",
         "bytes",
         "a message can be split: it holds several variables, or values that do not depend on one "
         "another",
@@ -78,7 +77,7 @@ def _stretches(program: Program, posts: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     begin = np.flatnonzero(new)
     end = np.append(begin[1:], len(fine)) - 1
     good = fine[begin]
-    # A stretch begins with its first post: a WAITALL before it is for something else.
+    # A stretch begins with its first post: a WAITALL before it belongs to something else.
     at = np.append(np.flatnonzero(posts), len(fine))
     begin = at[np.searchsorted(at, begin[good])]
     end = end[good]
@@ -88,7 +87,7 @@ def _stretches(program: Program, posts: NDArray[np.bool_]) -> tuple[Ints, Ints]:
 def _repeated(
     program: Program, posts: NDArray[np.bool_], inside: NDArray[np.bool_], first: Ints
 ) -> Program:
-    """Stretches ``PARTS`` times over, each time with a part of every message."""
+    """Repeat the stretches ``PARTS`` times, each time with a part of every message."""
     here = np.flatnonzero(inside)
     copies = np.repeat(np.arange(PARTS), len(here))
     op = np.concatenate([np.flatnonzero(~inside), np.tile(here, PARTS)])

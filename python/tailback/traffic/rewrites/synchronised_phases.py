@@ -32,18 +32,17 @@ CALL = "MPI_Barrier"
 def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     """Ranks run ahead into the next phase: finish each phase, then MPI_Barrier.
 
-    Applies where ranks go through two or more phases in the same order, some perhaps leaving out
-    some, as at the edge of a grid. Each rank waits for what it sends and receives in a phase, then
-    for all others.
+    Applies where ranks run two or more phases in the same order (ranks at the edge of a grid may
+    skip some). Each rank completes its sends and receives of a phase, then waits for all others.
     """
     found = messages_of(program, whole_exchange(program, focus))
     members = np.unique(found.src)
     if len(members) < MIN_SENDERS:
         raise DoesNotApplyError(f"fewer than {MIN_SENDERS} ranks send there")
-    phases, place = _course(program, found, members)
+    phases, place = _phase_order(program, found, members)
     edit = ProgramEdit(program)
     begin = _barriers(program, found, members, place, len(phases) - 1)
-    index = _places(program, members)
+    index = _member_index(program, members)
     label = edit.label(Label("barrier", CALL))
     tag = fresh_tag(program)
     steps = [schedule(CALL, len(members), me, 0, 0, 0) for me in range(len(members))]
@@ -56,8 +55,8 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
         for k in range(len(steps[0])):
             source = members[np.array([each[k].receives[0][0] for each in steps])]
             to = members[np.array([each[k].sends[0][0] for each in steps])]
-            received = edit.everywhere(members, at, Op.IRECV, source, 0, tag, label)
-            sent = edit.everywhere(members, at, Op.ISEND, to, 0, tag, label)
+            received = edit.post_at_ranks(members, at, Op.IRECV, source, 0, tag, label)
+            sent = edit.post_at_ranks(members, at, Op.ISEND, to, 0, tag, label)
             edit.wait(members, at, received)
             edit.wait(members, at, sent)
     names = ", ".join(repr(phase) for phase in dict.fromkeys(phases))
@@ -69,11 +68,11 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _course(program: Program, found: MessageSet, members: Ints) -> tuple[list[str], Ints]:
-    """Phases in the order in which they are gone through, and the place of each message in it.
+def _phase_order(program: Program, found: MessageSet, members: Ints) -> tuple[list[str], Ints]:
+    """The common order of phases, and the position of each message in it.
 
     Raises:
-        DoesNotApplyError: Ranks do not have one order in common.
+        DoesNotApplyError: The ranks have no common order.
     """
     names = [label.phase for label in program.labels]
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -83,22 +82,22 @@ def _course(program: Program, found: MessageSet, members: Ints) -> tuple[list[st
     of_rank = found.src[runs]
     start = np.searchsorted(of_rank, members)
     end = np.searchsorted(of_rank, members, side="right")
-    ways = [
+    sequences = [
         tuple(phase[runs[a:b]].tolist()) for a, b in zip(start.tolist(), end.tolist(), strict=True)
     ]
-    order = _merged(ways)
-    place = np.concatenate([_embed(way, order) for way in ways])
+    order = _merged(sequences)
+    place = np.concatenate([_positions(sequence, order) for sequence in sequences])
     text = list(known)
     return [text[number] for number in order], place[np.cumsum(new) - 1]
 
 
-def _merged(ways: list[tuple[int, ...]]) -> list[int]:
+def _merged(sequences: list[tuple[int, ...]]) -> list[int]:
     """One order of phases that every rank's own is a part of; raises DoesNotApplyError."""
-    longest = max(ways, key=len)
+    longest = max(sequences, key=len)
     order = list(longest)
-    for way in sorted(set(ways), key=lambda way: (-len(way), way)):
-        matched = SequenceMatcher(None, order, way, autojunk=False).get_opcodes()
-        order = [n for _, a, b, c, d in matched for n in _either(order[a:b], list(way[c:d]))]
+    for sequence in sorted(set(sequences), key=lambda sequence: (-len(sequence), sequence)):
+        matched = SequenceMatcher(None, order, sequence, autojunk=False).get_opcodes()
+        order = [n for _, a, b, c, d in matched for n in _union(order[a:b], list(sequence[c:d]))]
     if len(order) < 2:
         raise DoesNotApplyError("there is only one phase, and no rank runs ahead into the next")
     if len(order) > 2 * len(longest):
@@ -106,17 +105,17 @@ def _merged(ways: list[tuple[int, ...]]) -> list[int]:
     return order
 
 
-def _either(one: list[int], other: list[int]) -> list[int]:
-    """What two stretches hold; one of them where they are equal."""
+def _union(one: list[int], other: list[int]) -> list[int]:
+    """Two stretches concatenated, or one of them if they are equal."""
     return one if one == other else one + other
 
 
 def _barriers(program: Program, found: MessageSet, members: Ints, place: Ints, count: int) -> Ints:
     """Operation before which each rank calls each barrier, shape (members, count).
 
-    That is behind its last post of the phases before; a rank without any calls it at once.
+    That is after its last post of the preceding phases; a rank without any calls it at once.
     """
-    index = _places(program, members)
+    index = _member_index(program, members)
     first = np.full(len(members), len(program.kind), np.int64)
     behind = np.full((len(members), count + 1), -1, np.int64)
     for rank, post in ((found.src, found.send), (found.dst, found.receive)):
@@ -126,16 +125,16 @@ def _barriers(program: Program, found: MessageSet, members: Ints, place: Ints, c
     return np.maximum(np.maximum.accumulate(behind, axis=1), first[:, None])[:, :count]
 
 
-def _embed(way: tuple[int, ...], order: list[int]) -> list[int]:
+def _positions(sequence: tuple[int, ...], order: list[int]) -> list[int]:
     """Places of a rank's phases in the whole order, the earliest."""
     out, at = [], 0
-    for phase in way:
+    for phase in sequence:
         at = order.index(phase, at) + 1
         out.append(at - 1)
     return out
 
 
-def _places(program: Program, members: Ints) -> Ints:
+def _member_index(program: Program, members: Ints) -> Ints:
     """Number of each rank among the members, -1 for others, shape (R,)."""
     index = np.full(program.n_ranks, -1, np.int64)
     index[members] = np.arange(len(members))

@@ -1,4 +1,4 @@
-"""Senders to one rank take turns, so that their queue does not reach back into the network."""
+"""Senders to one rank take turns, so that their queue does not extend into the network."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tailback.traffic.rewrites.edit import (
     Ints,
     MessageSet,
     ProgramEdit,
+    fan_in_receivers,
+    format_ranks,
     fresh_tag,
     messages_of,
-    ranks_named,
-    sent_to_by_many,
     waited_at,
 )
 from tailback.traffic.rewrites.rewrite import (
@@ -21,25 +21,25 @@ from tailback.traffic.rewrites.rewrite import (
     DoesNotApplyError,
     Focus,
     Rewritten,
-    where,
+    describe,
 )
 
 AT_ONCE = 2
-"""Senders whose turn it is: one sends while the other one's permission is under way, so the
-receiver's link does not idle."""
+"""Senders admitted at a time: one sends while the permission of the other is in flight, so the
+receiver's link is never idle."""
 
 
 @REWRITES.register("taken-turns")
 def taken_turns(program: Program, focus: Focus) -> Rewritten:
-    """Many send to one at once: the receiver lets them, two at a time, in the order of their ranks.
+    """Many send to one at once: the receiver admits two at a time, in the order of their ranks.
 
     Applies where at least four ranks send to one that posts its receives before it waits for any of
-    them and sends nothing there itself. The receiver's link bounds the time as before; what gains
-    is everything else, which no longer stands in its queue. A permission is an empty message, as in
+    them and sends nothing there itself. The receiver's link limits the time as before; other
+    traffic gains, because it no longer waits in its queue. A permission is an empty message, as in
     the synchronised gather of MPI libraries.
     """
     found = messages_of(program, focus)
-    receivers = sent_to_by_many(program, found)
+    receivers = fan_in_receivers(program, found)
     needed = waited_at(program)
     for receiver in receivers.tolist():
         posts = found.receive[found.dst == receiver]
@@ -51,17 +51,19 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
     edit = ProgramEdit(program)
     tag = fresh_tag(program)
     for receiver in receivers.tolist():
-        _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
+        _add_permissions(edit, found.only(found.dst == receiver), receiver, needed, tag)
     return Rewritten(
         edit.build(),
-        f"Have {ranks_named(receivers)} admit the senders of {where(program, focus)} {AT_ONCE} at "
-        "a time: each sender waits for an empty message from its receiver before it sends.",
+        f"Have {format_ranks(receivers)} admit the senders of {describe(program, focus)} {AT_ONCE} "
+        "at a time: each sender waits for an empty message from its receiver before it sends.",
         "messages",
     )
 
 
-def _turns(edit: ProgramEdit, group: MessageSet, receiver: int, needed: Ints, tag: int) -> None:
-    """Permissions of one receiver: two to begin with, one for each sender that is through."""
+def _add_permissions(
+    edit: ProgramEdit, group: MessageSet, receiver: int, needed: Ints, tag: int
+) -> None:
+    """Permissions of one receiver: two at the start, then one for each completed sender."""
     old = edit.labels[int(group.label[0])]
     label = edit.label(Label(old.phase, "permission", communicator=old.communicator, path=old.path))
     at = int(needed[group.receive].min())
@@ -71,6 +73,8 @@ def _turns(edit: ProgramEdit, group: MessageSet, receiver: int, needed: Ints, ta
         if number >= AT_ONCE:
             through = group.receive[group.src == senders[number - AT_ONCE]]
             edit.wait_for(through, np.full(len(through), at))
-        edit.steps(receiver, at, [CollectiveStep(((0, 0),), ())], np.array([sender]), tag, label)
+        edit.insert_steps(
+            receiver, at, [CollectiveStep(((0, 0),), ())], np.array([sender]), tag, label
+        )
         first = int(group.send[group.src == sender].min())
-        edit.steps(sender, first, [CollectiveStep((), ((0, 0),))], members, tag, label)
+        edit.insert_steps(sender, first, [CollectiveStep((), ((0, 0),))], members, tag, label)

@@ -1,4 +1,4 @@
-"""A loop of sends to one rank becomes a reduction over a binomial tree."""
+"""Replaces a loop of sends to one rank by a reduction over a binomial tree."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tailback.traffic.rewrites.edit import (
     Ints,
     MessageSet,
     ProgramEdit,
+    fan_in_receivers,
+    format_ranks,
     fresh_tag,
     messages_of,
     rank_within_key,
-    ranks_named,
-    sent_to_by_many,
     waited_at,
 )
 from tailback.traffic.rewrites.rewrite import (
@@ -23,7 +23,7 @@ from tailback.traffic.rewrites.rewrite import (
     DoesNotApplyError,
     Focus,
     Rewritten,
-    where,
+    describe,
 )
 
 CALL = "MPI_Reduce"
@@ -31,11 +31,11 @@ CALL = "MPI_Reduce"
 
 @REWRITES.register("tree-reduce")
 def tree_reduce(program: Program, focus: Focus) -> Rewritten:
-    """Everybody sends to one rank: MPI_Reduce over a binomial tree in place of the loop.
+    """All ranks send to one: use MPI_Reduce over a binomial tree instead of the loop.
 
-    Applies where at least four ranks send to one and to nobody else there, all of them equally many
-    messages, the k-th of each of the same size. Several roots may have separate groups. The
-    k-th messages become one reduction: a sender takes part where it sent, the root where it waited.
+    Applies where at least four ranks send only to one root, all of them the same number of
+    messages, the k-th of each of the same size. Several roots may have separate groups. The k-th
+    messages become one reduction: a sender takes part where it sent, the root where it waited.
     """
     if any(program.labels[i].call == CALL for i in focus):
         raise DoesNotApplyError(f"it is {CALL} already")
@@ -47,10 +47,10 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     tag = fresh_tag(program)
     for root in roots.tolist():
         _reduce(edit, found.only(found.dst == root), root, needed, tag)
-    ranks = ranks_named(roots)
+    ranks = format_ranks(roots)
     return Rewritten(
         edit.build(),
-        f"Replace the loop of {where(program, focus)} to {ranks} by {CALL}: ranks combine "
+        f"Replace the loop of {describe(program, focus)} to {ranks} by {CALL}: ranks combine "
         "partial results in a binomial tree.",
         "result",
         f"what {ranks} receive{'s' if len(roots) == 1 else ''} is combined (a sum, a maximum); "
@@ -59,8 +59,8 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
 
 
 def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]]:
-    """Ranks that many send to, and which messages go to one; raises DoesNotApplyError."""
-    roots = sent_to_by_many(program, found)
+    """Ranks that receive from many, and the messages to them; raises DoesNotApplyError."""
+    roots = fan_in_receivers(program, found)
     pair = found.dst * program.n_ranks + found.src
     pairs, count = np.unique(pair, return_counts=True)
     to, source = np.divmod(pairs, program.n_ranks)
@@ -94,10 +94,10 @@ def _reduce(edit: ProgramEdit, group: MessageSet, root: int, needed: Ints, tag: 
         group.src.tolist(), group.send.tolist(), group.size.tolist(), strict=True
     ):
         steps = schedule(CALL, len(members), place[rank], place[root], size, size)
-        edit.steps(rank, at, steps, members, tag, label)
+        edit.insert_steps(rank, at, steps, members, tag, label)
     first = group.only(group.src == group.src[0])
     for k, size in enumerate(first.size.tolist()):
-        # The root needs the result when it waited for the last part of it.
+        # The root needs the result where it waited for the last message.
         at = int(needed[group.receive[turn == k]].max())
         steps = schedule(CALL, len(members), place[root], place[root], size, size)
-        edit.steps(root, at, steps, members, tag, label)
+        edit.insert_steps(root, at, steps, members, tag, label)

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate};
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
+use tailback_fabric::rules::{
+    DimensionOrder, DragonflyRouting, HyperXRouting, PeerLinkRouting, Tie,
+};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, RoutePlan, Routes, RoutingRule, dragonfly, dragonfly_plus,
     fat_tree, hyperx, modified_tree, pgft, torus, yellowstone,
@@ -151,8 +153,8 @@ pub fn every_topology() -> Vec<Case> {
         node_delay_ps: CABLE,
     };
     let fabric = hyperx::build(&shape).expect("a HyperX");
-    let rule = AllToAll::new(&fabric, &[4, 3], false).expect("its own rule");
-    cases.push(Case::new("hyperx", fabric, RoutingRule::AllToAll(rule)));
+    let rule = HyperXRouting::new(&fabric, &[4, 3], false).expect("its own rule");
+    cases.push(Case::new("hyperx", fabric, RoutingRule::HyperX(rule)));
     cases.extend(groups());
     cases
 }
@@ -187,8 +189,8 @@ fn trees() -> Vec<Case> {
         delay_ps: [CABLE; 3],
     };
     let fabric = modified_tree::build(&shape).expect("a modified tree");
-    let rule = Horizontal::new(&fabric, 3, 2, 1).expect("its own rule");
-    let sideways = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
+    let rule = PeerLinkRouting::new(&fabric, 3, 2, 1).expect("its own rule");
+    let sideways = Case::new("modified tree", fabric, RoutingRule::PeerLinks(rule));
     let shape = yellowstone::Shape {
         hosts_per_tor: 3,
         tors_per_group: 2,
@@ -218,8 +220,8 @@ fn groups() -> Vec<Case> {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly::build(&shape).expect("a dragonfly");
-    let rule = Groups::new(&fabric, false, true).expect("its own rule");
-    let one = Case::new("dragonfly", fabric, RoutingRule::Groups(rule));
+    let rule = DragonflyRouting::new(&fabric, false, true).expect("its own rule");
+    let one = Case::new("dragonfly", fabric, RoutingRule::Dragonfly(rule));
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 2,
         leaves: 4,
@@ -231,6 +233,6 @@ fn groups() -> Vec<Case> {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly_plus::build(&shape).expect("a dragonfly+");
-    let rule = Groups::new(&fabric, false, true).expect("its own rule");
-    vec![one, Case::new("dragonfly+", fabric, RoutingRule::Groups(rule))]
+    let rule = DragonflyRouting::new(&fabric, false, true).expect("its own rule");
+    vec![one, Case::new("dragonfly+", fabric, RoutingRule::Dragonfly(rule))]
 }

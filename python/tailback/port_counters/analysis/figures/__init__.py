@@ -1,4 +1,4 @@
-"""The counter figures, one subject a file; importing this package registers them all."""
+"""The counter figures, one subject per file; importing this package registers them all."""
 
 from tailback.port_counters.analysis.figures import (
     boxes,

@@ -18,7 +18,7 @@ def wait_buildup(study: Study) -> Figure | None:
     stalled = study.rounds.filter(pl.col("nonzero") > 0).sort("nonzero", "round")
     if stalled.is_empty():
         return None
-    # A round with two steps, like the paper's first, and the one that grows most often.
+    # A round with two increases, like the paper's first, and the one with most increases.
     few = stalled.sort((pl.col("nonzero").cast(pl.Int64) - 2).abs(), "round").row(0, named=True)
     many = stalled.sort("nonzero", "round", descending=[True, False]).row(0, named=True)
     numbers = [few["round"], many["round"]]

@@ -82,6 +82,6 @@ def _curve(axes: Axes, table: pl.DataFrame, label: str, colour: str, dash: objec
     # Plain numbers: names from files must stay text, so mathematics is switched off in figures.
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    # Limits that are set stay: they are those of all curves so far, not of the first.
+    # Set explicit limits from all curves so far: matplotlib keeps them once they are set.
     axes.set_xlim(0, max(axes.dataLim.x1, 0.01) * 1.02)
     axes.grid()

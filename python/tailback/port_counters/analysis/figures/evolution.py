@@ -16,7 +16,7 @@ from tailback.units import counted
 
 @figure("evolution")
 def evolution(study: Study) -> Figure | None:
-    """Congestion evolution: one dot a feature, time downwards (Jha et al., Figure 9)."""
+    """Congestion evolution: one dot per feature, time downwards (Jha et al., Figure 9)."""
     graph = study.evolution
     if graph is None or graph.features.is_empty():
         return None
@@ -58,7 +58,7 @@ def evolution(study: Study) -> Figure | None:
 
 @figure("torus_slices")
 def torus_slices(study: Study) -> Figure | None:
-    """The torus at its worst step, one panel a plane of z (Jha et al., Figure 10)."""
+    """The torus at its worst step, one panel per z plane (Jha et al., Figure 10)."""
     table = study.slices
     if table is None or table.is_empty():
         return None

@@ -1,7 +1,7 @@
-"""What the counter figures share: their registry, their look, and how they become files.
+"""Shared by the counter figures: registry, style and rendering to files.
 
-They stand below the report in the order of packages, so they have their own small style; it is the
-report's: no frame, units on every axis, legible in greyscale.
+This package may not import the report, so it repeats the report's style: no frame, units on every
+axis, legible in greyscale.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STEPS: Final = ("#3d1a5b", "#b96cc4", "#7f8893")
 _STROKES: Final = ("-", (0, (5, 2)), (0, (1.2, 1.6)))
 _KINDS: Final = (("X", "Y", "Z"), ("down", "up", "flat"))
 GROUPS: Final = {name: colour for kind in _KINDS for name, colour in zip(kind, _STEPS, strict=True)}
-"""Colours of directions; three steps of lightness apart, with a dash each, so grey is enough."""
+"""Colours of directions. They differ in lightness and dash, so they are legible in greyscale."""
 DASHES: Final = {name: dash for kind in _KINDS for name, dash in zip(kind, _STROKES, strict=True)}
 
 _STYLE: Final[dict[Any, Any]] = {

@@ -1,4 +1,4 @@
-"""A fat tree from its spines down to its hosts: every link's stall, nothing overdrawn."""
+"""A fat tree from its spines down to its hosts: the stall of every link, each in its own cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailback.port_counters.analysis.study import Study
 
 @figure("tier_stalls")
 def tier_stalls(study: Study) -> Figure | None:
-    """Stall of every link of a tree by tier: a column a switch, a row one of its cables."""
+    """Stall of every link of a tree by tier: one column per switch, one row per cable."""
     table = study.tables.get("tier_stalls")
     if table is None or table["percent"].count() == 0:
         return None

@@ -1,4 +1,4 @@
-"""How often ports of each class were stalled at all."""
+"""How often ports of each class were stalled."""
 
 from __future__ import annotations
 

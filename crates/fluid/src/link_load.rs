@@ -1,11 +1,12 @@
-//! What crossed which link in which time window.
+//! Load of links by time window.
 
-/// Shortest length of a window, as the packet engine's.
+/// Binary logarithm of the shortest window in picoseconds, as in the packet engine.
 const FIRST_SHIFT: u32 = 16;
 
-/// Bits by link and window. Windows double as the run grows: at least `target`, at most twice as many.
+/// Bits by link and window. Windows double in length as the run goes on: there are at least `target` and
+/// at most twice as many.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct WindowedLoad {
     target: u32,
     shift: u32,
     /// Row of each link, `u32::MAX` before its first use.
@@ -14,7 +15,7 @@ pub(crate) struct Ledger {
     bits: Vec<f64>,
 }
 
-impl Ledger {
+impl WindowedLoad {
     pub fn new(links: usize, target: u32) -> Self {
         let target = target.max(1);
         Self { target, shift: FIRST_SHIFT, row: vec![u32::MAX; links], bits: Vec::new() }
@@ -77,22 +78,22 @@ mod tests {
 
     #[test]
     fn what_goes_on_to_the_last_time_there_is_ends() {
-        let mut ledger = Ledger::new(1, 4);
-        ledger.add(0, 7, u64::MAX, 8.0);
-        assert!((ledger.of(0).iter().sum::<f64>() - 8.0).abs() < 1e-9);
+        let mut link_load = WindowedLoad::new(1, 4);
+        link_load.add(0, 7, u64::MAX, 8.0);
+        assert!((link_load.of(0).iter().sum::<f64>() - 8.0).abs() < 1e-9);
     }
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut ledger = Ledger::new(3, 4);
+        let mut link_load = WindowedLoad::new(3, 4);
         for step in 0..1000u64 {
-            ledger.add(1, step * 50_000, (step + 1) * 50_000, 8.0);
+            link_load.add(1, step * 50_000, (step + 1) * 50_000, 8.0);
         }
-        let bits = ledger.of(1);
-        assert!(ledger.of(0).is_empty());
+        let bits = link_load.of(1);
+        assert!(link_load.of(0).is_empty());
         assert!((bits.iter().sum::<f64>() - 8000.0).abs() < 1e-6);
         let used = bits.iter().filter(|&&b| b > 0.0).count();
-        assert!((4..=8).contains(&used), "{used} windows of {} ps", ledger.window_ps());
+        assert!((4..=8).contains(&used), "{used} windows of {} ps", link_load.window_ps());
         // A steady flow fills whole windows alike.
         assert!((bits[0] - bits[1]).abs() < 1e-6 * bits[0]);
     }

@@ -1,16 +1,16 @@
-//! Fixed routes: D-mod-k spreads destinations over all links, up and down.
+//! Deterministic routes: D-mod-k spreads destinations over all links, up and down.
 
-use tailback_fabric::rules::Groups;
+use tailback_fabric::rules::DragonflyRouting;
 use tailback_fabric::{Arrangement, CableList, Fabric, RoutePlan, RouteState, Routes, RoutingRule};
 use tailback_fabric::{dragonfly_plus, fat_tree, pgft, yellowstone};
 
-/// The links of the fixed route between two nodes.
+/// The links of the deterministic route between two nodes.
 fn route(fabric: &Fabric, plan: &RoutePlan, from: u32, to: u32) -> Vec<u32> {
     let (mut switch, mut state, mut links) =
         (plan.node_switch[from as usize], RouteState::START, vec![]);
     while switch != plan.node_switch[to as usize] {
         let step = plan.next(switch, to, u32::MAX, state);
-        let link = plan.fixed(switch, to, u32::MAX, state, &step);
+        let link = plan.deterministic_link(switch, to, u32::MAX, state, &step);
         assert!(step.links.contains(&link), "link {link} is no candidate");
         links.push(link);
         (switch, state) = (fabric.link_dst[link as usize] - fabric.n_nodes, step.next);
@@ -18,7 +18,7 @@ fn route(fabric: &Fabric, plan: &RoutePlan, from: u32, to: u32) -> Vec<u32> {
     links
 }
 
-/// Routes on each link when every node sends to the one `shift` further on.
+/// Number of routes on each link when every node sends to the one with a number greater by `shift`.
 fn load(fabric: &Fabric, plan: &RoutePlan, shift: u32) -> Vec<u32> {
     let mut load = vec![0; fabric.n_links()];
     for from in 0..fabric.n_nodes {
@@ -46,7 +46,7 @@ fn tree(children: &[u32], parents: &[u32], cables: &[u32]) -> Fabric {
     pgft::build(&shape).unwrap()
 }
 
-/// Links whose source is of tier `from` and whose destination of tier `to`.
+/// Links from tier `from` to tier `to`.
 fn between(fabric: &Fabric, from: i32, to: i32) -> Vec<usize> {
     let tier = |vertex: u32| {
         vertex.checked_sub(fabric.n_nodes).map_or(-1, |s| fabric.switch_tier[s as usize])
@@ -57,8 +57,8 @@ fn between(fabric: &Fabric, from: i32, to: i32) -> Vec<usize> {
 
 #[test]
 fn no_shift_blocks_in_a_tree_of_constant_bisection() {
-    // Zahavi, 2010: with as many cables up as down on every switch, D-mod-k routes any shift of all
-    // nodes so that no two share a link.
+    // Zahavi, 2010: if every switch has as many cables up as down, D-mod-k routes any shift of all
+    // nodes without two routes on one link.
     for (m, w, p) in [
         ([4, 4, 4], [1, 4, 4], [1, 1, 1]),
         ([4, 4, 4], [1, 2, 4], [1, 2, 2]),
@@ -75,8 +75,8 @@ fn no_shift_blocks_in_a_tree_of_constant_bisection() {
 }
 
 #[test]
-fn ways_down_are_as_even_as_ways_up() {
-    // Where several aggregation switches lead from a core into a pod, all of them are used.
+fn down_links_are_loaded_as_evenly_as_uplinks() {
+    // Where a core reaches a pod through several aggregation switches, routes use all of them.
     for shape in [fat_tree::Shape::TAPERED, fat_tree::Shape::FULL] {
         let fabric = fat_tree::build(&shape).unwrap();
         let plan = up_down(&fabric);
@@ -110,7 +110,7 @@ fn ways_down_are_as_even_as_ways_up() {
 
 #[test]
 fn it_does_not_matter_where_cables_are_plugged_in() {
-    // Four leaves of four nodes and four spines; the ports of each leaf are turned by its number.
+    // Four leaves of four nodes and four spines; the ports of each leaf are rotated by its number.
     let (nodes, leaves, spines) = (16, 4, 4);
     let mut cables = CableList::new((nodes + leaves + spines) as usize);
     for node in 0..nodes {
@@ -132,8 +132,8 @@ fn it_does_not_matter_where_cables_are_plugged_in() {
 }
 
 #[test]
-fn a_lost_cable_costs_little() {
-    // Tapered without the first up-link of its first leaf: the nodes there are still reached by many links.
+fn routes_stay_spread_after_the_loss_of_a_cable() {
+    // Tapered without the first uplink of its first leaf: routes to its nodes still use many links.
     let whole = fat_tree::build(&fat_tree::Shape::TAPERED).unwrap();
     let lost = whole.out_links(whole.n_nodes).find(|&l| !whole.is_node(whole.link_dst[l as usize]));
     let (lost, nodes) = (lost.unwrap() as usize, whole.n_nodes);
@@ -151,13 +151,13 @@ fn a_lost_cable_costs_little() {
         let last = *route(&fabric, &plan, nodes / 2 + to, to).last().unwrap();
         *used.entry(last).or_insert(0) += 1;
     }
-    // 32 nodes by 15 links: 3 a link at best.
+    // 32 nodes over 15 links: at best, no link has more than 3.
     assert!(used.len() >= 10 && used.values().all(|&n| n <= 6), "{used:?}");
 }
 
 #[test]
 fn all_global_cables_of_a_dragonfly_plus_are_used() {
-    // Three groups of four spines with four global ports: two cables from a spine to a group.
+    // Three groups of four spines with four global ports each: two cables from a spine to each group.
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 4,
         leaves: 4,
@@ -169,9 +169,11 @@ fn all_global_cables_of_a_dragonfly_plus_are_used() {
         delay_ps: [0; 3],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let plan =
-        RoutePlan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, false, true).unwrap()))
-            .unwrap();
+    let plan = RoutePlan::new(
+        &fabric,
+        RoutingRule::Dragonfly(DragonflyRouting::new(&fabric, false, true).unwrap()),
+    )
+    .unwrap();
     let load = load(&fabric, &plan, 16);
     let pod = |vertex: u32| fabric.switch_pod[(vertex - fabric.n_nodes) as usize];
     for link in between(&fabric, 0, 0) {

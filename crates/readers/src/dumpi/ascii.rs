@@ -1,4 +1,4 @@
-//! The text that dumpi2ascii makes of a binary file.
+//! Text that dumpi2ascii converts from a binary file.
 
 use super::arguments::{Arguments, Field};
 use super::rank::{DumpiCall, RankFile};
@@ -21,9 +21,9 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     }
     if data.last().is_some_and(|&last| last != b'\n') {
         let place = FilePosition::Line(lines(data).count() as u64);
-        return Err(rank.fault(FaultKind::Cut, place, "the line has no end"));
+        return Err(rank.fault(FaultKind::Truncated, place, "the last line is truncated"));
     }
-    // The sizes of types come last and are needed first.
+    // The sizes of types are at the end of the file, but are needed first.
     for (kind, size) in lines(data).filter_map(type_size) {
         rank.sizes.set(kind, size);
     }
@@ -49,16 +49,20 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
         } else if begun.is_some() {
             if let Some((name, value)) = argument(line) {
                 if let Some(field) = Field::named(name) {
-                    take(&mut arguments, field, value);
+                    set_argument(&mut arguments, field, value);
                 }
             } else if line.starts_with(b"MPI_") {
-                return Err(rank.fault(FaultKind::Line, place, &String::from_utf8_lossy(line)));
+                return Err(rank.fault(
+                    FaultKind::UnknownLine,
+                    place,
+                    &String::from_utf8_lossy(line),
+                ));
             }
         }
     }
     if let Some(begun) = begun {
         let text = format!("{} does not return", ascii(begun.name));
-        return Err(rank.fault(FaultKind::Cut, FilePosition::Line(last), &text));
+        return Err(rank.fault(FaultKind::Truncated, FilePosition::Line(last), &text));
     }
     Ok(())
 }
@@ -86,7 +90,7 @@ fn leave<'a>(
     arguments: &Arguments,
 ) -> Result<Option<Begun<'a>>, Fault> {
     let Some(begun) = begun.filter(|begun| begun.name == name) else {
-        let text = format!("{} returns and has not begun", ascii(name));
+        let text = format!("{} returns without having been entered", ascii(name));
         return Err(rank.fault(FaultKind::Damaged, place, &text));
     };
     let name = if name == b"MPI_Init_thread" { b"MPI_Init" } else { name };
@@ -100,12 +104,12 @@ fn ascii(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Takes `prefix` off.
+/// Removes a prefix.
 fn after<'a>(text: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
     text.strip_prefix(prefix.as_bytes())
 }
 
-/// Takes off the bytes that `wanted` holds for, at least one.
+/// Splits off the leading bytes for which `wanted` holds, at least one.
 fn run(text: &[u8], wanted: impl Fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&byte| !wanted(byte)).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
@@ -115,7 +119,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Removes at most the given number of digits.
+/// Splits off a number of at most `most` digits.
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
     let (found, rest) = run(text, |byte| byte.is_ascii_digit())?;
     Some((natural(found).filter(|_| found.len() <= most)?, rest))
@@ -130,7 +134,7 @@ fn seconds(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     Some((whole, ns, end))
 }
 
-/// Name, whether it is entered, and the time, of the wall where it is known.
+/// Name, whether the call is entered or left, and the time: by wall clock if it is known.
 fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64)> {
     let (_, rest) = run(after(line, "MPI_")?, is_word)?;
     let name = &line[..line.len() - rest.len()];
@@ -155,8 +159,8 @@ fn type_size(line: &[u8]) -> Option<(i64, i64)> {
     let rest = after(rest, " (")?;
     let end = rest.len() - rest.iter().rev().position(|&byte| byte == b' ')?;
     let (size, left) = digits(&rest[end..], 9)?;
-    let said = rest[..end].ends_with(b") has size ") && left.is_empty();
-    said.then_some((kind as i64, size as i64))
+    let has_prefix = rest[..end].ends_with(b") has size ") && left.is_empty();
+    has_prefix.then_some((kind as i64, size as i64))
 }
 
 /// Name and value of an argument: `int count=3`, `MPI_Request requests[2]=[4, 5]`.
@@ -179,8 +183,8 @@ fn argument(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (right && begins).then_some((name, value))
 }
 
-/// Sets an argument: a number, several, or source and tag of statuses.
-fn take(arguments: &mut Arguments, field: Field, value: &[u8]) {
+/// Sets an argument: a number, several numbers, or source and tag of statuses.
+fn set_argument(arguments: &mut Arguments, field: Field, value: &[u8]) {
     if value.starts_with(b"[") && value.contains(&b'{') {
         arguments.set_statuses(field, statuses(value));
     } else if value.starts_with(b"[") {
@@ -193,7 +197,7 @@ fn take(arguments: &mut Arguments, field: Field, value: &[u8]) {
     }
 }
 
-/// The number that a text begins with, and what follows.
+/// Splits off the number at the beginning of a text.
 fn number(text: &[u8]) -> Option<(i64, &[u8])> {
     let bare = text.strip_prefix(b"-").unwrap_or(text);
     let (found, _) = run(bare, |byte| byte.is_ascii_digit())?;

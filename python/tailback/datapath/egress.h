@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Each port of the software switch, and of the hosts: tc egress, before the queue.
+ *
+ * A packet of one segment gets the sample that the scheme says, from the one it came with. Packets
+ * of several segments (GSO) are left alone and counted: the sample would be one of many packets.
+ * The lab limits interfaces to one segment.
+ */
+#include "maps.h"
+
+/* The fields of kernel structures that are read; the loader finds where they are. */
+struct gnet_stats_queue {
+  __u32 backlog;
+} __attribute__((preserve_access_index));
+struct Qdisc {
+  struct gnet_stats_queue qstats;
+} __attribute__((preserve_access_index));
+struct net_device {
+  struct Qdisc *qdisc;
+} __attribute__((preserve_access_index));
+struct sk_buff {
+  struct net_device *dev;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
+/* Bytes that wait in the port's queue. */
+INLINE __u32 backlog(struct __sk_buff *skb) {
+  struct sk_buff *packet = bpf_cast_to_kern_ctx(skb);
+  return packet->dev->qdisc->qstats.backlog;
+}
+
+/* Notes whose connection this is, for the receiver of the other direction. */
+INLINE void learn(const struct __sk_buff *skb, const struct packet *packet) {
+  __u32 mark = skb->mark;
+  if (!mark) return;
+  struct connection key = {
+      packet->flow.source, packet->flow.destination, packet->port[0], packet->port[1]};
+  __u32 *known = bpf_map_lookup_elem(&marks, &key);
+  if (!known || *known != mark) bpf_map_update_elem(&marks, &key, &mark, BPF_ANY);
+}
+
+SEC("tc")
+int tailback_egress(struct __sk_buff *skb) {
+  struct packet packet;
+  if (!parse(skb, &packet) || packet.hop >= MAX_HOPS) return TC_ACT_UNSPEC;
+  __u32 link = link_of(skb);
+  struct port *port = bpf_map_lookup_elem(&ports, &link);
+  if (!port) return TC_ACT_UNSPEC;
+  if (skb->gso_segs > 1) {
+    __sync_fetch_and_add(&port->super_packets, skb->gso_segs);
+    return TC_ACT_UNSPEC;
+  }
+  struct visit visit = {
+      .link = link,
+      .hop = packet.hop,
+      .congested = backlog(skb) > port->congested_bytes,
+      .id = packet_id(&packet.flow),
+      .masks = port->masks,
+  };
+#if SCHEME != COORDINATED
+  visit.random[0] = bpf_get_prandom_u32();
+  visit.random[1] = bpf_get_prandom_u32();
+#endif
+  __u32 sample = 0;
+  if (packet.hop)
+    sample = get_sample(&packet);
+  else
+    learn(skb, &packet);
+  put_sample(&packet, visited(sample, &visit));
+  __sync_fetch_and_add(&port->packets, 1);
+  if (visit.congested) __sync_fetch_and_add(&port->congested, 1);
+  return TC_ACT_UNSPEC;
+}
+

@@ -1,0 +1,215 @@
+"""The maps and programs in the kernel, by the system call bpf(2) itself.
+
+No library and no program stands between: maps are opened where they are pinned, the ports' map is
+memory of the kernel that is mapped, and the sums are read in batches. Layouts are those of
+``maps.h``, ``ingress.h`` and ``linux/bpf.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.datapath.sampling import SamplingError
+
+PORT: Final = np.dtype(
+    [
+        ("masks", np.uint32, 8), ("congested_bytes", np.uint32), ("reserved", np.uint32),
+        ("packets", np.uint64), ("congested", np.uint64), ("super_packets", np.uint64),
+        ("received", np.uint64), ("lost", np.uint64),
+    ]
+)  # fmt: skip
+"""``struct port``."""
+
+KEY: Final = np.dtype(
+    [
+        ("source", np.uint32), ("mark", np.uint32), ("interface", np.uint16), ("hop", np.uint8),
+        ("weight", np.uint8), ("congested", np.uint8), ("reserved", np.uint8, 3),
+    ]
+)  # fmt: skip
+"""``struct sums_key``."""
+
+NO_HOP: Final = 255
+
+_SYSCALL: Final = {"x86_64": 321, "aarch64": 280}
+_UPDATE, _OBJECT, _TEST_RUN, _INFO, _BATCH, _STATISTICS = 2, 7, 10, 15, 24, 32
+_RUN_TIME_AT: Final = 192
+"""Offset of ``run_time_ns`` and ``run_cnt`` in ``struct bpf_prog_info``."""
+_INFO_BYTES: Final = 256
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _bpf(
+    command: int, layout: str, *values: int, what: str, allowed: int = 0
+) -> tuple[int, tuple[int, ...]]:
+    """Call the kernel.
+
+    Args:
+        command: Number of the command.
+        layout: Layout of its attributes, as module ``struct`` writes it.
+        values: The attributes.
+        what: What it is about, for messages.
+        allowed: Number of an error that is none.
+
+    Returns:
+        The result, -1 for the allowed error, and the attributes as the kernel left them.
+
+    Raises:
+        SamplingError: It refused.
+    """
+    number = _SYSCALL.get(platform.machine())
+    if number is None:
+        raise SamplingError(
+            f"bpf(2) of {platform.machine()} is not known", remedy="use x86-64 or arm64"
+        )
+    size = struct.calcsize(layout)
+    attributes = ctypes.create_string_buffer(struct.pack(layout, *values), size)
+    result = int(_libc().syscall(number, command, attributes, ctypes.c_uint(size)))
+    code = ctypes.get_errno() if result < 0 else 0
+    if code not in (0, allowed):
+        raise SamplingError(
+            f"{what}: {os.strerror(code)}", remedy="run as root; bring the lab up again"
+        )
+    return result, struct.unpack(layout, attributes.raw)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Descriptor of a pinned map or program."""
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    descriptor = _bpf(_OBJECT, "=QII", ctypes.addressof(name), 0, 0, what=str(path))[0]
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def port_table(folder: Path, links: int) -> Iterator[NDArray[np.void]]:
+    """The ports' map: rows of :data:`PORT` by number of the link, live.
+
+    Args:
+        folder: Where the maps are pinned.
+        links: Rows of the map.
+    """
+    with opened(folder / "ports") as descriptor:
+        memory = mmap.mmap(descriptor, links * PORT.itemsize)
+    # The array refers to the memory: it is unmapped when the last of both is gone.
+    yield np.frombuffer(memory, PORT, links)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the receivers have added up.
+
+    Attributes:
+        keys: Rows of :data:`KEY`, shape (K,).
+        samples: Samples of each, shape (K,).
+        bytes: Bytes of their packets, shape (K,).
+        bins: Bins of each, shape (K, 2^link bits).
+    """
+
+    keys: NDArray[np.void]
+    samples: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    bins: NDArray[np.int64]
+
+    def since(self, before: Sums) -> Sums:
+        """What has been added after ``before``; keys never go."""
+        rows = {key.tobytes(): row for row, key in enumerate(before.keys)}
+        old = np.array([rows.get(key.tobytes(), -1) for key in self.keys], np.int64)
+        known = old >= 0
+
+        def less(name: str) -> NDArray[np.int64]:
+            values = getattr(self, name).copy()
+            values[known] -= getattr(before, name)[old[known]]
+            return np.asarray(values, np.int64)
+
+        return Sums(self.keys, less("samples"), less("bytes"), less("bins"))
+
+
+def read_sums(folder: Path, links: int, room: int) -> Sums:
+    """Read the sums of all receivers.
+
+    Args:
+        folder: Where the maps are pinned.
+        links: Bins of each.
+        room: Most entries that there can be.
+    """
+    row = 16 + 8 * links
+    keys, values = np.zeros(room, KEY), np.zeros((room, row), np.uint8)
+    place = ctypes.create_string_buffer(8)
+    filled, start, result = 0, 0, 0
+    with opened(folder / "sums") as descriptor:
+        # After the last entry the kernel says that there is none.
+        while filled < room and result >= 0:
+            result, answer = _bpf(
+                _BATCH, "=QQQQIIQQ", start, ctypes.addressof(place),
+                keys[filled:].ctypes.data, values[filled:].ctypes.data,
+                room - filled, descriptor, 0, 0,
+                what="the receivers' sums", allowed=errno.ENOENT,
+            )  # fmt: skip
+            filled, start = filled + answer[4], ctypes.addressof(place)
+    numbers = values[:filled].view(np.int64)
+    return Sums(keys[:filled].copy(), numbers[:, 0].copy(), numbers[:, 1].copy(),
+                numbers[:, 2:].copy())  # fmt: skip
+
+
+@contextmanager
+def run_times() -> Iterator[None]:
+    """The kernel measures how long programs run meanwhile."""
+    descriptor = _bpf(_STATISTICS, "=I", 0, what="run times of programs")[0]
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def run_time(program: Path) -> tuple[int, int]:
+    """Nanoseconds that a pinned program has run while they were measured, and how often."""
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    with opened(program) as descriptor:
+        _bpf(_INFO, "=IIQ", descriptor, _INFO_BYTES, ctypes.addressof(info), what=str(program))
+    nanoseconds, count = struct.unpack_from("=QQ", info.raw, _RUN_TIME_AT)
+    return nanoseconds, count
+
+
+def dry_run(
+    descriptor: int, packet: bytes, context: bytes = b"", repeat: int = 1
+) -> tuple[bytes, int]:
+    """Run a program on a packet that is not sent.
+
+    Args:
+        descriptor: The program.
+        packet: Ethernet frame.
+        context: ``struct __sk_buff``; empty for one of zeros.
+        repeat: How often.
+
+    Returns:
+        The packet afterwards, and nanoseconds a run.
+    """
+    given, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
+    about = ctypes.create_string_buffer(context, max(len(context), 1))
+    _, answer = _bpf(
+        _TEST_RUN, "=IIIIQQIIIIQQIIIxxxx", descriptor, 0, len(packet), 4096,
+        ctypes.addressof(given), ctypes.addressof(out), repeat, 0, len(context), 0,
+        ctypes.addressof(about) if context else 0, 0, 0, 0, 0, what="dry run",
+    )  # fmt: skip
+    return out.raw[: answer[3]], answer[7]

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* What a port does to the sample in a packet, bit for bit as crates/telemetry does it.
+ *
+ * Pure functions of their arguments, compiled for the kernel by datapath.bpf.c and
+ * for user space by the tests, which compare them with the Rust schemes. The compiler is given
+ * SCHEME, HASH_BITS and COUNT_BITS, and LINK_BITS, the width of a link number.
+ *
+ * A sample from the least bit (docs/explanation/telemetry.md):
+ *   SINGLE_BIT   hash of a hop, hops, hash of a congested hop, congested hops
+ *   COMPACT      congested, hash of a hop, hops
+ *   COORDINATED  congested, hash of the hop that a shared hash of (packet id, hop) chose
+ *   FULL         link, hops, congested link, congested hops; links are numbered from 1
+ */
+#ifndef TAILBACK_SAMPLE_H
+#define TAILBACK_SAMPLE_H
+
+#include <linux/types.h>
+
+#define SINGLE_BIT 1
+#define COMPACT 2
+#define COORDINATED 3
+#define FULL 4
+
+#define MAX_HOPS 15
+#define ID_BITS 24
+#define ID_MASK 0xffffffu
+/* The golden ratio's digits: links are multiplied by it (crates/telemetry/src/hash/gf.rs). */
+#define SPREAD (0x9e3779b9u >> 8)
+/* x^24 = x^7 + x^2 + x + 1 in the field of the link hash. */
+#define FIELD_LOW 0x87u
+
+#if SCHEME == FULL
+#define SEEN_BITS LINK_BITS
+#else
+#define SEEN_BITS HASH_BITS
+#endif
+#if SCHEME == SINGLE_BIT || SCHEME == FULL
+#define SAMPLE_BITS (2 * (SEEN_BITS + COUNT_BITS))
+#elif SCHEME == COMPACT
+#define SAMPLE_BITS (1 + SEEN_BITS + COUNT_BITS)
+#else
+#define SAMPLE_BITS (1 + SEEN_BITS)
+#endif
+
+#define LOW(bits) ((1u << (bits)) - 1)
+#define INLINE static inline __attribute__((always_inline))
+
+/* One port forwards one packet. */
+struct visit {
+  __u32 link;         /* number of the link, from 1 */
+  __u32 hop;          /* index of the hop on the path, from 0 */
+  __u32 congested;    /* 1 if the port is congested */
+  __u32 id;           /* packet id */
+  __u32 random[2];    /* fresh random bits: for the hop, for the congested hop */
+  const __u32 *masks; /* bit k of the hash is the parity of id & masks[k] */
+};
+
+struct flow {
+  __u32 source, destination; /* the last three bytes of the addresses */
+  __u32 queue_pair, psn;     /* or what stands for them, as packet.h says */
+};
+
+INLINE __u32 rotate(__u32 value, __u32 by) {
+  return ((value << by) | (value >> (ID_BITS - by))) & ID_MASK;
+}
+
+INLINE __u32 id_round(__u32 x, __u32 constant) {
+  x ^= ~rotate(x, 8) & rotate(x, 16);
+  x ^= x >> 7;
+  return ((x ^ (x << 10)) & ID_MASK) ^ constant;
+}
+
+/* crates/telemetry/src/packet_id.rs; the constants are the hexadecimal digits of pi. */
+INLINE __u32 packet_id(const struct flow *flow) {
+  __u32 source = flow->source & ID_MASK, destination = flow->destination & ID_MASK;
+  __u32 pair = flow->queue_pair & ID_MASK;
+  __u32 x = (flow->psn & ID_MASK) ^ rotate(source, 8) ^ rotate(destination, 16) ^ rotate(pair, 12);
+  x = id_round(id_round(x, 0x243f6a), 0x885a30);
+  x ^= rotate(destination, 8) ^ rotate(source, 16) ^ pair;
+  return id_round(id_round(x, 0x8d3131), 0x98a2e0);
+}
+
+/* Hash of (packet id, hop) that ports and receivers share: 32 bits, the lower 8 of them 0. */
+INLINE __u32 shared_hash(__u32 id, __u32 hop) {
+  __u32 x = (id & ID_MASK) ^ (hop * 0x010101u);
+  x = id_round(id_round(x, 0x370734), 0x4a4093);
+  x = id_round(id_round(x, 0x822299), 0xf31d00);
+  return x << 8;
+}
+
+/* True with probability 1/(count + 1). */
+INLINE int draw(__u32 random, __u32 count) {
+  return ((__u64)random * ((__u64)count + 1)) >> 32 == 0;
+}
+
+/* 0 or 1 as a factor. The kernel's verifier follows both values of a bit that is extended to a mask
+ * or branched on, 2^24 ways through a product: so the compiler must not know that it is a bit. */
+INLINE __u32 factor(__u32 bit) {
+  __asm__ volatile("" : "+r"(bit));
+  return bit;
+}
+
+INLINE __u32 parity(__u32 x) {
+  x ^= x >> 16;
+  x ^= x >> 8;
+  x ^= x >> 4;
+  return (0x6996u >> (x & 15)) & 1;
+}
+
+/* What stands for the link in the sample: its number, or its hash. */
+INLINE __u32 seen_of(const struct visit *visit) {
+#if SCHEME == FULL
+  return visit->link;
+#else
+  __u32 hash = 0;
+#pragma unroll
+  for (int k = 0; k < HASH_BITS; k++) hash |= parity(visit->id & visit->masks[k]) << k;
+  return hash;
+#endif
+}
+
+INLINE __u32 one_more(__u32 count) { return count < LOW(COUNT_BITS) ? count + 1 : count; }
+
+/* A reservoir, SEEN_BITS and COUNT_BITS wide, that one more hop is offered to. */
+INLINE __u32 offer(__u32 reservoir, __u32 random, const struct visit *visit) {
+  __u32 seen = reservoir & LOW(SEEN_BITS), count = reservoir >> SEEN_BITS & LOW(COUNT_BITS);
+  if (draw(random, count)) seen = seen_of(visit);
+  return seen | one_more(count) << SEEN_BITS;
+}
+
+/* The sample that leaves a port, from the one that came; 0 comes from a sender. */
+INLINE __u32 visited(__u32 sample, const struct visit *visit) {
+#if SCHEME == COORDINATED
+  if (draw(shared_hash(visit->id, visit->hop), visit->hop))
+    return visit->congested | seen_of(visit) << 1;
+  return sample;
+#elif SCHEME == COMPACT
+  __u32 count = sample >> (1 + SEEN_BITS) & LOW(COUNT_BITS), kept = sample & LOW(1 + SEEN_BITS);
+  if (draw(visit->random[0], count)) kept = visit->congested | seen_of(visit) << 1;
+  return kept | one_more(count) << (1 + SEEN_BITS);
+#else
+  __u32 width = SEEN_BITS + COUNT_BITS;
+  __u32 hop = sample & LOW(SEEN_BITS + COUNT_BITS), met = sample >> width;
+  hop = offer(hop, visit->random[0], visit);
+  if (visit->congested) met = offer(met, visit->random[1], visit);
+  return hop | met << width;
+#endif
+}
+
+/* The hop of a path of so many that survives in a packet, `hops` from 1 to MAX_HOPS. */
+INLINE __u32 survivor(__u32 id, __u32 hops) {
+  __u32 last = 0;
+#pragma unroll 1
+  for (__u32 hop = 1; hop < MAX_HOPS && hop < hops; hop++)
+    if (draw(shared_hash(id, hop), hop)) last = hop;
+  return last;
+}
+
+/* a times x in GF(2^24). */
+INLINE __u32 doubled(__u32 a) {
+  return ((a << 1) & ID_MASK) ^ FIELD_LOW * factor(a >> (ID_BITS - 1) & 1);
+}
+
+/* id times SPREAD times each power of x, in GF(2^24). Bit k of the hash of link d is the XOR of
+ * the bits k of powers[j] over the bits j of d: the hash is linear in the link, too. */
+INLINE void project(__u32 id, __u32 powers[LINK_BITS]) {
+  __u32 product = 0, a = SPREAD;
+#pragma unroll
+  for (int bit = 0; bit < ID_BITS; bit++) {
+    product ^= a * factor(id >> bit & 1);
+    a = ((a << 1) & ID_MASK) ^ FIELD_LOW * (a >> (ID_BITS - 1) & 1);
+  }
+#pragma unroll
+  for (int j = 0; j < LINK_BITS; j++) {
+    powers[j] = product;
+    product = doubled(product);
+  }
+}
+
+#if SCHEME != FULL
+/* Adds one hash to the bins of a Walsh-Hadamard transform: for each combination of its bits, +1 or
+ * -1 by their parity goes to the bin that the packet id projects to. The transform of the bins at
+ * link d is then the sum over packets of 2^HASH_BITS [hash of d agrees] - 1. */
+INLINE void add_bins(__s64 *bins, const __u32 powers[LINK_BITS], __u32 hash) {
+  __u32 bin[HASH_BITS], place = 0, odd = 0;
+#pragma unroll
+  for (int k = 0; k < HASH_BITS; k++) {
+    bin[k] = 0;
+#pragma unroll
+    for (int j = 0; j < LINK_BITS; j++) bin[k] |= (powers[j] >> k & 1) << j;
+  }
+  /* A Gray code: successive combinations differ in one bit. */
+#pragma unroll
+  for (__u32 step = 1; step <= LOW(HASH_BITS); step++) {
+    const __u32 bit = __builtin_ctz(step);
+    place = (place ^ bin[bit]) & LOW(LINK_BITS);
+    odd ^= hash >> bit & 1;
+    __sync_fetch_and_add(&bins[place], 1 - 2 * (__s64)factor(odd));
+  }
+}
+#endif
+
+#endif

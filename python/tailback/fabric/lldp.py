@@ -1,0 +1,147 @@
+"""LLDP neighbours as ``lldpctl -f json`` prints them, those of every switch in one file.
+
+The output does not name the device that printed it, so a line ``# NAME`` precedes each::
+
+    for s in leaf1 leaf2 spine1; do echo "# $s"; ssh $s lldpctl -f json; done > fabric.txt
+
+Neighbours that are bridges or routers are switches, others hosts. The rate of a link is the
+operational type that the neighbour states (``auto-negotiation``, ``current``: ``100GbaseCR4``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tailback.errors import FabricError
+from tailback.fabric.ibnetdiscover import Discovery, Kind, PortEnd, clip
+
+_MARK = re.compile(r"^# (\S[^\n]*?)[ ]*$", re.MULTILINE)
+_BEGINNING = re.compile(r"\A\s*(?:# [^\n]+\n\s*)?\{\s*\"lldp\"\s*:")
+_MAU = re.compile(r"(?<![0-9.])([0-9]{1,4}(?:\.[0-9])?)(G?)(?:ig)?base", re.IGNORECASE)
+_FORWARDS = ("bridge", "router")
+_MAKE = (
+    'make the file with: for s in SWITCHES; do echo "# $s"; ssh $s lldpctl -f json; done > '
+    "fabric.txt (SONiC: docker exec lldp lldpctl -f json)"
+)
+
+
+@dataclass(slots=True, frozen=True)
+class _Neighbour:
+    """What a device says of the other end of one of its interfaces."""
+
+    line: int
+    device: str
+    interface: str
+    peer: str
+    peer_interface: str
+    forwards: bool | None
+    gbps: float | None
+
+
+class LldpNeighbours:
+    """Outputs of lldpctl -f json, each after a line with the name of its device."""
+
+    def recognises(self, text: str) -> bool:
+        """Tell whether the text begins as an output of lldpctl, perhaps after a name."""
+        return _BEGINNING.match(text) is not None
+
+    def parse(self, text: str) -> Discovery:
+        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        marks = list(_MARK.finditer(text))
+        if not marks:
+            raise FabricError("does not say which device printed it", place="line 1", remedy=_MAKE)
+        ends = [mark.start() for mark in marks[1:]] + [len(text)]
+        neighbours: list[_Neighbour] = []
+        for mark, end in zip(marks, ends, strict=True):
+            line = text.count("\n", 0, mark.start()) + 1
+            neighbours += _section(mark[1], text[mark.end() : end], line)
+        if not neighbours:
+            raise FabricError("no device has a neighbour", place="line 1", remedy=_MAKE)
+        return _discovery(neighbours)
+
+
+def _section(device: str, text: str, line: int) -> list[_Neighbour]:
+    """The neighbours of one device; raises FabricError."""
+    try:
+        interfaces = json.loads(text)["lldp"].get("interface", [])
+        if isinstance(interfaces, dict):
+            interfaces = [{name: value} for name, value in interfaces.items()]
+        return [
+            _neighbour(device, str(name), value, line)
+            for entry in interfaces for name, value in entry.items()
+        ]  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        detail = error if isinstance(error, ValueError) else "other elements than lldpctl's"
+        raise FabricError(
+            f"the output of {clip(device, 40)} cannot be read: {detail}",
+            place=f"line {line}", remedy=_MAKE,
+        ) from None  # fmt: skip
+    except RecursionError:
+        raise FabricError(f"the output of {clip(device, 40)} is nested too deeply",
+                          place=f"line {line}", remedy=_MAKE) from None  # fmt: skip
+
+
+def _neighbour(device: str, interface: str, value: dict[str, Any], line: int) -> _Neighbour:
+    chassis, port = value["chassis"], value["port"]
+    if "id" in chassis:
+        name, about = str(chassis["id"]["value"]), chassis
+    else:
+        ((name, about),) = chassis.items()
+    capabilities = about.get("capability")
+    if isinstance(capabilities, dict):
+        capabilities = [capabilities]
+    forwards = None
+    if capabilities:
+        forwards = any(
+            str(one["type"]).lower() in _FORWARDS and one.get("enabled") in (True, "on", "true")
+            for one in capabilities
+        )
+    named = port["id"]["value"]
+    # A host's port is often its address; its description is the interface.
+    if str(port["id"].get("type")) == "mac":
+        named = port.get("descr", named)
+    found = _MAU.search(str(port.get("auto-negotiation", {}).get("current", "")))
+    gbps = float(found[1]) * (1.0 if found[2] else 1e-3) if found else None
+    return _Neighbour(line, device, interface, name, str(named), forwards, gbps or None)
+
+
+def _discovery(neighbours: list[_Neighbour]) -> Discovery:
+    """Devices and port lines: interfaces of a device are numbered in natural order."""
+    found = Discovery()
+    said = {one.peer: one.forwards for one in neighbours if one.forwards is not None}
+    printed = {one.device for one in neighbours}
+    used: dict[str, set[str]] = {}
+    for one in neighbours:
+        used.setdefault(one.device, set()).add(one.interface)
+        used.setdefault(one.peer, set()).add(one.peer_interface)
+    guessed = 0
+    for name in used:
+        forwards = said.get(name)
+        if forwards is None:
+            guessed += 1
+            forwards = name in printed and len(used[name]) > 1
+        found.device(name, Kind.SWITCH if forwards else Kind.ADAPTER, name, name)
+    number = {
+        (name, interface): at
+        for name, interfaces in used.items()
+        for at, interface in enumerate(sorted(interfaces, key=_natural), start=1)
+    }
+    for one in neighbours:
+        here, there = (one.device, one.interface), (one.peer, one.peer_interface)
+        found.ends.append(
+            PortEnd(one.device, number[here], one.peer, number[there], one.gbps, one.line)
+        )
+        for key in (here, there):
+            found.interface[key[0], number[key]] = key[1]
+    if guessed:
+        found.notes.append(f"devices that state no capability, taken for switches if they printed "
+                           f"several neighbours, else for hosts: {guessed}")  # fmt: skip
+    return found
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts if part]

@@ -1,0 +1,202 @@
+"""Puts the programs that sample packets into the ports of a lab, and takes them out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.datapath.counts import Routes
+from tailback.datapath.kernel import port_table
+from tailback.datapath.record import Receivers, SampleLog
+from tailback.datapath.sampling import PacketScheme, hash_masks, link_bits
+from tailback.lab import system
+from tailback.lab.plan import Command, Plan
+from tailback.lab.spec import LabError
+
+SAMPLES = "samples.csv"
+"""What receivers counted, in the folder of a case."""
+
+LINKS = "links.csv"
+"""What ports counted, in the folder of the truth."""
+
+TOOLS = {"clang": "clang", "bpftool": "bpftool", "mount": "mount", "umount": "mount"}
+"""Programs that build and load the programs, and the Debian package that has each."""
+
+FOLDER = "bpf"
+"""Where a lab keeps its programs and maps: a file system of its own, outside of /sys, which
+``tc -n`` mounts anew."""
+
+_HEADERS = Path("/usr/include/bpf/bpf_helpers.h")
+
+
+def missing() -> str | None:
+    """Why packets cannot be sampled here; None if it can be tried."""
+    reason = system.missing(system.FABRIC_TOOLS | TOOLS)
+    if reason is None and not _HEADERS.exists():
+        return "not found: bpf/bpf_helpers.h (libbpf-dev)"
+    if reason is None and not Path("/sys/kernel/btf/vmlinux").exists():
+        return "the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)"
+    return reason
+
+
+def _require() -> None:
+    system.require(system.FABRIC_TOOLS | TOOLS)
+    reason = missing()
+    if reason is not None:
+        raise LabError(reason, remedy="on Debian: apt-get install libbpf-dev, and its kernel")
+
+
+def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
+    """Build the programs for this lab and attach them to all of its ports.
+
+    Args:
+        plan: A lab whose interfaces are there.
+        sampling: The scheme.
+        folder: Folder of the lab.
+
+    Raises:
+        LabError: The machine cannot build or load them.
+        SamplingError: The scheme does not fit the packets.
+    """
+    _require()
+    sampling.check(len(plan.links), plan.spec.fabric.ip)
+    pinned = folder / FOLDER
+    pinned.mkdir()
+    _run("mount", "-t", "bpf", "none", str(pinned))
+    built = folder / "datapath.o"
+    with as_file(files("tailback.datapath")) as sources:
+        _run("clang", "-O2", "-g", "-target", "bpf", *multiarch(),
+             *sampling.defines(len(plan.links)),
+             "-c", str(sources / "datapath.bpf.c"), "-o", str(built))  # fmt: skip
+    _run("bpftool", "prog", "loadall", str(built), str(pinned / "programs"),
+         "pinmaps", str(pinned / "maps"))  # fmt: skip
+    with _ports(plan, folder) as ports:
+        for link in plan.links:
+            if sampling.hash_bits:
+                masks = hash_masks(link.number, sampling.hash_bits)
+                ports["masks"][link.number, : len(masks)] = masks
+            ports["congested_bytes"][link.number] = plan.spec.fabric.congested_bytes
+    for command in plan.attach(pinned / "programs"):
+        system.run(command)
+
+
+def _run(*arguments: str) -> None:
+    try:
+        system.run(Command(arguments))
+    except LabError as error:
+        raise LabError(
+            error.message, remedy="sampling needs Linux 6.2 or later with BTF, and the right to "
+            "load eBPF programs; without it, leave out --telemetry",
+        ) from None  # fmt: skip
+
+
+def multiarch() -> list[str]:
+    """Where Debian has the headers of this machine's architecture, which no BPF compiler knows."""
+    found = Path("/usr/include").glob("*-linux-gnu/asm")
+    return [f"-I{path.parent}" for path in found]
+
+
+def remove(folder: Path) -> None:
+    """Unmount what was installed in the folder of a lab; can be repeated."""
+    pinned = folder / FOLDER
+    if pinned.is_mount():
+        system.run(Command(("umount", str(pinned))))
+    with suppress(FileNotFoundError):
+        pinned.rmdir()
+
+
+@contextmanager
+def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> Iterator[None]:
+    """Samples are written to the case meanwhile, and what ports counted to its truth.
+
+    Args:
+        plan: A lab that is up.
+        sampling: Its scheme.
+        folder: Folder of the lab.
+        case: Folder of the case.
+    """
+    before = truth(plan, folder)
+    with SampleLog(receivers(plan, sampling, folder, from_now=True), case / SAMPLES):
+        yield
+    found = truth(plan, folder).since(before)
+    (case / "truth").mkdir(exist_ok=True)
+    with (case / "truth" / LINKS).open("w", encoding="utf-8") as out:
+        names = ("packets", "congested", "super_packets", "received", "lost")
+        out.write(",".join(("link", *names)) + "\n")
+        for link in plan.links:
+            values = (getattr(found, name)[link.number] for name in names)
+            out.write(",".join(map(str, (link.number, *values))) + "\n")
+
+
+@contextmanager
+def _ports(plan: Plan, folder: Path) -> Iterator[NDArray[np.void]]:
+    with port_table(folder / FOLDER / "maps", 1 << link_bits(len(plan.links))) as ports:
+        yield ports
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the ports counted themselves: to compare with, not for a diagnosis.
+
+    Attributes:
+        packets: Packets that got a sample, by number of the link.
+        congested: Those of them that found the port congested.
+        super_packets: Segments of packets that were left alone.
+        received: Packets whose samples were counted, by link of the receiving host.
+        lost: Samples for which receivers had no room.
+    """
+
+    packets: NDArray[np.int64]
+    congested: NDArray[np.int64]
+    super_packets: NDArray[np.int64]
+    received: NDArray[np.int64]
+    lost: NDArray[np.int64]
+
+    def since(self, before: Truth) -> Truth:
+        """What was counted after ``before``."""
+        return Truth(*(getattr(self, name) - getattr(before, name) for name in vars(self)))
+
+
+def truth(plan: Plan, folder: Path) -> Truth:
+    """Read the ports' own counts."""
+    with _ports(plan, folder) as ports:
+        names = ("packets", "congested", "super_packets", "received", "lost")
+        return Truth(*(ports[name].astype(np.int64) for name in names))
+
+
+def receivers(
+    plan: Plan, sampling: PacketScheme, folder: Path, *, from_now: bool = False
+) -> Receivers:
+    """The receivers of a lab: all they count, or what they count from now on."""
+    maps, links = folder / FOLDER / "maps", len(plan.links)
+    return Receivers(maps, sampling, routes(plan), links, from_now=from_now)
+
+
+def routes(plan: Plan) -> Routes:
+    """Links between two hosts: of two of a leaf theirs, of others those of all spines."""
+    sender = {plan.address_end(host): host for host in plan.hosts}
+    owner = {link.number: link.source for link in plan.links}
+    number = {(link.source, link.target): link.number for link in plan.links}
+
+    def between(source: int, interface: int, hops: int) -> list[list[int]]:
+        start, end = sender.get(source), owner.get(interface)
+        if start is None or end not in plan.hosts or start == end:
+            return []
+        near, far = f"l{start[1]}", f"l{end[1]}"
+        up, down = [number[start, near]], [number[far, end]]
+        if near == far:
+            return [up, down] if hops == 2 else []
+        if hops != 4:
+            return []
+        return [
+            up, [number[near, spine] for spine in plan.spines],
+            [number[spine, far] for spine in plan.spines], down,
+        ]  # fmt: skip
+
+    return between
