@@ -3,10 +3,10 @@ r"""Samples of real packets, compared with what the kernel counted: ``python ben
     python bench/datapath.py --runs 25 --keep cases --json
 
 Needs root and what ``tailback lab up --telemetry`` needs. Brings up the fabric of ``examples/lab``
-for each scheme, runs its halo exchange under Open MPI with what is drawn from the seed (a slow
-cable, other traffic, one spine, a bad placement, or nothing), and compares estimates of each link
-with the truth: packets with the counters of the interface, congested packets with what the port
-itself counted.
+for each scheme, runs its halo exchange under Open MPI with a fault drawn from the seed (a slow
+cable, other traffic, one spine, a bad placement, or none), and compares estimates of each link with
+the truth: packets with the counters of the interface, congested packets with what the port itself
+counted.
 
 links               links with traffic, over all runs
 coverage            share of them whose 95 % interval has the packets that the interface sent
@@ -74,7 +74,7 @@ IDLE = 100
 
 
 def causes(seed: int) -> list[str]:
-    """What is wrong in a run: causes that fill queues, but seldom until they drop."""
+    """Faults of a run: causes that fill queues, but seldom until they drop packets."""
     dice = random.Random(seed)
     cable = f"slow-cable:l{dice.randrange(4)}-s{dice.randrange(2)}={dice.randint(25, 60)}%"
     host = dice.choice(["h00", "h10", "h20", "h30"])
@@ -87,7 +87,7 @@ def causes(seed: int) -> list[str]:
 
 @contextmanager
 def lab(ip: int, scheme: str) -> Iterator[Plan]:
-    """A lab whose ports sample packets; gone at the end."""
+    """A lab whose ports sample packets; removed at the end."""
     given = spec.load(EXAMPLE / SPECIFICATION)
     wanted = given.model_copy(
         update={"name": f"bench{os.getpid()}", "fabric": given.fabric.model_copy(update={"ip": ip})}
@@ -133,7 +133,7 @@ def run(ip: int, scheme: str, seeds: list[int], folder: Path) -> None:
     halo = folder / "halo"
     subprocess.run(["mpicc", "-O2", "-o", halo, EXAMPLE / "halo.c"], check=True)
     with lab(ip, scheme) as plan, ExitStack() as measured:
-        # Before the kernel measures, which costs as much as the program itself.
+        # Before the kernel starts to measure, which costs as much as the program itself.
         repeated = warm(plan)
         measured.enter_context(run_times())
         programs = fabric.folder_of(plan) / telemetry.FOLDER / "programs"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of a group, where that is possible; otherwise says what is missing.
+# Installs the Debian packages of a group if possible; otherwise reports what is missing.
 #
 #   scripts/debian-packages.sh python   what `make demo` needs where Python has neither pip nor venv
 #   scripts/debian-packages.sh test     programs that some tests drive; those tests skip without them
 #
-# Never fails: who needs a package checks for it and says so.
+# Never fails: a program that needs a package checks for it and reports if it is missing.
 set -uo pipefail
 
 case ${1:-} in
@@ -40,7 +40,7 @@ else
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
   if ! apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; then
-    # One package that cannot be had must not take the others with it.
+    # One unavailable package must not prevent the installation of the others.
     for package in "${missing[@]}"; do
       apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
         echo "could not install Debian package $package"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the OTF2 C library into python/tailback/_otf2, for any Python: it is plain C, and Tailback
 # never imports the Python package `otf2` that it comes with. Version and hashes are those of
-# scripts/otf2-requirements.lock. `check` says by its exit code whether it is there, `fetch` fetches
+# scripts/otf2-requirements.lock. The exit code of `check` tells whether it is there, `fetch` fetches
 # it; UV= names uv, PYTHON= the Python that unpacks, MACHINE= the architecture (else this machine's).
 #
 # On x86-64 the library is taken from that package's wheel, which is for CPython 3.11 and needs glibc

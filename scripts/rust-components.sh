@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# rustfmt and clippy: a minimal Rust toolchain lacks them. Adds them where rustup can, else says so.
+# rustfmt and clippy: a minimal Rust toolchain lacks them. Adds them with rustup, or reports that they are missing.
 set -uo pipefail
 for component in fmt:rustfmt clippy:clippy; do
   cargo "${component%%:*}" --version >/dev/null 2>&1 && continue

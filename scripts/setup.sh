@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv ready for `make demo` (run) or for `make test` (dev), doing only what is not done yet.
+# Prepares .venv for `make demo` (run) or `make test` (dev); does only what is not done yet.
 #
-# What was done is remembered as a hash of what it was made from, so a second call takes a moment,
-# and a changed lock file, Rust source or checkout path makes exactly the stale part again.
+# Each finished step stores a hash of its inputs, so a second call takes a moment, and a changed
+# lock file, Rust source or checkout path repeats only the stale step.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -53,7 +53,7 @@ find_uv() {
   echo "$PWD/.tools/uv/bin/uv"
 }
 
-# Everything that cannot be downloaded, so that nothing is downloaded in vain.
+# Checks for everything that cannot be downloaded, before anything is downloaded.
 check_machine() {
   local folder output want have
   python=$(find_python)
@@ -62,7 +62,7 @@ check_machine() {
     fail "$python has neither pip nor venv" "remedy: apt-get install python3-pip python3-venv"
   fi
   command -v cc >/dev/null || fail "no C compiler (cc)" "remedy: apt-get install gcc libc6-dev"
-  # Rust links with cc. A compiler without the files of the C library is there, and cannot.
+  # Rust links with cc, which fails if the files of the C library are missing.
   folder=$(mktemp -d)
   if ! output=$(cc -x c - -include stdio.h -o "$folder/a.out" <<<'int main(void) { return 0; }' 2>&1); then
     rm -rf "$folder"
@@ -103,7 +103,7 @@ if ! ready; then
   export UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
   rm -f $venv/stamp-*
   say "installing $lock into $venv ($("$python" -V))"
-  # An environment whose Python is gone, or that was moved (its scripts name the old place), is made anew.
+  # An environment whose Python is gone, or that was moved (its scripts name the old path), is recreated.
   if ! $venv/bin/python -c '' 2>/dev/null || ! grep -qF "$PWD/$venv" $venv/bin/activate; then
     "$uv" venv --quiet --clear --python "$python" $venv
   fi

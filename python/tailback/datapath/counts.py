@@ -1,10 +1,10 @@
 """From the receivers' sums to counts of links, with their variances and intervals.
 
-A sample is of one hop of a path of l links, and is charged with l. Of whole links the sums are
-added. Of hashes, the Walsh–Hadamard transform of the bins at link d is the score
-Σ (2^b [hash of d agrees] − 1), exactly, and κ l times the score an unbiased count, with
-κ = 1/(2^b − 1) (:mod:`tailback.telemetry.hashed`). Where routing leaves one link for the hop that a
-sample is of, there is nothing to decide, and the sample counts as if the whole link had travelled.
+A sample represents one hop of a path of l links and has the weight l. For whole links the sums are
+added. For hashes, the Walsh–Hadamard transform of the bins at link d is the score Σ (2^b [hash of d
+agrees] − 1), exactly, and κ l times the score an unbiased count, with κ = 1/(2^b − 1)
+(:mod:`tailback.telemetry.hashed`). If routing leaves only one link for the hop of a sample, nothing
+has to be decoded, and the sample counts like a whole link.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LinkSums:
 
     @staticmethod
     def zero(links: int) -> LinkSums:
-        """Nothing yet."""
+        """Sums of zero."""
         return LinkSums(*(np.zeros(links + 1) for _ in range(5)))
 
     def counts(self) -> HashedCounts:

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Each port of the software switch, and of the hosts: tc egress, before the queue.
  *
- * A packet of one segment gets the sample that the scheme says, from the one it came with. Packets
- * of several segments (GSO) are left alone and counted: the sample would be one of many packets.
- * The lab limits interfaces to one segment.
+ * The scheme updates the sample in packets of one segment. Packets of several segments (GSO) are
+ * left alone and counted, because one sample cannot stand for several packets. The lab limits
+ * interfaces to one segment.
  */
 #include "maps.h"
 
-/* The fields of kernel structures that are read; the loader finds where they are. */
+/* The fields of kernel structures that are read; the loader resolves their offsets. */
 struct gnet_stats_queue {
   __u32 backlog;
 } __attribute__((preserve_access_index));
@@ -29,7 +29,7 @@ INLINE __u32 backlog(struct __sk_buff *skb) {
   return packet->dev->qdisc->qstats.backlog;
 }
 
-/* Notes whose connection this is, for the receiver of the other direction. */
+/* Stores the mark of this connection for the receiver of the other direction. */
 INLINE void learn(const struct __sk_buff *skb, const struct packet *packet) {
   __u32 mark = skb->mark;
   if (!mark) return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The receiver: tc ingress of each host. Adds up samples; nothing is kept of single packets.
+/* The receiver: tc ingress of each host. Adds up samples and keeps no data of single packets.
  *
- * Samples of one sender, receiving socket, hop and weight are added up together: of whole links in
- * a bin a link, of hashes in the bins of a transform that gives the score of every link. So memory
- * depends on links and pairs of ends, not on packets.
+ * Samples of one sender, receiving socket, hop and weight are added up together: whole links in
+ * one bin per link, hashes in the bins of a transform that gives the score of every link. Memory
+ * therefore depends on links and pairs of endpoints, not on packets.
  */
 #include "maps.h"
 
@@ -11,9 +11,9 @@
 
 struct sums_key {
   __u32 source;      /* last three bytes of the sender's address */
-  __u32 mark;        /* of the receiving socket, 0 if not known */
+  __u32 mark;        /* of the receiving socket, 0 if unknown */
   __u16 interface;   /* link of the interface it arrived at */
-  __u8 hop;          /* which hop the sample is of, NO_HOP if that is not known */
+  __u8 hop;          /* hop that was sampled, NO_HOP if unknown */
   __u8 weight;       /* hops that might have been sampled */
   __u8 congested;    /* one reservoir: whether that hop was congested; two: the reservoir */
   __u8 reserved[3];
@@ -32,7 +32,7 @@ struct {
   __type(value, struct sums);
 } sums SEC(".maps");
 
-/* A value of nothing but zeros: too large for the stack. */
+/* A value of all zeros, which is too large for the stack. */
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 1);
@@ -87,7 +87,7 @@ int tailback_ingress(struct __sk_buff *skb) {
   project(id, powers);
 #endif
 #if SCHEME == COORDINATED
-  /* It was forwarded so often, and left its sender's port before. */
+  /* One hop for each time it was forwarded, and one for the sender's port. */
   key.weight = packet.hop + 1;
   key.hop = survivor(id, packet.hop + 1);
   key.congested = sample & 1;

@@ -1,8 +1,8 @@
-"""The maps and programs in the kernel, by the system call bpf(2) itself.
+"""Access to maps and programs in the kernel by direct calls of bpf(2).
 
-No library and no program stands between: maps are opened where they are pinned, the ports' map is
-memory of the kernel that is mapped, and the sums are read in batches. Layouts are those of
-``maps.h``, ``ingress.h`` and ``linux/bpf.h``.
+No library or program is needed: maps are opened where they are pinned, the ports' map is
+memory-mapped from the kernel, and the sums are read in batches. Layouts are those of ``maps.h``,
+``ingress.h`` and ``linux/bpf.h``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def port_table(folder: Path, links: int) -> Iterator[NDArray[np.void]]:
 
 @dataclass(frozen=True)
 class Sums:
-    """What the receivers have added up.
+    """Sums of the receivers.
 
     Attributes:
         keys: Rows of :data:`KEY`, shape (K,).
@@ -151,14 +151,14 @@ def read_sums(folder: Path, links: int, room: int) -> Sums:
     Args:
         folder: Where the maps are pinned.
         links: Bins of each.
-        room: Most entries that there can be.
+        room: Largest number of entries.
     """
     row = 16 + 8 * links
     keys, values = np.zeros(room, KEY), np.zeros((room, row), np.uint8)
     place = ctypes.create_string_buffer(8)
     filled, start, result = 0, 0, 0
     with opened(folder / "sums") as descriptor:
-        # After the last entry the kernel says that there is none.
+        # The kernel reports the end of the map after the last entry.
         while filled < room and result >= 0:
             result, answer = _bpf(
                 _BATCH, "=QQQQIIQQ", start, ctypes.addressof(place),
@@ -174,7 +174,7 @@ def read_sums(folder: Path, links: int, room: int) -> Sums:
 
 @contextmanager
 def run_times() -> Iterator[None]:
-    """The kernel measures how long programs run meanwhile."""
+    """Have the kernel measure the run time of programs within the context."""
     descriptor = _bpf(_STATISTICS, "=I", 0, what="run times of programs")[0]
     try:
         yield

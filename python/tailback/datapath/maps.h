@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What the programs share with each other and with user space (tailback.datapath.kernel). */
+/* Maps that the programs share with each other and with user space (tailback.datapath.kernel). */
 #ifndef TAILBACK_MAPS_H
 #define TAILBACK_MAPS_H
 
@@ -10,13 +10,13 @@
 /* A port, by the number of the link that leaves it. */
 struct port {
   __u32 masks[8];         /* of the link hash, written when the lab comes up */
-  __u32 congested_bytes;  /* congested: a packet finds more bytes in the queue */
+  __u32 congested_bytes;  /* congested if a packet finds more bytes queued */
   __u32 reserved;
-  __u64 packets;          /* that got a sample here: what estimates are compared with */
+  __u64 packets;          /* that got a sample here, the truth for estimates */
   __u64 congested;        /* of them, those that found the port congested */
   __u64 super_packets;    /* of several segments, left alone */
   __u64 received;         /* of the interface's host: packets whose samples were counted */
-  __u64 lost;             /* samples that found no room in `sums` */
+  __u64 lost;             /* samples for which `sums` had no room */
 };
 
 struct {

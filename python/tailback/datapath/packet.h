@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Where a packet has its sample and what identifies it.
+/* Where a packet carries its sample, and the fields that identify it.
  *
  *   RoCEv2 (UDP port 4791)   the six reserved bits of the base transport header: byte 4, bits 0-5
  *   TCP over IPv6            the flow label: 20 bits that no checksum covers
  *   TCP over IPv4            the identification: 16 bits without a meaning in packets that must not
  *                            be fragmented (RFC 6864, section 4); the header's checksum is updated
  *
- * The packet id of RoCEv2 is that of captures. Of TCP, the sequence number takes the place of the
+ * The packet id of RoCEv2 is that of captures. For TCP, the sequence number takes the place of the
  * packet sequence number, and a hash of ports, acknowledgement, window and length that of the queue
  * pair: acknowledgements differ in nothing else from each other and from the data that follow. A
  * retransmission may have the id of the packet that was lost.
  *
- * The hop number is what the hop limit has been counted down by, from INITIAL_TTL.
+ * The hop number is INITIAL_TTL minus the hop limit.
  */
 #ifndef TAILBACK_PACKET_H
 #define TAILBACK_PACKET_H
@@ -70,7 +70,7 @@ struct packet {
 /* The last three bytes of an address. */
 INLINE __u32 end_of(__be32 last_word) { return bpf_ntohl(last_word) & ID_MASK; }
 
-/* What is above IP; returns 0 if it carries no sample. */
+/* Parses the headers above IP; returns 0 if the packet carries no sample. */
 INLINE int parse_transport(struct packet *packet, void *at, void *end, __u32 protocol) {
   if (protocol == IPPROTO_TCP && packet->place != NOWHERE) {
     struct tcphdr *tcp = at;
@@ -110,7 +110,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
   packet->place = NOWHERE;
   if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
     struct iphdr *ip = (void *)(ethernet + 1);
-    /* With options it has more than 20 bytes, and switches would not look. */
+    /* With options it has more than 20 bytes, and switches would not parse it. */
     if ((void *)(ip + 1) > end || ip->ihl != 5) return 0;
     __u32 fragment = bpf_ntohs(ip->frag_off);
     if (fragment & FRAGMENT_OFFSET_OR_MORE) return 0;

@@ -1,7 +1,7 @@
-"""Writes what receivers have counted to a file, as often as wanted.
+"""Writes the counts of receivers to a file, periodically.
 
-Each time all counts so far are appended: if the writer is killed, the file lacks what came after
-the last time, and at most that. The sums themselves stay in the kernel.
+Each time all counts so far are appended: if the writer is killed, the file lacks only the packets
+after the last time. The sums themselves stay in the kernel.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SampleLog:
 
     Args:
         receivers: What to write.
-        file: A CSV, continued if it is there.
+        file: A CSV file, continued if it exists.
         wait: Called with seconds; true ends the recording. By default the end of the context does.
     """
 

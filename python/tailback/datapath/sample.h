@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What a port does to the sample in a packet, bit for bit as crates/telemetry does it.
+/* How a port updates the sample in a packet, bit for bit like crates/telemetry.
  *
  * Pure functions of their arguments, compiled for the kernel by datapath.bpf.c and
  * for user space by the tests, which compare them with the Rust schemes. The compiler is given
@@ -107,7 +107,7 @@ INLINE __u32 parity(__u32 x) {
   return (0x6996u >> (x & 15)) & 1;
 }
 
-/* What stands for the link in the sample: its number, or its hash. */
+/* The link as the sample represents it: its number, or its hash. */
 INLINE __u32 seen_of(const struct visit *visit) {
 #if SCHEME == FULL
   return visit->link;
@@ -121,14 +121,14 @@ INLINE __u32 seen_of(const struct visit *visit) {
 
 INLINE __u32 one_more(__u32 count) { return count < LOW(COUNT_BITS) ? count + 1 : count; }
 
-/* A reservoir, SEEN_BITS and COUNT_BITS wide, that one more hop is offered to. */
+/* Offers one more hop to a reservoir, SEEN_BITS and COUNT_BITS wide. */
 INLINE __u32 offer(__u32 reservoir, __u32 random, const struct visit *visit) {
   __u32 seen = reservoir & LOW(SEEN_BITS), count = reservoir >> SEEN_BITS & LOW(COUNT_BITS);
   if (draw(random, count)) seen = seen_of(visit);
   return seen | one_more(count) << SEEN_BITS;
 }
 
-/* The sample that leaves a port, from the one that came; 0 comes from a sender. */
+/* The sample that leaves a port, from the one that arrived; 0 from a sender. */
 INLINE __u32 visited(__u32 sample, const struct visit *visit) {
 #if SCHEME == COORDINATED
   if (draw(shared_hash(visit->id, visit->hop), visit->hop))
@@ -147,7 +147,7 @@ INLINE __u32 visited(__u32 sample, const struct visit *visit) {
 #endif
 }
 
-/* The hop of a path of so many that survives in a packet, `hops` from 1 to MAX_HOPS. */
+/* The hop that survives in a packet on a path of `hops` hops, from 1 to MAX_HOPS. */
 INLINE __u32 survivor(__u32 id, __u32 hops) {
   __u32 last = 0;
 #pragma unroll 1

@@ -132,7 +132,7 @@ _ID_BITS, _SPREAD, _FIELD_LOW = 24, 0x9E3779, 0x87
 
 
 def hash_masks(link: int, bits: int) -> list[int]:
-    """What a port needs of the link hash: bit k of it is the parity of the id under mask k.
+    """Masks of the link hash for a port: bit k of the hash is the parity of the id under mask k.
 
     The hash is id × link × constant in GF(2^24); ``crates/telemetry/src/hash/gf.rs`` is the same.
 

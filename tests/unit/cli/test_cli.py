@@ -292,7 +292,7 @@ def test_scenario_with_wrong_unit_key_or_syntax(
     path.write_text(text + '[engine]\nbufer = "64 KiB"\n')
     refused(capsys, ["simulate", path], "[engine] bufer", "did you mean 'buffer'?")
     path.write_text(text + '[engine]\nbuffer = "1 KiB"\n')
-    refused(capsys, ["simulate", path], "buffer", "at least one packet")
+    refused(capsys, ["simulate", path], "buffer", "less than a packet with its header")
     path.write_text("[fabric\n")
     refused(capsys, ["simulate", path], "small.toml", "not valid TOML")
     path.write_bytes(b"\xff\xfe\x00")

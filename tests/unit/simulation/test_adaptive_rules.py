@@ -143,7 +143,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
 
 
 def test_rules_without_effect_are_refused() -> None:
-    with pytest.raises(TailbackError, match="routing is random") as refused:
+    with pytest.raises(TailbackError, match="no effect with routing = random") as refused:
         scenario({"ties": "lowest"}, routing="random")
     assert refused.value.remedy == 'set routing = "adaptive", or leave [engine.adaptive] out'
     with pytest.raises(TailbackError, match="gap has no effect with per = packet"):

@@ -433,7 +433,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         ({"scheme": "compact", "packets": 0}, "individual packets"),
         ({"scheme": "compat"}, "compat"),
         ({"hash_bits": 9}, "hash_bits"),
-        ({"scheme": "node-marking", "probability": 1}, "less than 1"),
+        ({"scheme": "node-marking", "probability": 1}, "above 0 and below 1"),
     ):
         with pytest.raises(ScenarioError, match=text):
             parse(scenario(telemetry))

@@ -202,7 +202,7 @@ def test_the_commands_tell_the_models_apart(
     assert facts["congested_hop_fraction"][1] is not None
     for form in ("pcap", "counts"):
         assert tailback(["export", form, str(fluid), str(tmp_path / "out")]) == 2
-        assert "this run is of the fluid model" in capsys.readouterr().err
+        assert "a run of the fluid model has no" in capsys.readouterr().err
     assert tailback(["report", str(fluid)]) == 2
     complaint = capsys.readouterr().err
     assert "fluid model" in complaint

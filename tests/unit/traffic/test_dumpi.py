@@ -74,7 +74,7 @@ def test_the_text_of_one_rank_of_four_is_refused() -> None:
 def test_the_number_of_ranks_is_compared_with_what_they_recorded(tmp_path: Path) -> None:
     write(tmp_path, [(20, 21, "MPI_Comm_size", {"comm": WORLD, "size": 4})])
     (tmp_path / "run.meta").unlink()
-    with pytest.raises(TraceError, match="run of 4 ranks, and there are files of 1") as got:
+    with pytest.raises(TraceError, match="the run had 4 ranks, but there are files of 1") as got:
         read_trace(tmp_path / "run-0000.bin")
     assert got.value.file == tmp_path / "run-0000.bin"
 

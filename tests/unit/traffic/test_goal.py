@@ -165,9 +165,15 @@ def test_operations_that_wait_for_each_other_are_refused(
         ("num_ranks 2\nrank 0 {\ncalc 1\n}\nrank 0 {\n}\n", "a second block of rank 0"),
         ("num_ranks 1\nrank 0 {\n}\nrank 5 {\n}\n", "a block of rank 5, but num_ranks is 1"),
         ("num_ranks 999999999999\nrank 0 {\n}\n", "no block of rank 1 of"),
-        ("num_ranks 1\nrank 0 {\nrank 0 {\n}\n}\n", "not expected here"),
-        ("num_ranks 1\ncalc 5\nrank 0 {\n}\n", "not expected here"),
-        ("num_ranks 1\n}\n", "not expected here"),
+        (
+            "num_ranks 1\nrank 0 {\nrank 0 {\n}\n}\n",
+            "is outside a block, or opens a block inside another",
+        ),
+        (
+            "num_ranks 1\ncalc 5\nrank 0 {\n}\n",
+            "is outside a block, or opens a block inside another",
+        ),
+        ("num_ranks 1\n}\n", "is outside a block, or opens a block inside another"),
     ],
 )
 def test_blocks_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:

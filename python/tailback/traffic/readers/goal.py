@@ -127,7 +127,7 @@ def _fault(
             message = "the block of the rank is not closed: the file is cut short"
             return text.fault(row, message, again)
     messages = {
-        "unexpected": f"{text.quoted(row)} is outside of the blocks, or opens a block within one",
+        "unexpected": f"{text.quoted(row)} is outside a block, or opens a block inside another",
         "again": f"a second block of rank {number}",
         "beyond": f"a block of rank {number}, but num_ranks is {found}",
         "unknown": f"cannot parse {text.quoted(row)}",
