@@ -29,21 +29,21 @@ module packet_id (
   mixer_round r2 (.in(ends ^ queue_pair), .out(pair));
   mixer_round r3 (.in(pair), .out(key));
   mixer_round r4 (.in(key ^ psn), .out(mixed));
-  assign midway = mixed ^ key;
-  mixer_round r5 (.in(midway), .out(last));
-  mixer_round r6 (.in(last), .out(id));
+  mixer_round r5 (.in(mixed ^ key), .out(midway));
+  mixer_round r6 (.in(midway), .out(last));
+  mixer_round r7 (.in(last), .out(id));
 endmodule
 
-// Packet id, a round a clock, seven in all. Fields come as destination, source, queue pair, nothing, PSN, nothing,
-// nothing. `field` must be 0 where there is nothing, as it is behind an AND-OR multiplexer that selects no field.
+// Packet id, a round a clock, eight in all. Fields come as destination, source, queue pair, nothing, PSN, nothing
+// three times. `field` must be 0 where there is nothing, as it is behind an AND-OR multiplexer that selects no field.
 module packet_id_serial (
     input  logic        clock,
     input  logic        first,   // first clock: destination
     input  logic        keep,    // fourth clock: what comes out is the key of the flow
     input  logic        again,   // sixth clock: the key is added once more
     input  logic [23:0] field,
-    output logic [23:0] midway,  // in the sixth clock, the state two rounds before the end
-    output logic [23:0] id       // in the seventh clock
+    output logic [23:0] midway,  // in the seventh clock, the state two rounds before the end
+    output logic [23:0] id       // in the eighth clock
 );
   logic [23:0] state, key;
   assign midway = (state & {24{~first}}) ^ (again ? key : field);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output ports. `telemetry_port` has a scheme and a random-number circuit and takes a packet in seven clocks;
+// Output ports. `telemetry_port` has a scheme and a random-number circuit and takes a packet in eight clocks;
 // `coordinated_pipeline` takes one a clock.
 
 // SCHEME: 0 coordinated, 1 compact, 2 single bit, 3 full. RANDOM: 0 a word from outside, 1 LFSR, 2 ring.
-// Fields of a packet come in seven consecutive clocks from `first`: destination, source, queue pair, 0, PSN, 0,
-// 0. The next packet may follow at once (with more than five hash bits one clock later for each). The hop number must be there
-// in the sixth clock. When `ask` is 1, the port reads congestion, random word and header of the packet, and a clock later
+// Fields of a packet come in eight consecutive clocks from `first`: destination, source, queue pair, 0, PSN, 0,
+// 0, 0. The next packet may follow at once (with seven or eight hash bits one or two clocks later). The hop number must be there in
+// the seventh clock. When `ask` is 1, the port reads congestion, random word and header of the packet, and a clock later
 // writes its new header. The register is the one that the scheme needs, written by whoever numbers the links:
 // the link's number (full) or the mask of bit 0 of its hash (others).
 module telemetry_port #(
@@ -32,7 +32,7 @@ module telemetry_port #(
     output logic             valid_out,
     output logic [WIDTH-1:0] header_out
 );
-  localparam int LAST = 7 + BITS;
+  localparam int LAST = 8 + BITS;
   logic [23:0] register;
   always_ff @(posedge clock) if (write) register <= data;
 
@@ -53,14 +53,14 @@ module telemetry_port #(
   end else begin : g_hash
     packet_id_serial mix (.clock, .first, .keep(step[3]), .again(step[5]), .field, .midway, .id);
     link_hash_serial #(.BITS(BITS)) hashed (
-        .clock, .load(step[6]), .id, .next(|step[6+BITS:7]), .mask(register), .hash);
+        .clock, .load(step[7]), .id, .next(|step[7+BITS:8]), .mask(register), .hash);
   end
 
   logic [WIDTH-1:0] result;
   if (SCHEME == 0) begin : g_scheme
     logic decided, take;
     decision decide (.midway, .hop, .take(decided));
-    always_ff @(posedge clock) if (step[5]) take <= decided;
+    always_ff @(posedge clock) if (step[6]) take <= decided;
     scheme_coordinated #(.BITS(BITS)) update (.hash, .congested, .take, .header_in, .header_out(result));
     logic unused;
     assign unused = &{1'b0, word, tick};
@@ -124,9 +124,9 @@ module coordinated_pipeline #(
   mixer_round r3 (.in(pair), .out(key));
   always_ff @(posedge clock) {key_1, psn_1} <= {key, psn};
   mixer_round r4 (.in(key_1 ^ psn_1), .out(mixed));
-  assign midway = mixed ^ key_1;
-  mixer_round r5 (.in(midway), .out(last));
-  mixer_round r6 (.in(last), .out(id_next));
+  mixer_round r5 (.in(mixed ^ key_1), .out(midway));
+  mixer_round r6 (.in(midway), .out(last));
+  mixer_round r7 (.in(last), .out(id_next));
   logic take_1, take_2;
   logic [BITS-1:0] hash, hash_2;
   logic decided;

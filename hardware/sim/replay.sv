@@ -134,7 +134,8 @@ module replay #(
         send(b[23:0]);
         send(0);
         send(0);
-        for (i = 6; i < BITS + 1; i = i + 1) step;
+        send(0);
+        for (i = 6; i < BITS; i = i + 1) step;
       end else begin
         while (removed != inserted) step;
         if (kind == 0) begin

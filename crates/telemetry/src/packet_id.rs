@@ -57,8 +57,8 @@ const fn round_back(y: u32, constant: u32) -> u32 {
 pub const fn packet_id(psn: u32, flow: FlowKey) -> u32 {
     let ends = round(round(flow.destination & MASK, ID_ROUND) ^ flow.source & MASK, ID_ROUND);
     let key = round(round(ends ^ flow.queue_pair & MASK, ID_ROUND), ID_ROUND);
-    let x = round(key ^ psn & MASK, ID_ROUND) ^ key;
-    round(round(x, ID_ROUND), ID_ROUND)
+    let midway = round(round(key ^ psn & MASK, ID_ROUND) ^ key, ID_ROUND);
+    round(round(midway, ID_ROUND), ID_ROUND)
 }
 
 /// Whether hop number `hop` (from 0) of the packet with this id replaces the sample: with probability 1/(hop + 1) over

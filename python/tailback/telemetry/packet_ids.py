@@ -54,7 +54,8 @@ def packet_ids(psn: Ids, source: Ids, destination: Ids, queue_pair: Ids) -> Ids:
     """
     ends = _round(_round(destination & _MASK, ID_ROUND) ^ (source & _MASK), ID_ROUND)
     key = _round(_round(ends ^ (queue_pair & _MASK), ID_ROUND), ID_ROUND)
-    return _round(_round(_round(key ^ (psn & _MASK), ID_ROUND) ^ key, ID_ROUND), ID_ROUND)
+    midway = _round(_round(key ^ (psn & _MASK), ID_ROUND) ^ key, ID_ROUND)
+    return _round(_round(midway, ID_ROUND), ID_ROUND)
 
 
 def _round_back(y: Ids, constant: int) -> Ids:
