@@ -1,9 +1,10 @@
 r"""Effect of partial telemetry on the verdict: `python bench/deployment.py [--count N] [--json]`.
 
 Generated scenarios (``diagnosis_suite``) are observed with whole links and with six bits a packet:
-stamped by every switch or by leaf switches only, and with samples lost on the way. The diagnosis
-gets only the samples; nothing is simulated. A verdict is right if it names the cause that was built
-in, wrong if it names another one, and open if it names none.
+stamped by every switch or by leaf switches only, and with samples lost on the way; or, with
+``--circuits``, with the random-number circuits of the switch port in place of independent random
+numbers. The diagnosis gets only the samples; nothing is simulated. A verdict is right if it names
+the cause that was built in, wrong if it names another one, and open if it names none.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "6 bits `compact`, leaf switches": _COMPACT
     | {"hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
 }
+CIRCUITS: dict[str, dict[str, Any]] = {
+    "6 bits `compact`, independent random numbers": _COMPACT,
+    "6 bits `compact`, shift registers": _COMPACT | {"randomness": "lfsr"},
+    "6 bits `compact`, rings": _COMPACT | {"randomness": "ring"},
+}
 OPEN = "undetermined"
 
 
@@ -60,16 +66,18 @@ def verdict(case: Case, telemetry: dict[str, Any], packets: int) -> str:
     return str(diagnose_cause(Run(known, seen.tables, seen.summary)).cause)
 
 
-def measure(count: int, packets: int) -> list[dict[str, Any]]:
+def measure(
+    count: int, packets: int, deployments: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
     """A row for each deployment, over the first ``count`` test scenarios."""
-    found: dict[str, Counter[str]] = {name: Counter() for name in DEPLOYMENTS}
+    found: dict[str, Counter[str]] = {name: Counter() for name in deployments}
     for number in range(1, 2 * count, 2):
         try:
             case = make(number)
         except RuntimeError as error:
             print(error, file=sys.stderr)
             continue
-        for name, telemetry in DEPLOYMENTS.items():
+        for name, telemetry in deployments.items():
             cause = verdict(case, telemetry, packets)
             kind = "right" if cause == case.label else "open" if cause == OPEN else "wrong"
             found[name][kind] += 1
@@ -91,6 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=14, help="scenarios")
     parser.add_argument("--packets", type=int, default=100_000, help="observed packets of each")
+    parser.add_argument("--circuits", action="store_true", help="compare sources of randomness")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--write", action="store_true", help="update docs/measurements/telemetry.md"
@@ -98,10 +107,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.count < 1 or options.packets < 1:
         parser.error("--count and --packets must be at least 1")
-    rows = measure(options.count, options.packets)
+    deployments = CIRCUITS if options.circuits else DEPLOYMENTS
+    rows = measure(options.count, options.packets, deployments)
     print(json.dumps(rows) if options.json else table(rows))
     if options.write:
-        put(PAGE, {"deployment": table(rows)})
+        put(PAGE, {"circuits" if options.circuits else "deployment": table(rows)})
     return 0
 
 

@@ -2,9 +2,9 @@
 
     python bench/switch_port.py [--write]
 
-Counts two-input gates and flip-flops of the modules in hardware/rtl. Delay is the depth times a
-gate's 20 ps, an assumption for a process of about 16 nm, without wires. Needs yosys (Debian package
-yosys).
+Counts gates (of two inputs, and 2:1 multiplexers) and flip-flops of the modules in hardware/rtl. A
+flip-flop with enable or reset is one flip-flop. Delay is the depth times a gate's 20 ps, an
+assumption for a process of about 16 nm, without wires. Needs yosys (Debian package yosys).
 """
 
 from __future__ import annotations
@@ -23,29 +23,32 @@ RTL = ROOT / "hardware" / "rtl"
 PAGE = ROOT / "docs" / "measurements" / "telemetry.md"
 GATES = "AND,OR,XOR,XNOR,NAND,NOR,ANDNOT,ORNOT,MUX"
 GATE_PS = 20
-WORD, LFSR, RING = 0, 1, 2
+LFSR, RING = 1, 2
 
 Design = tuple[str, str, dict[str, int]]
 DESIGNS: list[Design] = [
-    ("packet id", "packet_id", {}),
-    ("hop hash", "hop_hash", {}),
-    ("link hash, 5 bits", "link_hash", {"BITS": 5}),
-    ("VCRC update", "vcrc_update", {}),
-    ("random: 16-bit word and table", "random_word", {"BITS": 16}),
-    ("random: LFSR", "random_lfsr", {}),
-    ("random: rings", "random_ring", {}),
-    ("random: sender's bits", "random_sender", {}),
-    ("`coordinated`, update in one clock (without packet id)", "scheme_coordinated", {"BITS": 5}),
-    ("`coordinated`, output half: link hash, choice", "coordinated_output", {"BITS": 5}),
+    ("**port, `coordinated` 1+5**", "telemetry_port", {"SCHEME": 0, "BITS": 5}),
+    ("… packet id", "packet_id_serial", {}),
+    ("… decision", "decision", {}),
+    ("… link hash, 5 bits", "link_hash_serial", {"BITS": 5}),
+    ("… choice", "scheme_coordinated", {"BITS": 5}),
     ("port, `coordinated` 1+4", "telemetry_port", {"SCHEME": 0, "BITS": 4}),
-    ("port, `coordinated` 1+5", "telemetry_port", {"SCHEME": 0, "BITS": 5}),
     ("port, `compact` 5 bits, LFSR", "telemetry_port",
      {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
     ("port, `compact` 6 bits, LFSR", "telemetry_port",
      {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 4}),
+    ("port, `compact` 6 bits, rings", "telemetry_port",
+     {"SCHEME": 1, "RANDOM": RING, "BITS": 1, "COUNT_BITS": 4}),
     ("port, `single-bit`, LFSR", "telemetry_port",
      {"SCHEME": 2, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
     ("port, `full`, LFSR", "telemetry_port", {"SCHEME": 3, "RANDOM": LFSR, "BITS": 1}),
+    ("random: LFSR and table", "random_lfsr", {}),
+    ("random: rings", "random_ring", {}),
+    ("random: sender's bits", "random_sender", {}),
+    ("VCRC update", "vcrc_update", {}),
+    ("`coordinated` 1+5, a packet a clock", "coordinated_pipeline", {"BITS": 5}),
+    ("… packet id", "packet_id", {}),
+    ("… link hash, 5 bits", "link_hash", {"BITS": 5}),
 ]  # fmt: skip
 
 

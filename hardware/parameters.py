@@ -13,19 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from tailback import _core
-from tailback.telemetry.packet_ids import ID_BITS, ROUND_CONSTANTS
+from tailback.telemetry.packet_ids import ID_BITS, ID_ROUND
 
 RTL = Path(__file__).resolve().parent / "rtl"
 HASH_BITS = 5
 
 
 def header() -> str:
-    """The included file with the round constants, number 0 in the lowest bits."""
-    rounds = ROUND_CONSTANTS
-    words = ", ".join(f"24'h{constant:06x}" for constant in reversed(rounds))
+    """The included file with the round constant."""
     return (
         "// Written by hardware/parameters.py from the software's constants.\n"
-        f"localparam logic [{24 * len(rounds) - 1}:0] ROUND_CONSTANTS = {{\n  {words}\n}};\n"
+        f"localparam logic [23:0] ID_ROUND = 24'h{ID_ROUND:06x};\n"
     )
 
 

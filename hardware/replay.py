@@ -47,11 +47,15 @@ class Design:
     telemetry: dict[str, Any]
     bits: int
     count_bits: int
+    pipeline: bool = False
 
 
 DESIGNS = {
     "coordinated 1+4": Design(0, {"scheme": "coordinated", "hash_bits": 4}, 4, 4),
     "coordinated 1+5": Design(0, {"scheme": "coordinated", "hash_bits": 5}, 5, 4),
+    "coordinated 1+5, pipeline": Design(
+        0, {"scheme": "coordinated", "hash_bits": 5}, 5, 4, pipeline=True
+    ),
     "compact 5 bits": Design(1, {"scheme": "compact", "hash_bits": 1, "count_bits": 3}, 1, 3),
     "compact 6 bits": Design(1, {"scheme": "compact", "hash_bits": 1, "count_bits": 4}, 1, 4),
     "single bit": Design(2, {"scheme": "single-bit", "hash_bits": 1, "count_bits": 3}, 1, 3),
@@ -132,7 +136,11 @@ def write_visits(run: Run, visits: pl.DataFrame, design: Design, path: Path) -> 
     """Writes the bench's input; returns the number of packets."""
     packets = run.tables["packets"]
     links = run.tables["links"].height
-    table = masks(links, design.bits)
+    # Registers: the number of the link for whole links, the mask of the hash's bit 0, all masks.
+    if design.telemetry["scheme"] == "full":
+        table = np.arange(1, links + 1, dtype=np.uint32)[:, None]
+    else:
+        table = masks(links, design.bits if design.pipeline else 1)
     joined = visits.join(packets, on="packet").sort("hop", "link", "packet")
     seed = int(run.scenario.seed)
     words = words_of(joined["packet"].to_numpy(), joined["hop"].to_numpy().astype(np.uint64), seed)
@@ -145,7 +153,7 @@ def write_visits(run: Run, visits: pl.DataFrame, design: Design, path: Path) -> 
         ):
             if before != (hop, link):
                 before = (hop, link)
-                for address, value in enumerate([link + 1, *table[link].tolist()]):
+                for address, value in enumerate(table[link].tolist()):
                     out.write(f"0 {address:x} {value:x} 0 0 0 0 0\n")
             flags = hop << 1 | hot
             out.write(f"1 {packet:x} {psn:x} {src + 1:x} {dst + 1:x} {pair:x} {flags:x} {word:x}\n")
@@ -158,11 +166,13 @@ def build(design: Design, folder: Path, simulator: str, random: int = 0) -> list
     """Compiles the test bench; returns the command that runs it."""
     bench = HERE / "sim" / "replay.sv"
     sizes = {
-        "SCHEME": design.number, "RANDOM": random, "BITS": design.bits,
+        "SCHEME": design.number, "PIPELINE": int(design.pipeline), "RANDOM": random,
+        "BITS": design.bits,
         "COUNT_BITS": design.count_bits, "PACKETS": 1 << (16 if simulator == "iverilog" else 21),
     }  # fmt: skip
     if simulator == "verilator":
         command = ["verilator", "--binary", "-O3", "-Wno-fatal", "-Wno-WIDTH", "-Wno-INITIALDLY",
+                   "--timing",
                    "--top-module", "replay", f"-I{HERE / 'rtl'}", "--Mdir", str(folder),
                    *(f"-G{name}={value}" for name, value in sizes.items())]  # fmt: skip
         result = [str(folder / "Vreplay")]

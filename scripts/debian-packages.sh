@@ -19,6 +19,7 @@ case ${1:-} in
       clang bpftool libbpf-dev              # sampling in its ports: eBPF programs, built and loaded
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
       iverilog                              # the switch port in hardware, simulated
+      verilator yosys                       # its lint; its gates and proofs
     )
     ;;
   *) echo "usage: scripts/debian-packages.sh python|test" >&2; exit 2 ;;

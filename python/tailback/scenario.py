@@ -255,6 +255,12 @@ class TelemetrySection(Section):
     )
     queue_pairs: Literal["per-peer", "shared"] = "per-peer"
     psn_start: Literal["zero", "random"] = "zero"
+    randomness: Literal["ideal", "lfsr", "ring"] = Field(
+        default="ideal",
+        description="what decides in a switch with scheme compact or single-bit: independent "
+        "random numbers, a shift register with feedback in every port, rings with a clock of their "
+        "own",
+    )
     header_loss: float = Field(
         default=0.0, ge=0, lt=1, description="share of packets whose sample is lost in the network"
     )
@@ -283,6 +289,11 @@ class TelemetrySection(Section):
         if self.stamping != "all" and self.count_injection:
             raise InvalidValueError(
                 "count_injection needs samples from every switch", 'set stamping = "all"'
+            )
+        if self.randomness != "ideal" and self.scheme not in ("compact", "single-bit"):
+            raise InvalidValueError(
+                f"scheme {self.scheme} makes no random decision by a circuit of the port",
+                "with randomness other than ideal, use compact or single-bit",
             )
         if self.stamping == []:
             raise InvalidValueError("stamping names no switch", "name some, or set scheme = off")

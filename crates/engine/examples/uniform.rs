@@ -5,7 +5,9 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
+use tailback_engine::probe::{
+    HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness,
+};
 use tailback_engine::{Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{RoutePlan, Routes, RoutingRule};
@@ -98,6 +100,7 @@ fn settings() -> Settings {
         one_in: 1,
         queue_pairs: QueuePairs::PerPeer,
         psn_start: PsnStart::Zero,
+        randomness: Randomness::Ideal,
     };
     let every_ps = if asked("ports") { 10_000_000 } else { 0 };
     let probes = Probes {

@@ -120,7 +120,13 @@ fn simulate_probed(
         ports: probes.of_ports().then(|| PortProbe::of_shard(probes, links.len(), all)),
         carried: carried.as_ref().map(|(carry, connections)| {
             let deployment = Deployment::new(settings);
-            HeaderProbe::new(carry, model.total_packets, Arc::clone(connections), deployment)
+            HeaderProbe::new(
+                carry,
+                model.total_packets,
+                Arc::clone(connections),
+                deployment,
+                settings.seed,
+            )
         }),
     };
     probed(model, probe, work, watch)

@@ -71,13 +71,30 @@ INLINE __u32 id_round(__u32 x, __u32 constant) {
 }
 
 /* crates/telemetry/src/packet_id.rs; the constants are the hexadecimal digits of pi. */
+#define ID_ROUND 0x243f6au
+
 INLINE __u32 packet_id(const struct flow *flow) {
-  __u32 source = flow->source & ID_MASK, destination = flow->destination & ID_MASK;
-  __u32 pair = flow->queue_pair & ID_MASK;
-  __u32 x = (flow->psn & ID_MASK) ^ rotate(source, 8) ^ rotate(destination, 16) ^ rotate(pair, 12);
-  x = id_round(id_round(x, 0x243f6a), 0x885a30);
-  x ^= rotate(destination, 8) ^ rotate(source, 16) ^ pair;
-  return id_round(id_round(x, 0x8d3131), 0x98a2e0);
+  __u32 key = id_round(flow->destination & ID_MASK, ID_ROUND) ^ (flow->source & ID_MASK);
+  key = id_round(key, ID_ROUND) ^ (flow->queue_pair & ID_MASK);
+  key = id_round(id_round(key, ID_ROUND), ID_ROUND);
+  __u32 midway = id_round(id_round(key ^ (flow->psn & ID_MASK), ID_ROUND) ^ key, ID_ROUND);
+  return id_round(id_round(midway, ID_ROUND), ID_ROUND);
+}
+
+/* A round backwards. */
+INLINE __u32 round_back(__u32 y, __u32 constant) {
+  y ^= constant;
+  y = (y ^ (y << 10) ^ (y << 20)) & ID_MASK;
+  y ^= (y >> 7) ^ (y >> 14) ^ (y >> 21);
+  __u32 p = rotate(y, 8), q = rotate(y, 16);
+  return y ^ (~(p ^ (~q & y)) & q);
+}
+
+/* What takes_sample reads: the state of the id two rounds before its end, spread by two shifts. */
+INLINE __u32 decision_word(__u32 id) {
+  __u32 x = round_back(round_back(id & ID_MASK, ID_ROUND), ID_ROUND);
+  x ^= x >> 3;
+  return (x ^ (x << 11)) & ID_MASK;
 }
 
 /* Hash of (packet id, hop) that ports and receivers share: 32 bits, the lower 8 of them 0. */
@@ -91,6 +108,23 @@ INLINE __u32 shared_hash(__u32 id, __u32 hop) {
 /* True with probability 1/(count + 1). */
 INLINE int draw(__u32 random, __u32 count) {
   return ((__u64)random * ((__u64)count + 1)) >> 32 == 0;
+}
+
+/* Whether hop `hop` (from 0) replaces the sample of COORDINATED; `word` is decision_word(id). */
+INLINE int takes_sample(__u32 id, __u32 word, __u32 hop) {
+  if (hop == 0) return 1;
+  if (hop == 1) return word >> 23 == 0;
+  if (hop == 2) return (word >> 5 & 0xffff) < 0xffff / 3;
+  if (hop == 3) return (word >> 21 & 3) == 0;
+  if (hop == 4) {
+    __u32 low = word & 0xffff;
+    low = (low >> 8 | low << 8) & 0xffff;
+    low = (low >> 4 & 0x0f0f) | (low & 0x0f0f) << 4;
+    low = (low >> 2 & 0x3333) | (low & 0x3333) << 2;
+    low = (low >> 1 & 0x5555) | (low & 0x5555) << 1;
+    return low < 0xffff / 5;
+  }
+  return draw(shared_hash(id, hop), hop);
 }
 
 /* 0 or 1 as a factor. The kernel's verifier follows both values of a bit that is extended to a mask
@@ -131,7 +165,7 @@ INLINE __u32 offer(__u32 reservoir, __u32 random, const struct visit *visit) {
 /* The sample that leaves a port, from the one that arrived; 0 from a sender. */
 INLINE __u32 visited(__u32 sample, const struct visit *visit) {
 #if SCHEME == COORDINATED
-  if (draw(shared_hash(visit->id, visit->hop), visit->hop))
+  if (takes_sample(visit->id, decision_word(visit->id), visit->hop))
     return visit->congested | seen_of(visit) << 1;
   return sample;
 #elif SCHEME == COMPACT
@@ -149,10 +183,10 @@ INLINE __u32 visited(__u32 sample, const struct visit *visit) {
 
 /* The hop that survives in a packet on a path of `hops` hops, from 1 to MAX_HOPS. */
 INLINE __u32 survivor(__u32 id, __u32 hops) {
-  __u32 last = 0;
+  __u32 last = 0, word = decision_word(id);
 #pragma unroll 1
   for (__u32 hop = 1; hop < MAX_HOPS && hop < hops; hop++)
-    if (draw(shared_hash(id, hop), hop)) last = hop;
+    if (takes_sample(id, word, hop)) last = hop;
   return last;
 }
 

@@ -40,6 +40,7 @@ class HeaderSettings:
         one_in: One packet in so many carries a sample.
         queue_pairs: How many peers a queue pair serves.
         psn_start: First packet sequence number of a queue pair.
+        randomness: What decides in schemes compact and single-bit.
     """
 
     scheme: str
@@ -51,6 +52,7 @@ class HeaderSettings:
     one_in: int
     queue_pairs: str
     psn_start: str
+    randomness: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def probes_of(scenario: Scenario) -> ProbeSettings:
             one_in=telemetry.one_in,
             queue_pairs=telemetry.queue_pairs,
             psn_start=telemetry.psn_start,
+            randomness=telemetry.randomness,
         )
     return ProbeSettings(probes.counters or 0, probes.queues or 0, carry)
 

@@ -26,7 +26,13 @@ from tailback.telemetry.hashed import (
     HashedSamples,
     count_links,
 )
-from tailback.telemetry.packet_ids import ID_BITS, hop_hash, ids_of
+from tailback.telemetry.packet_ids import (
+    ID_BITS,
+    decision_words,
+    hop_hash,
+    ids_of,
+    takes_sample,
+)
 
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
@@ -122,6 +128,7 @@ def _sampled_in_part(
     pair, ejects = pairs.of(table["src_node"].to_numpy(), dst), pairs.ejects()[dst]
     length = pairs.length[pair].astype(np.int64)
     found, chance = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
+    words = decision_words(ids)
     for hop in range(int(length.max(initial=0))):
         at_end = length == hop + 1
         inner = pairs.acts[hop][pair] if hop < len(pairs.acts) else np.zeros(len(ids), np.uint8)
@@ -132,7 +139,7 @@ def _sampled_in_part(
                 remedy="use compact, which counts the hops that acted, or stamp whole tiers",
             )
         acts = np.where(at_end, ejects, (inner == 1) & (length > hop + 1))
-        replaces = acts & (hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS)
+        replaces = acts & takes_sample(ids, words, hop)
         found[replaces] = hop
         chance = np.where(acts, chance * (hop / (hop + 1.0)), chance)
         chance[replaces] = 1.0 / (hop + 1.0)
@@ -141,19 +148,22 @@ def _sampled_in_part(
 
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
-    found = np.full(len(ids), -1, np.int64)
+    found, words = np.full(len(ids), -1, np.int64), decision_words(ids)
     for hop in range(int(hops.max(initial=0))):
-        replaces = hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS
-        found[replaces & (hop < hops)] = hop
+        found[takes_sample(ids, words, hop) & (hop < hops)] = hop
     return found
 
 
-def header_samples(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None, HeaderSamples]:
+def header_samples(
+    run: Run, pairs: PairCandidates, saturated: bool = False
+) -> tuple[HeaderSamples | None, HeaderSamples]:
     """Decode the headers of a run.
 
     Args:
         run: A run with table ``packets``.
         pairs: Candidates of the pairs of switches packets went between.
+        saturated: Scheme ``compact`` with counts that may have saturated: every hop of a packet is
+            a sample of its own, with the inverse of its chance to be the one that arrived.
 
     Returns:
         What they say about packets (None for ``worst-hop``) and about congested packets.
@@ -162,14 +172,53 @@ def header_samples(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | Non
         RunError: No packets were kept, lengths of paths are needed and not known, counts of hops
             have too few bits for them, or the table is damaged.
     """
-    packets, congested = _taken_apart(run, pairs)
+    packets, congested = _taken_apart(run, pairs, saturated)
     if run.scenario.telemetry.scheme not in HASHED:
         _check_links(run, packets)
         _check_links(run, congested)
     return packets, congested
 
 
-def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None, HeaderSamples]:
+def _saturates(run: Run) -> bool:
+    """Whether some packets of scheme ``compact`` passed more hops, all known, than it counts."""
+    telemetry, hops = run.scenario.telemetry, run.tables["packets"]["hops"]
+    if telemetry.scheme != "compact" or telemetry.stamping != "all" or hops.null_count():
+        return False
+    return int(hops.to_numpy().max(initial=0)) >= 1 << telemetry.count_bits
+
+
+def survival_chances(hops: int, count_bits: int) -> Floats:
+    """Chance of each hop to arrive where counts saturate (Taffet 2019, section 5.6), (hops,)."""
+    largest, chance = (1 << count_bits) - 1, np.zeros(hops)
+    for hop in range(hops):
+        replaces = 1.0 / (min(hop, largest) + 1)
+        chance *= 1.0 - replaces
+        chance[hop] = replaces
+    return chance
+
+
+def _hop_by_hop(
+    seen: NDArray[np.uint32], hops: NDArray[np.int64], count_bits: int
+) -> HeaderSamples:
+    """A sample for each hop of each packet: a link is compared with the hash if it is of that hop.
+
+    The hash is that of the link with the hop's chance, so its weight is the inverse; hashes of
+    other hops agree as often as those of any other link, and cancel.
+    """
+    rows, weight, hop = [], [], []
+    for length in np.unique(hops[hops > 0]).tolist():
+        own = np.flatnonzero(hops == length)
+        for number, chance in enumerate(survival_chances(length, count_bits).tolist()):
+            rows.append(own)
+            weight.append(np.full(len(own), 1.0 / chance))
+            hop.append(np.full(len(own), number, np.int64))
+    all_rows = np.concatenate(rows)
+    return HeaderSamples(all_rows, seen[all_rows], np.concatenate(weight), np.concatenate(hop))
+
+
+def _taken_apart(
+    run: Run, pairs: PairCandidates, saturated: bool
+) -> tuple[HeaderSamples | None, HeaderSamples]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
     if table.height == 0:
@@ -182,6 +231,10 @@ def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None,
     def part(start: int, bits: int) -> NDArray[np.uint32]:
         return np.asarray((header >> np.uint64(start)) & np.uint64((1 << bits) - 1), np.uint32)
 
+    if saturated:
+        _check_lengths(table, pairs)
+        both = _hop_by_hop(part(1, b), table["hops"].to_numpy().astype(np.int64), c)
+        return both, _keep(both, part(0, 1).astype(bool))
     if scheme in ("single-bit", "compact"):
         # Where some switches put no sample in, fewer hops count than a path has.
         known = table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
@@ -244,7 +297,7 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
         )
     n_links, k = run.tables["links"].height, packets_a_sample(run)
     found: list[HashedCounts | None] = []
-    for about in header_samples(run, pairs):
+    for about in header_samples(run, pairs, _saturates(run)):
         if about is None:
             found.append(None)
         elif hashed:
@@ -257,7 +310,8 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     if packets is not None:
         # Of packets without a sample no routes are known.
         possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
-        if telemetry.scheme not in ("single-bit", "compact"):  # whose slopes are of all packets
+        # Where the hop is not known, slopes are those of all packets already.
+        if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
             seen = np.maximum(packets.packets, 0.0)
             usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
             packets = _smoothed(packets, usual, possible)

@@ -1,8 +1,8 @@
 """Packet ids: what switches and receivers derive from the fields that every packet has.
 
 A packet sequence number (PSN) counts the packets of one queue pair, so it identifies a packet only
-together with the two ends and the queue pair. The id mixes all four with XOR, AND and fixed wiring;
-no switch multiplies or adds. The receiver's side is here; the switches' side is
+together with the two ends and the queue pair. The id mixes all four with XOR, AND and fixed wiring,
+one field a round; no switch multiplies or adds. The receiver's side is here; the switches' side is
 ``crates/telemetry/src/packet_id.rs``, and tests compare the two.
 
 The link hash is linear in the *id*, which is all that decoding by transform needs. The id is
@@ -23,8 +23,10 @@ ID_BITS = 24
 Ids = NDArray[np.uint32]
 
 _MASK = np.uint32((1 << ID_BITS) - 1)
-ROUND_CONSTANTS = (0x243F6A, 0x885A30, 0x8D3131, 0x98A2E0, 0x370734, 0x4A4093, 0x822299, 0xF31D00)
-"""Round constants: the hexadecimal digits of π."""
+ID_ROUND = 0x243F6A
+HOP_ROUNDS = (0x370734, 0x4A4093, 0x822299, 0xF31D00)
+"""Round constants: the hexadecimal digits of π. The first is that of the id, the others those of
+:func:`hop_hash`."""
 
 
 def _rotate(value: Ids, by: int) -> Ids:
@@ -50,17 +52,57 @@ def packet_ids(psn: Ids, source: Ids, destination: Ids, queue_pair: Ids) -> Ids:
         destination: Local id of each receiver.
         queue_pair: Queue pair of each: the receiver's for connections, the sender's for datagrams.
     """
-    source, destination, pair = source & _MASK, destination & _MASK, queue_pair & _MASK
-    x = (psn & _MASK) ^ _rotate(source, 8) ^ _rotate(destination, 16) ^ _rotate(pair, 12)
-    x = _round(_round(x, ROUND_CONSTANTS[0]), ROUND_CONSTANTS[1])
-    x = x ^ _rotate(destination, 8) ^ _rotate(source, 16) ^ pair
-    return _round(_round(x, ROUND_CONSTANTS[2]), ROUND_CONSTANTS[3])
+    ends = _round(_round(destination & _MASK, ID_ROUND) ^ (source & _MASK), ID_ROUND)
+    key = _round(_round(ends ^ (queue_pair & _MASK), ID_ROUND), ID_ROUND)
+    midway = _round(_round(key ^ (psn & _MASK), ID_ROUND) ^ key, ID_ROUND)
+    return _round(_round(midway, ID_ROUND), ID_ROUND)
+
+
+def _round_back(y: Ids, constant: int) -> Ids:
+    y = y ^ np.uint32(constant)
+    y = (y ^ (y << np.uint32(10)) ^ (y << np.uint32(20))) & _MASK
+    y = y ^ (y >> np.uint32(7)) ^ (y >> np.uint32(14)) ^ (y >> np.uint32(21))
+    p, q = _rotate(y, 8), _rotate(y, 16)
+    return np.asarray(y ^ (~(p ^ (~q & y)) & q), np.uint32)
+
+
+def decision_words(ids: Ids) -> Ids:
+    """What :func:`takes_sample` reads: 24 bits of each id's state two rounds before its end."""
+    before = _round_back(_round_back(ids & _MASK, ID_ROUND), ID_ROUND)
+    x = before ^ (before >> np.uint32(3))
+    return np.asarray((x ^ (x << np.uint32(11))) & _MASK, np.uint32)
+
+
+def takes_sample(ids: Ids, words: Ids, hop: int) -> NDArray[np.bool_]:
+    """Whether hop number ``hop`` (from 0) of each packet replaces the sample of ``coordinated``.
+
+    Args:
+        ids: Packet ids, shape (P,).
+        words: Their :func:`decision_words`, shape (P,).
+        hop: Number of the hop.
+    """
+    if hop == 0:
+        return np.ones(len(ids), np.bool_)
+    if hop == 1:
+        return np.asarray(words >> np.uint32(23) == 0)
+    if hop == 2:
+        return (words >> np.uint32(5)) & np.uint32(0xFFFF) < 0xFFFF // 3
+    if hop == 3:
+        return np.asarray((words >> np.uint32(21)) & np.uint32(3) == 0)
+    if hop == 4:
+        # The word from its least bit: bytes swapped, then the bits of each.
+        low = (words & np.uint32(0xFFFF)).astype(np.uint16).byteswap()
+        for by, mask in ((4, 0x0F0F), (2, 0x3333), (1, 0x5555)):
+            shift, kept = np.uint16(by), np.uint16(mask)
+            low = (low & kept) << shift | (low >> shift) & kept
+        return low < 0xFFFF // 5
+    return hop_hash(ids, hop) * np.uint64(hop + 1) < 1 << ID_BITS
 
 
 def hop_hash(ids: Ids, hop: int) -> Ids:
     """The hash of (packet id, hop index) that switches and receivers share: 24 bits, shape (P,)."""
     x = (ids & _MASK) ^ np.uint32(hop * 0x010101)
-    for constant in ROUND_CONSTANTS[4:]:
+    for constant in HOP_ROUNDS:
         x = _round(x, constant)
     return x
 

@@ -21,7 +21,7 @@ from tailback.lab.plan import Plan
 from tailback.lab.spec import LabSpec, parse
 from tailback.simulation.captures import read_captured
 from tailback.telemetry.header_counts import sampled_hop
-from tailback.telemetry.packet_ids import hop_hash, packet_ids
+from tailback.telemetry.packet_ids import decision_words, packet_ids, takes_sample
 from tests.factories.datapath import why_no_bpf
 from tests.factories.frames import Frame, checksum, sample_of, without_sample
 from tests.factories.lab import tiny
@@ -111,8 +111,9 @@ def test_a_port_writes_what_the_rust_scheme_says_and_nothing_else(
     ids = ids_of(given, roce=roce)
     hash_ = _core.link_hash("gf", ids, np.full(len(ids), link.number, np.uint32), BITS, 24)
     hops = np.array([frame.hop for frame in given])
-    replaces = np.array([bool(hop_hash(ids[k : k + 1], int(hop))[0] * (int(hop) + 1) < 1 << 24)
-                         for k, hop in enumerate(hops)])  # fmt: skip
+    words, replaces = decision_words(ids), np.zeros(len(ids), np.bool_)
+    for hop in np.unique(hops).tolist():
+        replaces |= takes_sample(ids, words, hop) & (hops == hop)
     came = np.array([0 if frame.hop == 0 else frame.sample for frame in given])
     expected = np.where(replaces, hash_.astype(np.int64) << 1, came)
     assert 0.3 < replaces.mean() < 0.6

@@ -21,7 +21,7 @@ from tailback.port_counters.readers import read_counters
 from tailback.run import Run
 from tailback.scenario import TelemetrySection, parse
 from tailback.simulation import prepare
-from tailback.simulation.decode import decode_link_counts
+from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.header_counts import HASHED, sampled_hop
@@ -410,11 +410,14 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         decode_link_counts(injected)
     with pytest.raises(RunError, match="did you mean"):
         packets_of(run_of({"scheme": "compact"}, messages=1), host="n1")
-    for scheme in ("compact", "single-bit"):
-        few = run_of({"scheme": scheme, "hash_bits": 4, "count_bits": 2}, messages=1)
-        with pytest.raises(RunError, match="no more than 3 hops, and packets passed 5") as refused:
-            decode_link_counts(few)
-        assert refused.value.remedy == "set [telemetry] count_bits = 3"
+    few = {"hash_bits": 4, "count_bits": 2}
+    with pytest.raises(RunError, match="no more than 3 hops, and packets passed 5") as refused:
+        decode_link_counts(run_of({"scheme": "single-bit"} | few, messages=1))
+    assert refused.value.remedy == "set [telemetry] count_bits = 3"
+    # Counted hop by hop, but not attributed to single links.
+    compact = run_of({"scheme": "compact"} | few, messages=1)
+    assert decode_link_counts(compact).packets is not None
+    assert any("no more than 3 hops" in note for note in decode_samples(compact).notes)
     detours = run_of(
         {"scheme": "compact", "count_bits": 2}, {"topology": TORUS, "routes": "valiant"}, messages=1
     )

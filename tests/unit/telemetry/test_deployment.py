@@ -15,6 +15,7 @@ from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
+from tailback.telemetry.header_counts import survival_chances
 from tests.factories.probed_runs import run_of, scenario, truth_of
 
 LOSSES: list[dict[str, Any]] = [
@@ -77,7 +78,8 @@ def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> Non
         some = both.filter(pl.col("acts") & (pl.col(true) >= 40) & (pl.col(error) > 0))
         off = ((some[name] - some[true]) / some[error]).to_numpy()
         assert len(off) > 20 and abs(off.mean()) < 0.5, (name, off.mean())
-        assert (off**2).mean() < 1.7, (name, (off**2).mean())
+        # A mean of 25 squares or more varies by 0.28; a coverage of 40 links by 0.034.
+        assert (off**2).mean() < 2.0, (name, (off**2).mean())
     assert both.filter(~pl.col("acts"))["estimated"].sum() == 0
     here = both.filter("acts")
     assert here["estimated"].sum() == pytest.approx(here["observed_packets"].sum(), rel=0.06)
@@ -89,7 +91,7 @@ def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> Non
         low, high = counts.packets.interval()
         true = inner["observed_packets"].to_numpy()
         inside = ((low <= true) & (true <= high))[counts.counted]
-        assert inside.mean() > 0.88
+        assert inside.mean() > 0.85
     silent = any("no samples" in note for note in run.notes)
     assert silent == ("stamping" in telemetry)
 
@@ -167,3 +169,43 @@ def test_mistakes_are_explained(telemetry: dict[str, Any], words: str) -> None:
     told = f"{refused.value}"
     assert words in told and "telemetry" in told, told
     assert parse(scenario({})).telemetry.stamping == "all"
+
+
+@pytest.mark.parametrize("count_bits", [1, 2])
+def test_saturated_counts_weigh_each_hop_by_its_known_chance(count_bits: int) -> None:
+    """Paths of one, three and five switches, counts to one or three."""
+    chances = survival_chances(5, 2)
+    assert chances.tolist() == pytest.approx([3 / 16, 3 / 16, 3 / 16, 3 / 16, 4 / 16])
+    telemetry = {"scheme": "compact", "hash_bits": 5, "count_bits": count_bits}
+    off: dict[str, list[Any]] = {"observed_packets": [], "observed_congested_packets": []}
+    for seed in (1, 2, 3):
+        run = run_of(telemetry, seed=seed)
+        counts, truth = decode_link_counts(run), truth_of(run)
+        assert counts.packets is not None
+        for found, name in zip((counts.packets, counts.congested), off, strict=True):
+            sure = counts.counted & (found.variance > 0)
+            error = found.packets - truth[name].to_numpy()
+            off[name].append(error[sure] / np.sqrt(found.variance[sure]))
+    for name, parts in off.items():
+        z = np.concatenate(parts)
+        assert abs(z.mean()) < 4 / np.sqrt(len(z)), name
+        assert 0.85 < z.std() < 1.2, name
+
+
+@pytest.mark.parametrize("randomness", ["lfsr", "ring"])
+@pytest.mark.parametrize("scheme", ["compact", "single-bit"])
+def test_circuits_decide_as_random_numbers_do(scheme: str, randomness: str) -> None:
+    telemetry = {"scheme": scheme, "hash_bits": 5, "randomness": randomness}
+    run, ideal = run_of(telemetry), run_of(telemetry | {"randomness": "ideal"})
+    assert not run.tables["packets"]["header"].equals(ideal.tables["packets"]["header"])
+    assert run.tables["packets"].drop("header").equals(ideal.tables["packets"].drop("header"))
+    counts, truth = decode_link_counts(run), truth_of(run)["observed_packets"].to_numpy()
+    assert counts.packets is not None
+    sure = counts.counted & (counts.packets.variance > 0)
+    z = (counts.packets.packets - truth)[sure] / np.sqrt(counts.packets.variance[sure])
+    assert abs(z.mean()) < 4 / np.sqrt(len(z)) and z.std() < 1.3
+
+
+def test_only_schemes_that_draw_at_random_have_a_circuit() -> None:
+    with pytest.raises(ScenarioError, match="use compact or single-bit"):
+        parse(scenario({"scheme": "coordinated", "randomness": "lfsr"}))

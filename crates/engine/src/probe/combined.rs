@@ -62,10 +62,10 @@ impl Probe for CombinedProbe {
 
     #[inline(always)]
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
-        match &self.carried {
+        match &mut self.carried {
             Some(carried) if !carried.full() => {
                 if observed {
-                    carried.visit(&hop, mark, random);
+                    carried.visit(now, &hop, mark, random);
                 }
             }
             carried => {

@@ -15,6 +15,7 @@ use tailback_telemetry::scheme::{
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
+use super::circuits::Circuits;
 use super::{Connection, DeliveredPacket, Hop};
 use crate::Settings;
 use crate::rng::{RandomSource, Stream};
@@ -118,6 +119,7 @@ pub struct HeaderProbe {
     one_kept_in: u64,
     hash: LinkHash,
     deployment: Deployment,
+    circuits: Circuits,
     /// The connection of every message.
     connections: Arc<[Connection]>,
     records: Vec<PacketRecord>,
@@ -133,6 +135,7 @@ impl HeaderProbe {
         packets: u64,
         connections: Arc<[Connection]>,
         deployment: Deployment,
+        seed: u64,
     ) -> Self {
         let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
@@ -148,6 +151,7 @@ impl HeaderProbe {
             one_kept_in,
             hash: LinkHash::Gf(field),
             deployment,
+            circuits: Circuits::new(carry.randomness, seed),
             connections,
             records: Vec::new(),
         }
@@ -184,10 +188,11 @@ impl HeaderProbe {
 
     /// Updates the header of a packet of an observed job at a switch.
     #[inline]
-    pub fn visit(&self, hop: &Hop, mark: &mut Mark, random: u64) {
+    pub fn visit(&mut self, now_ps: u64, hop: &Hop, mark: &mut Mark, random: u64) {
         if !self.tagged(hop.packet) || !self.deployment.stamps(hop.link) {
             return;
         }
+        let random = self.circuits.word(now_ps, hop.link, self.counts(word(mark)), random);
         let queue = if hop.congested { hop.queue } else { 0 };
         let visit = Visit {
             link: hop.link + 1,
@@ -201,7 +206,17 @@ impl HeaderProbe {
         set_word(mark, after);
     }
 
-    /// The header after a switch.
+    /// Hops and congested hops that a header has counted, in schemes that count.
+    fn counts(&self, word: u64) -> [u8; 2] {
+        let HeaderSettings { hash_bits: b, count_bits: c, .. } = self.carry;
+        match self.carry.scheme {
+            HeaderScheme::Compact => [bits(word, 1 + b, c) as u8, 0],
+            HeaderScheme::SingleBit => [bits(word, b, c) as u8, bits(word, 2 * b + c, c) as u8],
+            _ => [0, 0],
+        }
+    }
+
+    /// The header behind a switch.
     fn after(&self, word: u64, visit: &Visit) -> u64 {
         let HeaderSettings { hash_bits: b, count_bits: c, probability, .. } = self.carry;
         let hash = self.hash;
@@ -300,7 +315,7 @@ fn full_header(mark: &Mark) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{PsnStart, QueuePairs};
+    use crate::settings::{PsnStart, QueuePairs, Randomness};
 
     /// Every packet belongs to one message.
     fn one() -> Arc<[Connection]> {
@@ -318,9 +333,10 @@ mod tests {
             one_in: 1,
             queue_pairs: QueuePairs::PerPeer,
             psn_start: PsnStart::Zero,
+            randomness: Randomness::Ideal,
         };
         carry.check().unwrap();
-        HeaderProbe::new(&carry, 1000, one(), Deployment::default())
+        HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1)
     }
 
     fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
@@ -329,18 +345,19 @@ mod tests {
             1000,
             one(),
             Deployment::default(),
+            1,
         )
     }
 
     /// A packet through links 1 to 5, the second of them congested.
-    fn send(probe: &HeaderProbe, packet: u64) -> Mark {
+    fn send(probe: &mut HeaderProbe, packet: u64) -> Mark {
         let mut mark = Mark::EMPTY;
         for index in 0..5u8 {
             let (link, congested) = (u32::from(index) + 1, index == 1);
             let message = 0;
             let hop = Hop { local: link, link, congested, queue: 900, packet, message, index };
             let random = tailback_telemetry::scheme::mix(packet * 16 + u64::from(index));
-            probe.visit(&hop, &mut mark, random);
+            probe.visit(0, &hop, &mut mark, random);
         }
         mark
     }
@@ -352,18 +369,18 @@ mod tests {
         for packet in 0..200 {
             let id = one()[0].packet_id(packet);
             let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
-            let header = word(&send(&carried(HeaderScheme::Coordinated), packet));
+            let header = word(&send(&mut carried(HeaderScheme::Coordinated), packet));
             assert_eq!(bits(header, 1, 4), hash(packet, survivor));
             assert_eq!(header & 1 != 0, survivor == 2);
-            let header = word(&send(&carried(HeaderScheme::Compact), packet));
+            let header = word(&send(&mut carried(HeaderScheme::Compact), packet));
             assert_eq!(bits(header, 5, 3), 5);
             assert!((1..=5).any(|link| hash(packet, link) == bits(header, 1, 4)));
-            let header = word(&send(&carried(HeaderScheme::SingleBit), packet));
+            let header = word(&send(&mut carried(HeaderScheme::SingleBit), packet));
             assert_eq!((bits(header, 4, 3), bits(header, 11, 3)), (5, 1));
             assert_eq!(bits(header, 7, 4), hash(packet, 2));
-            let header = word(&send(&carried(HeaderScheme::WorstHop), packet));
+            let header = word(&send(&mut carried(HeaderScheme::WorstHop), packet));
             assert_eq!((bits(header, 0, 4), bits(header, 4, 24)), (14, 3));
-            let header = word(&send(&carried(HeaderScheme::EdgeMarking), packet));
+            let header = word(&send(&mut carried(HeaderScheme::EdgeMarking), packet));
             let since = bits(header, 25, 5);
             match link_of(header) {
                 Some((link, congested)) => {
@@ -377,9 +394,10 @@ mod tests {
     #[test]
     fn packets_that_are_not_chosen_carry_nothing() {
         for scheme in [HeaderScheme::Compact, HeaderScheme::SingleBit, HeaderScheme::NodeMarking] {
-            let probe = thinned(scheme, 2);
-            for packet in (0..1000).filter(|&packet| !probe.tagged(packet)) {
-                assert_eq!(send(&probe, packet), Mark::EMPTY);
+            let mut probe = thinned(scheme, 2);
+            let untagged: Vec<u64> = (0..1000).filter(|&packet| !probe.tagged(packet)).collect();
+            for packet in untagged {
+                assert_eq!(send(&mut probe, packet), Mark::EMPTY);
             }
         }
     }
@@ -416,7 +434,7 @@ mod tests {
     #[test]
     fn few_enough_packets_are_kept() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
-        assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default()).one_in(), 34);
-        assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default()).one_in(), 1);
+        assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1).one_in(), 34);
+        assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default(), 1).one_in(), 1);
     }
 }

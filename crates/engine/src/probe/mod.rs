@@ -6,6 +6,7 @@
 //! [`StepProbe`] (the same counts by step of a repeated program);
 //! [`CombinedProbe`] combines those that a run asks for.
 
+mod circuits;
 mod combined;
 mod headers;
 mod hooks;
@@ -20,7 +21,7 @@ mod windows;
 
 mod truth;
 
-pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
+pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 pub(crate) use combined::ShardProbes;
 pub use combined::{CombinedProbe, ProbeTables};
 pub use headers::{Deployment, HeaderProbe, PacketRecord};

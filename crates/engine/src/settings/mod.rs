@@ -9,7 +9,7 @@ pub(crate) mod units;
 pub use adaptive::{AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit};
 pub use congestion::{CongestionControl, CongestionScheme};
 pub use pacing::{Pacing, PacingOffset};
-pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs};
+pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 
 use std::fmt;
 

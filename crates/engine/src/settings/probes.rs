@@ -102,6 +102,22 @@ pub struct HeaderSettings {
     pub queue_pairs: QueuePairs,
     /// Where the packet sequence numbers of a queue pair start.
     pub psn_start: PsnStart,
+    /// What decides in schemes compact and single-bit.
+    #[serde(default)]
+    pub randomness: Randomness,
+}
+
+/// Source of reservoir decisions in a switch (Taffet 2019, §5.9).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Randomness {
+    /// Independent random words.
+    #[default]
+    Ideal,
+    /// A linear feedback shift register and a table in every port.
+    Lfsr,
+    /// Rings with a clock of their own in every port.
+    Ring,
 }
 
 impl HeaderSettings {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::common::*;
 use tailback_engine::probe::{
     HeaderScheme, HeaderSettings, LinkReadings, PortCounters, ProbeTables, Probes, PsnStart,
-    QueueLengths, QueuePairs, Reading, TruthTable,
+    QueueLengths, QueuePairs, Randomness, Reading, TruthTable,
 };
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
@@ -30,6 +30,7 @@ fn carry(scheme: HeaderScheme) -> Option<HeaderSettings> {
         one_in: 1,
         queue_pairs: QueuePairs::PerPeer,
         psn_start: PsnStart::Zero,
+        randomness: Randomness::Ideal,
     })
 }
 

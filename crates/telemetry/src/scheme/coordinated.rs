@@ -7,8 +7,9 @@
 //! taken from PINT (Ben Basat et al., SIGCOMM 2020); counting with them requires not a fixed path
 //! but only a fixed path *length* between two nodes.
 
-use super::{HeaderSample, LinkOrHash, Scheme, Visit, draw, shared};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 use crate::hash::LinkHash;
+use crate::packet_id::takes_sample;
 
 /// One congested bit and b hash bits.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ pub struct CoordinatedMark {
 impl Coordinated {
     /// The hop whose sample survives on a path of `hops`; `None` if there are none.
     pub fn survivor(packet: u32, hops: u8) -> Option<u8> {
-        (0..hops).rev().find(|&hop| draw(shared(packet, hop), hop))
+        (0..hops).rev().find(|&hop| takes_sample(packet, hop))
     }
 
     /// The header field: congested bit, then hash (from the least bit).
@@ -63,7 +64,7 @@ impl Scheme for Coordinated {
     }
     #[inline]
     fn visit(&self, mark: &mut CoordinatedMark, visit: &Visit) {
-        if draw(shared(visit.packet, visit.hop), visit.hop) {
+        if takes_sample(visit.packet, visit.hop) {
             mark.hop = self.hash.value(visit.packet, visit.link, self.bits) as u8;
             mark.congested = visit.congested;
         }
