@@ -13,6 +13,14 @@ from tailback.cli.option_types import FiniteRange
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_SKIP_REPEATS = click.option(
+    "--skip-repeats",
+    is_flag=True,
+    default=None,
+    help="Simulate some of the steps that jobs repeat and extrapolate the others.",
+)
+
+
 def source_options(command: F) -> F:
     """Add the argument SOURCE and the options that go with a trace."""
     decorators = [
@@ -62,9 +70,7 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
-        click.option("--skip-repeats", is_flag=True, default=None,
-                     help="Simulate some of the steps that jobs repeat and extrapolate the "
-                          "others."),  # fmt: skip
+        _SKIP_REPEATS,
         click.option(
             "--threads",
             type=click.IntRange(1),
