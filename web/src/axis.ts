@@ -67,8 +67,8 @@ export function bottomAxis(
     const align = scale(at) + half > right + 12 ? "end" : "middle";
     renderer.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
   });
-  const room = right - left;
-  if (title) renderer.text(fitted(title, 11.5, room), left + room / 2, y + 28, { size: 11.5, align: "middle" });
+  const span = right - left;
+  if (title) renderer.text(fitted(title, 11.5, span), left + span / 2, y + 28, { size: 11.5, align: "middle" });
 }
 
 /** An axis at the left of a plot, with grid lines. */

@@ -38,8 +38,8 @@ export class Bars extends ItemPlot {
     const names = Math.min(Math.max(...rows.map((row) => textWidth(row.name, 12))), 0.42 * width) + 10;
     const texts = Math.max(...rows.map((row) => textWidth(row.text, 12))) + 14;
     const end = Math.max(...rows.flatMap((row) => [row.from, row.to, row.high ?? 0]), 1e-9);
-    const room = Math.max(width - names - Math.min(texts, 0.45 * width), 40);
-    const x = linear([0, end], [names, names + room]);
+    const plotWidth = Math.max(width - names - Math.min(texts, 0.45 * width), 40);
+    const x = linear([0, end], [names, names + plotWidth]);
     const [word, size] = unit === "ps" ? timeUnit(end) : ["", 1] as const;
     bottomAxis(renderer, x, ticksOf(x, size), this.bottom, word ? `${axis}, ${word}` : axis, TOP);
     if (line !== null) renderer.lines([x(line), TOP, x(line), this.bottom], MUTED, 1);

@@ -109,7 +109,7 @@ export class Columns extends ItemPlot {
       const place = align === "end" ? width : at;
       renderer.text(texts[c] ?? "", place, bottom + 12, { size: TICK_SIZE, align, colour: MUTED });
     }
-    const room = width - LEFT - RIGHT;
-    renderer.text(fitted(x, 11.5, room), LEFT + room / 2, bottom + 28, { size: 11.5, align: "middle" });
+    const span = width - LEFT - RIGHT;
+    renderer.text(fitted(x, 11.5, span), LEFT + span / 2, bottom + 28, { size: 11.5, align: "middle" });
   }
 }

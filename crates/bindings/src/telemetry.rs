@@ -300,20 +300,20 @@ fn walk(
     random: u64,
     row: &mut [u32],
 ) -> Result<u8, String> {
-    let room = row.len();
-    let too_long = || format!("a path from node {from} to {to} has more than {room} links");
+    let max_links = row.len();
+    let too_long = || format!("a path from node {from} to {to} has more than {max_links} links");
     let last = routes.ejection[to as usize];
     let goal = fabric.link_src[last as usize];
     let mut at = fabric.link_dst[routes.injection[from as usize] as usize];
     let mut hops = 0usize;
-    if !(1..=usize::from(u8::MAX)).contains(&room) {
+    if !(1..=usize::from(u8::MAX)).contains(&max_links) {
         return Err(too_long());
     }
     while at != goal {
         let choices = routes.candidates(at - fabric.n_nodes, to);
         let draw = mix(random.wrapping_add(hops as u64)) >> 32;
         let link = choices[((draw * choices.len() as u64) >> 32) as usize];
-        if hops + 1 >= room {
+        if hops + 1 >= max_links {
             return Err(too_long());
         }
         row[hops] = link;

@@ -88,10 +88,10 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
     findings = [finding for finding in diagnosis.findings if finding.code != CODE]
     if findings:
         phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in findings[:3]]
-        room = WIDTH - 18 - max(map(len, (*phases, "phase")))
+        width = WIDTH - 18 - max(map(len, (*phases, "phase")))
         sampled = diagnosis.sampling.packets > 0
         rows = [
-            (f.code, percent(f.share) if sampled else "—", truncate(f.title, room), phase)
+            (f.code, percent(f.share) if sampled else "—", truncate(f.title, width), phase)
             for f, phase in zip(findings, phases, strict=False)
         ]
         lines += ["", f"SHARE OF CONGESTION BY CAUSE{of_model}"]
@@ -131,17 +131,17 @@ def _how_sure(diagnosis: Diagnosis) -> str:
 
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
     whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
-    room, rows = 24, []
+    width, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
     bars = [bar for bar in displayed_bars(diagnosis.waterfall)
             if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
     for bar in bars:
-        end = round(room * bar.elapsed_ps / whole)
+        end = round(width * bar.elapsed_ps / whole)
         if bar.name in ends:
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
         else:
-            begin = min(round(room * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole), room - 1)
+            begin = min(round(width * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole), width - 1)
             picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))

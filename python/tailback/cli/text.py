@@ -71,8 +71,8 @@ def align_columns(
     for row in table:
         padded = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            room = " " * (width - display_width(cell))
-            padded.append(room + cell if right[i : i + 1] == "r" else cell + room)
+            padding = " " * (width - display_width(cell))
+            padded.append(padding + cell if right[i : i + 1] == "r" else cell + padding)
         lines.append("  " + "  ".join(padded).rstrip())
     return lines
 

@@ -50,7 +50,7 @@ INLINE struct sums *sums_of(const struct sums_key *key) {
   return bpf_map_lookup_elem(&sums, key);
 }
 
-/* Adds a sample to the sums of its key; returns whether there was room. */
+/* Adds a sample to the sums of its key; returns whether it was stored. */
 INLINE int add(const struct sums_key *key, const __u32 *powers, __u32 seen, __u32 bytes) {
   struct sums *into = sums_of(key);
   if (!into) return 0;
@@ -81,7 +81,7 @@ int tailback_ingress(struct __sk_buff *skb) {
   __u32 sample = get_sample(&packet), powers[LINK_BITS] = {};
   struct sums_key key = {
       .source = packet.flow.source, .mark = mark_of(&packet), .interface = link, .hop = NO_HOP};
-  int room = 1;
+  int stored = 1;
 #if SCHEME != FULL
   __u32 id = packet_id(&packet.flow);
   project(id, powers);
@@ -91,22 +91,22 @@ int tailback_ingress(struct __sk_buff *skb) {
   key.weight = packet.hop + 1;
   key.hop = survivor(id, packet.hop + 1);
   key.congested = sample & 1;
-  room = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
+  stored = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
 #elif SCHEME == COMPACT
   key.weight = sample >> (1 + SEEN_BITS) & LOW(COUNT_BITS);
   key.congested = sample & 1;
-  if (key.weight) room = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
+  if (key.weight) stored = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
 #else
 #pragma unroll
   for (int kind = 0; kind < 2; kind++) {
     __u32 reservoir = sample >> kind * (SEEN_BITS + COUNT_BITS);
     key.weight = reservoir >> SEEN_BITS & LOW(COUNT_BITS);
     key.congested = kind;
-    if (key.weight) room &= add(&key, powers, reservoir & LOW(SEEN_BITS), skb->len);
+    if (key.weight) stored &= add(&key, powers, reservoir & LOW(SEEN_BITS), skb->len);
   }
 #endif
   __sync_fetch_and_add(&port->received, 1);
-  if (!room) __sync_fetch_and_add(&port->lost, 1);
+  if (!stored) __sync_fetch_and_add(&port->lost, 1);
   return TC_ACT_UNSPEC;
 }
 

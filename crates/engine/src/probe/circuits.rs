@@ -52,9 +52,9 @@ impl Circuits {
                 [decide(0), decide(1)]
             }
             Self::Ring { seed } => {
-                let own = mix(*seed ^ mix(link.into()));
-                let tick_fs = TICK_FS - TOLERANCE_FS + own % (2 * TOLERANCE_FS + 1);
-                let phase = (own >> 32) % 720_720; // a multiple of all lengths to 16
+                let link_random = mix(*seed ^ mix(link.into()));
+                let tick_fs = TICK_FS - TOLERANCE_FS + link_random % (2 * TOLERANCE_FS + 1);
+                let phase = (link_random >> 32) % 720_720; // a multiple of all lengths to 16
                 let ticks = (u128::from(now_ps) * 1000 / u128::from(tick_fs)) as u64 + phase;
                 counts.map(|count| ticks.is_multiple_of(u64::from(count) + 1))
             }

@@ -69,9 +69,9 @@ impl Probe for CombinedProbe {
                 }
             }
             carried => {
-                let own = carried.as_ref().map(HeaderProbe::deployment);
+                let of_headers = carried.as_ref().map(HeaderProbe::deployment);
                 let other = self.measure.as_ref().map(WindowProbe::deployment);
-                if own.or(other).is_none_or(|deployment| deployment.stamps(hop.link)) {
+                if of_headers.or(other).is_none_or(|deployment| deployment.stamps(hop.link)) {
                     mark.visit(hop.link, hop.congested, random);
                 }
             }

@@ -47,8 +47,8 @@ impl RankFile<'_> {
                         (vec![size(Sendcount, Sendtype)?], self.sizes_of(false, arguments)?)
                     }
                     "Scatterv" => {
-                        let own = vec![size(Recvcount, Recvtype)?];
-                        (self.sizes_of(true, arguments)?, own)
+                        let receive_sizes = vec![size(Recvcount, Recvtype)?];
+                        (self.sizes_of(true, arguments)?, receive_sizes)
                     }
                     "Allgatherv" => (Vec::new(), self.sizes_of(false, arguments)?),
                     _ => (self.sizes_of(true, arguments)?, self.sizes_of(false, arguments)?),
