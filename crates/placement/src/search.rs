@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn columns_that_do_not_fit_are_refused() {
         let short = improve(&pairs(), parts(&[0, 1]), LIMITS).unwrap_err();
-        assert_eq!(short.to_string(), "part has 2 entries, 4 are needed");
+        assert_eq!(short.to_string(), "part has 2 entries; 4 are needed");
         let beyond = improve(&pairs(), parts(&[0, 1, 2, 1]), LIMITS).unwrap_err();
         assert_eq!(beyond.to_string(), "part 2 is 2; valid: 0 to below 2");
         assert!(TrafficGraph::new(&[0, 2, 1], &[1], &[1.0]).is_err());

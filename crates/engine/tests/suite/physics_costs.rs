@@ -196,5 +196,5 @@ fn a_buffer_below_a_packet_is_refused() {
     };
     assert!(run(4154).is_ok());
     let error = run(4153).unwrap_err().to_string();
-    assert!(error.contains("4153 B") && error.contains("at least one packet: 4154 B"), "{error}");
+    assert!(error.contains("4153 B") && error.contains("give at least 4154 B"), "{error}");
 }
