@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_told() -> None:
         _core.decode(one * 256, two[:1], two[:1], one, 1, 8, "auto")
     with pytest.raises(ValueError, match=r"no decoder .magic."):
         _core.decode(one, two[:1], two[:1], one, 1, 8, "magic")
-    with pytest.raises(ValueError, match="class 1 of a packet"):
+    with pytest.raises(ValueError, match="a packet is of class 1"):
         _core.decode_classes(
             one, two[:1], two[:1], class_of_packet=one, class_start=np.array([0, 1], np.uint64),
             class_links=np.zeros(1, np.uint32), links=one, bits=1, field_bits=8,

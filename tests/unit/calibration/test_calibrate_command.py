@@ -266,7 +266,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 REFUSED = {
     "hosts": (["{at5}", "--hosts", "n0-3"], "no host 'n0-3'"),
     "too many": (["{plain}", "--hosts", "0-3"], "runs between two hosts, and 4 are named"),
-    "twice": (["{plain}", "--hosts", "0", "--rankfile", "r"], "and so does --hosts"),
+    "twice": (["{plain}", "--hosts", "0", "--rankfile", "r"], "--rankfile and --hosts both state"),
     "file": (["none.txt"], "none.txt: cannot be read"),
     "fabric": (["{plain}", "--fabric", "nope"], "neither a file nor a preset"),
 }

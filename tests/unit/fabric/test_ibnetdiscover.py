@@ -149,6 +149,7 @@ def test_format_and_delay_can_be_given(tmp_path: Path) -> None:
         "edge-list",
         "ibnetdiscover",
         "ibnetdiscover-ports",
+        "lldp",
     ]
     assert all(entry.summary for entry in READERS)
 

@@ -150,6 +150,6 @@ def test_wrong_rank_files_on_the_command_line(tmp_path: Path) -> None:
     six = "rank,host\n" + "".join(f"{rank},n0\n" for rank in range(6))
     assert "places 6 ranks, the job has 4" in refused(six)
     four = "rank,host\n0,n1\n1,n1\n2,n1\n3,n1\n"
-    assert "so does --placement" in refused(four, "--placement", "block")
+    assert "--rankfile and --placement both state" in refused(four, "--placement", "block")
     message = refused(four, "--hosts", "n1:3,n0:1")
     assert "rank 3: host 'n1' holds 3 ranks, the file puts more there" in message
