@@ -191,7 +191,7 @@ def _reconcile(
             cost_without_congestion(heaviest, cost[heaviest])
         ]
     if by_rules in cost and by_rules != heaviest:
-        # With a message log, the rules have already checked the cause of the trees against it.
+        # If the cause of the trees contradicts the message log, ``cause_of_rules`` gives another.
         with_log = evidence.losses is not None
         warnings.append(verdict_follows_time(by_rules, heaviest, cost, with_log=with_log))
     if by_rules in NO_CONTENTION_CAUSES or any(
