@@ -1,6 +1,6 @@
-"""Which cables messages may have crossed, and which one explains best which of them are late.
+"""Cables that messages may have crossed, and the one that best explains which of them are late.
 
-Neither a simulator nor samples are needed to suspect a cable: only the messages' ends and times.
+This needs neither a simulator nor samples: only endpoints and times of messages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from scipy.sparse.csgraph import dijkstra
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 
 MAX_PAIRS = 2000
-"""Number of pairs of nodes whose paths are examined: those with the largest delay, and as many
-others."""
+"""Maximum number of node pairs whose paths are examined: half of them those with the largest
+delays, half a regular selection of the others."""
 
 
 class CandidatePaths:
     """Cables that messages may have crossed, and how well each one explains their delays.
 
-    A message may take any shortest path; of several links at the same distance each carries a share
-    p. If one cable caused the delay, messages would be late by e = p x: the cable with the largest
-    (Σ p e)² / Σ p² leaves the smallest residual squares. Messages that are *not* late count against
-    the cables on their paths.
+    A message may take any shortest path; each of several links at the same distance carries an
+    equal share p. If one cable caused the delay x, messages would be late by e = p x: the cable
+    with the largest (Σ p e)² / Σ p² leaves the smallest sum of squared residuals. Messages that are
+    *not* late count against the cables on their paths.
 
     Args:
         topology: The links.
@@ -51,7 +51,7 @@ class CandidatePaths:
         self._pairs = pairs
 
     def suspects(self, most: int) -> list[tuple[int, float]]:
-        """The likeliest cables first, each with the rate that the delay suggests."""
+        """Most likely cables first, each with the rate that the delays suggest."""
         score, share = self._scores
         order = np.argsort(-score, kind="stable")[:most]
         rate = self._topology.rate_gbps
@@ -63,9 +63,9 @@ class CandidatePaths:
 
     @cached_property
     def explained(self) -> Floats:
-        """Share of the squared lateness of pairs of nodes that one slow cable explains, 0–1.
+        """Share of the squared lateness of node pairs explained by each link's cable, 0–1.
 
-        For each link, if its cable were the slow one; shape (L,).
+        This assumes that the cable is the only slow one; shape (L,).
         """
         late, number = (self._pairs[c].cast(pl.Float64).to_numpy() for c in ("late", "number"))
         whole = float((number * late**2).sum())
@@ -75,16 +75,16 @@ class CandidatePaths:
 
     @cached_property
     def _scores(self) -> tuple[Floats, Floats]:
-        """Score of every cable, by its first link, and the share of its rate that it serves."""
+        """Score of every cable, by its first link, and its apparent share of the nominal rate."""
         t, pairs = self._topology, self._pairs
         cable = np.minimum(np.arange(t.n_links), self._reverses)
         row, link, part = self._crossed()
         late, number = pairs["late"].to_numpy(), pairs["number"].to_numpy().astype(np.float64)
-        # Per cable: both directions are slow.
-        blame = np.bincount(cable[link], number[row] * part * late[row], t.n_links)
+        # Per cable: a slow cable is slow in both directions.
+        product = np.bincount(cable[link], number[row] * part * late[row], t.n_links)
         square = np.bincount(cable[link], number[row] * part**2, t.n_links)
         score = np.divide(
-            np.maximum(blame, 0.0) ** 2, square, out=np.zeros(t.n_links), where=square > 0
+            np.maximum(product, 0.0) ** 2, square, out=np.zeros(t.n_links), where=square > 0
         )
         ratio = (pairs["expected"] / pairs["took"].clip(lower_bound=1.0)).to_numpy()
         share = np.ones(t.n_links)
@@ -93,12 +93,12 @@ class CandidatePaths:
         return score, share
 
     def _crossed(self) -> tuple[Ints, Ints, Floats]:
-        """Pair, link and part of every link that messages of a pair may cross."""
+        """Pair, link and traffic share of every link that messages of a pair may cross."""
         t = self._topology
         vertices = len(t.out_start) - 1
         graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
         ends = self._pairs.select("src", "dst").rows()
-        # Nodes with one link are one hop beyond their switch, which leaves few starting points.
+        # Single-homed nodes are one hop from their switch: shortest paths start at few switches.
         single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
         of = t.node_switch if single else np.arange(t.n_nodes)
         starts = sorted({int(of[v]) for pair in ends for v in pair})

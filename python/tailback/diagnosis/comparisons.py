@@ -1,4 +1,4 @@
-"""How far a simulation is from what was measured, one kind of evidence a class."""
+"""Distance of a simulation from the measurements: one class for each kind of evidence."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tailback.traffic.program import Program
 Floats = NDArray[np.float64]
 
 MIN_SCALE, MAX_SCALE = 0.95, 3.0
-"""Measured over simulated time in calls that passes for the model's own error, the same for
-all calls: protocols take more than the model knows (TCP in the real-packet lab 1.2 times), hardly
-ever less. A run all of whose calls take so many times as long is no evidence of any cause."""
+"""Range of a common factor between measured and simulated call times that is attributed to model
+error: protocol overhead usually exceeds that of the model (TCP takes 1.2 times as long in the
+real-packet lab). If all calls take longer by the same factor, that is not evidence of a cause."""
 
 MIN_STALL_SHARE = 0.005
-"""Share of the measured time that the most stalled port stalled under which stalls tell nothing."""
+"""Stall fraction of the most stalled port below which stalls carry no information."""
 
 MAX_STALL_RATIO = 3.0
-"""Measured over simulated stall that passes for the model's error, either way: how long a port
-stalls hangs on the buffers of its switch."""
+"""Largest factor between measured and simulated stalls, in either direction, that is attributed to
+model error: stall time depends on the buffer sizes of switches."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CallTimes:
     """Time in calls, by rank and site.
 
     Attributes:
-        profile: What was measured.
+        profile: Measured times.
         program: The program that was simulated.
     """
 
@@ -48,10 +48,10 @@ class CallTimes:
 
 @dataclass(frozen=True)
 class SendTimes:
-    """Time of sends, by sender and partners: tells ranks apart that wait for one another.
+    """Time of sends, by sender and partners: distinguishes ranks that wait for one another.
 
     Attributes:
-        profile: What was measured.
+        profile: Measured times.
     """
 
     profile: SendProfile
@@ -59,27 +59,26 @@ class SendTimes:
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none.
 
-        The mean of both times of a call, from the first send and from the last post: all ranks
-        soon wait as long as each other, so the first is hardly off where another link is slow.
+        Mean over both times of a call, from the first send and from the last post: all ranks soon
+        wait equally long, so the first alone hardly distinguishes slow links.
         """
-        seen, simulated = self.profile.quantiles_ps, self.profile.of_run(run)
-        posted, then = self.profile.posted_quantiles_ps, self.profile.of_run(run, posted=True)
-        both = (
-            _misfit(self.profile.count, seen, simulated),
-            _misfit(self.profile.count, posted, then),
+        profile = self.profile
+        misfits = (
+            _misfit(profile.count, profile.quantiles_ps, profile.of_run(run)),
+            _misfit(profile.count, profile.posted_quantiles_ps, profile.of_run(run, posted=True)),
         )
-        known = [one for one in both if one is not None]
+        known = [misfit for misfit in misfits if misfit is not None]
         return sum(known) / len(known) if known else None
 
     def spread(self, run: Run, max_scale: float = 1.0) -> float | None:
-        """The same of the distribution over senders, whoever is fast or slow.
+        """The same for the distribution over senders, regardless of which ones are slow.
 
-        Each quantile of the times is sorted over senders: what remains is how much senders differ,
-        and how much their repetitions do.
+        Each quantile of the times is sorted over senders: this keeps the variation between senders
+        and between repetitions, but not the senders' identity.
 
         Args:
             run: A simulation.
-            max_scale: Measured over simulated time that passes for the model's error.
+            max_scale: Largest ratio of measured to simulated time attributed to model error.
         """
         simulated = self.profile.of_run(run)
         if simulated is None:
@@ -111,10 +110,10 @@ class PortStalls:
     """Time that the ports of a lossless network stalled.
 
     Attributes:
-        stall_ps: What was counted, NaN unknown, shape (L,).
-        at_least: Links whose counter was full, so that more may be true, shape (L,).
+        stall_ps: Measured stall time, NaN if unknown, shape (L,).
+        at_least: Links whose counter saturated, so the stall time is a lower bound, shape (L,).
         elapsed_ps: Measured time.
-        error_ps: How far simulated stalls may be off for the unknown size of buffers, shape (L,).
+        error_ps: Error of simulated stalls due to unknown buffer sizes, shape (L,).
     """
 
     stall_ps: Floats
@@ -122,10 +121,10 @@ class PortStalls:
     elapsed_ps: int
     error_ps: Floats
     per_link: bool = True
-    """Which links stalled is known: a cable that does not fit that is not the slow one."""
+    """Stalls are known per link: they rule out cables that do not fit them."""
 
     def __call__(self, run: Run) -> float | None:
-        """Squared difference over squared measured stalls; None where nothing stalled."""
+        """Squared difference over squared measured stalls; None if nothing stalled."""
         known = ~np.isnan(self.stall_ps)
         truth = run.tables["truth"]
         if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
@@ -138,19 +137,20 @@ class PortStalls:
         if norm > 0:
             scale = float((seen * found).sum()) / norm
             found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
-        off = np.where(self.at_least[known], np.maximum(seen - found, 0.0), np.abs(seen - found))
-        off = np.maximum(off - self.error_ps[known], 0.0)
-        return float((off**2).sum() / (seen**2).sum())
+        gap = np.where(self.at_least[known], np.maximum(seen - found, 0.0), np.abs(seen - found))
+        gap = np.maximum(gap - self.error_ps[known], 0.0)
+        return float((gap**2).sum() / (seen**2).sum())
 
 
 def stall_error_ps(
     sent_bytes: Floats, link_gbps: Floats, buffer_bytes: float, message_bytes: float
 ) -> Floats:
-    """How far simulated stalls may be off because nobody says how large buffers are, shape (L,).
+    """Error of simulated stalls due to unknown buffer sizes, shape (L,).
 
-    A port stalls once the buffer behind its cable is full. Sizes of switches are hardly ever
-    published: anything from none to twice the simulated size may be true, so each message, or each
-    buffer's worth of smaller ones, may stall a port by the time of one buffer more or less.
+    A port stalls once the buffer at the other end of its cable is full. Buffer sizes of switches
+    are rarely published: anything from zero to twice the simulated size is possible. So each
+    message, or each buffer's worth of smaller ones, may stall a port for the time of one buffer
+    more or less.
 
     Args:
         sent_bytes: Bytes on each link, shape (L,).
@@ -165,19 +165,19 @@ def stall_error_ps(
 
 @dataclass(frozen=True)
 class LinkSamples:
-    """Congested fraction of links, as samples in our packets tell it.
+    """Congested fraction of links, estimated from the samples in our packets.
 
     Attributes:
-        fraction: Congested over all packets of ours on each link, NaN unknown, shape (L,).
-        packets: Packets of ours on each, shape (L,).
-        from_node: Links that leave nodes, whose queue is the host's own, shape (L,).
+        fraction: Congested fraction of our packets on each link, NaN if unknown, shape (L,).
+        packets: Our packets on each link, shape (L,).
+        from_node: Injection links, whose queue is in the host, shape (L,).
     """
 
     fraction: Floats
     packets: Floats
     from_node: NDArray[np.bool_]
     weight: float = 0.3
-    """Against the time in calls: switches and the model differ in what they call congested."""
+    """Relative to call times: switches and the model differ in their congestion thresholds."""
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""

@@ -23,15 +23,15 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from tailback.diagnosis.topology import DOWN, UP, Bools, Floats, Ints, LinkTopology
 
 CONGESTED_FRACTION = 0.10
-"""A link is congested when more than this share of our packets met a queue there. Short queues come
-and go in any loaded network; a congestion tree holds its links for whole round trips."""
+"""A link is congested if more than this share of our packets met a queue there. Short queues are
+normal in any loaded network; in a congestion tree, links stay congested for whole round trips."""
 
 MIN_SAMPLES = 8
-"""Hop samples below which a link is not judged by itself, but by its bundle."""
+"""Smallest number of hop samples at which a link is assessed by itself and not by its bundle."""
 
 MIN_EXPLAINED_SHARE = 0.10
-"""A link waits on those downstream when their congested fractions, weighted with the share of its
-traffic they take, make up at least this share of its own; else it is a root."""
+"""A link waits on downstream links if their congested fractions, weighted by the share of its
+traffic that they carry, amount to at least this share of its own; otherwise it is a root."""
 
 MIN_EXPLAINED_SHARE_FULL_LINK = 1 / 3
 """The same for a link that our own traffic fills: a link that sends all the time is not blocked
@@ -46,7 +46,7 @@ class CongestedLinks:
 
     Attributes:
         packets: Our packets through the link.
-        weight: Of them, congested ones.
+        weight: Congested packets among them.
         fraction: ``weight / packets``, within 0–1.
         low: Lower 95 % bound of ``fraction``.
         high: Upper 95 % bound.
@@ -54,7 +54,7 @@ class CongestedLinks:
         hop_excess: Mean l−1.
         congested_excess: Mean g−1, smoothed.
         congested: True where the link is congested.
-        decided: True where the samples settle whether it is.
+        decided: True where the samples settle whether the link is congested.
     """
 
     packets: Floats
@@ -108,8 +108,8 @@ def find_congested_links(
     bundle_cold = (of_bundle("samples") >= MIN_SAMPLES) & (
         of_bundle("fraction_high") < CONGESTED_FRACTION
     )
-    open_ = inner & ~alone & ~clear
-    with_bundle = open_ & bundle_hot & (fraction > CONGESTED_FRACTION)
+    unsettled = inner & ~alone & ~clear
+    with_bundle = unsettled & bundle_hot & (fraction > CONGESTED_FRACTION)
     return CongestedLinks(
         packets=column("packets"),
         weight=np.where(inner, column("congested"), 0.0),
@@ -120,7 +120,7 @@ def find_congested_links(
         hop_excess=column("hop_excess"),
         congested_excess=column("congested_excess"),
         congested=alone | with_bundle,
-        decided=alone | clear | with_bundle | (open_ & bundle_cold),
+        decided=alone | clear | with_bundle | (unsettled & bundle_cold),
     )
 
 
@@ -132,7 +132,7 @@ class CongestionForest:
         links: Congested links, shape (C,).
         root: True for those that are roots, shape (C,).
         tree_weight: Congested packets charged to each root (0 for others), shape (C,).
-        waits_on: Row i, column j: share of link i's waiting that is for link j, (C, C).
+        waits_on: Row i, column j: share of link i's waiting that is due to link j, (C, C).
     """
 
     links: Ints
@@ -181,10 +181,10 @@ def build_forest(
         traffic: Our packets through each link, shape (L,).
         weight: Congested packets to charge, shape (L,).
         concentrated: Links whose traffic may all continue over one link, as with static routing,
-            shape (L,): for these the maximum that can continue over a link counts, not its
-            proportion.
+            shape (L,): for these, the maximum traffic that can continue over a link is used, not
+            its proportion.
         filled: Links that our own traffic fills while they are congested, shape (L,): they are busy
-            and hardly wait, so they need :data:`MIN_EXPLAINED_SHARE_FULL_LINK` to count as waiting.
+            and hardly wait, so :data:`MIN_EXPLAINED_SHARE_FULL_LINK` applies to them.
 
     Returns:
         The forest; a link that leads to several roots is split among them by share of its traffic.
@@ -193,10 +193,10 @@ def build_forest(
     if concentrated is None:
         concentrated = np.zeros(topology.n_links, np.bool_)
     waits_on, explained = _waits_on(topology, links, congested, fraction, traffic, concentrated)
-    need = np.full(len(links), MIN_EXPLAINED_SHARE)
+    threshold = np.full(len(links), MIN_EXPLAINED_SHARE)
     if filled is not None:
-        need[filled[links]] = MIN_EXPLAINED_SHARE_FULL_LINK
-    root = explained < need * fraction[links]
+        threshold[filled[links]] = MIN_EXPLAINED_SHARE_FULL_LINK
+    root = explained < threshold * fraction[links]
     root |= _cycle_heads(waits_on, root, fraction[links])
     waits_on = _normalised(waits_on, ~root)
     charge = _spread(waits_on, root, weight[links])
@@ -228,14 +228,14 @@ def _waits_on(
     row, after = row[possible], after[possible]
     total = np.bincount(row, weights=traffic[after], minlength=len(links))
     share = traffic[after] / total[row]
-    most = np.minimum(traffic[after] / np.maximum(traffic[links[row]], 1e-9), 1.0)
-    blame = np.where(concentrated[links[row]], most, share) * fraction[after]
+    upper = np.minimum(traffic[after] / np.maximum(traffic[links[row]], 1e-9), 1.0)
+    contribution = np.where(concentrated[links[row]], upper, share) * fraction[after]
     hot = congested[after]
-    row, after, blame = row[hot], after[hot], blame[hot]
+    row, after, contribution = row[hot], after[hot], contribution[hot]
     column = np.searchsorted(links, after)
     shape = (len(links), len(links))
-    explained = np.bincount(row, weights=blame, minlength=len(links)).astype(np.float64)
-    return csr_array((blame, (row, column)), shape=shape), explained
+    explained = np.bincount(row, weights=contribution, minlength=len(links)).astype(np.float64)
+    return csr_array((contribution, (row, column)), shape=shape), explained
 
 
 def _cycle_heads(waits_on: csr_array, root: Bools, fraction: Floats) -> Bools:
@@ -271,7 +271,7 @@ def _normalised(graph: csr_array, keep: Bools) -> csr_array:
 
 
 def _spread(waits_on: csr_array, root: Bools, weight: Floats) -> Floats:
-    """Move the weight of every link along its edges until roots hold it all."""
+    """Propagate the weight of every link along its edges until all of it is at roots."""
     held = np.zeros(len(root))
     moving: NDArray[np.float64] = weight.astype(np.float64)
     floor = 1e-9 * max(float(moving.sum()), 1.0)

@@ -1,12 +1,12 @@
-"""The verdict on a measured run, and how sure it is: from an ensemble of runs that it may be.
+"""The verdict on a measured run and its confidence, from an ensemble of possible runs.
 
-Two or more *alternatives* say what became of the time that the expected run lacks: the model is off
-and all costs are off with it, or a cause that no search found took it, or a cause that was found
-cost more than in its simulation. Each has a prior, and the measured time tells how likely it is.
-Each member of the ensemble takes one alternative by its probability, and costs that differ from the
-simulated ones by their error. The verdict is the main cause of most members, its confidence is
-their share. What is a fault, how far the model may be off and how much may stay unexplained are not
-decided apart from that.
+Two or more *alternatives* account for the gap between measured and expected time: the model is
+biased and all costs scale with it, an undetected cause took the time, or a detected cause cost more
+than in its simulation. Each has a prior, and the measured time sets its likelihood. Each member of
+the ensemble draws one alternative by its probability, and perturbs the simulated costs by their
+errors. The verdict is the most frequent main cause, and its confidence is that cause's share of the
+members. The fault threshold, the model error and the acceptable unexplained time enter through the
+ensemble only; there are no separate cut-offs.
 """
 
 from __future__ import annotations
@@ -25,54 +25,55 @@ Floats = NDArray[np.float64]
 DRAWS, SEED = 4000, 20
 
 FAULT = 0.06
-"""Share of the measured time from which a cause is a fault: repetitions of a run differ by less,
-and nobody would change anything for less."""
+"""Smallest share of the measured time at which a cause counts as a fault: run-to-run variation is
+smaller, and a smaller cost would not justify a change."""
 
 ORDINARY: Mapping[str, float] = {"pattern": 0.09, "placement": 0.04, "late-partner": 0.09}
-"""Share of the time that causes cost in programs without a fault. Every exchange with several
-partners at once costs some (healthy halo exchanges of the real-packet lab 0.02 to 0.04, of
-simulated machines up to 0.08), programs with dependencies wait some, and runs with the same
-placement differ by hashed paths as others do by their placement."""
+"""Share of the time that each cause costs in fault-free programs. Exchanging with several partners
+at once always costs something (healthy halo exchanges: 0.02 to 0.04 in the real-packet lab, up to
+0.08 on simulated machines), programs with dependencies always wait a little, and path hashing makes
+runs with the same placement differ as much as runs with different placements."""
 
 COST_ERROR, RELATIVE_COST_ERROR = 0.012, 0.2
 """Standard error of the cost of a cause, as shares of the measured time and of the cost: in 50
 blind cases, absent causes have a root mean square cost of 0.011 (405 costs), and half of the 92
-costs of present causes are within 0.03, at a mean of 0.25."""
+costs of present causes are off by at most 0.03, at a mean of 0.25."""
 
 TIME_ERROR = 0.05
-"""Standard error of the expected time on a lossless network, as a share of it: what nobody knows of
-a machine (±50 % in the blind cases) changes the time of runs without a hidden cause by so much."""
+"""Standard error of the expected time on a lossless network, as a share of it: unknown machine
+properties (±50 % in the blind cases) change the time of runs without a hidden cause this much."""
 
 LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
-"""The same where queues drop packets, and measured over expected time there: TCP takes 1.2 to 1.4
-times as long as a model with back-pressure in healthy runs of the real-packet lab."""
+"""The same for a lossy network, and its typical ratio of measured to expected time: in healthy runs
+of the real-packet lab, TCP takes 1.2 to 1.4 times as long as a model with back-pressure."""
 
 NOT_FOUND = 0.1
-"""Prior probability of a fault that no search found: of 103 runs of blind cases that were called
-healthy 9 had one, (9 + 1)/(103 + 2)."""
+"""Prior probability of an undetected fault: of 103 blind runs diagnosed as healthy, 9 had one,
+(9 + 1)/(103 + 2)."""
 
 NOT_FOUND_SHARE = 0.1
-"""Mean share of the time that such a fault costs, of an exponential distribution: those of the
-blind cases cost 0.1 to 0.24. What costs more is found."""
+"""Mean of the exponential distribution of the share of time that an undetected fault costs: those
+of the blind cases cost 0.1 to 0.24; more expensive ones are detected."""
 
 IDENTIFIED, UNKNOWN_JOB, AMBIGUOUS = 0.97, 0.85, 0.6
 """Probability that a cause was identified correctly: in general, for an unknown job, and where the
-place is not known (one of several links, ranks on hosts that are assumed). Of 341 causes named in
-blind cases 337 were there, and 31 of 32 unknown jobs; both are lower, as real machines differ from
-the model in more than the simulated ones, and real jobs send in other ways than assumed."""
+location is ambiguous (one of several links, or ranks on assumed hosts). Of 341 causes reported in
+blind cases 337 were present, and 31 of 32 unknown jobs. The constants are lower because real
+machines deviate from the model more than simulated ones, and real jobs have other traffic patterns
+than assumed."""
 
 UNEXPLAINED, HEALTHY = "unexplained", "healthy"
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What may have become of the measured time.
+    """One possible account of the measured time.
 
     Attributes:
-        expected_ps: Expected time, with all that it says.
-        extra: Cost of a cause in it beyond that in the expected run, by cause.
-        not_found: The time that it lacks is a fault that no search found; else it is the error of
-            the model, for all causes alike.
+        expected_ps: Expected time under this alternative.
+        extra: Additional cost over the expected run, by cause.
+        not_found: The remaining time is due to an undetected fault; otherwise it is model error,
+            which scales all causes alike.
     """
 
     expected_ps: int
@@ -86,10 +87,10 @@ class Ensemble:
 
     Attributes:
         elapsed_ps: Measured time.
-        alternatives: The alternatives, the expected run as it is first.
-        probability: Of each, shape (A,).
-        scale: Measured over expected time of all causes alike in each, shape (A,).
-        missing: Share of the measured time that each leaves to a fault not found, shape (A,).
+        alternatives: The alternatives; the unmodified expected run comes first.
+        probability: Probability of each alternative, shape (A,).
+        scale: Factor from expected to measured time for all causes, by alternative, shape (A,).
+        missing: Share of the measured time due to an undetected fault, by alternative, shape (A,).
     """
 
     elapsed_ps: int
@@ -105,28 +106,28 @@ class Ensemble:
         """Weigh alternatives by the measured time.
 
         Args:
-            alternatives: The alternatives, the expected run as it is first. Those that lack time
-                are also weighed with a fault that was not found.
+            alternatives: The alternatives; the unmodified expected run comes first. Each is also
+                weighed in a second version, with an undetected fault.
             elapsed_ps: Measured time.
-            inside_ps: The part of it that the expected run stands for.
-            lossy: Queues drop packets.
+            inside_ps: The part of it that the expected run models.
+            lossy: Whether queues drop packets.
         """
         error = LOSSY_TIME_ERROR if lossy else TIME_ERROR
         usual = LOSSY_TIME_RATIO if lossy else 1.0
-        both = [Alternative(one.expected_ps, one.extra, True) for one in alternatives]
-        every = [*alternatives, *both]
-        weight, scale, missing = (np.zeros(len(every)) for _ in range(3))
-        for at, one in enumerate(every):
-            ratio = inside_ps / max(one.expected_ps, 1)
-            lacks = max(1.0 - usual / ratio, 0.0)
-            if not one.not_found:
-                weight[at] = math.exp(-0.5 * (math.log(ratio / usual) / error) ** 2)
-                scale[at] = ratio
+        with_fault = [Alternative(alt.expected_ps, alt.extra, True) for alt in alternatives]
+        combined = [*alternatives, *with_fault]
+        weight, scale, missing = (np.zeros(len(combined)) for _ in range(3))
+        for index, alternative in enumerate(combined):
+            ratio = inside_ps / max(alternative.expected_ps, 1)
+            gap = max(1.0 - usual / ratio, 0.0)
+            if not alternative.not_found:
+                weight[index] = math.exp(-0.5 * (math.log(ratio / usual) / error) ** 2)
+                scale[index] = ratio
             else:
-                weight[at] = NOT_FOUND * math.exp(-lacks / NOT_FOUND_SHARE)
-                scale[at] = min(ratio, usual)
-                missing[at] = lacks * inside_ps / elapsed_ps
-        return cls(elapsed_ps, every, weight / weight.sum(), scale, missing)
+                weight[index] = NOT_FOUND * math.exp(-gap / NOT_FOUND_SHARE)
+                scale[index] = min(ratio, usual)
+                missing[index] = gap * inside_ps / elapsed_ps
+        return cls(elapsed_ps, combined, weight / weight.sum(), scale, missing)
 
     @property
     def mean_scale(self) -> float:
@@ -140,8 +141,8 @@ class Decision:
 
     Attributes:
         cause: A cause, ``healthy`` or ``undetermined``.
-        confidence: Probability that it is right; 0 where undetermined.
-        chances: Probability of each cause to be the main one, of ``healthy`` and of
+        confidence: Probability that the verdict is correct; 0 if undetermined.
+        chances: Probability that each cause is the main one, and of ``healthy`` and
             ``unexplained``.
     """
 
@@ -151,47 +152,48 @@ class Decision:
 
 
 def fault_share(cause: str) -> float:
-    """Share of the time from which a cause is a fault."""
+    """Smallest share of the time at which a cause counts as a fault."""
     return FAULT + ORDINARY.get(cause, 0.0)
 
 
 def decide(
     costs: Sequence[Cost], ensemble: Ensemble, identified: Mapping[str, float] | None = None
 ) -> Decision:
-    """The verdict of the ensemble.
+    """Draw the ensemble and return its verdict.
 
     Args:
-        costs: What each cause costs in the expected run, at the mean scale.
+        costs: Cost of each cause in the expected run, at the mean scale.
         ensemble: The alternatives.
-        identified: Probability that a cause was identified correctly, :data:`IDENTIFIED` for those
-            that it does not have.
+        identified: Probability that a cause was identified correctly, by cause; defaults to
+            :data:`IDENTIFIED`.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
-    extra = {name: 0 for one in ensemble.alternatives for name, _ in one.extra}
-    stated = {cost.cause: cost for cost in costs}
-    names = list(dict.fromkeys([*stated, *extra]))
+    extra = {name: 0 for alt in ensemble.alternatives for name, _ in alt.extra}
+    known = {cost.cause: cost for cost in costs}
+    names = list(dict.fromkeys([*known, *extra]))
     excess = np.empty((DRAWS, len(names) + 1))
     for column, name in enumerate(names):
-        share = 0.0 if name not in stated else stated[name].share
-        of_each = share / ensemble.mean_scale + np.array(
-            [dict(one.extra).get(name, 0) / ensemble.elapsed_ps for one in ensemble.alternatives]
+        share = 0.0 if name not in known else known[name].share
+        unscaled = share / ensemble.mean_scale + np.array(
+            [dict(alt.extra).get(name, 0) / ensemble.elapsed_ps for alt in ensemble.alternatives]
         )
-        mean = (of_each * ensemble.scale)[member]
-        spread = 0.0 if name not in stated else _spread(stated[name])
+        mean = (unscaled * ensemble.scale)[member]
+        spread = 0.0 if name not in known else _spread(known[name])
         error = np.sqrt(COST_ERROR**2 + (RELATIVE_COST_ERROR * mean) ** 2 + spread**2)
         excess[:, column] = mean + error * rng.standard_normal(DRAWS) - ORDINARY.get(name, 0.0)
     excess[:, -1] = ensemble.missing[member]
-    first = np.where(excess.max(axis=1) >= FAULT, excess.argmax(axis=1), excess.shape[1])
-    share_of = np.bincount(first, minlength=excess.shape[1] + 1) / DRAWS
-    chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share_of.tolist(), strict=True))
+    main = np.where(excess.max(axis=1) >= FAULT, excess.argmax(axis=1), excess.shape[1])
+    frequency = np.bincount(main, minlength=excess.shape[1] + 1) / DRAWS
+    chances = dict(zip([*names, UNEXPLAINED, HEALTHY], frequency.tolist(), strict=True))
     return _verdict(chances, identified or {})
 
 
 def _verdict(chances: Mapping[str, float], identified: Mapping[str, float]) -> Decision:
-    """The most probable main cause, or healthy where a fault is less likely than none.
+    """The most probable main cause, or healthy if a fault is less likely than no fault.
 
-    Faults that no search found are also in runs that lack no time: a healthy run is no surer.
+    Undetected faults also occur in runs with no unexplained time, which caps the confidence of a
+    healthy verdict.
     """
     cause = max(chances, key=lambda name: chances[name])
     if cause == UNEXPLAINED or (cause == HEALTHY and chances[HEALTHY] < 0.5):
@@ -202,6 +204,6 @@ def _verdict(chances: Mapping[str, float], identified: Mapping[str, float]) -> D
 
 
 def _spread(cost: Cost) -> float:
-    """Standard error of a cost by its range over repetitions."""
+    """Standard error of a cost, from its range over repetitions."""
     total = cost.ps / max(cost.share, 1e-12)
     return (cost.high_ps - cost.low_ps) / (2 * 1.96 * total)

@@ -1,8 +1,8 @@
-"""Where the measured time of a run went, by cause, and what of it nothing explains.
+"""Breakdown of a run's measured time by cause, and the part that remains unexplained.
 
-Slow links and other traffic that were found are added to the expected run. Then each cause is
-removed on its own: the time saved is its cost (counterfactual). Measured time that the expected run
-does not account for is *not explained*; it is no cause.
+Detected slow links and other traffic are added to the expected run. Then each cause is removed on
+its own: the time saved is its cost (counterfactual). Measured time that the expected run does not
+account for is *not explained* and is not attributed to any cause.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Origin = Literal["trace", "counters", "model", "telemetry"]
 
 
 class Cost(FrozenModel):
-    """What one cause costs.
+    """Cost of one cause.
 
     Attributes:
-        cause: Its name, as in ``Diagnosis.cause``.
-        ps: Time that the run would save without it, picoseconds.
-        low_ps: Smallest of it over the ensemble.
-        high_ps: Largest.
+        cause: Name of the cause, as in ``Diagnosis.cause``.
+        ps: Time that the run would save without the cause, picoseconds.
+        low_ps: Minimum of ``ps`` over the ensemble.
+        high_ps: Maximum of ``ps`` over the ensemble.
         share: ``ps`` over the measured time, 0–1.
         subject: The link and its rates, the job, or the ranks.
-        evidence: What shows it, one sentence.
-        rests_on: Kinds of evidence behind it.
+        evidence: One sentence on the evidence.
+        rests_on: Kinds of evidence that the cost is based on.
     """
 
     cause: str
@@ -42,12 +42,12 @@ class Cost(FrozenModel):
 
 
 class SharedLink(FrozenModel):
-    """A link between switches that other jobs use besides ours, by regression in time.
+    """A link between switches that our job shares with other jobs, from regression over time.
 
     Attributes:
-        link: Its name.
-        ours: Share of its bytes that is ours, 0–1.
-        jobs: Share of each other job, by its identifier, largest first.
+        link: Name of the link.
+        ours: Our job's share of its bytes, 0–1.
+        jobs: Share of each other job, by job identifier, largest first.
         error: Largest standard error of these shares.
     """
 
@@ -58,23 +58,23 @@ class SharedLink(FrozenModel):
 
 
 class Explanation(FrozenModel):
-    """The measured time, explained.
+    """Breakdown of the measured time.
 
     Raises:
-        ValueError: The parts and what is not explained do not add up to the measured time.
+        ValueError: The parts, including ``not explained``, do not add up to the measured time.
 
     Attributes:
         elapsed_ps: Measured time.
         parts: Components of the time, by name, in picoseconds and in the order in which they are
-            added: set-up and end, computation, adapters …, and ``not explained``, which may be
-            negative where the model expects more than was measured. They add up to ``elapsed_ps``.
-        costs: What each cause costs, largest first; costs of causes that act together overlap.
-        not_explained_ps: Measured time less what the model expects with everything found.
+            added: set-up and end, computation, adapters …, and ``not explained``, which is negative
+            if the expected time exceeds the measured one. They add up to ``elapsed_ps``.
+        costs: Cost of each cause, largest first; costs of interacting causes overlap.
+        not_explained_ps: Measured time minus the expected time with all detected causes.
         model_error_ps: Error of the model due to unknown properties of the machine.
-        missing: What further evidence would settle what is open, and the command that gets it.
-        sources: What evidence there was, one line each.
-        shared_links: Links on which traffic of other jobs meets ours, those with most of theirs
-            first; empty where counters do not tell jobs apart.
+        missing: Further evidence that would resolve open questions, and the command to collect it.
+        sources: Evidence used, one line each.
+        shared_links: Links that our job shares with other jobs, largest foreign share first; empty
+            if the counters cannot separate jobs.
     """
 
     elapsed_ps: int

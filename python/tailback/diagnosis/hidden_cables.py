@@ -1,11 +1,11 @@
-"""Slow cables that the scenario does not state, found in the measured run.
+"""Search for slow cables in a measured run that the scenario does not list.
 
-A slow cable is a hypothesis that predicts the evidence: how long each rank is in each of its calls
-(:mod:`tailback.evidence.call_profile`), how long ports stall, and how long the run takes. Cables
-are tried one at a time, with several rates, then further ones besides. One is blamed only if the
-simulation with it agrees far better with all the evidence, makes the run take longer as it did,
-and does so better than every other cable: else the time stays unexplained, and the cables that
-would explain it equally well are named as such.
+A slow cable is a hypothesis that predicts the evidence: the time each rank spends in each of its
+calls (:mod:`tailback.evidence.call_profile`), the stall time of ports, and the time of the run.
+Cables are tried one at a time with several rates, then in combination. A cable is reported as the
+cause only if the simulation with it agrees far better with all the evidence, accounts for the
+additional time of the run, and does both better than every other cable. Otherwise the time remains
+unexplained, and the cables that explain it equally well are listed as candidates.
 """
 
 from __future__ import annotations
@@ -27,97 +27,99 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MAX_RATES = 4
-"""Rates of one cable that are tried at most."""
+"""Maximum number of rates tried for a cable."""
 
 FIRST_SHARES = (0.25, 0.6)
-"""Share of the nominal rate that is tried first of each cable: the first where all of the time is
-missing, the second where next to nothing is. A rate that is far too low makes all ranks wait, for
-whichever cable."""
+"""Share of the nominal rate tried first for each cable: from the lower value, if most of the time
+is missing, to the higher one, if almost none is. Far too low a rate makes all ranks wait, whichever
+cable it is."""
 
 MAX_SHARE = 0.95
-"""Share of its nominal rate from which a cable is not slow."""
+"""Share of its nominal rate above which a cable does not count as slow."""
 
 MIN_MISFIT_REDUCTION = 0.6
-"""Share of the misfit to the evidence that a cable must take away. Every cable takes some of it
-away by making ranks wait: in the healthy run of the real-packet lab the best takes 0.48, in the run
-with a slow cable the right one takes 0.80."""
+"""Share of the misfit to the evidence that a cable must remove. Any slow cable removes some of it
+by making ranks wait: the best one removes 0.48 in the healthy run of the real-packet lab, and the
+correct one 0.80 in the run with a slow cable."""
 
 MAX_NAMED_MISFIT = 0.8
-"""Misfit up to which a cable is named as one that may be slow: of two blind runs whose evidence
-says little, wrong cables left 0.89 to 1, and the right one of the second 0.76."""
+"""Largest misfit at which a cable is reported as possibly slow: in two blind runs with weak
+evidence, wrong cables left 0.89 to 1, and the correct one of the second run 0.76."""
 
 MIN_TIME_EXPLAINED = 0.4
-"""Share of the missing time that it must explain."""
+"""Share of the missing time that a cable must explain."""
 
 MAX_TIME_RATIO = 1.03
-"""Simulated over measured time from which a hypothesis is wrong: it costs more than there is."""
+"""Ratio of simulated to measured time above which a hypothesis is rejected: its cost exceeds the
+missing time."""
 
 REFINE_MISFIT, STOP_MISFIT = 0.4, 0.03
-"""Misfit at the first rate from which the rate of a cable is looked for at once, and misfit at that
-rate from which no further cable is tried: none could be as good and not be a neighbour."""
+"""Misfit at the first rate below which the rate of a cable is fitted immediately, and misfit at the
+fitted rate below which no further cable is tried: only an adjacent one could fit as well."""
 
 MIN_MISFIT = 0.0005
-"""Misfit of the run without slow cables under which there is nothing to explain: times of calls
-that agree to 2 % but for one factor. In a halo exchange every rank soon waits as long as every
-other; only how far each ran ahead until then says where the slow cable is."""
+"""Misfit of the run without slow cables below which there is nothing to explain: call times agree
+to 2 % up to a common factor. In a halo exchange all ranks soon wait equally long; only the lead
+that each built up before that locates the slow cable."""
 
 AGREEING_MISFIT = 0.02
-"""Misfit of one kind of evidence without slow cables from which it counts by half: healthy runs of
-simulated machines differ by 0.001 to 0.015 from the model."""
+"""Misfit without slow cables at which a kind of evidence gets half its weight: healthy runs of
+simulated machines differ from the model by 0.001 to 0.015."""
 
 DISTINCT_MISFIT_RATIO = 0.5
-"""Misfit of the best cable over that of another one up to which only the best can be meant: which
-paths messages took is not known where routing was adaptive or hashed."""
+"""Largest ratio of the best cable's misfit to another's at which the other is ruled out: with
+adaptive or hashed routing, the paths of messages are unknown."""
 
 MAX_LINK_MISFIT = 0.57
-"""Misfit to evidence of single links, over that without slow cables, from which a cable is not the
-right one: any slow cable makes all ranks wait, but only the ports ahead of it stall. The right
-cables of three simulated machines left 0 to 0.33, that of a fourth with traffic of others 0.53, the
-best wrong one of a fifth 0.61."""
+"""Misfit to per-link evidence, relative to that without slow cables, above which a cable is ruled
+out: any slow cable makes all ranks wait, but only ports upstream of it stall. The correct cables
+left 0 to 0.33 on three simulated machines and 0.53 on a fourth with other traffic; the best wrong
+one left 0.61 on a fifth."""
 
 MAX_ONE_WAY = 8
-"""Cables of each list of suspects of which each direction is tried alone: the right one was among
-the first four where one direction was slow."""
+"""Maximum number of suspects per list whose directions are tried separately: where only one
+direction was slow, the correct cable was among the first four."""
 
 ONE_WAY_MISFIT_RATIO = 0.8
-"""Misfit of one slow direction of a cable over that of both up to which only that direction is
-taken to be slow: cables mostly fail both ways. Where one direction was slow it was 0.06."""
+"""Largest ratio of the misfit with one slow direction to that with both at which only that
+direction counts as slow: most faulty cables are slow in both. With one slow direction, the ratio
+was 0.06."""
 
 SEVERAL_MISFIT = 0.1
-"""Misfit of the best single cable from which two or three together are tried: the right one alone
-left 0.006 and 0.012 on two simulated machines with counters."""
+"""Misfit of the best single cable above which combinations of two or three are tried: a single
+correct cable left 0.006 and 0.012 on two simulated machines with counters."""
 
 MAX_REFINED = 6
-"""Cables whose rate is looked for, after all were tried at one rate."""
+"""Maximum number of cables whose rate is fitted after all were tried at one rate."""
 
 MAX_CABLES = 3
-"""Cables looked for at once."""
+"""Maximum number of slow cables in a hypothesis."""
 
 
 MODEL_ERROR = 0.05
 """Standard error of the simulated time of a run, as a share of it."""
 
 MISFIT_WEIGHT = 4.0
-"""Misfit to calls and stalls, over that without hidden causes, that weighs as much as a time that
-is off by two standard errors."""
+"""Weight of the misfit to calls and stalls, relative to that without hidden causes: a misfit of 1
+counts as much as a time that is off by two standard errors."""
 
 
 class Misfit(Protocol):
-    """How far a simulation is from one kind of evidence, 0 for no difference."""
+    """Distance of a simulation from one kind of evidence; 0 means no difference."""
 
     def __call__(self, run: Run) -> float | None:
-        """The misfit of a run; None where it cannot be compared."""
+        """The misfit of a run; None if it cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Slow cables that were simulated.
+    """Result of simulating a set of slow cables.
 
     Attributes:
         cables: The links.
-        misfit: Distance from the evidence, as a share of that of the run without them.
-        elapsed_ps: Time the run takes with them.
-        link_misfit: The same of evidence of single links alone; None without.
+        misfit: Distance from the evidence, relative to that of the run without slow cables.
+        elapsed_ps: Simulated time of the run with these cables.
+        link_misfit: The same for per-link evidence only; None if there is none.
     """
 
     cables: tuple[SlowLink, ...]
@@ -127,18 +129,18 @@ class Trial:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the evidence of single links points to other cables."""
+        """Whether per-link evidence contradicts these cables."""
         return self.link_misfit is not None and self.link_misfit > MAX_LINK_MISFIT
 
 
 @dataclass(frozen=True)
 class CableSearch:
-    """What came of the search.
+    """Result of the search.
 
     Attributes:
-        found: The slow cables, None where nothing is blamed.
+        found: The slow cables; None if the evidence is not conclusive.
         rivals: Other single cables that explain the evidence as well as the best one.
-        best: The best trial, None where nothing was tried.
+        best: The best trial; None if there was none.
         tried: Number of simulations.
     """
 
@@ -163,7 +165,7 @@ class _HiddenCableSearch:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no further simulation may be made."""
+        """Whether the simulation budget is used up."""
         return self.tried >= self.most_trials
 
     @property
@@ -172,13 +174,15 @@ class _HiddenCableSearch:
         return self.healthy.elapsed_ps
 
     def start(self) -> bool:
-        """Compare the run without hidden causes; False where nothing can be compared."""
+        """Set baseline misfits and weights; False if there is nothing to compare or explain."""
         misfits = [compare(self.healthy) for compare in self.comparisons]
         self.comparisons = [
-            one for one, misfit in zip(self.comparisons, misfits, strict=True) if misfit is not None
+            compare
+            for compare, misfit in zip(self.comparisons, misfits, strict=True)
+            if misfit is not None
         ]
         known = [misfit for misfit in misfits if misfit is not None]
-        # A kind of evidence that agrees already has little to say.
+        # Evidence that already agrees carries little information.
         self.weights = [
             float(getattr(compare, "weight", 1.0)) * misfit / (misfit + AGREEING_MISFIT)
             for compare, misfit in zip(self.comparisons, known, strict=True)
@@ -191,22 +195,22 @@ class _HiddenCableSearch:
         self.tried += 1
         cables = within_engine(cables)
         run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
-        # The likelihood of normal errors whose size is not known, of each kind of evidence.
-        found = [compare(run) for compare in self.comparisons]
+        # Per kind of evidence: log-likelihood of normal errors of unknown variance.
+        misfits = [compare(run) for compare in self.comparisons]
         logs = [
             0.0 if now is None else weight * math.log((now + MIN_MISFIT) / (base + MIN_MISFIT))
-            for now, base, weight in zip(found, self.base, self.weights, strict=True)
+            for now, base, weight in zip(misfits, self.base, self.weights, strict=True)
         ]
-        each = zip(self.comparisons, found, self.base, strict=True)
-        of_links = [
-            now / base for compare, now, base in each
+        compared = zip(self.comparisons, misfits, self.base, strict=True)
+        link_ratios = [
+            now / base for compare, now, base in compared
             if getattr(compare, "per_link", False) and now is not None and base >= AGREEING_MISFIT
         ]  # fmt: skip
         misfit = math.exp(sum(logs) / sum(self.weights))
-        return Trial(cables, misfit, run.elapsed_ps, max(of_links, default=None))
+        return Trial(cables, misfit, run.elapsed_ps, max(link_ratios, default=None))
 
     def fits_time(self, trial: Trial) -> bool:
-        """Whether the run takes longer by enough, and not by too much."""
+        """Whether the trial explains enough of the missing time without exceeding it."""
         missing = max(self.measured_ps - self.expected_ps, 1)
         return (
             trial.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
@@ -214,39 +218,39 @@ class _HiddenCableSearch:
         )
 
     def distance(self, trial: Trial) -> float:
-        """Distance from the evidence and from the measured time: what the rate of a cable sets."""
+        """Distance from the evidence and the measured time: the objective for fitting rates."""
         off = (trial.elapsed_ps - self.measured_ps) / (MODEL_ERROR * self.measured_ps)
         return trial.misfit + off**2 / MISFIT_WEIGHT
 
     def is_conclusive(self, singles: Sequence[Trial]) -> bool:
-        """Whether no further cable need be tried.
+        """Whether the search can stop.
 
-        Times of calls alone do not tell: all ranks wait for one another, so a cable nearby may
-        fit nearly as well, and the right one may come later.
+        Call times alone are not sufficient: all ranks wait for one another, so an adjacent cable
+        may fit nearly as well as the correct one, which may come later in the list.
         """
         several = len(self.comparisons) > 1
         return several and any(single.misfit < STOP_MISFIT for single in singles)
 
     def first(self, before: tuple[SlowLink, ...], link: int, both: bool = True) -> Trial | None:
-        """A cable at the rate that is tried first; None if it carries too little to matter."""
+        """Trial of a cable at the first rate; None if the cable carries too little traffic."""
         missing = max(self.measured_ps - self.expected_ps, 1)
-        least, most = FIRST_SHARES
-        share = max(most - (most - least) * 1.5 * missing / self.measured_ps, least)
+        low, high = FIRST_SHARES
+        share = max(high - (high - low) * 1.5 * missing / self.measured_ps, low)
         nominal = float(self.nominal[link])
         trial = self.attempt((*before, SlowLink(link, share * nominal, both)))
         if trial.elapsed_ps - self.expected_ps < 0.02 * missing:
             return None
-        too_slow = trial.elapsed_ps / self.measured_ps
-        if too_slow > MAX_TIME_RATIO and share * too_slow < MAX_SHARE:
-            # All ranks wait longer than they did, which hides which cable it is.
-            trial = self.attempt((*before, SlowLink(link, share * too_slow * nominal, both)))
+        ratio = trial.elapsed_ps / self.measured_ps
+        if ratio > MAX_TIME_RATIO and share * ratio < MAX_SHARE:
+            # Excessive waiting of all ranks hides the differences between cables.
+            trial = self.attempt((*before, SlowLink(link, share * ratio * nominal, both)))
         return trial
 
     def best_rate(self, first: Trial) -> Trial | None:
-        """The rate of the last cable at which the run takes about as long as it did.
+        """Fit the rate of the last cable so that the simulated time matches the measured one.
 
-        The time grows as the rate falls: as its inverse, once the cable is what the run waits for.
-        None where the run takes too long at every rate that was tried.
+        The time grows as the rate falls: with its inverse, once the cable is the bottleneck. None
+        if the run takes too long at every rate tried.
         """
         *before, (link, rate, both) = first.cables
         share, trial = rate / float(self.nominal[link]), first
@@ -269,10 +273,10 @@ class _HiddenCableSearch:
     def screen(
         self, suspects: Sequence[int], progress: Callable[[str, float], None] | None
     ) -> tuple[list[Trial], list[Trial]]:
-        """Trials of each suspect alone: at the rate that fits, and at the first rate only.
+        """Single-cable trials of all suspects: with fitted rates, and at the first rate only.
 
-        Every suspect is tried at one rate before the rates of several are looked for: cables that
-        all ranks wait for fit well, but the right one fits far better.
+        Every suspect is tried at one rate before more rates are fitted: any cable that all ranks
+        wait for fits well, but the correct one fits far better.
         """
         screened, singles = list[Trial](), list[Trial]()
         best = REFINE_MISFIT / DISTINCT_MISFIT_RATIO
@@ -282,7 +286,7 @@ class _HiddenCableSearch:
             trial = self.first((), link)
             if trial is None:
                 continue
-            # Far better than any before: perhaps so good that no further one need be tried.
+            # Far better than all before: the search may be able to stop here.
             promising = trial.misfit < DISTINCT_MISFIT_RATIO * best
             best = min(best, trial.misfit)
             refined = self.best_rate(trial) if promising else None
@@ -299,9 +303,9 @@ class _HiddenCableSearch:
     def one_way(
         self, both_ways: Sequence[Trial], ahead: Sequence[int], reverse: Ints, most: int
     ) -> list[Trial]:
-        """Trials of single directions of the cables that fit best, and of links ahead of stalls.
+        """One-direction trials of the best cables, and of links downstream of stalled ports.
 
-        Only those that agree clearly better than the whole cable.
+        Only those that fit clearly better than the cable slowed in both directions.
         """
         known = {trial.cables[0].link: trial.misfit for trial in reversed(both_ways)}
         best = [trial.cables[0].link for trial in both_ways[: most // 2]]
@@ -323,9 +327,9 @@ class _HiddenCableSearch:
         reverse: Ints,
         progress: Callable[[str, float], None] | None,
     ) -> tuple[list[Trial], list[Trial]]:
-        """Trials of one slow cable: at the rate that fits, and at the first rate only.
+        """Single-cable trials: those with fitted rates, and those at the first rate only.
 
-        Both by their misfit. The second explain too little to go on with.
+        Both are sorted by misfit. The second explain too little to be pursued alone.
         """
         singles, screened = self.screen(suspects, progress)
         if not self.is_conclusive(singles):
@@ -333,15 +337,15 @@ class _HiddenCableSearch:
             most = _likeliest(len(suspects))
             screened += self.one_way(both_ways, ahead, reverse, most)
             screened.sort(key=_misfit)
-            refined_too = map(self.best_rate, sorted(screened, key=_rank)[:MAX_REFINED])
-            singles += [trial for trial in refined_too if trial is not None]
+            refined = map(self.best_rate, sorted(screened, key=_rank)[:MAX_REFINED])
+            singles += [trial for trial in refined if trial is not None]
         singles.sort(key=_rank)
         return singles, screened
 
     def parallel(self, best: Trial, fabric: Fabric) -> list[Trial]:
-        """The same rate on each link that routing may use in place of the best trial's.
+        """Trials with the same rate on each link that routing may use instead of the best one.
 
-        However many simulations were made: only these show that the link is one of several.
+        These ignore the simulation budget: only they show whether the link is ambiguous.
         """
         ((link, rate, both),) = best.cables
         trials = [
@@ -350,7 +354,7 @@ class _HiddenCableSearch:
         return [trial for trial in trials if self.fits_time(trial)]
 
     def tuned(self, trial: Trial) -> Trial:
-        """The rates that fit best, near those tried."""
+        """Refine the rate of the last cable in small steps."""
         for step in (0.85, 1.18, 0.93, 1.08):
             *others, (link, rate, both) = trial.cables
             if rate * step >= float(self.nominal[link]) or self.exhausted:
@@ -380,13 +384,13 @@ def search_cables(
     Args:
         evaluate: Simulates a change of the expected run.
         comparisons: Kinds of evidence.
-        suspects: One link of each cable to try, the likeliest first.
+        suspects: One link of each cable to try, most likely first.
         fabric: The fabric.
         measured_ps: Time measured in and between calls.
-        healthy: The expected run without slow cables, with what the comparisons look at.
-        measure: Whether a comparison looks at what links did.
-        ahead: Links on which others wait by the counters: their direction alone may be slow.
-        most_trials: Simulations after which rates and further cables are no longer looked for.
+        healthy: The expected run without slow cables, with the data that the comparisons need.
+        measure: Whether a comparison needs link measurements.
+        ahead: Links that stalled ports wait for, from counters: only this direction may be slow.
+        most_trials: Simulation budget, after which no further rates or cables are tried.
         progress: Called with the current step.
     """
     nominal = np.asarray(fabric.link_gbps, np.float64)
@@ -429,9 +433,9 @@ def search_cables(
 def _several(
     search: _HiddenCableSearch, best: Trial, others: Sequence[Trial], ahead: Sequence[int]
 ) -> Trial | None:
-    """Two or three cables together, where they explain far better what one explains in part.
+    """Two or three cables together, if they fit far better than a single one.
 
-    Beginning with the best single cable, and with the best one ahead of stalls.
+    The search starts from the best single cable, and from the best one downstream of stalled ports.
     """
     most = _likeliest(len(others))
     starts = [best, *(trial for trial in others if trial.cables[0].link in ahead[:most])][:2]
@@ -449,27 +453,29 @@ def _several(
 
 
 def _added(search: _HiddenCableSearch, start: Trial, others: Sequence[SlowLink]) -> Trial:
-    """A trial with further cables, each of which halves the misfit."""
-    now = start
-    ways = list(dict.fromkeys((cable.link, cable.both) for cable in others))
-    while len(now.cables) < MAX_CABLES and not search.exhausted:
-        used = {cable.link for cable in now.cables}
+    """Add cables to a trial while each one at least halves the misfit."""
+    current = start
+    directions = list(dict.fromkeys((cable.link, cable.both) for cable in others))
+    while len(current.cables) < MAX_CABLES and not search.exhausted:
+        used = {cable.link for cable in current.cables}
         firsts = [
-            search.first(now.cables, link, both=both) for link, both in ways if link not in used
+            search.first(current.cables, link, both=both)
+            for link, both in directions
+            if link not in used
         ]
         likely = sorted((trial for trial in firsts if trial is not None), key=_misfit)[:2]
         tried = [trial for trial in map(search.best_rate, likely) if trial is not None]
-        more = min(tried, key=_misfit, default=None)
-        if more is None or more.misfit > 0.5 * now.misfit:
+        extended = min(tried, key=_misfit, default=None)
+        if extended is None or extended.misfit > 0.5 * current.misfit:
             break
-        now = search.tuned(more)
-    return now
+        current = search.tuned(extended)
+    return current
 
 
 def _parallel_links(link: int, fabric: Fabric) -> list[int]:
-    """Links between switches of the same direction that leave, or enter, the same lower switch.
+    """Links in the same direction between switches that leave, or enter, the same lower switch.
 
-    Without tables, messages may take any of them, so that the evidence may fit each.
+    Without forwarding tables, messages may take any of them, so each may fit the evidence.
     """
     up = np.sign(fabric.link_up)
     end = fabric.link_src if up[link] > 0 else fabric.link_dst
@@ -479,7 +485,7 @@ def _parallel_links(link: int, fabric: Fabric) -> list[int]:
 
 
 def _likeliest(suspects: int) -> int:
-    """How many of the suspects to look at more closely: fewer where a simulation takes long."""
+    """Number of suspects to try further: a quarter of them, within limits."""
     return min(MAX_ONE_WAY, max(suspects // 4, 2))
 
 
@@ -488,16 +494,16 @@ def _misfit(trial: Trial) -> float:
 
 
 def _rank(trial: Trial) -> tuple[bool, float]:
-    """By misfit, those last that other evidence contradicts."""
+    """Sort key: by misfit, trials that per-link evidence contradicts last."""
     return trial.contradicted, trial.misfit
 
 
 def _one_of_each_cable(
     trials: Sequence[Trial], reverse: Ints, fits_time: Callable[[Trial], bool]
 ) -> list[Trial]:
-    """Of trials of single cables, in one direction or both, the best of each cable, best first.
+    """The best trial of each cable, in one direction or both, best first.
 
-    One that fits the measured time comes before those that do not.
+    Trials that fit the measured time are preferred to those that do not.
     """
     chosen: dict[int, Trial] = {}
     for trial in sorted(trials, key=lambda trial: (not fits_time(trial), *_rank(trial))):
@@ -507,5 +513,5 @@ def _one_of_each_cable(
 
 
 def _as_good(trial: Trial, best: Trial) -> bool:
-    """Whether a trial agrees about as well with the evidence as the best one."""
+    """Whether a trial fits the evidence about as well as the best one."""
     return trial.misfit * DISTINCT_MISFIT_RATIO < best.misfit

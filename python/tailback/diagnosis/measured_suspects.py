@@ -1,4 +1,4 @@
-"""Which cables may be slow according to the measurements: those that a search should try first."""
+"""Cables that may be slow according to the measurements, in the order in which to try them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 
 MIN_BYTES_SHARE = 0.02
-"""Share of the bytes of the busiest cable up to which one carries too little to slow the run: it
-would have to serve a fiftieth of its rate."""
+"""Share of the busiest cable's bytes below which a cable carries too little to slow down the run:
+it would have to run at a fiftieth of its rate."""
 
 
 def cable_suspects(
     measured: MeasuredRun, run: Run, ahead: Sequence[int], fabric: Fabric, most: int
 ) -> list[int]:
-    """Cables to try, by one link of each, the likeliest first.
+    """Cables to try, by one link of each, most likely first.
 
     Args:
         measured: The measured run.
-        run: The expected run, with what links carried.
-        ahead: Links ahead of ports that stalled (:func:`ahead_of_stalls`).
+        run: The expected run, with link measurements.
+        ahead: Links downstream of stalled ports (:func:`ahead_of_stalls`).
         fabric: The fabric.
-        most: Cables at most.
+        most: Maximum number of cables.
     """
     reverse = fabric.link_reverse.astype(np.int64)
     carried = link_totals(run, "bytes")
@@ -42,7 +42,7 @@ def cable_suspects(
     ranked = [list(ahead)]
     paths = _late_paths(measured, run, reverse, carried)
     ranked.append([link for link, _ in paths.suspects(most)])
-    # No path avoids the cables of hosts.
+    # Paths cannot avoid host cables.
     ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
                    or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
@@ -51,9 +51,9 @@ def cable_suspects(
 
 
 def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:
-    """Links on which upstream ports stall more than expected, but that do not stall themselves.
+    """Links whose upstream ports stall more than expected, but that do not stall themselves.
 
-    Empty without counters, and where the network drops packets: its ports do not stall.
+    Empty without counters and on lossy networks, whose ports do not stall.
     """
     if counters is None or counters.lossy:
         return []
@@ -65,7 +65,7 @@ def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> 
     share = np.minimum(busy / fabric.link_gbps, 1.0)
     busiest = np.full(len(into), 1e-9)
     np.maximum.at(busiest, fabric.link_src, share)
-    # Of the links that leave a switch on which others wait: busy ones that do not wait.
+    # Busy links that do not stall, at switches whose incoming links stall.
     score = into[fabric.link_src] * share / busiest[fabric.link_src]
     score *= 1.0 - np.clip(excess, 0.0, 1.0)
     order = np.argsort(-score, kind="stable")
@@ -73,7 +73,7 @@ def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> 
 
 
 def _late_paths(measured: MeasuredRun, run: Run, reverse: Ints, carried: Floats) -> CandidatePaths:
-    """Paths of our messages, with the time each took and was expected to take."""
+    """Candidate paths of our messages, with their measured and expected times."""
     ranks = run.tables["ranks"].sort("job_rank").select("job_rank", "rank", "node")
     log = run.tables["messages"].filter(pl.col("switch_hops") > 0)
     expected = log.group_by("src_rank", "dst_rank").agg(

@@ -1,8 +1,8 @@
-"""The verdict on a measured run: what each cause costs of the measured time, and what stays open.
+"""The verdict on a measured run: the cost of each cause, and the time that remains unexplained.
 
-The expected run contains what there is positive evidence for: slow cables and other traffic. What a
-cause costs is what the expected run saves without it, put on the measured time: where the model
-misses a share of all times alike (a protocol that it does not know), it misses it of each cause.
+The expected run includes the slow cables and other traffic for which there is positive evidence.
+The cost of a cause is the time that the expected run saves without it, scaled to the measured time:
+a model error that scales all times alike (such as an unmodelled protocol) scales every cost too.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
 
 Advise = Callable[[Diagnosis], Remedy | None]
-"""The remedy that suits a diagnosis, of those that were tried."""
+"""Selects the remedy for a diagnosis from those that were simulated."""
 
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
-"""Causes that are the same wherever the ranks ran."""
+"""Causes that do not depend on the placement of the ranks."""
 
 MIN_TABLE_UNEVENNESS = 0.5
-"""Deviation of parallel up-links from their mean number of destinations, weighted by destinations,
-from which forwarding tables are at fault: those of real fabrics of 125 and 281 hosts deviate by
-0.14 and 0.03, everything on one of two links by 1."""
+"""Smallest destination-weighted deviation of parallel up-links from their mean number of
+destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
+deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
 
 MIN_INSIDE_SHARE = 0.02
-"""Share of the measured time that must be between the first and the last call of a rank, computing
-or in calls with data, for the trace to say anything."""
+"""Smallest share of the measured time between a rank's first and last call, in computation or in
+calls that transfer data, for which the trace supports a diagnosis."""
 
 
 @dataclass(frozen=True)
 class EvidenceSummary:
-    """What the evidence besides the trace showed, as it was put into the expected run.
+    """Results from evidence other than the trace, as included in the expected run.
 
     Attributes:
         slow: One line for each slow link: the link and its rates.
-        slow_shown_by: What shows them.
-        others: Whose traffic, empty for none.
-        others_shown_by: What shows it.
-        shared_links: Links on which their traffic meets ours.
-        unknown_job: An unknown job, which the expected run does not have: what it costs
-            comes on top of it.
-        rival: One that explains the times as well as adapters that send messages one after the
-            other, with which the expected run was simulated.
-        lossy: The network drops packets where queues are full.
-        others_range: How much less and more time the run may take by how that traffic came, ps.
-        rests_on: Kinds of evidence behind each of the two causes.
-        candidates: Links of which one is slow, where the evidence does not tell which.
-        assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty where
-            they are known.
-        sources: What evidence there was, a line each.
-        missing: What would settle what is open.
+        slow_shown_by: Evidence for the slow links.
+        others: Source of other traffic; empty if there is none.
+        others_shown_by: Evidence for the other traffic.
+        shared_links: Links that our job shares with other jobs.
+        unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
+        rival: An unknown job that explains the times as well as adapters that send messages one
+            after the other, with which the expected run was simulated.
+        lossy: The network drops packets when queues are full.
+        others_range: Possible decrease and increase of the run time, depending on how bursty the
+            other traffic was, ps.
+        rests_on: Kinds of evidence for slow links and for other traffic.
+        candidates: Links of which one is slow, if the evidence cannot determine which.
+        assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
+            are known.
+        sources: Evidence used, one line each.
+        missing: Evidence that would resolve open questions.
     """
 
     slow: tuple[str, ...] = ()
@@ -88,30 +88,30 @@ class EvidenceSummary:
 
     @property
     def unknown_job_ps(self) -> int:
-        """Time that an unknown job costs, 0 for none."""
+        """Cost of the unknown job; 0 if there is none."""
         return 0 if self.unknown_job is None else self.unknown_job.ps
 
 
 @dataclass(frozen=True)
 class FurtherCosts:
-    """What the expected run saves without causes that the waterfall does not have.
+    """Time that the expected run saves without causes that are not part of the waterfall.
 
-    One number a repetition.
+    Each tuple holds one value per repetition, in picoseconds.
 
     Attributes:
-        imbalance_ps: With computation spread evenly.
-        noise_ps: With repetitions that take no longer than usual.
-        routing_ps: With traffic spread over parallel links, of which a few carried most: time that
-            the expected run does not have, so it comes on top of it.
-        uneven: Mean deviation of what parallel links carried from their mean, 0–2.
-        hot_receivers: Share of the congestion between switches that is traffic to few receivers.
-        placement_ps: With the best placement, our job alone on the healthy network with the routes
-            it has; empty where no placement was tried.
-        in_order_ps: The same with ranks in the order of the hosts, switch by switch.
-        uneven_tables: Mean deviation of the destinations that forwarding tables put on parallel
-            up-links from their mean, 0–2; 0 without tables.
-        adapter_order_ps: On an ideal switch with adapters that share their link among messages;
-            empty where they do.
+        imbalance_ps: Saved if computation is balanced across ranks.
+        noise_ps: Saved if no repetition of a computation exceeds its usual time.
+        routing_ps: Saved if traffic is balanced over parallel links, where a few carried most of
+            it; not part of the expected time, so it is added to it.
+        uneven: Mean deviation of the load of parallel links from their mean, 0–2.
+        hot_receivers: Share of the congestion between switches due to traffic to few receivers.
+        placement_ps: Saved by the best placement, with our job alone on the healthy network and
+            its current routes; empty if no placement was simulated.
+        in_order_ps: The same with ranks in host order, switch by switch.
+        uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
+            tables assign to parallel up-links, 0–2; 0 without tables.
+        adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
+            empty if they already do.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -131,7 +131,7 @@ class FurtherCosts:
 
     @property
     def routing_mean_ps(self) -> int:
-        """Mean of ``routing_ps``, 0 without."""
+        """Mean of ``routing_ps``; 0 if it is empty."""
         return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
 
 
@@ -139,14 +139,14 @@ def explain(
     diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts,
     advise: Advise,
 ) -> Diagnosis:  # fmt: skip
-    """The diagnosis of the expected run as one of the measured run.
+    """Turn the diagnosis of the expected run into a diagnosis of the measured run.
 
     Args:
-        diagnosis: Of the expected run with what was found.
+        diagnosis: Diagnosis of the expected run with all detected causes.
         measured: The measured run.
-        found: What the evidence showed.
-        further: What computation and routes cost.
-        advise: The remedy of another verdict than the expected run's.
+        found: Results from evidence other than the trace.
+        further: Costs of computation and routing.
+        advise: Selects a remedy if the verdict differs from that of the expected run.
     """
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
@@ -172,7 +172,7 @@ def explain(
     )  # fmt: skip
     decision = decide(costs, ensemble, _identified(found))
     main = next((cost for cost in costs if cost.cause == decision.cause), None)
-    # A cause that the expected run does not have has nothing that could be shown.
+    # A cause outside the expected run has no evidence to report.
     named = main is not None or decision.cause == HEALTHY
     cause: Cause = decision.cause if named else "undetermined"  # type: ignore[assignment]
     sure = decision.confidence if named else 0.0
@@ -184,7 +184,7 @@ def explain(
         cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
         headline = f"{headline} {found.assumed_hosts}."
-    # A finding that no rule made is of the expected run's verdict, which is another one.
+    # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
     shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
@@ -204,7 +204,7 @@ def explain(
 
 
 def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
-    """Why the trace says nothing about communication; empty where it does."""
+    """Why the trace is insufficient to diagnose communication; empty if it is sufficient."""
     if measured.n_ranks == 1:
         return f"{wording.ONE_RANK}."
     if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
@@ -214,7 +214,7 @@ def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
 
 
 def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:
-    """The headline where other traffic may be a fault, and the model cannot tell; else empty."""
+    """Headline if the model cannot decide whether other traffic is a fault; otherwise empty."""
     others = _cost_of_others(diagnosis)
     if others < FAULT * measured.elapsed_ps or surplus < others / 2:
         return ""
@@ -222,24 +222,25 @@ def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured)
 
 
 def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
-    """What the expected run takes too long because of the traffic of others, at most all of it.
+    """Excess of the expected over the measured time due to other traffic, at most its full cost.
 
-    Counters say how much they sent in a window, not when within it: of all that is in the model
-    that is known worst, and the measured time bounds what it can have cost.
+    Counters give the bytes of other jobs per window, not their timing within it. This is the most
+    uncertain input of the model, and the measured time bounds its cost.
     """
     return max(min(overshoot_ps, _cost_of_others(diagnosis)), 0)
 
 
 def _cost_of_others(diagnosis: Diagnosis) -> int:
-    """What the expected run saves without the traffic of others."""
-    taken = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
-    return round(sum(taken) * diagnosis.modelled_ps)
+    """Time that the expected run saves without other traffic, ps."""
+    saved = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
+    return round(sum(saved) * diagnosis.modelled_ps)
 
 
 def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary) -> Remedy | None:
-    """The remedy that re-simulation found, or what to do where the model has none.
+    """The remedy found by re-simulation, or an action if the model has no remedy.
 
-    A healthy run has none. Where the cause is open, that is to get the evidence that settles it.
+    A healthy run needs none. If the cause is undetermined, the action is to collect the missing
+    evidence.
     """
     cause = diagnosis.cause
     unknown = cause == "undetermined" or (
@@ -258,7 +259,7 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
         return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
     if remedy is not None:
-        # A placement that goes round one of several cables is proved for that one only.
+        # A placement that avoids one candidate cable has been verified for that cable only.
         return remedy.model_copy(
             update={
                 "action": action, "avoid": [], "name": "", "parts": (), "placement": "",
@@ -273,10 +274,10 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
 
 
 def _alternatives(found: EvidenceSummary, expected: int, inside: int) -> list[Alternative]:
-    """What may have become of the time: the expected run, and what else fits as well.
+    """Accounts of the measured time: the expected run, and others that fit equally well.
 
-    How traffic of others came is known roughly: it may have cost more than in the simulation. And
-    an unknown job may explain what adapters in turn explain.
+    The timing of other traffic is only roughly known: it may have cost more than in the simulation.
+    An unknown job may explain the same time as adapters that send messages one after the other.
     """
     out = [Alternative(expected)]
     more = found.others_range[1]
@@ -291,7 +292,7 @@ def _alternatives(found: EvidenceSummary, expected: int, inside: int) -> list[Al
 
 
 def _identified(found: EvidenceSummary) -> dict[str, float]:
-    """Probability that each cause was identified correctly, where that is less than usual."""
+    """Probability of correct identification, for causes where it is below the default."""
     out: dict[str, float] = {}
     if found.unknown_job is not None:
         out["other-traffic"] = UNKNOWN_JOB
@@ -310,7 +311,7 @@ def _costs(
     scale: float,
     surplus: int,
 ) -> list[Cost]:
-    """What each cause costs of the measured time, largest first."""
+    """Cost of each cause in the measured run, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
@@ -342,7 +343,7 @@ def _costs(
         extra = found.unknown_job
         out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
                     *_described("other-traffic", found)))  # fmt: skip
-    turns = _taken_turns(measured, further)
+    turns = _dependency_waits(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 wording.TAKEN_TURNS, ("trace", "model")))  # fmt: skip
     made = []
@@ -363,14 +364,14 @@ def _costs(
 def _own_cost(
     share: CauseShare, further: FurtherCosts, expected: int, inside: float
 ) -> tuple[float, float, float]:
-    """What a cause costs by itself, at least and at most, as shares of the expected time.
+    """Cost of a cause by itself with its lower and upper bound, as shares of the expected time.
 
-    ``inside``: what placement and routing are charged together.
+    ``inside`` is the share charged to placement and routing together.
     """
     if share.cause == "placement" and further.placement_ps and not further.faulty_tables:
         return _own_cost_of_placement(share, further, expected)
-    # Other routes and placements also go round a slow link and other traffic that slow us: what
-    # they cost by themselves is what they cost our job on the healthy network.
+    # Other routes and placements also avoid slow links and other traffic: their own cost is what
+    # they cost our job on the healthy network.
     if share.removed is not None and share.cause not in ("routing", "placement"):
         alone, low = share.removed, share.removed_low or 0.0
         high = share.removed_high or alone
@@ -378,24 +379,24 @@ def _own_cost(
         alone = share.charged
         low, high = min(share.low, alone), max(share.high, alone)
     if share.cause == "pattern":
-        # Without its few receivers their traffic would not meet inside the network either: at
-        # most all of what that costs goes with the pattern, at least none of it.
-        also = further.hot_receivers * inside
-        alone, high = alone + also / 2, high + also
+        # Without the hot receivers, their traffic would not collide between switches either:
+        # between none and all of that cost belongs to the pattern.
+        shared = further.hot_receivers * inside
+        alone, high = alone + shared / 2, high + shared
     return alone, low, high
 
 
 def _own_cost_of_placement(
     share: CauseShare, further: FurtherCosts, expected: int
 ) -> tuple[float, float, float]:
-    """What placement costs, at least and at most, where the tables spread destinations evenly.
+    """Cost of placement with its bounds, if forwarding tables spread destinations evenly.
 
-    With static routes, placement and routes cost something together: traffic meets on a link
-    because of both. With even tables it is the placement's; others would serve this one too.
+    With static routes, flows collide on a link because of placement and routes together. If the
+    tables are even, the cost is attributed to the placement.
 
-    A placement in the order of the hosts, or as good, is not at fault where another goes round a
-    slow link or the traffic of others: it costs what it costs our job alone. One that is worse than
-    that costs what the run saves without it.
+    A placement in host order, or as good as that, is not at fault because another one avoids a slow
+    link or other traffic: its cost is what it costs our job alone. A worse placement costs what the
+    run saves without it.
     """
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
     own = sum(saved) / len(saved), min(saved), max(saved)
@@ -405,12 +406,12 @@ def _own_cost_of_placement(
     return share.removed, min(own[1], share.removed), max(share.removed_high or 0.0, own[2])
 
 
-def _taken_turns(measured: Measured, further: FurtherCosts) -> float:
-    """Waits for computation that would be there if all ranks computed as long as each other.
+def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
+    """Waits for computation that would remain with balanced computation, ps.
 
-    By the trace ranks wait for the computation of others; what of that the expected run saves with
-    even computation, or without noise, is imbalance or noise, and so are waits for slow ranks. The
-    rest they wait in turn.
+    The trace shows how long ranks wait for the computation of others. What the expected run saves
+    with balanced computation or without noise is imbalance or noise, as are waits for slow ranks.
+    The rest is due to dependencies: ranks compute in turn.
     """
     even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
     waits = measured.part("imbalance") + measured.part("noise")
@@ -418,7 +419,7 @@ def _taken_turns(measured: Measured, further: FurtherCosts) -> float:
 
 
 def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
-    """Subject of a cause, what shows it, and what that rests on."""
+    """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
         return "; ".join(found.slow), found.slow_shown_by, found.rests_on.get(cause, ("model",))
     if cause == "other-traffic":
@@ -427,7 +428,7 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
 
 
 def _computation(cause: str, measured: Measured) -> tuple[str, str]:
-    """Which ranks, and what shows it."""
+    """The late ranks, and the evidence for them."""
     return wording.late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
 
 
@@ -439,7 +440,7 @@ def _parts(
     found: EvidenceSummary,
     surplus: int,
 ) -> dict[str, int]:
-    """What the measured time is made of; it adds up."""
+    """Components of the measured time, ps; they add up to it."""
     parts = {wording.OUTSIDE_MODEL: outside}
     computing = measured.part("computation")
     parts[wording.COMPUTATION] = computing
@@ -466,14 +467,14 @@ def _headline(
     found: EvidenceSummary,
     decision: Decision,
 ) -> str:
-    """One sentence: the verdict, what it costs, and of what."""
+    """One sentence with the verdict, its cost and the total time."""
     total = measured.elapsed_ps
     if cause == "healthy":
-        least = {c.cause: fault_share(c.cause) for c in explanation.costs}
-        most = max(explanation.costs, key=lambda c: c.share / least[c.cause], default=None)
-        if most is None:
+        threshold = {c.cause: fault_share(c.cause) for c in explanation.costs}
+        largest = max(explanation.costs, key=lambda c: c.share / threshold[c.cause], default=None)
+        if largest is None:
             return wording.nothing_costs(total)
-        return wording.no_fault(total, most, least[most.cause])
+        return wording.no_fault(total, largest, threshold[largest.cause])
     if cause == "undetermined" or main is None:
         others = decision.chances.get("other-traffic", 0.0)
         if found.rival is not None and others > decision.chances[UNEXPLAINED]:

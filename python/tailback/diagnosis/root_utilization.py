@@ -24,22 +24,24 @@ from tailback.telemetry.estimate import (
 )
 
 FULL_UTILIZATION = 0.70
-"""A root counts as filled by our own traffic from this share of the line rate on (theorem 4.2). The
-thesis measured 93 and 102 % on links that its application filled, under 30 % on others."""
+"""Smallest share of the line rate at which a root counts as filled by our own traffic (theorem
+4.2). The thesis measured 93 and 102 % on links filled by its application, below 30 % on others."""
 
 LOW_UTILIZATION = 0.30
-"""Congested fraction from which a root that we do not fill is attributed to others. Our own bursts
-also fill a link briefly: less congestion than this on a lightly used link proves nothing."""
+"""Smallest congested fraction at which a root that we do not fill is attributed to other traffic.
+Our own bursts also fill a link briefly: less congestion than this on a lightly used link proves
+nothing."""
 
 CHUNK_SAMPLES = 20
-"""Windows are joined until a link has this many hop samples; fewer do not show when it was hot."""
+"""Windows are joined until a link has this many hop samples; with fewer, the time of its congestion
+is unreliable."""
 
 MIN_EQUAL_LOAD = 0.8
-"""Equivalents carry as much as a link if they have at least this share of its packets on
+"""Equivalent links count as equally loaded if they carry at least this share of a link's packets on
 average."""
 
 MAX_UNEQUAL_LOAD = 0.5
-"""A link stands out among its equivalents if their congested fraction is at most this share of its
+"""A link differs from its equivalents if their congested fraction is at most this share of its
 own."""
 
 
@@ -74,29 +76,29 @@ class RootUtilization:
 
         Args:
             forest: The trees.
-            rows: Samples of everything we sent in the windows concerned.
-            together: Congestion in these.
+            rows: Samples of all our traffic in the relevant windows.
+            together: Congestion in these windows.
             fraction: Congested fraction of every link, shape (L,).
         """
         held = forest.root & (forest.tree_weight > 0)
         links, weight = forest.links[held], forest.tree_weight[held]
         link_use = self._use_and_time(rows, "link", links)
         bundle_use = self._use_and_time(rows, "bundle", links)
-        # The bundle has more samples and is measured better; a link fuller than its bundle shows
-        # that routing does not spread the traffic there.
+        # The bundle has more samples and a smaller error; a link with a higher utilization than its
+        # bundle shows that routing does not spread the traffic there.
         by_link = link_use[2] > bundle_use[3]
         value, error, low, high = (
             np.where(by_link, a, b) for a, b in zip(link_use[:4], bundle_use[:4], strict=True)
         )
         ours = value >= FULL_UTILIZATION
         thin = ~ours & (high < FULL_UTILIZATION) & (link_use[3] < FULL_UTILIZATION)
-        dark = fraction[links] >= LOW_UTILIZATION
+        clearly_congested = fraction[links] >= LOW_UTILIZATION
         apart, equals = self._among_equivalents(links, together, fraction)
         uneven = ours & by_link & (bundle_use[0] < FULL_UTILIZATION) & (equals > 1)
         own_node = self.topology.to_node[links]
-        slow = thin & dark & (apart | own_node)
+        slow = thin & clearly_congested & (apart | own_node)
         verdict = np.select(
-            [uneven, ours, slow, thin & dark, thin],
+            [uneven, ours, slow, thin & clearly_congested, thin],
             ["routing", "ours", "slow", "others", "transient"],
             "unsettled",
         )
@@ -120,7 +122,7 @@ class RootUtilization:
     def use(
         self, rows: pl.DataFrame, unit: str, links: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Our use of each link (or of its bundle) in the time it was congested.
+        """Our utilization of each link (or of its bundle) while it was congested.
 
         Returns:
             Share of the line rate, its standard error, and its 95 % interval.
@@ -130,7 +132,7 @@ class RootUtilization:
     def _use_and_time(
         self, rows: pl.DataFrame, unit: str, links: Ints
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """As :meth:`use`, and that time in ps, counted while our messages were in flight."""
+        """Like :meth:`use`, plus the congested time in ps with messages of ours in flight."""
         t = self.topology
         number = links if unit == "link" else t.bundle[links]
         wanted, first = np.unique(number, return_index=True)
@@ -172,7 +174,7 @@ class RootUtilization:
     def _among_equivalents(
         self, links: Ints, seen: CongestedLinks, fraction: Floats
     ) -> tuple[Bools, Ints]:
-        """Congested links whose equivalents carry as much and are not congested; bundle sizes."""
+        """Links with equally loaded but uncongested equivalents, and the bundle sizes."""
         bundle = self.topology.bundle
         count = np.bincount(bundle)
         packets = np.bincount(bundle, weights=seen.packets)
@@ -180,8 +182,8 @@ class RootUtilization:
         size = count[bundle[links]]
         others = np.maximum(size - 1, 1)
         rest = packets[bundle[links]] - seen.packets[links]
-        dark = weight[bundle[links]] - seen.weight[links]
-        light = np.divide(dark, rest, out=np.zeros(len(links)), where=rest > 0)
+        congested = weight[bundle[links]] - seen.weight[links]
+        light = np.divide(congested, rest, out=np.zeros(len(links)), where=rest > 0)
         busy = rest / others >= MIN_EQUAL_LOAD * seen.packets[links]
         return (size > 1) & busy & (light <= MAX_UNEQUAL_LOAD * fraction[links]), size
 
@@ -189,7 +191,7 @@ class RootUtilization:
         """Runs of windows in which each unit was congested, with sums over them.
 
         Windows are joined until a unit has :data:`CHUNK_SAMPLES` samples. For a unit that is never
-        hot, the hottest run of windows is kept.
+        congested, the run with the highest congested fraction is kept.
         """
         keep = pl.Series(wanted, dtype=rows.schema[unit])
         each = (
@@ -216,12 +218,12 @@ class RootUtilization:
 
 
 def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
-    """Factor by which samples must grow until our utilization is clearly below full.
+    """Factor by which samples must grow to show that our utilization is below the threshold.
 
-    Solves :func:`tailback.telemetry.estimate.count_interval` for the samples: one part of its
-    variance is due to the packets seen, the other to those missed; both shrink with more samples. 0
-    if the interval is below full already. The distance to full is taken as a quarter of
-    :data:`FULL_UTILIZATION` at least, since no number of samples separates equal values.
+    Solves :func:`tailback.telemetry.estimate.count_interval` for the number of samples: one part of
+    its variance is due to sampled packets, the other to missed ones; both shrink with more samples.
+    0 if the interval is already below :data:`FULL_UTILIZATION`. The distance to the threshold is
+    at least a quarter of it, since no number of samples separates equal values.
     """
     seen = np.maximum(value, 1e-9)
     gap = np.maximum(FULL_UTILIZATION - value, FULL_UTILIZATION / 4) / seen

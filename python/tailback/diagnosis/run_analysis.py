@@ -1,8 +1,8 @@
 """Input of the rules: congestion trees of each phase and the utilization of their roots.
 
 Phases overlap in time, so packets of one phase may wait for those of another. Each phase has trees
-of *its* congested packets, but downstream congestion and the traffic of a link are taken from all
-our packets in the same time windows.
+of *its own* congested packets, but downstream congestion and link traffic come from all our packets
+in the same time windows.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ MAX_PHASES = 12
 """Number of phases with their own trees, heaviest first; the others share one analysis."""
 
 PHASE_SHARE = 0.02
-"""A phase has its own trees from this share of all congested packets."""
+"""Smallest share of all congested packets at which a phase gets its own trees."""
 
 MIN_SPLIT_COVERAGE = 0.80
-"""Trees by phase are used if they explain this share of what trees of the whole run explain."""
+"""Trees by phase are used if they account for at least this share of the congested packets that
+trees of the whole run account for."""
 
 MAX_UNSETTLED_SHARE = 0.25
-"""Share of congested packets that may stay unsettled before a verdict can be in doubt."""
+"""Share of congested packets that may remain unsettled without putting the verdict in doubt."""
 
 MAX_LINKS = 20
-"""Links listed with a finding."""
+"""Maximum number of links listed with a finding."""
 
 OTHER_PHASES = "other phases"
 
@@ -65,16 +66,17 @@ ROOT_KIND_OF_CAUSE: dict[Cause, str] = {
     "pattern": "ours", "placement": "ours", "routing": "routing", "slow-link": "slow",
     "other-traffic": "others",
 }  # fmt: skip
-"""Verdict on the roots of each cause; our own traffic fills endpoints or links inside."""
+"""Verdict on roots that supports each cause; for our own traffic, roots at endpoints mean pattern,
+others placement."""
 
 
 @dataclass(frozen=True)
 class PhaseAnalysis:
-    """One phase (or everything): its congestion and its trees.
+    """Congestion and trees of one phase, or of the whole run.
 
     Attributes:
         name: Name of the phase, empty for the whole run, :data:`OTHER_PHASES` for the light phases.
-        own: Congestion as this phase's packets saw it.
+        own: Congestion experienced by the packets of this phase.
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
@@ -128,7 +130,7 @@ class RunAnalysis:
     # --- recorded data -----------------------------------------------------------------------
 
     def _received(self, samples: pl.DataFrame) -> int:
-        """Packets that arrived with a sample, each once."""
+        """Number of packets that arrived with a sample."""
         if self.bottlenecks_only:
             return self.run.tables["packets"].height
         return int(samples["hop_samples"].sum())
@@ -137,23 +139,23 @@ class RunAnalysis:
     def crosses(self) -> bool:
         """Whether any message of ours crosses a switch; False if all stay within hosts.
 
-        True if the run does not record it.
+        True if the run has no such record.
         """
         return float(self.run.summary.get("average_path_length", 1.0)) > 0.0
 
     @property
     def captured(self) -> bool:
-        """True where packets were captured, and nothing is known of the ranks that sent them."""
+        """Whether the run is a packet capture, without information on the sending ranks."""
         return self.run.summary.get("source") == "capture"
 
     @property
     def bottlenecks_only(self) -> bool:
-        """True where packets name their most congested link, and no other is counted."""
+        """Whether packets record only their most congested link."""
         return self.scheme == "worst-hop"
 
     @property
     def hashed(self) -> bool:
-        """True where packets carry a hash in place of a link."""
+        """Whether packets carry a link hash instead of a link number."""
         return self.scheme in HASHED
 
     @cached_property
@@ -165,7 +167,7 @@ class RunAnalysis:
 
     @cached_property
     def overall(self) -> Estimate:
-        """Congested packet-hops over packet-hops, of all our traffic: exact if all were counted."""
+        """Congested packet-hops over packet-hops of all our traffic; exact if all were counted."""
         if not self._rows.height:
             return Estimate(value=0.0, standard_error=0.0, low=0.0, high=1.0)
         everything = self._rows.with_columns(all=pl.lit(0))
@@ -178,7 +180,7 @@ class RunAnalysis:
 
     @property
     def _every_hop_counted(self) -> bool:
-        """Whether packets carry their hops and congested hops besides the sampled link.
+        """Whether packets carry their hop and congested-hop counts in addition to a sampled link.
 
         Scheme ``full`` counts both (section 3.2): over all links their sums are no estimates.
         """
@@ -206,7 +208,7 @@ class RunAnalysis:
         """Share of rank time blocked in communication, over observed ranks."""
         jobs = self.run.tables["jobs"].filter("observed")["job"]
         ranks = self.run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
-        # Time before a job starts does not count.
+        # Time before a job starts is excluded.
         start = dict(enumerate(job.start for job in self.run.scenario.job))
         began = ranks["job"].replace_strict(start, default=0, return_dtype=pl.Int64)
         finish = ranks["finish_ps"].cast(pl.Int64)
@@ -218,20 +220,20 @@ class RunAnalysis:
 
     @cached_property
     def adapters(self) -> AdapterLoad:
-        """What each node sends, and the rates it reached."""
+        """Bytes that each node sends, and the rates it reaches."""
         return adapter_load(self.run)
 
     @cached_property
     def losses(self) -> MessageDelays | None:
-        """Where our messages lost time, by the message log; None without one."""
+        """Where our messages lost time according to the message log; None without one."""
         return message_delays(self.run, self.topology)
 
     @cached_property
     def slow_node(self) -> int | None:
-        """The node of ours whose cable is slower than those of all others, None if there is none.
+        """Our only node with a slower cable than all others; None if there is none.
 
-        Static routes may put all flows of a healthy node on busy links: with them its cable must
-        also explain which messages are late.
+        Static routes may put all flows of a healthy node on busy links. With static routes, the
+        cable must therefore also explain which messages are late.
         """
         node = slow_adapter(self.adapters)
         if node is None or self.run.scenario.engine.routing != "deterministic":
@@ -240,22 +242,22 @@ class RunAnalysis:
         return node if explains_delays(links, self._explained).any() else None
 
     def ways(self, messages: pl.DataFrame) -> CandidatePaths:
-        """The paths of messages with ``src, dst, took, expected``."""
+        """Candidate paths of messages with columns ``src, dst, took, expected``."""
         used = (self.whole.packets > 0) | self.topology.from_node
         return CandidatePaths(self.topology, self.reverses, used, messages)
 
     @property
     def one_cable(self) -> float:
-        """Share of what messages lost inside the network that one slow cable explains, 0–1."""
+        """Largest share of message delays inside the network that one slow cable explains, 0–1."""
         return float(self._explained.max(initial=0.0))
 
     def explained(self, link: int) -> float:
-        """The same for the cable of a link."""
+        """Share of these delays that the cable of a link explains, 0–1."""
         return float(self._explained[link])
 
     @cached_property
     def _explained(self) -> Floats:
-        """The same for each link, shape (L,); 0 without a message log."""
+        """The same for all links, shape (L,); 0 without a message log."""
         if self.losses is None:
             return np.zeros(self.topology.n_links)
         return self.ways(self.losses.messages).explained
@@ -263,8 +265,8 @@ class RunAnalysis:
     @cached_property
     def wire_share(self) -> float:
         """Share of the observed time that the busiest adapter needs at its line rate."""
-        most = float(self.adapters.wire_ps.max(initial=0.0))
-        return most / self.run.elapsed_ps if self.run.elapsed_ps > 0 else 0.0
+        busiest = float(self.adapters.wire_ps.max(initial=0.0))
+        return busiest / self.run.elapsed_ps if self.run.elapsed_ps > 0 else 0.0
 
     @cached_property
     def roots(self) -> pl.DataFrame:
@@ -273,12 +275,12 @@ class RunAnalysis:
         return pl.concat(frames).sort(["weight", "link"], descending=[True, False])
 
     def share(self, roots: pl.DataFrame) -> float:
-        """Share of all congested packets that the trees of ``roots`` hold, 0–1."""
+        """Share of all congested packets in the trees of ``roots``, 0–1."""
         if self.congested_packets <= 0:
             return 0.0
         return min(float(roots["weight"].sum()) / self.congested_packets, 1.0)
 
-    # --- how it is computed ------------------------------------------------------------------
+    # --- computation -------------------------------------------------------------------------
 
     def _congestion(self, rows: pl.DataFrame) -> CongestedLinks:
         return find_congested_links(
@@ -319,17 +321,17 @@ class RunAnalysis:
             filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FULL_UTILIZATION
         forest = build_forest(*inputs, filled=filled)
         roots = self._measure.roots(forest, around, together, fraction)
-        # Other traffic is blamed only after every congested link of ours downstream.
+        # A root is attributed to other traffic only if no congested link downstream explains it.
         thin = roots.filter(pl.col("verdict").is_in(["others", "slow", "transient"]))["link"]
         if thin.len():
             concentrated = np.zeros(self.topology.n_links, np.bool_)
             concentrated[thin.to_numpy()] = True
             forest = build_forest(*inputs, concentrated, filled)
             roots = self._measure.roots(forest, around, together, fraction)
-        return PhaseAnalysis(name, own, forest, self._acquit(roots, together))
+        return PhaseAnalysis(name, own, forest, self._confirm_slow(roots, together))
 
-    def _acquit(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
-        """Call links slow only with proof; attribute others to other causes."""
+    def _confirm_slow(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
+        """Keep verdict ``slow`` only for links proved slow; reclassify the others."""
         suspects = roots.filter(pl.col("verdict") == "slow")
         if not suspects.height:
             return roots
@@ -344,11 +346,11 @@ class RunAnalysis:
         known = pl.col("link").replace_strict(found, default=None, return_dtype=pl.String)
         return roots.with_columns(verdict=pl.coalesce(known, "verdict"))
 
-    # --- how sure ----------------------------------------------------------------------------
+    # --- uncertainty -------------------------------------------------------------------------
 
     @cached_property
     def unsure(self) -> Bools:
-        """Links with traffic of ours whose samples do not settle whether they are congested."""
+        """Links with our traffic whose samples do not settle whether they are congested."""
         w = self.whole
         return ~w.decided & (w.packets + w.weight > 0) & ~self.topology.from_node
 
@@ -364,7 +366,7 @@ class RunAnalysis:
 
     @cached_property
     def unsure_share(self) -> float:
-        """Share of congested packets on links, or held by roots, that samples do not settle."""
+        """Share of congested packets on links, or charged to roots, that remain unsettled."""
         if self.bottlenecks_only:
             return 1.0
         if self.congested_packets <= 0:
@@ -375,19 +377,19 @@ class RunAnalysis:
 
     @cached_property
     def cause_shares(self) -> dict[Cause, float]:
-        """Share of all congested packets in trees of each cause, by the roots."""
+        """Share of all congested packets in the trees of each cause, by their roots."""
         return {
             cause: self.share(self.roots.filter(_of_cause(cause))) for cause in ROOT_KIND_OF_CAUSE
         }
 
     def burden(self, cause: Cause) -> tuple[float, float]:
-        """The cost of a cause as estimated from samples.
+        """Estimate the cost of a cause from samples.
 
         Returns:
-            Its congested packets, each times the share of the run in which its root was hot, as a
-            share of all congested packets; and the longest such share of the run. A cause delays no
-            rank while none of its roots is hot, so it costs less than the latter times the number
-            of roots that are hot one after another.
+            The share of congested packets in its trees, weighted by the share of the run in which
+            each root was congested; and the largest of these shares of the run. A cause delays no
+            rank while none of its roots is congested, so its cost is at most the latter times the
+            number of roots that are congested one after another.
         """
         roots = self.roots.filter(_of_cause(cause))
         if not roots.height or self.congested_packets <= 0 or self.run.elapsed_ps <= 0:
@@ -398,15 +400,15 @@ class RunAnalysis:
 
     @cached_property
     def uncertainty_matters(self) -> bool:
-        """True if the unsettled packets could change which cause is the heaviest."""
+        """Whether the unsettled packets could change which cause has the largest share."""
         first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
         return self.unsure_share > max(MAX_UNSETTLED_SHARE, first - second)
 
     def most_uncertain(self) -> tuple[str, list[int]]:
-        """The phase and at most 3 links whose further samples would settle the most packets.
+        """The phase and up to 3 links for which more samples would settle the most packets.
 
-        Weighted by congested packets: links not known to be congested or not, and roots not known
-        to be filled by us or others.
+        Weighted by congested packets: links not known to be congested or uncongested, and roots
+        not known to be filled by our own or other traffic.
         """
         weight = np.where(self.unsure, self.whole.weight, 0.0)
         open_roots = self.roots.filter(pl.col("verdict") == "unsettled")
@@ -418,10 +420,10 @@ class RunAnalysis:
     def packets_needed(self) -> int:
         """Further packets that would settle three quarters of the unsettled ones.
 
-        From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
-        than :data:`MIN_SAMPLES` samples; a root so many that the upper bound of our use of it, and
-        of its bundle, falls below :data:`FULL_UTILIZATION`; the run must grow by the largest
-        shortage of any of these.
+        From the variance formulas: a link needs :func:`packets_to_settle` packets, and at least
+        :data:`MIN_SAMPLES` samples. A root needs enough samples for the upper bound of our
+        utilization of it, and of its bundle, to fall below :data:`FULL_UTILIZATION`. The run must
+        grow by the largest factor required for any of these.
         """
         w, at = self.whole, self.unsure
         need = packets_to_settle(
@@ -438,7 +440,7 @@ class RunAnalysis:
         factor = max(float(growth[order][np.argmax(reached)]), 1.25)
         return int(np.ceil((factor - 1.0) * max(self.received, 1)))
 
-    # --- presentation in a diagnosis ---------------------------------------------------
+    # --- presentation in a diagnosis ---------------------------------------------------------
 
     def link_evidence(self, link: int, root: dict[str, float] | None = None) -> LinkEvidence:
         """The evidence of one link; ``root`` is its row of :attr:`PhaseAnalysis.roots`."""
@@ -474,7 +476,7 @@ class RunAnalysis:
         roots: pl.DataFrame,
         advice: str,
     ) -> Finding:
-        """Make the finding that rests on ``roots`` (rows of :attr:`roots`)."""
+        """Build a finding based on ``roots`` (rows of :attr:`roots`)."""
         by_phase = roots.group_by("phase").agg(pl.col("weight").sum())
         by_phase = by_phase.sort(["weight", "phase"], descending=[True, False])
         heaviest = roots.unique("link", keep="first", maintain_order=True).head(MAX_LINKS)
@@ -504,11 +506,11 @@ class RunAnalysis:
         return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
 
     def utilization_while_congested(self, links: Ints) -> Floats:
-        """Our share of the line rate of each link in the time it was congested."""
+        """Our utilization of each link while it was congested."""
         return self._measure.use(self._rows, "link", links)[0]
 
     def top_links(self, count: int) -> list[LinkEvidence]:
-        """The links that held the most congested packets of ours."""
+        """The links with the most congested packets of our job."""
         order = np.argsort(-self.whole.weight, kind="stable")[:count]
         known = {int(row["link"]): row for row in self.roots.reverse().iter_rows(named=True)}
         return [
@@ -557,7 +559,7 @@ def _estimate(value: float, error: float, low: float, high: float) -> Estimate:
 
 
 def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
-    """Names of the phases of ``roots``, heaviest first; all phases where they are not split."""
+    """Names of the phases of ``roots``, heaviest first; all phases if they are not split."""
     names = roots["phase"].unique(maintain_order=True).to_list()
     if "" in names or OTHER_PHASES in names:
         return list(evidence.phase_weight)
@@ -565,7 +567,7 @@ def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
 
 
 def analyse_once() -> Callable[[Run], RunAnalysis]:
-    """A function that analyses a run, and keeps the last analysis for the next call with it."""
+    """Return a function that analyses a run and caches the last analysis."""
     kept: list[RunAnalysis] = []
 
     def analyse(run: Run) -> RunAnalysis:

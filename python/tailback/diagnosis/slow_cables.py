@@ -1,11 +1,11 @@
-"""Search for slow cables that explain the time which re-simulation of the known causes does not.
+"""Search for slow cables that explain time not accounted for by re-simulating known causes.
 
-A scenario may lack two causes: other jobs, and slow links. Both show as congested links that we
-hardly use. But a slow link is a hypothesis that can be simulated: the few cables that the samples
-and the message log point to are slowed down, first one and then further ones, and the simulation
-gives a time for every message of ours. If these times agree with the observed ones far better than
-those of a healthy network, and the whole job takes as long, these cables are the explanation. Other
-traffic varies over time and delays other messages too.
+A scenario may lack two causes: other jobs and slow links. Both appear as congested links that our
+job hardly uses. But a slow link is a hypothesis that can be simulated: the few cables suggested by
+samples and message log are slowed down, first one and then several, and the simulation predicts a
+time for every message of our job. If these times fit the observed ones far better than those of a
+healthy network, and so does the time of the job, these cables are the explanation. Other traffic
+varies over time and delays other messages too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tailback.run import Run
 from tailback.scenario import TelemetrySection
 
 CANDIDATES_TRIED = 4
-"""Number of cables tried for each kind of suspicion."""
+"""Number of cables tried for each kind of indication."""
 
 TRIED_RATES = (0.1, 0.3, 0.6)
-"""Shares of the nominal rate that are tried besides the one a suspect seems to have."""
+"""Shares of the nominal rate tried in addition to the apparent rate of a suspect."""
 
 CONCLUSIVE_FIT = 0.97
 """Fit above which no other cable is tried."""
@@ -39,8 +39,8 @@ MAX_SLOW_CABLES = 4
 """Maximum number of slow cables."""
 
 MIN_ADDED_FIT = 0.3
-"""A further cable must explain this share of what the others leave unexplained: any additional
-cable fits a little better."""
+"""Share of the unexplained excess that an additional cable must explain: every additional cable
+improves the fit slightly."""
 
 MIN_SINGLE_FIT = 0.7
 """Share of the excess of message times that slow cables must reproduce to be the explanation."""
@@ -49,8 +49,8 @@ MIN_SEVERAL_FIT = 0.9
 """The same for several cables, which imitate other traffic more easily."""
 
 ELAPSED_TOLERANCE = 0.15
-"""The simulated time of the job must agree to this share: messages that other traffic delays
-sometimes fit a slow cable, but then the time does not."""
+"""Relative tolerance of the simulated time of the job: message delays due to other traffic
+sometimes fit a slow cable, but then the time of the job does not."""
 
 _KEY = ["src_rank", "dst_rank", "label", "number"]
 
@@ -60,9 +60,9 @@ class SlowCableFit:
     """The slow cables that explain the observed times best.
 
     Attributes:
-        cables: The cables with the rates that fit best; the first explains most.
+        cables: The cables with their best-fitting rates; the first explains most.
         fit: Share of the squared excess of message times over a healthy network that a simulation
-            with them reproduces; 1 is all, 0 or less is nothing.
+            with them reproduces: 1 for all of it, 0 or less for none.
         elapsed: Time the job takes in that simulation, as a share of the observed time.
     """
 
@@ -72,27 +72,27 @@ class SlowCableFit:
 
     @property
     def explains(self) -> bool:
-        """Whether they explain the observed times."""
+        """Whether the cables explain the observed times."""
         return self.fit >= self.needs and abs(self.elapsed - 1.0) <= ELAPSED_TOLERANCE
 
     @property
     def needs(self) -> float:
-        """The fit required for that."""
+        """Fit required to explain the observed times."""
         return MIN_SINGLE_FIT if len(self.cables) == 1 else MIN_SEVERAL_FIT
 
 
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
-    """Look for the slow cables that reproduce how long our messages took.
+    """Find the slow cables that reproduce the observed times of our messages.
 
-    Cables are added one by one while each explains :data:`MIN_ADDED_FIT` of what the others leave
-    unexplained.
+    Cables are added one by one while each explains at least :data:`MIN_ADDED_FIT` of the remaining
+    excess.
 
     Args:
         evidence: Samples and message log.
         evaluate: Simulates a change.
 
     Returns:
-        The best of those tried; None without a message log or a suspect.
+        The best fit; None without a message log or suspects.
     """
     seen = _durations(evidence.run)
     if not seen.height:
@@ -126,16 +126,16 @@ class _SlowCableSearch:
 
     def suspects(self) -> list[tuple[int, float]]:
         """Cables that may be slow, with their apparent rates."""
-        return _suspects(self._evidence, self._network, self._ways(self._healthy))
+        return _suspects(self._evidence, self._network, self._candidate_paths(self._healthy))
 
     def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
-        """Cables on the paths of messages that are late even with the slow cables found."""
+        """Cables on the paths of messages that the slow cables found so far do not explain."""
         run = self._evaluate(Change(network="healthy", slow=found.cables))
         known = {min(link, self._evidence.reverse(link)) for link, *_ in found.cables}
-        left = self._ways(_durations(run)).suspects(2 * CANDIDATES_TRIED)
-        return [(link, rate) for link, rate in left if link not in known]
+        remaining = self._candidate_paths(_durations(run)).suspects(2 * CANDIDATES_TRIED)
+        return [(link, rate) for link, rate in remaining if link not in known]
 
-    def _ways(self, expected: pl.DataFrame) -> CandidatePaths:
+    def _candidate_paths(self, expected: pl.DataFrame) -> CandidatePaths:
         """The paths of our messages, with the expected time of each."""
         ranks = self._evidence.run.tables["ranks"].select("rank", "node")
         both = self._seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
@@ -144,7 +144,7 @@ class _SlowCableSearch:
         return self._evidence.ways(both)
 
     def add(self, before: SlowCableFit, suspects: list[tuple[int, float]]) -> SlowCableFit | None:
-        """The best cable to add to those before."""
+        """The best fit with one more cable."""
         best: SlowCableFit | None = None
         for link, gbps in suspects:
             nominal = float(self._evidence.topology.rate_gbps[link])
@@ -157,8 +157,8 @@ class _SlowCableSearch:
         return best if best is None or len(before.cables) else self.tuned(best)
 
     def tuned(self, best: SlowCableFit) -> SlowCableFit:
-        """The best-fitting rates, one cable after another."""
-        # Several cables delay each other's messages: a second round with smaller steps.
+        """Refine the rates, one cable after another."""
+        # Several cables affect the same messages: a second round with smaller steps.
         rounds = [(0.7, 1.4, 0.85, 1.15)] + [(0.93, 1.08)] * (len(best.cables) > 1)
         for number, steps in ((i, steps) for steps in rounds for i in range(len(best.cables))):
             for step in steps:
@@ -208,12 +208,12 @@ def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float
 def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list[tuple[int, float]]:
     """Cables that may be slow, by one link each, with their apparent rates.
 
-    Links on the paths of late messages; links congested more often than expected; links that carry
-    fewer packets than expected, as adaptive routing avoids them; adapters that no message leaves
-    fast.
+    They are links on the paths of late messages, links congested more often than expected, links
+    that carry fewer packets than expected because adaptive routing avoids them, and injection links
+    of adapters that never reach their line rate.
     """
     t = evidence.topology
-    # Simulated packets carry whole links, whatever the run's packets carried.
+    # Simulated packets carry full link numbers, whatever the scheme of the run.
     scenario = evidence.run.scenario.model_copy(update={"telemetry": TelemetrySection()})
     expected = RunAnalysis(replace(healthy, scenario=scenario)).whole
     seen = evidence.whole
@@ -227,18 +227,18 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
             if cable not in suspects:
                 suspects[cable] = float(np.clip(part, 0.02, 0.9)) * float(rate[link])
 
-    dark = seen.weight - expected.weight * scale
+    excess = seen.weight - expected.weight * scale
     roots = evidence.roots.filter(pl.col("verdict") != "ours")
     if roots.height:
         first = roots.unique("link", keep="first", maintain_order=True)
         add(first["link"].to_numpy().astype(np.int64), first["utilization"].to_numpy())
-    order = np.argsort(-dark)[:CANDIDATES_TRIED]
-    order = order[dark[order] > 0]
+    order = np.argsort(-excess)[:CANDIDATES_TRIED]
+    order = order[excess[order] > 0]
     if len(order):
         add(order, evidence.utilization_while_congested(order))
-    lack = expected.packets * scale - seen.packets
-    order = np.argsort(-lack)[:CANDIDATES_TRIED]
-    order = order[lack[order] > 0]
+    deficit = expected.packets * scale - seen.packets
+    order = np.argsort(-deficit)[:CANDIDATES_TRIED]
+    order = order[deficit[order] > 0]
     add(order, seen.packets[order] / np.maximum(expected.packets[order] * scale, 1.0))
     fastest = evidence.adapters.fastest
     known = np.flatnonzero(np.isfinite(fastest))
@@ -250,16 +250,16 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
 
 
 def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
-    """Links known to be slow: those that re-simulation found, else those that the scenario states.
+    """Links known to be slow: those found by re-simulation, else those listed in the scenario.
 
-    Of the latter, those that carry traffic of ours, if any does.
+    Of the latter, only those that carry our traffic, if any does.
     """
     topology = evidence.topology
     if slow is not None and slow.explains:
         return [topology.name[link] for link, *_ in slow.cables]
     given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
     stated = [topology.leaving[name] for name in given if name in topology.leaving]
-    # Injection is not sampled: so our own nodes count.
+    # Injection links are not sampled, so those of our own nodes count as used.
     jobs = evidence.run.tables["jobs"].filter("observed").select("job")
     nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()
     carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)

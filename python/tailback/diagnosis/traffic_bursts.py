@@ -1,10 +1,10 @@
-"""How other traffic was sent: evenly or in bursts.
+"""Burstiness of other traffic: evenly spread or in bursts.
 
-Counters give the bytes of a window, not when in it they were sent. The same bytes cost our job more
-if all nodes of another job send at once, as parallel programs do. Each arrangement of bursts
-predicts how long our run takes, how long its ranks are in their calls and how long ports stall. The
-arrangement that agrees best with the measurements is taken; those that agree nearly as well give
-the interval.
+Counters give the bytes of a window, not their timing within it. The same bytes delay our job more
+if all nodes of another job send at the same time, as parallel programs do. Each number of bursts
+per window predicts the time of our run, the time its ranks spend in calls and the stall time of
+ports. The one that fits the measurements best is used; those that fit nearly as well give the
+interval.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Final
 from tailback.diagnosis.hidden_cables import MISFIT_WEIGHT, MODEL_ERROR
 
 BURSTS: Final = (None, 4, 8, 16, 32, 64)
-"""Numbers of bursts per counter window that are tried. More are equivalent to even spreading."""
+"""Numbers of bursts per counter window that are tried; more would be equivalent to None, evenly
+spread."""
 
 MAX_DISTANCE = 1.0
-"""Arrangements within this distance of the best one are equally likely."""
+"""Numbers of bursts within this distance of the best one count as equally likely."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a simulation compares with the measurements.
+    """Comparison of a simulation with the measurements.
 
     Attributes:
-        elapsed_ps: Time of the run.
-        misfits: Misfit to each kind of evidence, None where it cannot be compared.
-        spread: Difference in distribution of the times of messages, None the same.
+        elapsed_ps: Simulated time of the run.
+        misfits: Misfit to each kind of evidence; None if it cannot be compared.
+        spread: Difference in distribution of the times of messages; None if not comparable.
     """
 
     elapsed_ps: int
@@ -39,14 +40,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class BurstFit:
-    """The arrangement that agrees best with what was measured.
+    """The burstiness that fits the measurements best.
 
     Attributes:
-        bursts: Bursts a window, None for evenly spread.
-        elapsed_ps: Time of the run beside it.
-        low_ps: Shortest time of the run over arrangements that agree about as well.
-        high_ps: Longest.
-        misfit: Its misfit to calls and stalls over that without other traffic, mean.
+        bursts: Bursts per window; None for evenly spread.
+        elapsed_ps: Simulated time of the run with this traffic.
+        low_ps: Shortest time of the run over all that fit about as well.
+        high_ps: Longest of these times.
+        misfit: Mean misfit to calls and stalls, relative to that without other traffic.
     """
 
     bursts: int | None
@@ -59,24 +60,24 @@ class BurstFit:
 def fit_bursts(
     alone: Outcome, beside: Callable[[int | None], Outcome], measured_ps: int
 ) -> BurstFit:
-    """Fit the arrangement of other traffic to what was measured.
+    """Fit the number of bursts of other traffic to the measurements.
 
     Args:
         alone: The expected run without other traffic.
-        beside: The expected run beside other traffic with that many bursts per window.
+        beside: Simulates the expected run with other traffic of that many bursts per window.
         measured_ps: Time measured in and between calls.
     """
     tried = []
     for bursts in BURSTS:
-        came = beside(bursts)
-        found = [
+        outcome = beside(bursts)
+        ratios = [
             (misfit or 0.0) / max(base, 0.02)
-            for misfit, base in zip(came.misfits, alone.misfits, strict=True)
+            for misfit, base in zip(outcome.misfits, alone.misfits, strict=True)
             if base is not None
         ]
-        mean = sum(found) / len(found) if found else 0.0
-        off = (came.elapsed_ps - measured_ps) / (MODEL_ERROR * measured_ps)
-        tried.append((off**2 + MISFIT_WEIGHT * mean, bursts, came.elapsed_ps, mean))
-    distance, best, elapsed, misfit = min(tried, key=lambda one: one[0])
+        mean = sum(ratios) / len(ratios) if ratios else 0.0
+        error = (outcome.elapsed_ps - measured_ps) / (MODEL_ERROR * measured_ps)
+        tried.append((error**2 + MISFIT_WEIGHT * mean, bursts, outcome.elapsed_ps, mean))
+    distance, best, elapsed, misfit = min(tried, key=lambda trial: trial[0])
     near = [ps for other, _, ps, _ in tried if other <= distance + MAX_DISTANCE]
     return BurstFit(best, elapsed, min(near), max(near), misfit)

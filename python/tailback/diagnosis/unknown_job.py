@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from tailback.run import Run
 
 BURSTS = (12, 24, 48, 96)
-"""Numbers of bursts during our run that are tried: the other program's period is unknown."""
+"""Numbers of bursts per run that are tried: the period of the other program is unknown."""
 
 DRAWS = 3
-"""Random draws of its partners and bursts; the best one counts, as the real ones are unknown."""
+"""Random draws of partners and bursts; the best one is used, as the real ones are unknown."""
 
 MAX_TRIALS = 5
 """Maximum number of loads tried for each draw."""
 
 FIRST_LOAD = 0.3
-"""Load tried first: the median of those found for hidden jobs of simulated machines."""
+"""Load tried first: the median of the loads fitted to hidden jobs on simulated machines."""
 
 MIN_EFFECT = 0.02
 """Share of the measured time that the job must cost at full load; below that, it shares no
@@ -37,7 +37,7 @@ remove 0.52 to 0.97."""
 
 @dataclass(frozen=True)
 class UnknownJob:
-    """Traffic of an unknown job that explains the run.
+    """Fitted traffic of an unknown job.
 
     Attributes:
         ps: Time by which it delays our run.
@@ -88,14 +88,15 @@ def fit_unknown_job(
     """Fit the traffic of an unknown job to the missing time.
 
     Args:
-        simulate: Simulates our job beside one with such traffic.
+        simulate: Simulates our job together with one that has such traffic.
         spread: Difference in distribution of the times of messages.
         alone_ps: Simulated time of our job alone.
         measured_ps: Time measured in and between calls.
         spread_alone: Difference in distribution of our job alone.
 
     Returns:
-        None if no such job delays ours, or none explains the variation between repetitions.
+        None if such a job does not delay ours, or does not explain the variation between
+        repetitions.
     """
     missing = measured_ps - alone_ps
     if missing <= 0:
@@ -107,13 +108,13 @@ def fit_unknown_job(
     fits = [first]
     for bursts in BURSTS[1:]:
         fits.append(search.fit(Draw(fits[-1].draw.load, bursts, 0)) or fits[-1])
-    best = min(fits, key=lambda one: one.spread)
+    best = min(fits, key=lambda fit: fit.spread)
     others = (search.fit(Draw(best.draw.load, best.draw.bursts, seed)) for seed in range(1, DRAWS))
-    drawn = [best, *(one for one in others if one is not None)]
-    best = min(drawn, key=lambda one: one.spread)
+    drawn = [best, *(fit for fit in others if fit is not None)]
+    best = min(drawn, key=lambda fit: fit.spread)
     if best.spread > (1.0 - MIN_REDUCTION) * spread_alone:
         return None
-    costs = [min(max(one.elapsed_ps - alone_ps, 0), missing) for one in drawn]
+    costs = [min(max(fit.elapsed_ps - alone_ps, 0), missing) for fit in drawn]
     return UnknownJob(
         costs[drawn.index(best)],
         min(costs),
@@ -132,7 +133,7 @@ class _Search:
     measured_ps: int
 
     def fit(self, draw: Draw) -> _Fit | None:
-        """The load at which our run takes about as long as measured; None if no load delays it.
+        """Fit the load to the measured time of our run; None if no load delays it.
 
         The time grows with the load, about linearly between two known points.
         """
@@ -140,13 +141,13 @@ class _Search:
         load, best = draw.load, None
         for _ in range(MAX_TRIALS):
             run = self.simulate(Draw(load, draw.bursts, draw.seed))
-            after = self.spread(run)
-            off = abs(run.elapsed_ps - self.measured_ps)
-            if after is not None and (
-                best is None or off < abs(best.elapsed_ps - self.measured_ps)
+            spread = self.spread(run)
+            error = abs(run.elapsed_ps - self.measured_ps)
+            if spread is not None and (
+                best is None or error < abs(best.elapsed_ps - self.measured_ps)
             ):
-                best = _Fit(Draw(load, draw.bursts, draw.seed), run.elapsed_ps, after)
-            if off <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
+                best = _Fit(Draw(load, draw.bursts, draw.seed), run.elapsed_ps, spread)
+            if error <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
                 break
             if run.elapsed_ps < self.measured_ps:
                 if load >= 1.0:
@@ -160,11 +161,11 @@ class _Search:
         return best
 
     def _next(self, low: tuple[float, int], high: tuple[float, int]) -> float:
-        """A load between two, interpolated by their times."""
+        """The next load: interpolated between two, or extrapolated if there is no upper one."""
         if not high[1]:
-            grown = low[1] - self.alone_ps
-            if grown < MIN_EFFECT * self.measured_ps:
+            delay = low[1] - self.alone_ps
+            if delay < MIN_EFFECT * self.measured_ps:
                 return 1.0
-            return min(low[0] * min((self.measured_ps - self.alone_ps) / grown, 2.5), 1.0)
+            return min(low[0] * min((self.measured_ps - self.alone_ps) / delay, 2.5), 1.0)
         share = (self.measured_ps - low[1]) / max(high[1] - low[1], 1)
         return low[0] + (high[0] - low[0]) * min(max(share, 0.15), 0.85)

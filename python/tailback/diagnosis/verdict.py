@@ -54,17 +54,17 @@ from tailback.run import Run
 from tailback.stages import stage
 
 WORTH_OF_COMMUNICATION = 0.20
-"""Contention is more than a few short queues from this share of the communication time."""
+"""Smallest share of the communication time at which contention is more than a few short queues."""
 
 MAX_UNSAMPLED_COST = 0.15
-"""Without any congestion tree, contention below this share is due to queues too short to count, or
-to longer paths."""
+"""Share of the time below which contention without any congestion tree is attributed to short
+queues or longer paths."""
 
 TOP_LINKS = 20
 
 
 MODEL_MISMATCH = 0.10
-"""The model is called wrong from this excess of the simulated time over that of the run."""
+"""Excess of simulated over observed time, as a share, from which a model mismatch is reported."""
 
 
 @stage("rules and waterfall")
@@ -82,13 +82,13 @@ def diagnose_cause(
 
     Args:
         run: The run, simulated or measured.
-        evaluate: Simulates changes for the waterfall; None leaves it out.
-        placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name;
-            without them, placement is charged with the full cost of the network for our job alone.
-        rules: Routing rules of the topology that even spreading may use, besides the one in use.
+        evaluate: Simulates changes for the waterfall; None omits the waterfall.
+        placements: Candidate placements: node of each rank, shape (R,), by name. Without them,
+            placement is charged with the full network cost of our job alone.
+        rules: Routing rules to try for even spreading, in addition to the one in use.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Called with the current step and its progress, 0–1.
-        analyse: Analyses a run; a caller that needs the analysis again gives one that keeps it.
+        analyse: Analyses a run; pass a caching function to reuse the analysis.
 
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
@@ -117,10 +117,10 @@ def diagnose_cause(
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, slow, placements or {})
-    words = NOT_RULED_OUT.format(against) if against else headline(cause, findings, cost, facts)
+    text = NOT_RULED_OUT.format(against) if against else headline(cause, findings, cost, facts)
     return Diagnosis(
         cause=cause,
-        headline=words,
+        headline=text,
         findings=ensure_cause_finding(cause, findings, cost if bars else None),
         waterfall=bars,
         remedy=None,
@@ -149,9 +149,9 @@ def _require_diagnosable(run: Run, seeds: int) -> None:
 
 
 def _findings(evidence: RunAnalysis) -> list[Finding]:
-    """What the rules find, the largest share first."""
-    found = (entry.part(evidence) for entry in RULES)
-    return sorted(filter(None, found), key=lambda finding: (-finding.share, finding.code))
+    """Findings of all rules, largest share first."""
+    findings = (entry.part(evidence) for entry in RULES)
+    return sorted(filter(None, findings), key=lambda finding: (-finding.share, finding.code))
 
 
 def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
@@ -168,7 +168,7 @@ def _reconcile(
     cost: dict[Cause, float],
     evidence: RunAnalysis,
 ) -> tuple[Cause, list[str]]:
-    """Choose the main cause: by time if it was re-simulated, else by congested packets."""
+    """Choose the main cause: by cost in time if re-simulated, else by congested packets."""
     by_rules = cause_of_rules(findings, evidence)
     if not bars:
         return by_rules, []
@@ -191,7 +191,7 @@ def _reconcile(
             cost_without_congestion(heaviest, cost[heaviest])
         ]
     if by_rules in cost and by_rules != heaviest:
-        # If the cause of the trees does not fit the message log, the log names another.
+        # If the cause of the trees contradicts the message log, ``cause_of_rules`` gives another.
         with_log = evidence.losses is not None
         warnings.append(verdict_follows_time(by_rules, heaviest, cost, with_log=with_log))
     if by_rules in NO_CONTENTION_CAUSES or any(
@@ -207,32 +207,33 @@ def cost_shares(
     findings: list[Finding],
     slow: SlowCableFit | None,
 ) -> dict[Cause, float]:
-    """Share of the observed time that each cause costs.
+    """Cost of each cause as a share of the observed time.
 
-    Time that re-simulation of the known causes does not explain is charged to a slow link if one
-    reproduces the times of our messages, else to other traffic. Without a message log it is divided
-    between the two in proportion to the congested packets that the rules charge to them.
+    Time not explained by re-simulating known causes is charged to slow links if they reproduce the
+    times of our messages, else to other traffic. Without a message log it is divided between the
+    two in proportion to the congested packets that the rules charge to them.
     """
     cost: dict[Cause, float] = {
         share.cause: share.charged * contention_scale(bars) for share in shares
     }
     hidden = unexplained_share(bars)
-    seen: dict[Cause, float] = {"other-traffic": 1.0}
+    weights: dict[Cause, float] = {"other-traffic": 1.0}
     if slow is not None:
         if slow.explains:
-            seen = {"slow-link": 1.0}
+            weights = {"slow-link": 1.0}
     elif any(finding.cause in HIDDEN_CAUSES for finding in findings):
-        seen = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN_CAUSES}
-    for cause, share in seen.items():
-        cost[cause] = cost.get(cause, 0.0) + hidden * share / sum(seen.values())
+        weights = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN_CAUSES}
+    for cause, weight in weights.items():
+        cost[cause] = cost.get(cause, 0.0) + hidden * weight / sum(weights.values())
     return cost
 
 
 def contention_scale(bars: list[WaterfallBar]) -> float:
     """Share of the simulated contention that fits into the observed time, 0–1.
 
-    The simulation may take longer than the run, since its contention differs from the real one. The
-    loss is at most the observed time less the time that adapters and computation need alone.
+    The simulation may take longer than the run because its contention differs from the real one.
+    Contention can cost at most the observed time minus the contention-free time of adapters and
+    computation.
     """
     time = {bar.name: bar.elapsed_ps for bar in bars}
     if not bars or time["other traffic"] <= time["observed"]:
@@ -243,11 +244,11 @@ def contention_scale(bars: list[WaterfallBar]) -> float:
 
 def is_worth_fixing(cost: dict[Cause, float], evidence: RunAnalysis) -> bool:
     """Whether contention costs enough of the total time or of the communication time."""
-    most = max(cost.values(), default=0.0)
-    if most >= WORTH_FIXING:
+    largest = max(cost.values(), default=0.0)
+    if largest >= WORTH_FIXING:
         return True
     busy = evidence.communication_fraction
-    return most >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
+    return largest >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
 
 
 def _headline_facts(
@@ -256,7 +257,7 @@ def _headline_facts(
     slow: SlowCableFit | None,
     placements: Placements,
 ) -> HeadlineFacts:
-    """What the headline states about the run."""
+    """Facts about the run for the headline."""
     run = evidence.run
     samples: Literal["decoded", "undecodable", "none"] = "decoded" if evidence.received else "none"
     recorded = run.scenario.telemetry.scheme != "off"
@@ -280,19 +281,19 @@ def _headline_facts(
 def _best_placement(
     bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
 ) -> Literal["tried", "untried"] | None:
-    """Whether our time is lost in the network and the placement in use adds nothing to the loss."""
+    """Whether other placements were tried, if the network costs time and the placement does not."""
     bar = {bar.name: bar for bar in bars}
     if "network" not in bar:
         return None
-    least = MIN_WORTH * bar["observed"].elapsed_ps
-    if not bar["placement"].delta_ps < least <= bar["network"].delta_ps:
+    threshold = MIN_WORTH * bar["observed"].elapsed_ps
+    if not bar["placement"].delta_ps < threshold <= bar["network"].delta_ps:
         return None
     own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
     return "untried" if own >= set(placements) else "tried"
 
 
 def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowLinks | None:
-    """Links that re-simulation found to be slow, else those that the scenario states."""
+    """Slow links found by re-simulation, else those listed in the scenario."""
     if slow is not None and slow.explains:
         name = evidence.topology.name
         return SlowLinks(
@@ -305,17 +306,17 @@ def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowL
 def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
     bits = telemetry.header_bits
-    carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
-    open_ = next((finding for finding in findings if finding.code == "TB005"), None)
+    header = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
+    shortage = next((finding for finding in findings if finding.code == "TB005"), None)
     note = samples_sentence(
         SampleFacts(
             crosses=evidence.crosses,
-            carried=carried,
+            carried=header,
             links_seen=evidence.links_seen,
             links_sure=evidence.links_sure,
             unsure_share=evidence.unsure_share,
             few_unsure=evidence.unsure_share <= MAX_UNSETTLED_SHARE,
-            shortage=None if open_ is None else open_.advice,
+            shortage=None if shortage is None else shortage.advice,
         )
     )
     return Sampling(
@@ -324,6 +325,6 @@ def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
         packets=evidence.received,
         links_seen=evidence.links_seen,
         links_sure=evidence.links_sure,
-        sufficient=open_ is None,
+        sufficient=shortage is None,
         note=note,
     )

@@ -1,9 +1,9 @@
 """Where the time goes: from the ideal network to the observed run, one re-simulation per step.
 
-The steps add one thing at a time, always in the same order: paths, the adapters' own rate,
-endpoints, the network under the best placement found, the actual placement, its routing, its slow
-links, other traffic. A cost that two of them cause together is charged to the later one. Therefore
-each one is also removed alone from the full run, if that can be simulated
+The steps add one factor at a time, always in the same order: paths, the injection rate of adapters,
+endpoints, the network with the best placement found, the actual placement, its routing, its slow
+links, other traffic. A cost that two factors cause together is charged to the later one. Therefore
+each factor is also removed individually from the full run, if that can be simulated
 (docs/explanation/diagnosis.md).
 """
 
@@ -32,19 +32,19 @@ CAUSE_OF_STEP: dict[str, Cause] = {
     "slow links": "slow-link",
     "other traffic": "other-traffic",
 }
-"""Steps whose delta is time lost to contention, and their cause."""
+"""Cause of each step whose delta is time lost to contention."""
 
 
 NON_MINIMAL_RULES = ("valiant", "ugal")
-"""Routing rules that leave the shortest path."""
+"""Routing rules that use non-minimal paths."""
 
 CLEARLY_FASTER = 0.02
-"""Smallest gain by which another routing rule counts as better; repetitions differ by less."""
+"""Smallest gain at which another routing rule counts as better; repetitions differ by less."""
 
 
 @dataclass(frozen=True)
 class WaterfallStep:
-    """One step: its name, what is simulated, and why it is skipped."""
+    """One step: its name, the simulated change, and the reason if it is skipped."""
 
     name: str
     change: Change
@@ -57,11 +57,11 @@ def waterfall_steps(
     best: tuple[str, NDArray[np.uint32]] | None = None,
     rule: str | None = None,
 ) -> list[WaterfallStep]:
-    """The steps for a run; a step that cannot add anything states why and is not simulated.
+    """The steps for a run; a step that does not apply is skipped, with its reason.
 
     Args:
         run: The run.
-        best: Name and nodes of the best placement found, None when none was tried.
+        best: Name and nodes of the best placement found; None if none was tried.
         rule: Routing rule that spreads our traffic best; None for the network's own.
     """
     scenario = run.scenario
@@ -107,17 +107,17 @@ def build_waterfall(
     Args:
         run: The run as observed.
         evaluate: Simulates a change.
-        seeds: Repetitions with other random choices; deltas are taken within a repetition.
+        seeds: Repetitions with different random seeds; deltas are taken within a repetition.
         progress: Called with the step and the share done.
-        placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name.
-        rules: Routing rules even spreading is chosen from, besides the one in use.
+        placements: Candidate placements: node of each rank, shape (R,), by name.
+        rules: Routing rules to try for even spreading, in addition to the one in use.
 
     Returns:
-        The bars, ``observed`` last, and what each cause costs, largest first.
+        The bars, ``observed`` last, and the cost of each cause, largest first.
     """
     rule = _best_rule(evaluate, rules, progress)
-    # A placement can rely on shortest paths: routing is not at fault if it makes no detours, though
-    # they may help. If routes make detours, shortest paths may be better.
+    # A placement may assume minimal routing: not making detours is no fault of the routing, even
+    # if detours would help. If routing does make detours, minimal paths may be better.
     charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
@@ -145,7 +145,7 @@ def _times_of_steps(
     seeds: int,
     progress: Progress | None,
 ) -> dict[str, list[int]]:
-    """Times of each step's repetitions; a skipped step takes as long as the one before."""
+    """Times of each step's repetitions; a skipped step takes as long as the previous one."""
     times: dict[str, list[int]] = {}
     real = [step for step in steps if not step.skip]
     for number, step in enumerate(steps):
@@ -159,16 +159,16 @@ def _times_of_steps(
 
 
 def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dict[str, list[int]]:
-    """Times of all bars but the last, without differences due to chance.
+    """Times of all bars but the last, with random differences clipped.
 
     Args:
         times: Times of the simulated steps.
         floor_ps: Lower bound of all times; ``ideal`` is set to it.
         wire_ps: Time that the busiest adapter needs for its bytes.
     """
-    # Paths are shorter on the ideal switch; the time this saves is not lost to contention.
+    # Paths are shorter on the ideal switch; the time that this saves is not contention.
     injection = [max(time, wire_ps) for time in times["ideal"]]
-    # If the actual network is faster, the ideal switch is slower by chance.
+    # If the actual network is faster, the difference to the ideal switch is random.
     now = zip(injection, times["pattern"], times["placement"], strict=True)
     bounded = {
         **times,
@@ -178,7 +178,7 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         "pattern": [max(own, min(star, real)) for own, star, real in now],
     }
     if "network" in times:
-        # The actual placement may be the best; then placement costs nothing.
+        # If the actual placement is the best, placement costs nothing.
         pairs = zip(times["network"], times["placement"], strict=True)
         bounded["network"] = [min(tried, now) for tried, now in pairs]
     return bounded
@@ -191,11 +191,11 @@ def _floor(
     times: Mapping[str, Sequence[int]],
     run: Run,
 ) -> int:
-    """The shortest time without contention of all changes that are tried: a lower bound.
+    """Lower bound of all times: the shortest contention-free time over all changes tried.
 
-    Another placement has other paths and other ranks that share a host; another rule has other
-    paths. So each is simulated, and the shortest time is the bound. If contention happens to make
-    the program faster, or the given run took less, that time is the bound.
+    A different placement changes paths and which ranks share a host; a different rule changes
+    paths. So each is simulated without contention. If contention happens to make the program
+    faster, or the observed run took less time, that time is the bound.
     """
     ideal = Change(network="no-contention", background=False)
     tried = [replace(ideal, rule=rule) for rule in rules if rule is not None]
@@ -210,10 +210,9 @@ def _floor(
 
 
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
-    """The rule by which our job, alone and with adaptive routing, is clearly fastest.
+    """The routing rule with which our job, alone and with adaptive routing, is fastest.
 
-    Another rule than the network's own must be :data:`CLEARLY_FASTER` faster; None keeps the
-    network's own.
+    None keeps the network's own rule, unless another is faster by :data:`CLEARLY_FASTER`.
     """
     if not rules:
         return None
@@ -230,7 +229,7 @@ def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | No
 def _best_placement(
     evaluate: Evaluate, placements: Placements, rule: str | None, progress: Progress | None
 ) -> tuple[str, NDArray[np.uint32]] | None:
-    """The placement under which our job, alone and with adaptive routing, is fastest."""
+    """The placement with which our job, alone and with adaptive routing, is fastest."""
     tried: list[tuple[int, str]] = []
     for name, nodes in placements.items():
         if progress is not None:
@@ -257,12 +256,12 @@ def _removed(
 ) -> dict[Cause, list[int]]:
     """Time saved by removing one cause from the full run, for each repetition.
 
-    A change that makes the run slower, as adaptive routing may with other jobs, is left out.
-    The waterfall itself removes the last cause. Routing is replaced by the ``rule`` that spreads
-    best, even if the waterfall has not ``charged`` it. The fastest placement in the full run may
-    differ from that with adaptive routing: static routes favour regular ones.
+    Changes that slow the run down, as adaptive routing may with other jobs, are omitted. For the
+    last cause, the waterfall already has the result. Routing is replaced by the ``rule`` that
+    spreads best, even if the waterfall does not use it (``charged``). The fastest placement in the
+    full run may differ from that with adaptive routing: static routes favour regular ones.
     """
-    everything = times["other traffic"]
+    full = times["other traffic"]
     step = {s.name: s for s in todo}
     changes: dict[str, Change] = {
         "other traffic": Change(background=False),
@@ -279,9 +278,9 @@ def _removed(
     for name in active:
         last = name == order[-1] and name not in other
         without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
-        saved = [a - b for a, b in zip(everything, without, strict=True)]
+        saved = [a - b for a, b in zip(full, without, strict=True)]
         if name == "placement":
-            # The actual placement may be the best; then another one saves nothing.
+            # If the actual placement is the best, another one saves nothing.
             saved = [max(ps, 0) for ps in saved]
         # A change that slows the run down removes no cause.
         if sum(saved) >= 0:
@@ -292,7 +291,7 @@ def _removed(
 def _shares(
     run: Run, bars: list[WaterfallBar], removed: dict[Cause, list[int]]
 ) -> list[CauseShare]:
-    """What each cause costs, largest first; a step that saves time has cost 0."""
+    """Cost of each cause, largest first; a step that saves time costs 0."""
     total = max(run.elapsed_ps, 1)
     charged: dict[Cause, list[float]] = {}
     for bar in bars:
@@ -346,11 +345,11 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     """The bars for display, with the difference to ``observed`` as a separate step.
 
     Args:
-        bars: A diagnosis' waterfall, ``observed`` last, or nothing.
+        bars: Waterfall of a diagnosis, ``observed`` last; may be empty.
 
     Returns:
-        The bars with :data:`REMAINDER` before ``observed``, which then adds nothing itself. Without
-        a difference in any repetition there is no such step.
+        The bars with :data:`REMAINDER` before ``observed``, whose own delta is then 0. The step is
+        omitted if no repetition differs from the observed time.
     """
     if not bars or bars[-1].name != "observed":
         return list(bars)
@@ -368,9 +367,9 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
 
 
 def unexplained_share(bars: list[WaterfallBar]) -> float:
-    """Share of the observed time that re-simulation of the known causes does not account for.
+    """Share of the observed time not accounted for by re-simulating the known causes.
 
-    Variation between repetitions is not counted; 0 without a waterfall.
+    Variation between repetitions is excluded; 0 without a waterfall.
     """
     observed = next((bar for bar in bars if bar.name == "observed"), None)
     if observed is None or observed.elapsed_ps <= 0:
@@ -381,7 +380,7 @@ def unexplained_share(bars: list[WaterfallBar]) -> float:
 def overshoot_share(bars: list[WaterfallBar]) -> float:
     """Share of the observed time by which the full simulation takes longer in every repetition.
 
-    0 without a waterfall, or if the run took as long.
+    0 without a waterfall, or if the run took at least as long in a repetition.
     """
     observed = next((bar for bar in bars if bar.name == "observed"), None)
     if observed is None or observed.elapsed_ps <= 0:
