@@ -113,19 +113,19 @@ def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun
 def _event_pairs(recorded: RecordedRun, latency: Latency | None) -> tuple[Ints, Ints, Floats]:
     """Pairs of ordered events (indices), and the minimum time between them."""
     calls = recorded.calls
-    found = constraints(recorded, latency)
+    pairs = constraints(recorded, latency)
     # Constraints hold ranks and times, which are looked up among enters of sends and leaves of
     # receives.
-    span = 2 + max(int(calls.leave_ps.max()), int(found.received_ps.max(initial=0)))
+    span = 2 + max(int(calls.leave_ps.max()), int(pairs.received_ps.max(initial=0)))
     low = min(int(calls.enter_ps.min()), 0)
     enters = calls.rank * span + (calls.enter_ps - low)
     leaves = calls.rank * span + (calls.leave_ps - low)
-    earlier = np.searchsorted(enters, found.src * span + (found.sent_ps - low))
-    later = np.searchsorted(leaves, found.dst * span + (found.received_ps - low))
+    earlier = np.searchsorted(enters, pairs.src * span + (pairs.sent_ps - low))
+    later = np.searchsorted(leaves, pairs.dst * span + (pairs.received_ps - low))
     last = len(calls) - 1
     later = np.minimum(later, last)
     # A receive may complete before its call is left.
-    min_gap_ps = found.least_ps + np.maximum(calls.leave_ps[later] - found.received_ps, 0)
+    min_gap_ps = pairs.least_ps + np.maximum(calls.leave_ps[later] - pairs.received_ps, 0)
     return 2 * np.minimum(earlier, last), 2 * later + 1, min_gap_ps.astype(np.float64)
 
 

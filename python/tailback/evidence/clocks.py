@@ -89,24 +89,24 @@ class OffsetBounds:
             (n, n); infinite without messages. With many clocks, bounds relative to clock 0 only,
             shape (n, 2): ``[a, 0]`` how much later clock 0 may be relative to clock a, and
             ``[a, 1]`` clock a relative to clock 0.
-        whole: Whether ``later_ps`` has all pairs, shape (n, n).
+        all_pairs: Whether ``later_ps`` has all pairs, shape (n, n).
     """
 
     clock_of: Ints
     later_ps: Floats
-    whole: bool
+    all_pairs: bool
 
     def later(self, of: Ints, other: Ints) -> Floats:
         """How much later the clocks of ranks ``other`` may be relative to those of ``of``, (N,)."""
         a, b = self.clock_of[of], self.clock_of[other]
-        if self.whole:
+        if self.all_pairs:
             return np.asarray(self.later_ps[a, b])
         by_first = self.later_ps[a, 0] + self.later_ps[b, 1]
         return np.asarray(np.where(a == b, 0.0, by_first))
 
     def widths(self) -> Floats:
         """Widths of the bounds on clock differences: of all pairs, or of each clock and clock 0."""
-        if not self.whole:
+        if not self.all_pairs:
             return np.asarray(self.later_ps[1:].sum(axis=1))
         both = self.later_ps + self.later_ps.T
         return np.asarray(both[np.triu_indices(len(both), 1)])

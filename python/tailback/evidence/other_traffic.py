@@ -283,9 +283,9 @@ def _matrices(totals: list[Floats], job_of_node: list[str]) -> dict[str, Traffic
     for name in sorted(set(job_of_node)):
         in_job = names == name
         egress, ingress = (np.where(in_job, each, 0.0) for each in totals)
-        found = gravity(egress, ingress, in_job)
-        if found is not None:
-            out[name] = found
+        matrix = gravity(egress, ingress, in_job)
+        if matrix is not None:
+            out[name] = matrix
     return out
 
 

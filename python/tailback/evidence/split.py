@@ -92,7 +92,7 @@ def elapsed(recorded: RecordedRun, clocks: Clocks) -> Elapsed:
 
 
 def split(
-    recorded: RecordedRun, clocks: Clocks, waits: Waits, reasons: WaitReasons, whole: Elapsed
+    recorded: RecordedRun, clocks: Clocks, waits: Waits, reasons: WaitReasons, run_time: Elapsed
 ) -> pl.DataFrame:
     """Split the measured time.
 
@@ -127,7 +127,7 @@ def split(
         calls.rank, phase, rest_part, rest,
         np.clip(inside - waited_high, 0, rest), np.maximum(inside - waited_low, rest),
     )  # fmt: skip
-    _add_ends(out, recorded, clocks, whole, len(names))
+    _add_ends(out, recorded, clocks, run_time, len(names))
     return out.frame([*names, OUTSIDE])
 
 
@@ -210,22 +210,22 @@ def _add_waits(
 
 
 def _add_ends(
-    out: _Rows, recorded: RecordedRun, clocks: Clocks, whole: Elapsed, outside: int
+    out: _Rows, recorded: RecordedRun, clocks: Clocks, run_time: Elapsed, outside: int
 ) -> None:
     """Add the time before a rank starts and after it ends, and that of ranks without calls."""
     ranks = np.arange(recorded.n_ranks)
-    start = np.where(recorded.start_ps < 0, whole.start_ps, recorded.start_ps)
+    start = np.where(recorded.start_ps < 0, run_time.start_ps, recorded.start_ps)
     start = np.where(recorded.end_ps > recorded.start_ps, recorded.start_ps, start)
     last = np.full(recorded.n_ranks, np.iinfo(np.int64).min)
     np.maximum.at(last, recorded.calls.rank, recorded.calls.leave_ps)
     called = last > np.iinfo(np.int64).min
-    start = np.where(called, start, whole.end_ps)
+    start = np.where(called, start, run_time.end_ps)
     last = np.where(called, np.maximum(last, start), start)
     end = np.where(called, np.maximum(recorded.end_ps, last), start)
     phase = np.full(len(ranks), outside)
     # Between the last call and MPI_Finalize a rank computes.
     out.add(ranks, phase, "computation", end - last)
-    value = (start - whole.start_ps) + (whole.end_ps - end)
+    value = (start - run_time.start_ps) + (run_time.end_ps - end)
     error = np.zeros(len(ranks))
     first = np.full(len(ranks), int(ranks[np.argmin(start)]))
     both = clocks.later(first, ranks), clocks.later(ranks, first)

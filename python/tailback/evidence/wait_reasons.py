@@ -241,8 +241,8 @@ def _in_collectives(recorded: RecordedRun, own_call: Ints, late_call: Ints) -> t
         wanted = c.instance[row] * recorded.n_ranks + calls.rank[late_call]
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         other = c.call[by_key[place]]
-        found = candidate & (keys[place] == wanted) & (other < late_call)
-        own[found], late[found] = c.call[row[found]], other[found]
+        accepted = candidate & (keys[place] == wanted) & (other < late_call)
+        own[accepted], late[accepted] = c.call[row[accepted]], other[accepted]
     return own, late
 
 
@@ -268,9 +268,11 @@ def _in_messages(
         return own, late, at_leave
     for back in range(_BACK):
         row = order[np.maximum(at - back, 0)]
-        found = (at - back >= 0) & (pair[row] == wanted) & (own < 0) & (late_side[row] < late_call)
-        own[found], late[found] = own_side[row[found]], late_side[row[found]]
-        at_leave[found] = leaves[row[found]]
+        accepted = (
+            (at - back >= 0) & (pair[row] == wanted) & (own < 0) & (late_side[row] < late_call)
+        )
+        own[accepted], late[accepted] = own_side[row[accepted]], late_side[row[accepted]]
+        at_leave[accepted] = leaves[row[accepted]]
     return own, late, at_leave
 
 

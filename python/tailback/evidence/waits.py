@@ -86,13 +86,13 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
         recorded: The trace on a common clock.
         clocks: Clock corrections with their bounds.
     """
-    found = _Candidates([], [], [])
-    _late_senders(recorded, found)
-    _late_receivers(recorded, found)
-    completions = _collectives(recorded, found)
+    candidates = _Candidates([], [], [])
+    _late_senders(recorded, candidates)
+    _late_receivers(recorded, candidates)
+    completions = _collectives(recorded, candidates)
     call, kind, partner_call = (
         np.concatenate(column).astype(np.int64)
-        for column in (found.call, found.kind, found.partner_call)
+        for column in (candidates.call, candidates.kind, candidates.partner_call)
     )
     calls = recorded.calls
     partner_enter = calls.enter_ps[partner_call]
@@ -147,15 +147,15 @@ def _named(recorded: RecordedRun, prefix: str) -> NDArray[np.bool_]:
     return np.array(names, np.bool_)[recorded.calls.name]
 
 
-def _late_senders(recorded: RecordedRun, found: _Candidates) -> None:
+def _late_senders(recorded: RecordedRun, candidates: _Candidates) -> None:
     """Scalasca: min(enter of send, leave of receive) - enter of receive."""
     t = recorded.transfers
     rows = np.flatnonzero((t.recv_done_call >= 0) & (t.send_call >= 0) & (t.src_rank != t.dst_rank))
     rows = rows[~_named(recorded, "mpi_test")[t.recv_done_call[rows]]]
-    found.add(t.recv_done_call[rows], LATE_SENDER, t.send_call[rows])
+    candidates.add(t.recv_done_call[rows], LATE_SENDER, t.send_call[rows])
 
 
-def _late_receivers(recorded: RecordedRun, found: _Candidates) -> None:
+def _late_receivers(recorded: RecordedRun, candidates: _Candidates) -> None:
     """Scalasca: post of receive - enter of the send's completion, if that lasts until the post.
 
     Only where the trace records the completion: eager sends may complete much earlier.
@@ -167,7 +167,7 @@ def _late_receivers(recorded: RecordedRun, found: _Candidates) -> None:
     rows = rows[~_named(recorded, "mpi_test")[t.send_done_call[rows]]]
     posted = calls.enter_ps[t.recv_call[rows]]
     overlaps = posted < calls.leave_ps[t.send_done_call[rows]]
-    found.add(t.send_done_call[rows[overlaps]], LATE_RECEIVER, t.recv_call[rows[overlaps]])
+    candidates.add(t.send_done_call[rows[overlaps]], LATE_RECEIVER, t.recv_call[rows[overlaps]])
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _Completions:
     first_call: Ints
 
 
-def _collectives(recorded: RecordedRun, found: _Candidates) -> _Completions:
+def _collectives(recorded: RecordedRun, candidates: _Candidates) -> _Completions:
     """Scalasca: latest enter - own enter; root's enter - own enter; on the root latest - own."""
     c, calls = recorded.collectives, recorded.calls
     n = int(c.instance.max(initial=-1)) + 1
@@ -196,20 +196,20 @@ def _collectives(recorded: RecordedRun, found: _Candidates) -> _Completions:
             rows[c.rank[rows] != c.rank[awaited]],
             awaited[c.rank[rows] != c.rank[awaited]],
         )
-        found.add(c.call[rows], kind, c.start_call[awaited])
+        candidates.add(c.call[rows], kind, c.start_call[awaited])
     is_root = c.rank == c.root
     root_row = np.full(n, -1, np.int64)
     root_row[c.instance[is_root]] = np.flatnonzero(is_root)
     rows = np.flatnonzero(from_root & ~is_root & (root_row[c.instance] >= 0))
     awaited = root_row[c.instance[rows]]
-    found.add(c.call[rows], LATE_BROADCAST, c.start_call[awaited])
+    candidates.add(c.call[rows], LATE_BROADCAST, c.start_call[awaited])
     senders = np.flatnonzero(~is_root)
     latest_sender = np.full(n, -1, np.int64)
     order = senders[np.argsort(enter[senders], kind="stable")]
     latest_sender[c.instance[order]] = order
     rows = np.flatnonzero(to_root & is_root & (latest_sender[c.instance] >= 0))
     awaited = latest_sender[c.instance[rows]]
-    found.add(c.call[rows], EARLY_REDUCE, c.start_call[awaited])
+    candidates.add(c.call[rows], EARLY_REDUCE, c.start_call[awaited])
     first_to_leave = _latest_row(c.instance, -leave, n)
     rows = np.flatnonzero(nxn | barrier)
     which = np.where(barrier[rows], BARRIER_COMPLETION, NXN_COMPLETION)
