@@ -208,24 +208,24 @@ class _Ports:
     own: list[Floats]
 
     @classmethod
-    def of(
+    def port_node(
         cls, counters: LinkCounters, fabric: Fabric, sent: Sent, vertex: NDArray[np.uint32],
         node: Ints,
     ) -> _Ports:  # fmt: skip
         """Ports with counters of links whose endpoint ``vertex`` is a node."""
         links = np.flatnonzero((vertex < fabric.n_nodes) & ~np.isnan(counters.sent_bytes))
         rows = counters.intervals.filter(pl.col("data_bytes").is_not_null()).sort("link", "end_ns")
-        by = {int(key[0]): part for key, part in rows.group_by("link")}
+        rows_by_link = {int(key[0]): part for key, part in rows.group_by("link")}
         out = cls(links, vertex[links].astype(np.int64), [], [], [], [])
-        for link, of in zip(links.tolist(), out.nodes.tolist(), strict=True):
-            part = by[link]
+        for link, port_node in zip(links.tolist(), out.nodes.tolist(), strict=True):
+            part = rows_by_link[link]
             start, end = (part[c].to_numpy().astype(np.float64) for c in ("start_ns", "end_ns"))
-            own = sent.of(node == of)
+            own_messages = sent.of(node == port_node)
             edges = np.concatenate([start[:1], end])
             out.start.append(start)
             out.end.append(end)
             out.counted.append(part["data_bytes"].to_numpy())
-            out.own.append(np.diff(sent_bytes(own, (edges - counters.start_ns) * 1000.0)))
+            out.own.append(np.diff(sent_bytes(own_messages, (edges - counters.start_ns) * 1000.0)))
         return out
 
     def totals(self) -> tuple[Floats, Floats]:

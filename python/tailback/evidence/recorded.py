@@ -406,10 +406,10 @@ def _completions(
     open_, position, _ = implied_waits(trace, posts)
     implied = np.zeros(len(rows), np.bool_)
     order = np.argsort(c.leave_position, kind="stable")
-    at = np.searchsorted(c.leave_position[order], position)
-    found = at < len(order)
-    found[found] = c.leave_position[order[at[found]]] == position[found]
-    call[open_[found]] = order[at[found]]
+    leave_index = np.searchsorted(c.leave_position[order], position)
+    matched = leave_index < len(order)
+    matched[matched] = c.leave_position[order[leave_index[matched]]] == position[matched]
+    call[open_[matched]] = order[leave_index[matched]]
     implied[open_] = True
     return np.where(call >= 0, row_of[call], -1), ps, implied
 

@@ -211,14 +211,14 @@ def _synchronised(
         the call of the late rank; and whether the late rank is compared from the end of its call
         (else from its start).
     """
-    own_best, late_best = _in_collectives(recorded, own_call, late_call)
+    own_collective, late_collective = _in_collectives(recorded, own_call, late_call)
     at_leave = np.ones(len(own_call), np.bool_)
-    own_row, late_row, leaves = _in_messages(recorded, own_call, late_call)
-    later = late_row > late_best
+    own_message, late_message, leaves = _in_messages(recorded, own_call, late_call)
+    message_is_later = late_message > late_collective
     return (
-        np.where(later, own_row, own_best),
-        np.where(later, late_row, late_best),
-        np.where(later, leaves, at_leave),
+        np.where(message_is_later, own_message, own_collective),
+        np.where(message_is_later, late_message, late_collective),
+        np.where(message_is_later, leaves, at_leave),
     )
 
 
