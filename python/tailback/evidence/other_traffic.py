@@ -208,7 +208,7 @@ class _Ports:
     own: list[Floats]
 
     @classmethod
-    def port_node(
+    def of(
         cls, counters: LinkCounters, fabric: Fabric, sent: Sent, vertex: NDArray[np.uint32],
         node: Ints,
     ) -> _Ports:  # fmt: skip
