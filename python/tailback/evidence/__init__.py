@@ -1,4 +1,4 @@
-"""Measured runs: what traces say of times, by one clock, and where the time went."""
+"""Measured runs: the times in a trace on a common clock, and where the time went."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Traffic that an unknown job may have sent.
+"""Synthetic traffic of an unknown job.
 
-Without port counters and a job list it is unknown which other jobs ran, but the times of messages
-may show that one did. Its traffic is assumed: each host that our job does not use sends to one
-partner, drawn at random, and all hosts send in the same bursts, as parallel programs do.
+Without port counters and a job list it is unknown which other jobs ran, but message times may
+reveal that one did. Its traffic is then assumed: each host outside our job sends to one randomly
+drawn partner, and all hosts send in the same bursts, as parallel programs do.
 """
 
 from __future__ import annotations
@@ -13,57 +13,59 @@ from numpy.typing import NDArray
 from tailback.fabric.model import Fabric
 
 MAX_HOSTS = 64
-"""Number of hosts that send; more give the same result but take longer to simulate."""
+"""Maximum number of sending hosts; more give the same result but take longer to simulate."""
 
 MAX_MESSAGES = 20_000
-"""Number of messages that represent the traffic."""
+"""Approximate maximum number of messages that represent the traffic."""
 
 MIN_MESSAGE_BYTES = 128 << 10
-"""Smallest size of its messages: large ones fill links, which delays ours."""
+"""Minimum message size: large messages fill links, which delays ours."""
 
 Ints = NDArray[np.int64]
 
 
 def hosts_of_others(fabric: Fabric, own: NDArray[np.uint32]) -> Ints:
-    """Nodes of hosts that our job does not use, those of the switches of our hosts first.
+    """Nodes of hosts outside our job, those that share a switch with our hosts first.
 
     Args:
         fabric: The fabric.
         own: Nodes of our job.
     """
-    hosts = np.unique(fabric.node_host[own])
-    free = np.flatnonzero(~np.isin(fabric.node_host, hosts))
-    beside = np.isin(fabric.node_switch[free], fabric.node_switch[own])
-    return free[np.argsort(~beside, kind="stable")][:MAX_HOSTS]
+    own_hosts = np.unique(fabric.node_host[own])
+    free = np.flatnonzero(~np.isin(fabric.node_host, own_hosts))
+    same_switch = np.isin(fabric.node_switch[free], fabric.node_switch[own])
+    return free[np.argsort(~same_switch, kind="stable")][:MAX_HOSTS]
 
 
 def assumed_messages(
     fabric: Fabric, nodes: Ints, load: float, bursts: int, length_ps: int, seed: int
 ) -> list[tuple[int, int, int, int]]:
-    """Messages of other jobs: time in ps, source node, destination node and bytes, by time.
+    """Messages of the unknown job: time in ps, source node, destination node and bytes, by time.
 
     Args:
         fabric: The fabric.
         nodes: Sending nodes, at least two, shape (N,).
-        load: Mean share of the time in which they send at the rate of their links, 0–1.
-        bursts: Approximate number of bursts in that time.
-        length_ps: Total time of the traffic.
-        seed: Seed for partners and bursts.
+        load: Mean fraction of the time that they send at line rate, 0–1.
+        bursts: Approximate number of bursts.
+        length_ps: Duration of the traffic.
+        seed: Seed for the random partners and bursts.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(nodes)
     partner = np.roll(order, 1)
-    own_links = (fabric.link_src < fabric.n_nodes) & np.isin(fabric.link_src, nodes)
-    bytes_per_ps = float(np.median(fabric.link_gbps[own_links])) / 8000.0
-    whole = load * length_ps * bytes_per_ps * len(nodes)
-    size = max(round(whole / MAX_MESSAGES), MIN_MESSAGE_BYTES)
-    each_ps = size / bytes_per_ps
-    mean = length_ps / bursts
-    starts, at = list[int](), 0.0
-    while at < length_ps:
-        period = mean * rng.uniform(0.5, 1.5)
+    injection_links = (fabric.link_src < fabric.n_nodes) & np.isin(fabric.link_src, nodes)
+    bytes_per_ps = float(np.median(fabric.link_gbps[injection_links])) / 8000.0
+    total_bytes = load * length_ps * bytes_per_ps * len(nodes)
+    message_bytes = max(round(total_bytes / MAX_MESSAGES), MIN_MESSAGE_BYTES)
+    message_ps = message_bytes / bytes_per_ps
+    mean_period_ps = length_ps / bursts
+    starts, time_ps = list[int](), 0.0
+    while time_ps < length_ps:
+        period = mean_period_ps * rng.uniform(0.5, 1.5)
         busy = min(load * rng.uniform(0.3, 1.7), 1.0) * period
-        starts += [int(at + period - busy + k * each_ps) for k in range(int(busy / each_ps))]
-        at += period
+        starts += [
+            int(time_ps + period - busy + k * message_ps) for k in range(int(busy / message_ps))
+        ]
+        time_ps += period
     pairs = [(int(a), int(b)) for a, b in zip(order, partner, strict=True)]
-    return [(start, a, b, size) for start in starts for a, b in pairs]
+    return [(start, a, b, message_bytes) for start in starts for a, b in pairs]

@@ -1,9 +1,9 @@
-"""Time of each rank in its MPI calls by call site, measured and simulated.
+"""Time that each rank spends in MPI, by call site, measured and simulated.
 
-Between two computations a rank is in MPI. Each such stretch is compared with the same stretch in a
-simulation of the same program, by the clock of its own rank, so clock offsets do not matter.
-Stretches of a rank that have the same calls with the same partners are repetitions of one
-*site*; a profile holds quantiles of their times.
+A *stretch* is the time a rank spends in MPI between two computations. Each is compared with the
+corresponding stretch of a simulation of the same program. Both are timed by the clock of the rank
+itself, so clock offsets cancel. Stretches of a rank with the same calls and partners are
+repetitions of one *site*; a profile holds the quantiles of their durations.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CallProfile:
-    """Sites of all ranks.
+    """The MPI time of all ranks, by site.
 
     Attributes:
         rank: Rank of each site, shape (K,).
-        count: Repetitions of it, shape (K,).
-        quantiles_ps: Quantiles of its times in MPI, shape (K, Q).
-        name: Its calls, length K.
-        site_of: Site of each stretch, rank after rank, -1 of ranks that are left out, shape (S,).
-        stretches: Stretches of each rank, shape (R,).
-        duration_ps: Time of each stretch, shape (S,).
-        complete: Ranks whose stretches are those of the program.
+        count: Repetitions of each site, shape (K,).
+        quantiles_ps: Quantiles of the time in MPI at each site, shape (K, Q).
+        name: MPI calls of each site, length K.
+        site_of: Site of each stretch, ordered by rank; -1 for excluded ranks, shape (S,).
+        stretches: Number of stretches of each rank, shape (R,).
+        duration_ps: Duration of each stretch, shape (S,).
+        complete: Ranks whose stretches match the program, shape (R,).
     """
 
     rank: Ints
@@ -48,17 +48,17 @@ class CallProfile:
     complete: NDArray[np.bool_]
 
     def of_run(self, run: Run, program: Program) -> Floats | None:
-        """Quantiles of each site in a simulation that recorded its computations, shape (K, Q)."""
-        both = self.beside(run, program)
-        if both is None:
+        """Quantiles of each site in a simulation that recorded computations, shape (K, Q)."""
+        matched = self.matched(run, program)
+        if matched is None:
             return None
-        site, _, simulated = both
+        site, _, simulated = matched
         return site_quantiles(site, simulated, len(self.rank))
 
-    def beside(self, run: Run, program: Program) -> tuple[Ints, Floats, Floats] | None:
-        """Each stretch beside that of a simulation: its site, measured and simulated time.
+    def matched(self, run: Run, program: Program) -> tuple[Ints, Floats, Floats] | None:
+        """Match stretches with those of a simulation: site, measured and simulated durations.
 
-        None where the simulation has other stretches.
+        None if the stretches of the simulation do not match.
         """
         simulated = times_between_computations(run, program)
         if simulated is None:
@@ -66,15 +66,15 @@ class CallProfile:
         durations, counts = simulated
         if not np.array_equal(counts[self.complete], self.stretches[self.complete]):
             return None
-        # Both are rank after rank, and the ranks that are compared have as many.
-        seen = np.repeat(self.complete, self.stretches)
-        known = self.site_of[seen] >= 0
+        # Both are ordered by rank, and the compared ranks have equally many.
+        compared = np.repeat(self.complete, self.stretches)
+        known = self.site_of[compared] >= 0
         expected = durations[np.repeat(self.complete, counts)]
-        return self.site_of[seen][known], self.duration_ps[seen][known], expected[known]
+        return self.site_of[compared][known], self.duration_ps[compared][known], expected[known]
 
 
 def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallProfile:
-    """The profile of a measured run.
+    """Compute the profile of a measured run.
 
     Args:
         tables: Tables ``calls``, ``transfers`` and ``hosts`` of the measured run.
@@ -91,20 +91,21 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
     rows = calls.join(partners, on="call", how="left").sort("rank", "enter_ps").with_columns(
         gap=(pl.col("enter_ps") - pl.col("leave_ps").shift(1).over("rank")).fill_null(0)
     ).with_columns(block=(pl.col("gap") > 0).cast(pl.Int64).cum_sum().over("rank"))  # fmt: skip
-    named = pl.col("name") + pl.col("partners").list.eval(
+    call_names = pl.col("name") + pl.col("partners").list.eval(
         pl.element().cast(pl.String)).list.join(",").fill_null("")  # fmt: skip
     blocks = rows.group_by("rank", "block", maintain_order=True).agg(
         took=(pl.col("leave_ps").max() - pl.col("enter_ps").min()).cast(pl.Float64),
-        name=named.str.join(" "), calls=pl.col("name").unique(maintain_order=True).str.join(" "),
+        name=call_names.str.join(" "),
+        calls=pl.col("name").unique(maintain_order=True).str.join(" "),
     )  # fmt: skip
-    blocks = pl.concat([blocks, _ends(tables["hosts"], calls, blocks)]).sort(
+    blocks = pl.concat([blocks, _empty_stretches(tables["hosts"], calls, blocks)]).sort(
         "rank", "block", maintain_order=True
     )
     n = program.n_ranks
     stretches = np.bincount(blocks["rank"].to_numpy().astype(np.int64), minlength=n)
     compute = program.kind == Op.COMPUTE
-    wanted = np.bincount(program.op_rank[compute], minlength=n) + 1
-    complete = stretches == wanted
+    expected = np.bincount(program.op_rank[compute], minlength=n) + 1
+    complete = stretches == expected
     keys = blocks.with_columns(
         site=pl.struct("rank", "name").rank("dense").cast(pl.Int64) - 1,
         known=pl.Series(complete).gather(blocks["rank"].cast(pl.Int64)) & (pl.col("name") != ""),
@@ -114,42 +115,44 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
             pl.col("rank").first(), pl.len(), pl.col("calls").first()
         ).sort("site")
     )  # fmt: skip
-    number = np.full(int(keys["site"].max() or 0) + 1, -1, np.int64)  # type: ignore[arg-type]
-    number[sites["site"].to_numpy()] = np.arange(sites.height)
-    site_of, took = number[keys["site"].to_numpy()], blocks["took"].to_numpy()
-    seen = site_of >= 0
+    dense_site = np.full(int(keys["site"].max() or 0) + 1, -1, np.int64)  # type: ignore[arg-type]
+    dense_site[sites["site"].to_numpy()] = np.arange(sites.height)
+    site_of, took = dense_site[keys["site"].to_numpy()], blocks["took"].to_numpy()
+    included = site_of >= 0
     return CallProfile(
         sites["rank"].to_numpy().astype(np.int64), sites["len"].to_numpy().astype(np.float64),
-        site_quantiles(site_of[seen], took[seen], sites.height), sites["calls"].to_list(), site_of,
-        stretches.astype(np.int64), took, complete,
+        site_quantiles(site_of[included], took[included], sites.height), sites["calls"].to_list(),
+        site_of, stretches.astype(np.int64), took, complete,
     )  # fmt: skip
 
 
-def _ends(hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Stretches without calls before a rank's first and after its last computation.
+def _empty_stretches(
+    hosts: pl.DataFrame, calls: pl.DataFrame, blocks: pl.DataFrame
+) -> pl.DataFrame:
+    """Empty stretches before a rank's first and after its last computation.
 
-    A trace with MPI_Init and MPI_Finalize includes computation before the first examined call and
-    after the last.
+    Traces with MPI_Init and MPI_Finalize include computation before the first and after the last
+    analysed call.
     """
-    seen = calls.group_by("rank").agg(
+    bounds = calls.group_by("rank").agg(
         first=pl.col("enter_ps").min(), last=pl.col("leave_ps").max()
     ).join(hosts.select("rank", "start_ps", "end_ps"), on="rank")  # fmt: skip
-    before = seen.filter(pl.col("first") > pl.col("start_ps")).select(
+    before = bounds.filter(pl.col("first") > pl.col("start_ps")).select(
         "rank", block=pl.lit(-1, pl.Int64)
     )
-    behind = seen.filter(pl.col("end_ps") > pl.col("last")).select(
+    after = bounds.filter(pl.col("end_ps") > pl.col("last")).select(
         "rank", block=pl.lit(1 << 40, pl.Int64)
     )
-    out = pl.concat([before, behind]).with_columns(
+    rows = pl.concat([before, after]).with_columns(
         took=pl.lit(0.0), name=pl.lit(""), calls=pl.lit("")
     )
-    return out.select(pl.col(name).cast(dtype) for name, dtype in blocks.schema.items())
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in blocks.schema.items())
 
 
 def times_between_computations(run: Run, program: Program) -> tuple[Floats, Ints] | None:
-    """Time between computations in a simulation, rank after rank, and how many each rank has.
+    """Durations of stretches in a simulation, ordered by rank, and their number per rank.
 
-    None where the run did not record its computations, or not those of the program.
+    None if the run did not record its computations, or if they do not match the program.
     """
     table = run.computations
     if table is None:
@@ -165,17 +168,17 @@ def times_between_computations(run: Run, program: Program) -> tuple[Floats, Ints
         return None
     start = starts["start_ps"].to_numpy().astype(np.float64)
     end = start + program.amount[compute].astype(np.float64)
-    first = np.concatenate([[0], np.cumsum(counts)])
+    first_computation = np.concatenate([[0], np.cumsum(counts)])
     finish = ranks["finish_ps"].to_numpy().astype(np.float64)
-    # Of each rank: from 0 to its first computation, between computations, and to its end.
-    where = first[:-1] + np.arange(program.n_ranks)
-    opens = np.zeros(len(start) + program.n_ranks)
-    closes = np.zeros_like(opens)
-    inner = np.ones(len(opens), np.bool_)
-    inner[where] = False
-    opens[inner] = end
-    last = np.ones(len(opens), np.bool_)
-    last[where + counts] = False
-    closes[last] = start
-    closes[where + counts] = finish
-    return closes - opens, counts + 1
+    # Per rank: from 0 to the first computation, between computations, and from the last to the end.
+    first_stretch = first_computation[:-1] + np.arange(program.n_ranks)
+    stretch_start = np.zeros(len(start) + program.n_ranks)
+    stretch_end = np.zeros_like(stretch_start)
+    not_first = np.ones(len(stretch_start), np.bool_)
+    not_first[first_stretch] = False
+    stretch_start[not_first] = end
+    not_last = np.ones(len(stretch_start), np.bool_)
+    not_last[first_stretch + counts] = False
+    stretch_end[not_last] = start
+    stretch_end[first_stretch + counts] = finish
+    return stretch_end - stretch_start, counts + 1

@@ -1,10 +1,9 @@
 """Bounds on differences between the clocks of ranks, and offsets consistent with all messages.
 
-No message is received earlier than its send time plus the least latency between its ends. Each
-message
-bounds the difference of two clocks from one side, and messages both ways bound it from both. The
-bounds are difference constraints; the shortest paths through them are the tightest bounds that all
-messages together give (Duda et al. 1987, extended to all pairs at once).
+No message is received before its send time plus the minimum latency between its two ranks. So each
+message bounds the difference of two clocks from one side, and messages in both directions bound it
+from both sides. These are difference constraints: shortest paths in their graph are the tightest
+bounds implied by all messages together (Duda et al. 1987, extended to all pairs at once).
 """
 
 from __future__ import annotations
@@ -30,41 +29,42 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 Latency = Callable[[Ints, Ints], Ints]
-"""Least time from the start of a send to the end of its receive: ranks of the senders and of the
+"""Minimum time from the start of a send to the end of its receive: maps ranks of senders and of
 receivers, shape (M,) each, to picoseconds, shape (M,)."""
 
 LEAST_LATENCY_PS = 100_000
-"""Least latency by default: 0.1 µs, what CPU cores of one host need to
-pass a message through memory. No network is faster, so no bound comes out too tight."""
+"""Default minimum latency: 0.1 µs, the time that two cores of a host take to pass a message through
+memory. No network is faster, so no bound becomes too tight."""
 
 _SYNCHRONISES = frozenset(
     ("MPI_Barrier", "MPI_Allgather", "MPI_Alltoall", "MPI_Allreduce", "MPI_Reduce_scatter_block")
 )
-"""Collectives that no rank leaves before all have entered; those with counts per rank may have zero
-counts."""
+"""Collectives that no rank leaves before all have entered. Those with counts per rank are excluded,
+because their counts may be zero."""
 
 _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather"))
 
 _ALL_PAIRS = 10_000_000
-"""Constraints up to which every pair of members of synchronising collectives becomes one (400 MB);
-beyond, the last to enter is compared with all others, and all with the first to leave."""
+"""Maximum number of constraints from all pairs of members of synchronising collectives (400 MB);
+beyond, only those of the last rank to enter and of the first rank to leave are used."""
 _MATRIX = 1024
-"""Clocks up to which bounds of every pair are computed; beyond, those by way of the first clock."""
+"""Maximum number of clocks for which bounds of all pairs are computed; beyond, bounds are computed
+via clock 0."""
 _LP_ROWS = 40_000
-"""Constraints that the linear programme for drifting clocks takes at most."""
+"""Approximate maximum number of constraints in the linear program for drifting clocks."""
 
 
 @dataclass(frozen=True)
 class ClockConstraints:
-    """Pairs of events with a fixed order, K of them.
+    """Pairs of ordered events, K of them.
 
     Attributes:
-        src: Rank of the event that comes first, shape (K,).
-        dst: Rank of the event that follows, shape (K,).
-        sent_ps: When the first is, by its rank's clock, shape (K,).
-        received_ps: When the other is, by its own, shape (K,).
-        least_ps: Least time between the two, shape (K,).
+        src: Rank of the first event, shape (K,).
+        dst: Rank of the second event, shape (K,).
+        sent_ps: Time of the first event by the clock of ``src``, shape (K,).
+        received_ps: Time of the second event by the clock of ``dst``, shape (K,).
+        least_ps: Minimum time between the two, shape (K,).
     """
 
     src: Ints
@@ -75,38 +75,38 @@ class ClockConstraints:
 
     @property
     def slack_ps(self) -> Ints:
-        """Slack of the second event, shape (K,); negative: impossible."""
+        """Slack of each constraint, shape (K,); negative where it is violated."""
         return self.received_ps - self.sent_ps - self.least_ps
 
 
 @dataclass(frozen=True)
 class OffsetBounds:
-    """Bounds on how much later each clock may be, relative to the others.
+    """Bounds on the pairwise differences of clocks.
 
     Attributes:
         clock_of: Clock of each rank, shape (R,).
-        later_ps: ``[a, b]``: how much later clock b may be relative to clock a, shape (n, n);
-            infinite
-            without messages. With many clocks ``[a, 0]`` and ``[a, 1]``: how much later clock 0 may
-            be relative to a, and a relative to clock 0, shape (n, 2).
-        whole: Whether it is the former.
+        later_ps: Upper bounds. ``[a, b]``: how much later clock b may be relative to clock a, shape
+            (n, n); infinite without messages. With many clocks, bounds relative to clock 0 only,
+            shape (n, 2): ``[a, 0]`` how much later clock 0 may be relative to clock a, and
+            ``[a, 1]`` clock a relative to clock 0.
+        all_pairs: Whether ``later_ps`` has all pairs, shape (n, n).
     """
 
     clock_of: Ints
     later_ps: Floats
-    whole: bool
+    all_pairs: bool
 
     def later(self, of: Ints, other: Ints) -> Floats:
-        """How much later the clocks of ranks ``other`` may be against those of ``of``, (N,)."""
+        """How much later the clocks of ranks ``other`` may be relative to those of ``of``, (N,)."""
         a, b = self.clock_of[of], self.clock_of[other]
-        if self.whole:
+        if self.all_pairs:
             return np.asarray(self.later_ps[a, b])
         by_first = self.later_ps[a, 0] + self.later_ps[b, 1]
         return np.asarray(np.where(a == b, 0.0, by_first))
 
     def widths(self) -> Floats:
-        """Width of the bounds on the difference of two clocks: all pairs, or each with clock 0."""
-        if not self.whole:
+        """Widths of the bounds on clock differences: of all pairs, or of each clock and clock 0."""
+        if not self.all_pairs:
             return np.asarray(self.later_ps[1:].sum(axis=1))
         both = self.later_ps + self.later_ps.T
         return np.asarray(both[np.triu_indices(len(both), 1)])
@@ -117,16 +117,17 @@ class Clocks:
     """Corrections of the ranks' clocks, with bounds.
 
     Attributes:
-        unit: What has a separate clock: ``none`` (all clocks are taken as recorded), ``host`` or
-            ``rank``.
-        offset_ps: Added to the times of each rank at ``middle_ps``, shape (R,).
-        drift: Added for each picosecond from there on, shape (R,); 0 unless needed.
-        middle_ps: Where the offsets hold.
-        bounds: How much later each clock may be relative to each other one.
-        violated: Messages received before they were sent, by the clocks as recorded.
-        largest_ps: Largest such violation.
-        left: The same after offsets and drifts, before the repair.
-        left_largest_ps: Largest such violation.
+        unit: Unit that gets its own correction: ``none`` (all clocks are used as recorded),
+            ``host`` or ``rank``.
+        offset_ps: Offset added to the times of each rank at ``middle_ps``, shape (R,).
+        drift: Change of the offset per picosecond, shape (R,); 0 unless needed.
+        middle_ps: Reference time of the offsets.
+        bounds: Bounds on clock differences after the correction.
+        violated: Number of causality violations (messages received before they were sent) by the
+            clocks as recorded.
+        largest_ps: Largest of them.
+        left: Number of violations after offsets and drifts, before the repair.
+        left_largest_ps: Largest of them.
     """
 
     unit: str
@@ -140,26 +141,26 @@ class Clocks:
     left_largest_ps: int
 
     def corrected(self, rank: Ints, time_ps: Ints) -> Ints:
-        """Times of ranks by the common clock."""
+        """Convert times of ranks to the common clock."""
         shift = self.offset_ps[rank] + self.drift[rank] * (time_ps - self.middle_ps)
         return time_ps + np.rint(shift).astype(np.int64)
 
     def later(self, of: Ints, other: Ints) -> Floats:
-        """How much later the clocks of ``other`` may be against those of ``of``, shape (N,)."""
+        """How much later the clocks of ``other`` may be relative to those of ``of``, shape (N,)."""
         return self.bounds.later(of, other)
 
 
 def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockConstraints:
-    """All pairs of events in a trace with a fixed order."""
+    """Constraints from all messages and collectives of a trace."""
     calls, t = recorded.calls, recorded.transfers
     use = np.flatnonzero((t.send_call >= 0) & (t.recv_done_call >= 0) & (t.src_rank != t.dst_rank))
     done = calls.leave_ps[t.recv_done_call[use]]
     completed = t.recv_done_ps[use]
-    # The record of a completion may stand before the call is left.
+    # A completion may be recorded before the call is left.
     enter = calls.enter_ps[t.recv_done_call[use]]
     done = np.where((completed >= enter) & (completed < done), completed, done)
     parts = [(t.src_rank[use], t.dst_rank[use], calls.enter_ps[t.send_call[use]], done)]
-    parts += _of_collectives(recorded)
+    parts += _collective_constraints(recorded)
     src, dst, sent, received = (
         np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(4)
     )
@@ -167,30 +168,32 @@ def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockC
     return ClockConstraints(src, dst, sent, received, least)
 
 
-def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Constraints of collectives in which the data or the barrier must reach all ranks."""
+def _collective_constraints(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
+    """Constraints from collectives in which data or a barrier must reach other ranks."""
     c, calls = recorded.collectives, recorded.calls
     parts = []
     order = np.lexsort((c.rank, c.instance))
     bounds = np.append(0, np.cumsum(np.bincount(c.instance[order]))) if len(c) else np.zeros(1, int)
     size = np.diff(bounds)
-    named = np.array([_direction(OPERATIONS[op]) for op in c.operation[order[bounds[:-1]]]], int)
+    operation_direction = np.array(
+        [_direction(OPERATIONS[op]) for op in c.operation[order[bounds[:-1]]]], int
+    )
     for members in np.unique(size).tolist():
         rows = order[
             (bounds[:-1][size == members][:, None] + np.arange(members)).reshape(-1)
         ].reshape(-1, members)
-        way = named[size == members]
-        moved = (c.sent_bytes[rows] + c.received_bytes[rows]).max(axis=1) > 0
-        moved |= c.operation[rows[:, 0]] == OPERATIONS.index("MPI_Barrier")
+        directions = operation_direction[size == members]
+        has_data = (c.sent_bytes[rows] + c.received_bytes[rows]).max(axis=1) > 0
+        has_data |= c.operation[rows[:, 0]] == OPERATIONS.index("MPI_Barrier")
         rank, enter = c.rank[rows], calls.enter_ps[c.start_call[rows]]
         leave, is_root = calls.leave_ps[c.call[rows]], c.rank[rows] == c.root[rows]
         for direction in (1, 2, 3):
-            chosen = np.flatnonzero((way == direction) & moved)
-            if not len(chosen):
+            instances = np.flatnonzero((directions == direction) & has_data)
+            if not len(instances):
                 continue
-            r, e, l = rank[chosen], enter[chosen], leave[chosen]
-            if direction == 1 and members * members * len(chosen) <= _ALL_PAIRS:
-                # Each rank's entry before every other rank's exit.
+            r, e, l = rank[instances], enter[instances], leave[instances]
+            if direction == 1 and members * members * len(instances) <= _ALL_PAIRS:
+                # Each rank enters before any other rank leaves.
                 one, other = np.nonzero(~np.eye(members, dtype=bool))
                 parts.append(
                     (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(),
@@ -198,8 +201,8 @@ def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]
                 )  # fmt: skip
                 continue
             last, first = e.argmax(axis=1), l.argmin(axis=1)
-            row = np.arange(len(chosen))
-            root = is_root[chosen].argmax(axis=1)
+            row = np.arange(len(instances))
+            root = is_root[instances].argmax(axis=1)
             one = {1: last, 2: root, 3: root}[direction]
             if direction in (1, 2):
                 parts.append(_star(r, e, l, one, row, outward=True))
@@ -210,7 +213,7 @@ def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]
 
 
 def _direction(name: str) -> int:
-    """1 for all to all, 2 from the root, 3 to the root, 0 where some may move nothing."""
+    """1 for all to all, 2 from the root, 3 to the root, 0 where ranks may exchange no data."""
     if name in _SYNCHRONISES:
         return 1
     if name in ROOTED:
@@ -219,95 +222,98 @@ def _direction(name: str) -> int:
 
 
 def _star(
-    rank: Ints, enter: Ints, leave: Ints, one: Ints, row: Ints, *, outward: bool
+    rank: Ints, enter: Ints, leave: Ints, centre_column: Ints, instance: Ints, *, outward: bool
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Constraints between one member of each collective and all others."""
     members = rank.shape[1]
-    centre = np.repeat(rank[row, one], members)
+    centre = np.repeat(rank[instance, centre_column], members)
     other = rank.reshape(-1)
     apart = centre != other
     if outward:
-        sent, received = np.repeat(enter[row, one], members), leave.reshape(-1)
+        sent, received = np.repeat(enter[instance, centre_column], members), leave.reshape(-1)
         return centre[apart], other[apart], sent[apart], received[apart]
-    sent, received = enter.reshape(-1), np.repeat(leave[row, one], members)
+    sent, received = enter.reshape(-1), np.repeat(leave[instance, centre_column], members)
     return other[apart], centre[apart], sent[apart], received[apart]
 
 
 def solve(
-    found: ClockConstraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
+    event_pairs: ClockConstraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
 ) -> Clocks:
-    """Find corrections of the clocks that are consistent with all messages, the simplest first.
+    """Find the simplest clock corrections that are consistent with all messages.
 
-    Clocks as recorded; else an offset for each host, if the ranks of a host agree; else one for
-    each rank; else offsets and drifts that contradict as little as possible.
+    In this order: clocks as recorded; one offset per host, if the clocks within each host agree;
+    one offset per rank; offsets and drifts with the smallest total violation.
 
     Args:
-        found: Pairs of events with a fixed order.
+        event_pairs: Pairs of ordered events.
         n_ranks: Number of ranks.
         hosts: Host of each rank, None where unknown.
-        resolution_ps: A tick of the clock: smaller contradictions are ignored.
+        resolution_ps: Clock resolution; smaller violations are ignored.
     """
-    slack = found.slack_ps
-    bad = slack < -resolution_ps
-    violated, largest = int(bad.sum()), int(max(-slack.min(initial=0), 0))
+    slack = event_pairs.slack_ps
+    is_violated = slack < -resolution_ps
+    violated, largest = int(is_violated.sum()), int(max(-slack.min(initial=0), 0))
     ranks = np.arange(n_ranks)
     zero = np.zeros(n_ranks)
-    middle = int(np.median(found.sent_ps)) if len(found.sent_ps) else 0
+    middle = int(np.median(event_pairs.sent_ps)) if len(event_pairs.sent_ps) else 0
     if not violated:
-        return Clocks("none", zero, zero, middle, _bounds(found, ranks, n_ranks), 0, 0, 0, 0)
+        return Clocks("none", zero, zero, middle, _bounds(event_pairs, ranks, n_ranks), 0, 0, 0, 0)
     unit, clock_of = "rank", ranks
     if hosts is not None:
-        _, of_host = np.unique(np.array(hosts), return_inverse=True)
-        shared = of_host[found.src] == of_host[found.dst]
-        if not (bad & shared).any() and len(np.unique(of_host)) < n_ranks:
-            unit, clock_of = "host", of_host.astype(np.int64)
+        _, host_index = np.unique(np.array(hosts), return_inverse=True)
+        same_host = host_index[event_pairs.src] == host_index[event_pairs.dst]
+        if not (is_violated & same_host).any() and len(np.unique(host_index)) < n_ranks:
+            unit, clock_of = "host", host_index.astype(np.int64)
     n = int(clock_of.max(initial=0)) + 1
     drift = np.zeros(n)
-    offset = _offsets(found, clock_of, n, resolution_ps)
+    offset = _offsets(event_pairs, clock_of, n, resolution_ps)
     if offset is None:
-        offset, drift = _drifting(found, clock_of, n, middle)
-        straight = _moved(found, offset[clock_of], drift[clock_of], middle)
-        centred = _offsets(straight, clock_of, n, resolution_ps)
-        offset = offset + (centred if centred is not None else 0)
-    of_rank, drift_of_rank = offset[clock_of], drift[clock_of]
-    after = _moved(found, of_rank, drift_of_rank, middle)
-    left = after.slack_ps
+        offset, drift = _drifting(event_pairs, clock_of, n, middle)
+        partly_corrected = _corrected(event_pairs, offset[clock_of], drift[clock_of], middle)
+        residual_offset = _offsets(partly_corrected, clock_of, n, resolution_ps)
+        offset = offset + (residual_offset if residual_offset is not None else 0)
+    rank_offset, rank_drift = offset[clock_of], drift[clock_of]
+    after = _corrected(event_pairs, rank_offset, rank_drift, middle)
+    remaining_slack = after.slack_ps
     return Clocks(
-        unit, of_rank, drift_of_rank, middle, _bounds(after, clock_of, n), violated, largest,
-        int((left < -resolution_ps).sum()), int(max(-left.min(initial=0) - resolution_ps, 0)),
+        unit, rank_offset, rank_drift, middle, _bounds(after, clock_of, n), violated, largest,
+        int((remaining_slack < -resolution_ps).sum()),
+        int(max(-remaining_slack.min(initial=0) - resolution_ps, 0)),
     )  # fmt: skip
 
 
-def _moved(found: ClockConstraints, offset: Floats, drift: Floats, middle: int) -> ClockConstraints:
+def _corrected(
+    event_pairs: ClockConstraints, offset: Floats, drift: Floats, middle: int
+) -> ClockConstraints:
     def at(rank: Ints, time: Ints) -> Ints:
         shift = offset[rank] + drift[rank] * (time - middle)
         return time + np.rint(shift).astype(np.int64)
 
     return ClockConstraints(
-        found.src, found.dst, at(found.src, found.sent_ps), at(found.dst, found.received_ps),
-        found.least_ps,
+        event_pairs.src, event_pairs.dst, at(event_pairs.src, event_pairs.sent_ps),
+        at(event_pairs.dst, event_pairs.received_ps), event_pairs.least_ps,
     )  # fmt: skip
 
 
-def _least(found: ClockConstraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints]:
-    """Pairs of clocks and the least slack of what compares them."""
-    src, dst = clock_of[found.src], clock_of[found.dst]
+def _least_slack(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints]:
+    """Pairs of clocks with constraints (second, first) and the minimum slack of each pair."""
+    src, dst = clock_of[event_pairs.src], clock_of[event_pairs.dst]
     apart = src != dst
-    pair, slack = dst[apart] * n + src[apart], found.slack_ps[apart]
+    pair, slack = dst[apart] * n + src[apart], event_pairs.slack_ps[apart]
     order = np.lexsort((slack, pair))
     keys, first = np.unique(pair[order], return_index=True)
     return keys // n, keys % n, slack[order][first]
 
 
-def _paths(found: ClockConstraints, clock_of: Ints, n: int, floor: float | None) -> Floats:
-    """``[a, b]``: the most that can be added to b's clock relative to a's, shape (n, n).
+def _paths(event_pairs: ClockConstraints, clock_of: Ints, n: int, floor: float | None) -> Floats:
+    """Upper bounds ``[a, b]`` on the offset of clock b relative to clock a, shape (n, n).
 
     Raises:
-        NegativeCycleError: The constraints contradict one another; not with a ``floor``, the least
-            value of each.
+        NegativeCycleError: The constraints are inconsistent; impossible with a ``floor`` of 0, the
+            minimum of each slack.
     """
-    follows, leads, slack = _least(found, clock_of, n)
-    # Leading clock minus following clock is at most the slack.
+    follows, leads, slack = _least_slack(event_pairs, clock_of, n)
+    # Offset of the first event's clock minus that of the second is at most the slack.
     matrix = np.full((n, n), np.inf)
     values = slack.astype(np.float64)
     matrix[follows, leads] = values if floor is None else np.maximum(values, floor)
@@ -315,15 +321,15 @@ def _paths(found: ClockConstraints, clock_of: Ints, n: int, floor: float | None)
     return np.asarray(floyd_warshall(matrix, directed=True))
 
 
-def _bounds(found: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
-    """How much later each clock may be against each other one.
+def _bounds(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
+    """Bounds on clock differences.
 
-    Remaining contradictions count as zero slack; they are repaired.
+    Remaining violations count as zero slack, because they are repaired later.
     """
     if n <= _MATRIX:
-        return OffsetBounds(clock_of, _paths(found, clock_of, n, 0.0), True)
-    follows, leads, slack = _least(found, clock_of, n)
-    # A weight of exactly 0 would be no edge.
+        return OffsetBounds(clock_of, _paths(event_pairs, clock_of, n, 0.0), True)
+    follows, leads, slack = _least_slack(event_pairs, clock_of, n)
+    # In a sparse graph a weight of 0 means no edge.
     weight = np.maximum(slack, 1).astype(np.float64)
     one_way = []
     for ends in ((leads, follows), (follows, leads)):
@@ -333,76 +339,82 @@ def _bounds(found: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
     return OffsetBounds(clock_of, np.stack(one_way, axis=1), False)
 
 
-def _offsets(found: ClockConstraints, clock_of: Ints, n: int, resolution_ps: int) -> Floats | None:
-    """Offset of each clock in the middle of the range that messages allow; None if it is empty.
+def _offsets(
+    event_pairs: ClockConstraints, clock_of: Ints, n: int, resolution_ps: int
+) -> Floats | None:
+    """Offset of each clock in the middle of its feasible range; None if that is empty.
 
-    The bounds against one clock are offsets that contradict no message, both the upper and the
-    lower ones. So are their means, and the means over all clocks they are taken against.
+    The upper bounds relative to one clock are feasible offsets, and so are the lower ones. The
+    feasible set is convex: means of the two, over all reference clocks, are feasible too.
     """
     if n > _MATRIX:
-        return _around_first(found, clock_of, n)
+        return _offsets_from_first(event_pairs, clock_of, n)
     relaxed = ClockConstraints(
-        found.src, found.dst, found.sent_ps, found.received_ps, found.least_ps - resolution_ps
+        event_pairs.src,
+        event_pairs.dst,
+        event_pairs.sent_ps,
+        event_pairs.received_ps,
+        event_pairs.least_ps - resolution_ps,
     )
     try:
-        most = _paths(relaxed, clock_of, n, None)
+        upper = _paths(relaxed, clock_of, n, None)
     except NegativeCycleError:
         return None
     offset = np.zeros(n)
-    _, part = connected_components(np.isfinite(most), directed=True, connection="strong")
-    for number in range(int(part.max(initial=0)) + 1):
-        mine = np.flatnonzero(part == number)
-        up = most[np.ix_(mine, mine)]
-        middle = (up - up.T) / 2
-        offset[mine] = (middle - middle[:, :1]).mean(axis=0)
-    return _together(most, part, offset)
+    _, component = connected_components(np.isfinite(upper), directed=True, connection="strong")
+    for number in range(int(component.max(initial=0)) + 1):
+        members = np.flatnonzero(component == number)
+        bounds = upper[np.ix_(members, members)]
+        middle = (bounds - bounds.T) / 2
+        offset[members] = (middle - middle[:, :1]).mean(axis=0)
+    return _align_components(upper, component, offset)
 
 
-def _around_first(found: ClockConstraints, clock_of: Ints, n: int) -> Floats | None:
-    """As :func:`_offsets`, against the first clock alone; None also where one is not compared."""
-    follows, leads, slack = _least(found, clock_of, n)
+def _offsets_from_first(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> Floats | None:
+    """As :func:`_offsets`, relative to clock 0 only; None also if a clock lacks a bound."""
+    follows, leads, slack = _least_slack(event_pairs, clock_of, n)
     weight = slack.astype(np.float64)
-    limits = []
+    bounds = []
     for ends in ((follows, leads), (leads, follows)):
         graph = coo_array((weight, ends), shape=(n, n)).tocsr()
         try:
-            limits.append(bellman_ford(graph, indices=0))  # type: ignore[call-overload]
+            bounds.append(bellman_ford(graph, indices=0))  # type: ignore[call-overload]
         except NegativeCycleError:
             return None
-    middle = (limits[0] - limits[1]) / 2
+    middle = (bounds[0] - bounds[1]) / 2
     return middle if np.isfinite(middle).all() else None
 
 
-def _together(most: Floats, part: NDArray[np.int32], offset: Floats) -> Floats:
-    """Move groups of clocks compared in only one direction by the least amount necessary."""
-    n_parts = int(part.max(initial=0)) + 1
-    if n_parts == 1:
+def _align_components(upper: Floats, component: NDArray[np.int32], offset: Floats) -> Floats:
+    """Shift components of clocks that are constrained in one direction by the minimum amount."""
+    n_components = int(component.max(initial=0)) + 1
+    if n_components == 1:
         return offset
-    for _ in range(n_parts):
-        # Clock b may be at most most[a, b] later than a: else a is moved up.
-        excess = offset[None, :] - offset[:, None] - most
-        need = np.zeros(n_parts)
-        np.maximum.at(need, part, excess.max(axis=1))
-        if (need <= 0).all():
+    for _ in range(n_components):
+        # Offset b may exceed offset a by at most upper[a, b]; otherwise a is increased.
+        excess = offset[None, :] - offset[:, None] - upper
+        required = np.zeros(n_components)
+        np.maximum.at(required, component, excess.max(axis=1))
+        if (required <= 0).all():
             break
-        offset = offset + need[part]
+        offset = offset + required[component]
     return offset
 
 
 def _drifting(
-    found: ClockConstraints, clock_of: Ints, n: int, middle: int
+    event_pairs: ClockConstraints, clock_of: Ints, n: int, middle: int
 ) -> tuple[Floats, Floats]:
-    """Offsets and drifts with the least sum of contradictions, by linear programming."""
-    rows = _tightest(found, clock_of, n)
-    src, dst = clock_of[found.src[rows]], clock_of[found.dst[rows]]
+    """Offsets and drifts that minimise the sum of violations, by linear programming."""
+    rows = _tightest(event_pairs, clock_of, n)
+    src, dst = clock_of[event_pairs.src[rows]], clock_of[event_pairs.dst[rows]]
     apart = src != dst
     rows, src, dst = rows[apart], src[apart], dst[apart]
-    span = float(max(int(np.ptp(found.sent_ps)), 1))
-    unit = float(np.abs(found.slack_ps[rows]).max(initial=1))
-    at_src = (found.sent_ps[rows] - middle) / span
-    at_dst = (found.received_ps[rows] - middle) / span
+    span = float(max(int(np.ptp(event_pairs.sent_ps)), 1))
+    unit = float(np.abs(event_pairs.slack_ps[rows]).max(initial=1))
+    at_src = (event_pairs.sent_ps[rows] - middle) / span
+    at_dst = (event_pairs.received_ps[rows] - middle) / span
     k, m = np.arange(len(rows)), len(rows)
-    # Columns: offsets, drifts over the whole span, excess of each row, margin of all.
+    # Columns: offsets, drifts over the whole span, violation of each row, common margin.
     one = np.ones(m)
     row = np.concatenate([k, k, k, k, k, k])
     column = np.concatenate([src, dst, n + src, n + dst, 2 * n + k, np.full(m, 2 * n + m)])
@@ -410,7 +422,7 @@ def _drifting(
     matrix = coo_array((value, (row, column)), shape=(m, 2 * n + m + 1)).tocsr()
     cost = np.concatenate([np.zeros(2 * n), one, [-0.5]])
     bounds = [(0.0, 0.0), *[(None, None)] * (n - 1)] * 2 + [(0.0, None)] * m + [(0.0, 1.0)]
-    limit = found.slack_ps[rows] / unit
+    limit = event_pairs.slack_ps[rows] / unit
     from scipy.optimize import linprog  # takes half a second to import: only where it is needed
 
     # scipy's stubs do not know that it takes sparse matrices.
@@ -420,13 +432,13 @@ def _drifting(
     return solved.x[:n] * unit, solved.x[n : 2 * n] * unit / span
 
 
-def _tightest(found: ClockConstraints, clock_of: Ints, n: int) -> Ints:
-    """Of each pair of clocks the constraint with the least slack in each stretch of time."""
-    pair = clock_of[found.dst] * n + clock_of[found.src]
-    pairs = max(len(np.unique(pair)), 1)
-    bins = int(np.clip(_LP_ROWS // pairs, 2, 64))
-    start, width = int(found.sent_ps.min()), max(int(np.ptp(found.sent_ps)), 1)
-    stretch = np.minimum((found.sent_ps - start) * bins // (width + 1), bins - 1)
-    order = np.lexsort((found.slack_ps, stretch, pair))
-    _, first = np.unique(pair[order] * bins + stretch[order], return_index=True)
+def _tightest(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> Ints:
+    """For each pair of clocks the constraint with the smallest slack in each time bin."""
+    pair = clock_of[event_pairs.dst] * n + clock_of[event_pairs.src]
+    n_pairs = max(len(np.unique(pair)), 1)
+    n_bins = int(np.clip(_LP_ROWS // n_pairs, 2, 64))
+    start, width = int(event_pairs.sent_ps.min()), max(int(np.ptp(event_pairs.sent_ps)), 1)
+    time_bin = np.minimum((event_pairs.sent_ps - start) * n_bins // (width + 1), n_bins - 1)
+    order = np.lexsort((event_pairs.slack_ps, time_bin, pair))
+    _, first = np.unique(pair[order] * n_bins + time_bin[order], return_index=True)
     return order[first]

@@ -1,9 +1,9 @@
-"""Time 0 of a trace by the clock of the counters.
+"""Alignment of a trace with port counters in time.
 
-Counters record UTC; many tracers do not. The start time of the trace is used if recorded. Else the
-offset is the one at which the bytes that hosts sent by the trace agree best with the bytes that
-their ports counted (largest cross-correlation). Its error follows from how fast the agreement
-falls.
+Counters record UTC; many tracers do not. The start time of the trace is used if recorded. Otherwise
+the offset is the one at which the bytes that hosts sent according to the trace correlate best with
+the bytes that their ports counted (maximum of the cross-correlation). Its error follows from the
+width of that maximum.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _GRID = 4096
-"""Grid points at which offsets are tried, over the time of the counters."""
+"""Number of offsets tried over the time range of the counters."""
 
 _AGREEMENT = 0.9
-"""Share of the best correlation from which an offset counts as possible."""
+"""Minimum share of the best correlation for an offset to count as possible."""
 
 
 CLOCK_ERROR_NS = 10_000_000
-"""Usual difference between the clocks of hosts and collector if both record UTC: NTP in
-one machine room keeps 1 to 10 ms."""
+"""Typical difference between the clocks of hosts and collector if both record UTC: NTP within a
+machine room achieves 1 to 10 ms."""
 
 MAX_CLOCK_SHIFT_NS = 4 * CLOCK_ERROR_NS
-"""Largest shift of the trace against the counters that is tried where they agree."""
+"""Maximum shift of the trace relative to the counters that is tried around the recorded time."""
 
 MAX_WRONG_CLOCK_NS = 5 * 10**9
-"""The same where ports of the job's hosts counted almost nothing at the recorded time. A host
-without NTP drifts by about a second a day; further off, a repeated pattern matches by accident."""
+"""Maximum shift where ports of the job's hosts counted almost nothing at the recorded time. A host
+without NTP drifts by about a second per day; beyond, a periodic pattern may match by chance."""
 
 MIN_COUNTED_SHARE = 0.3
-"""Share of the job's bytes that its hosts' ports must have counted: hosts with two adapters may
-send half of them over the other one."""
+"""Minimum share of the job's bytes that the ports of its hosts must have counted: hosts with two
+adapters may send half of them over the other one."""
 
 Ports = list[tuple[pl.DataFrame, "Sent"]]
-"""Intervals of each port of the job's hosts, and the messages that cross it."""
+"""Intervals of each port of the job's hosts, and the messages sent or received through it."""
 
 
 class JoinError(TailbackError):
-    """Counters that cannot be joined to the fabric or to the time of the job."""
+    """Counters that match neither the links of the fabric nor the time of the job."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Alignment:
 
     Attributes:
         zero_ns: UTC nanoseconds since 1970.
-        error_ns: Error of that.
-        source: Its origin, as text for readers.
+        error_ns: Error of ``zero_ns``.
+        source: How it was determined, as text for users.
     """
 
     zero_ns: int
@@ -73,10 +73,10 @@ class Sent:
 
     Attributes:
         src_node: Node that sent each message, shape (M,).
-        dst_node: Node it went to, shape (M,).
-        size_bytes: Its size, shape (M,).
-        start_ps: When its sending began, by the common clock of the trace, shape (M,).
-        end_ps: When it had arrived at the latest, shape (M,).
+        dst_node: Node that received it, shape (M,).
+        size_bytes: Size, shape (M,).
+        start_ps: Start of sending, by the common clock of the trace, shape (M,).
+        end_ps: Latest possible arrival, shape (M,).
     """
 
     src_node: Ints
@@ -86,7 +86,7 @@ class Sent:
     end_ps: Floats
 
     def of(self, chosen: NDArray[np.bool_]) -> Sent:
-        """Some of the messages."""
+        """The messages selected by a mask, shape (M,)."""
         return Sent(
             self.src_node[chosen], self.dst_node[chosen], self.size_bytes[chosen],
             self.start_ps[chosen], self.end_ps[chosen],
@@ -96,66 +96,68 @@ class Sent:
 def align(
     rows: pl.DataFrame, fabric: Fabric, sent: Sent, elapsed_ps: int, origin_ns: int | None
 ) -> Alignment:
-    """Time 0 of the trace by the clock of the counters.
+    """Find time 0 of the trace by the clock of the counters.
 
     Args:
-        rows: Intervals, ``link, start_ns, end_ns, data_bytes``.
+        rows: Intervals: ``link, start_ns, end_ns, data_bytes``.
         fabric: The fabric of the links.
         sent: The messages of the job.
-        elapsed_ps: Time of the job, from time 0 of its tables.
-        origin_ns: UTC of that time 0, None unknown.
+        elapsed_ps: Duration of the job, from time 0 of its tables.
+        origin_ns: UTC of that time 0; None if unknown.
 
     Raises:
-        JoinError: The counters are of another time, or did not count what the job sent.
+        JoinError: The counters are from another time, or did not count the traffic of the job.
     """
     first, last = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 1.0)  # type: ignore[arg-type]
     ports = _by_port(rows, fabric, sent)
     if origin_ns is None:
-        found = _by_bytes(ports, elapsed_ps, (first, last, length))
-        _require_counted(ports, found.zero_ns)
-        return found
+        alignment = _by_bytes(ports, elapsed_ps, (first, last, length))
+        _require_counted(ports, alignment.zero_ns)
+        return alignment
     length_ns = elapsed_ps // 1000
-    near: Alignment | None = None
+    near_origin: Alignment | None = None
     # Clock errors may shift a short job outside its counters.
     if first - MAX_CLOCK_SHIFT_NS <= origin_ns + length_ns and (
         origin_ns <= last + MAX_CLOCK_SHIFT_NS
     ):
-        near = _near(ports, origin_ns, length)
-    if near is None or not (first < near.zero_ns + length_ns and near.zero_ns < last):
+        near_origin = _near(ports, origin_ns, length)
+    if near_origin is None or not (
+        first < near_origin.zero_ns + length_ns and near_origin.zero_ns < last
+    ):
         raise JoinError(
             f"the job began at {_utc(origin_ns)} and took {format_time(elapsed_ps)}, but the "
             f"counters are from {_utc(first)} to {_utc(last)}",
             remedy="give counters of the time of the job",
         )
-    counted, mine = _counted(ports, near.zero_ns)
-    if counted >= MIN_COUNTED_SHARE * mine:
-        return near
-    found = _despite_wrong_clock(ports, elapsed_ps, (first, last, length), origin_ns)
-    _require_counted(ports, found.zero_ns)
-    return found
+    counted_bytes, own_bytes = _counted(ports, near_origin.zero_ns)
+    if counted_bytes >= MIN_COUNTED_SHARE * own_bytes:
+        return near_origin
+    alignment = _despite_wrong_clock(ports, elapsed_ps, (first, last, length), origin_ns)
+    _require_counted(ports, alignment.zero_ns)
+    return alignment
 
 
 def _despite_wrong_clock(
-    ports: Ports, elapsed_ps: int, time: tuple[int, int, float], origin_ns: int
+    ports: Ports, elapsed_ps: int, span: tuple[int, int, float], origin_ns: int
 ) -> Alignment:
-    """The offset by bytes alone, if a clock that is not synchronised explains it."""
+    """The alignment by bytes alone, if an unsynchronised clock can explain the offset."""
     if not any(part["data_bytes"].sum() for part, _ in ports):
         return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
-    found = _by_bytes(ports, elapsed_ps, time)
-    off = found.zero_ns - origin_ns
-    if abs(off) > MAX_WRONG_CLOCK_NS:
+    alignment = _by_bytes(ports, elapsed_ps, span)
+    clock_error = alignment.zero_ns - origin_ns
+    if abs(clock_error) > MAX_WRONG_CLOCK_NS:
         return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
     return Alignment(
-        found.zero_ns, found.error_ns,
-        f"{found.source} (the trace's UTC time is off by {off / 1e9:+.3g} s)",
+        alignment.zero_ns, alignment.error_ns,
+        f"{alignment.source} (the trace's UTC time is off by {clock_error / 1e9:+.3g} s)",
     )  # fmt: skip
 
 
 def _require_counted(ports: Ports, zero_ns: int) -> None:
-    """Raise JoinError if ports counted far less than the job sent."""
-    counted, mine = _counted(ports, zero_ns)
-    if counted >= MIN_COUNTED_SHARE * mine:
+    """Raise JoinError if the ports counted far less than the job sent."""
+    counted_bytes, own_bytes = _counted(ports, zero_ns)
+    if counted_bytes >= MIN_COUNTED_SHARE * own_bytes:
         return
     remedy = (
         "give counters of its hosts from the time of the job, and compare the clocks of hosts and "
@@ -168,28 +170,28 @@ def _require_counted(ports: Ports, zero_ns: int) -> None:
             "than the link can carry: compare the rates of the fabric; otherwise " + remedy
         )
     raise JoinError(
-        f"according to the trace, the job's hosts sent {format_bytes(mine)}, but their ports "
-        f"counted {format_bytes(counted)} at that time ({_utc(zero_ns)})",
+        f"according to the trace, the job's hosts sent {format_bytes(own_bytes)}, but their ports "
+        f"counted {format_bytes(counted_bytes)} at that time ({_utc(zero_ns)})",
         remedy=remedy,
     )
 
 
 def _counted(ports: Ports, zero_ns: int) -> tuple[float, float]:
-    """Bytes that ports of the job's hosts counted while it sent, and those of its messages."""
-    counted = mine = 0.0
+    """Bytes that the ports of the job's hosts counted while it sent, and bytes of its messages."""
+    counted_bytes = own_bytes = 0.0
     for part, messages in ports:
         sent = np.zeros(part.height)
         for column, sign in (("end_ns", 1.0), ("start_ns", -1.0)):
             at = (part[column].to_numpy() - zero_ns) * 1000.0
             sent += sign * sent_bytes(messages, at)
-        mine += float(sent.sum())
-        counted += float(part["data_bytes"].fill_null(0.0).to_numpy()[sent > 0].sum())
-    return counted, mine
+        own_bytes += float(sent.sum())
+        counted_bytes += float(part["data_bytes"].fill_null(0.0).to_numpy()[sent > 0].sum())
+    return counted_bytes, own_bytes
 
 
-def _by_bytes(ports: Ports, elapsed_ps: int, time: tuple[int, int, float]) -> Alignment:
-    """The offset at which the bytes that hosts sent agree best with those that ports counted."""
-    first, last, length = time
+def _by_bytes(ports: Ports, elapsed_ps: int, span: tuple[int, int, float]) -> Alignment:
+    """The alignment at which sent and counted bytes agree best."""
+    first, last, length = span
     step = max((last - first) / _GRID, length / 8, 1.0)
     zeros, score = _agreement(ports, elapsed_ps, (first, last, step))
     if not score.any():
@@ -199,10 +201,10 @@ def _by_bytes(ports: Ports, elapsed_ps: int, time: tuple[int, int, float]) -> Al
             remedy="give counters of the ports of its hosts, or a trace with a UTC time",
         )
     best = int(np.argmax(score))
-    # Offsets that agree nearly as well, measured from the level that a wrong offset reaches.
+    # Offsets that agree nearly as well, relative to the level that wrong offsets reach.
     level = float(np.median(score[score > 0]))
-    good = np.flatnonzero(score - level >= _AGREEMENT * (score[best] - level))
-    spread = float(max(best - good.min(), good.max() - best, 1)) * step
+    possible = np.flatnonzero(score - level >= _AGREEMENT * (score[best] - level))
+    spread = float(max(best - possible.min(), possible.max() - best, 1)) * step
     return Alignment(
         int(zeros[best]), int(max(spread, length / 2)), "the bytes that the job's hosts sent"
     )
@@ -217,36 +219,36 @@ def _utc(time_ns: int) -> str:
 
 
 def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
-    """The offset near the recorded UTC at which messages explain the counted bytes best.
+    """The alignment near the recorded UTC at which messages explain the counted bytes best.
 
-    Bytes on the wire are those of the messages, or up to half as many more; fewer if counters were
-    read for part of the time. Larger clock offsets need better agreement.
+    Bytes on the wire are 0.5 to 1.5 times those of the messages: more because of headers, fewer if
+    counters were read for part of the time. Larger clock offsets are penalised.
     """
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
     reach = int(np.ceil(MAX_CLOCK_SHIFT_NS / step))
     shifts = np.arange(-reach, reach + 1) * step
-    seen = [part["data_bytes"].fill_null(0.0).to_numpy() for part, _ in ports]
+    counted_by_port = [part["data_bytes"].fill_null(0.0).to_numpy() for part, _ in ports]
     edges = [
         np.concatenate([part["start_ns"].to_numpy()[:1], part["end_ns"].to_numpy()]) - origin_ns
         for part, _ in ports
     ]
-    counted = np.concatenate(seen) if seen else np.zeros(0)
-    whole = float((counted**2).sum())
-    if whole <= 0:
+    counted = np.concatenate(counted_by_port) if counted_by_port else np.zeros(0)
+    total_square = float((counted**2).sum())
+    if total_square <= 0:
         return Alignment(origin_ns, int(CLOCK_ERROR_NS), "the trace's UTC time")
-    lack = np.zeros(len(shifts))
+    residual = np.zeros(len(shifts))
     for i, shift in enumerate(shifts):
-        mine = np.concatenate(
+        expected = np.concatenate(
             [np.diff(sent_bytes(messages, (edge - shift) * 1000.0))
              for edge, (_, messages) in zip(edges, ports, strict=True)]
         )  # fmt: skip
-        norm = float((mine**2).sum())
-        scale = float(np.clip((counted * mine).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
-        lack[i] = ((counted - scale * mine) ** 2).sum() / whole
-    score = lack + 0.005 * (shifts / CLOCK_ERROR_NS) ** 2
+        norm = float((expected**2).sum())
+        scale = float(np.clip((counted * expected).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
+        residual[i] = ((counted - scale * expected) ** 2).sum() / total_square
+    score = residual + 0.005 * (shifts / CLOCK_ERROR_NS) ** 2
     best = int(np.argmin(score))
-    good = shifts[score <= score[best] + 0.01]
-    error = int(max(np.ptp(good) / 2, step))
+    possible = shifts[score <= score[best] + 0.01]
+    error = int(max(np.ptp(possible) / 2, step))
     return Alignment(
         origin_ns + int(shifts[best]), error,
         "the trace's UTC time" + (
@@ -256,47 +258,49 @@ def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
 
 
 def _agreement(
-    by_port: Ports, elapsed_ps: int, time: tuple[int, int, float]
+    by_port: Ports, elapsed_ps: int, span: tuple[int, int, float]
 ) -> tuple[Floats, Floats]:
-    """Candidates for time 0 of the trace, and how well counters and messages agree for each."""
+    """Candidates for time 0 of the trace, and their correlation of counters and messages."""
     # Deferred: scipy.signal takes a second to load, and traces with UTC times do not need it.
     from scipy.signal import fftconvolve
 
-    first, last, step = time
+    first, last, step = span
     count = max(int((last - first) / step), 2)
     grid = np.asarray(first + step * np.arange(count + 1), np.float64)
-    job = max(int(np.ceil(elapsed_ps / 1000 / step)), 1)
-    score = np.zeros(count + job - 1)
-    edges = np.asarray(np.arange(job + 1) * step * 1000.0, np.float64)
+    job_steps = max(int(np.ceil(elapsed_ps / 1000 / step)), 1)
+    score = np.zeros(count + job_steps - 1)
+    edges = np.asarray(np.arange(job_steps + 1) * step * 1000.0, np.float64)
     for ports, messages in by_port:
-        seen = np.diff(_cumulative(ports, grid))
-        mine = np.diff(sent_bytes(messages, edges))
-        if seen.std() <= 0 or mine.sum() <= 0:
+        counted = np.diff(_cumulative(ports, grid))
+        expected = np.diff(sent_bytes(messages, edges))
+        if counted.std() <= 0 or expected.sum() <= 0:
             continue
-        # Relative to the mean: a port that is always busy contains no timing information.
-        mine = mine / np.sqrt((mine**2).sum())
-        score += fftconvolve((seen - seen.mean()) / seen.std(), mine[::-1], mode="full")
-    zeros = first + (np.arange(len(score)) - (job - 1)) * step
+        # Relative to the mean: a port that is always busy carries no timing information.
+        expected = expected / np.sqrt((expected**2).sum())
+        score += fftconvolve(
+            (counted - counted.mean()) / counted.std(), expected[::-1], mode="full"
+        )
+    zeros = first + (np.arange(len(score)) - (job_steps - 1)) * step
     return np.asarray(zeros, np.float64), np.asarray(np.maximum(score, 0.0), np.float64)
 
 
 def _by_port(rows: pl.DataFrame, fabric: Fabric, sent: Sent) -> Ports:
-    """Intervals of a host port and the messages that cross it: of those that send, else receive."""
+    """Intervals and messages of each host port that sends or, without counters of any, receives."""
     out = []
-    for ends, node in ((fabric.link_src, sent.src_node), (fabric.link_dst, sent.dst_node)):
-        of_node = {int(v): link for link, v in enumerate(ends) if int(v) < fabric.n_nodes}
-        links = {of_node[int(n)]: int(n) for n in np.unique(node) if int(n) in of_node}
-        mine = rows.filter(pl.col("link").is_in(list(links)))
-        for (link,), ports in mine.group_by("link", maintain_order=True):
-            take = node == links[int(link)]
-            out.append((ports.sort("end_ns"), sent.of(take)))
+    for link_end, node in ((fabric.link_src, sent.src_node), (fabric.link_dst, sent.dst_node)):
+        link_of_node = {int(v): link for link, v in enumerate(link_end) if int(v) < fabric.n_nodes}
+        links = {link_of_node[int(n)]: int(n) for n in np.unique(node) if int(n) in link_of_node}
+        port_rows = rows.filter(pl.col("link").is_in(list(links)))
+        for (link,), ports in port_rows.group_by("link", maintain_order=True):
+            of_port = node == links[int(link)]
+            out.append((ports.sort("end_ns"), sent.of(of_port)))
         if out:
             break
     return out
 
 
 def _cumulative(ports: pl.DataFrame, grid: Floats) -> Floats:
-    """Bytes that a port had sent by each instant."""
+    """Cumulative bytes of a port at each instant."""
     end = ports["end_ns"].to_numpy().astype(np.float64)
     sent = np.cumsum(ports["data_bytes"].fill_null(0.0).to_numpy())
     first = float(ports["start_ns"][0])
@@ -306,12 +310,12 @@ def _cumulative(ports: pl.DataFrame, grid: Floats) -> Floats:
 
 
 def sent_bytes(sent: Sent, edges_ps: Floats) -> Floats:
-    """Bytes that messages had sent by each instant, each spread evenly over its time."""
-    span = np.maximum(sent.end_ps - sent.start_ps, 1.0)
-    rate = sent.size_bytes / span
+    """Cumulative bytes of messages at each instant, each sent at a constant rate."""
+    duration_ps = np.maximum(sent.end_ps - sent.start_ps, 1.0)
+    rate = sent.size_bytes / duration_ps
     if not len(rate):
         return np.zeros(len(edges_ps))
-    times = np.concatenate([sent.start_ps, sent.start_ps + span])
+    times = np.concatenate([sent.start_ps, sent.start_ps + duration_ps])
     order = np.argsort(times, kind="stable")
     times, slope = times[order], np.cumsum(np.concatenate([rate, -rate])[order])
     total = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])

@@ -1,4 +1,4 @@
-"""Host of each rank, and the source of that information."""
+"""Determine the host of each rank from a trace, the environment or a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailback.errors import PlacementError, TailbackError
 from tailback.placement.hostlist import host_list
 
 _HOST_CLASSES = frozenset(("node", "host", "compute node"))
-"""Classes of an OTF2 system tree that represent a host; Score-P writes ``node``."""
+"""Classes of OTF2 system tree nodes that represent a host; Score-P writes ``node``."""
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)", re.ASCII)
 _COUNTS = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?\Z", re.ASCII)
@@ -24,7 +24,7 @@ class Hosts:
 
     Attributes:
         of_rank: Host of each rank.
-        source: Source of that information, as shown on the screen.
+        source: Where the hosts come from, as shown on the screen.
     """
 
     of_rank: list[str]
@@ -32,7 +32,7 @@ class Hosts:
 
     @property
     def most_ranks(self) -> int:
-        """Ranks on the host with most of them."""
+        """Maximum number of ranks on a host."""
         return max(self.of_rank.count(host) for host in set(self.of_rank))
 
 
@@ -44,17 +44,17 @@ def find_hosts(
     rank_file: Path | None = None,
     hosts: Sequence[str] | None = None,
 ) -> Hosts | None:
-    """Find the host of each rank: the trace first, then environment, rank file, list of hosts.
+    """Find the host of each rank: from the trace, else environment, rank file or list of hosts.
 
     Args:
-        system: Name and class of what encloses the process of each rank, nearest first.
+        system: Name and class of the system tree ancestors of each rank's process, innermost first.
         n_ranks: Number of ranks.
-        environment: Variables of a job (Slurm, PBS); the process's own when None.
-        rank_file: Rank file or list of hosts, one a line, in rank order.
-        hosts: Host of each rank, or of each block of equally many.
+        environment: Environment variables of the job (Slurm, PBS); those of this process if None.
+        rank_file: Rank file, or list of hosts in rank order, one per line.
+        hosts: Host of each rank, or of each block of equally many ranks.
 
     Returns:
-        The hosts, None if no source has them.
+        The hosts; None if no source lists them.
 
     Raises:
         PlacementError: The rank file cannot be read.
@@ -67,7 +67,7 @@ def find_hosts(
         ("Slurm's environment", _from_slurm(variables)),
         ("the PBS node file", _from_pbs(variables)),
     ):
-        # The shell may run in a job unrelated to the trace.
+        # The environment may belong to a job unrelated to the trace.
         if found is not None and len(found) == n_ranks:
             return Hosts(found, source)
     if rank_file is not None:
@@ -75,8 +75,8 @@ def find_hosts(
         if listed is not None:
             return Hosts(listed, f"{rank_file.name}")
     if hosts and n_ranks % len(hosts) == 0:
-        each = n_ranks // len(hosts)
-        return Hosts([host for host in hosts for _ in range(each)], "the list of hosts")
+        ranks_per_host = n_ranks // len(hosts)
+        return Hosts([host for host in hosts for _ in range(ranks_per_host)], "the list of hosts")
     return None
 
 
@@ -108,9 +108,9 @@ def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """Names in a Slurm node list such as ``cn[001-003,7],login1``, in order.
+    """Expand a Slurm node list such as ``cn[001-003,7],login1``, in order.
 
-    Raises nothing: other text gives an empty list.
+    Never raises: malformed text gives an empty list.
     """
     out: list[str] = []
     for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*)*", text):
@@ -150,7 +150,7 @@ def _from_pbs(variables: Mapping[str, str]) -> list[str] | None:
 
 
 def _from_file(path: Path, n_ranks: int) -> list[str] | None:
-    """Hosts by a rank file of Open MPI, a table ``rank,host`` or a list of hosts, else None."""
+    """Hosts in an Open MPI rank file, a table ``rank,host`` or a host list; None if incomplete."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

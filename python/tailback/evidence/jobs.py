@@ -1,10 +1,11 @@
-"""The job list of a scheduler as one table: which job ran where and when.
+"""Read the job list of a scheduler into a table: which job ran where and when.
 
-Read are ``sacct --json``, ``sacct --parsable2``, ``squeue --json``, PBS ``qstat -f`` and a CSV with
-the columns job, start, end, hosts; plain or gzip. Names of users are not kept.
+Supported formats are ``sacct --json``, ``sacct --parsable2``, ``squeue --json``, PBS ``qstat -f``
+and CSV with the columns job, start, end, hosts; plain or gzip. User names are discarded.
 
-Schedulers print local times without a zone: those are refused unless the zone is given, because an
-error of an hour assigns traffic to the wrong job. ``SLURM_TIME_FORMAT=%s sacct`` prints seconds.
+Schedulers print local times without a time zone. Those are rejected unless the zone is given,
+because an error of an hour assigns traffic to the wrong job. ``SLURM_TIME_FORMAT=%s sacct`` prints
+seconds since 1970.
 """
 
 from __future__ import annotations
@@ -46,36 +47,36 @@ class JobList:
 
     Attributes:
         jobs: Rows of :data:`JOBS`, by start and identifier.
-        notes: What was left out, and why.
+        notes: Entries that were left out, with reasons.
     """
 
     jobs: pl.DataFrame
     notes: list[str] = field(default_factory=list)
 
     def during(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        """The jobs that ran at some time from ``start_ns`` to ``end_ns`` (UTC nanoseconds)."""
+        """Jobs that ran at any time between ``start_ns`` and ``end_ns`` (UTC nanoseconds)."""
         ended = pl.col("end_ns").fill_null(end_ns)
         return self.jobs.filter((pl.col("start_ns") < end_ns) & (ended > start_ns))
 
 
 @dataclass
-class _Found:
-    """Rows as a form gives them: job, start, end, hosts and where they are, and what is left out.
+class _ParsedJobs:
+    """Entries parsed by a reader of one format, and the number that were skipped.
 
     Attributes:
-        rows: ``(job, start_ns, end_ns, hosts, place)``.
-        left: How many were left out, by reason.
+        rows: ``(job, start_ns, end_ns, hosts, place)``; ``place`` is the position in the file.
+        skipped: Number of skipped entries by reason.
     """
 
     rows: list[tuple[str, int, int | None, str, str]] = field(default_factory=list)
-    left: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
-    def leave(self, reason: str) -> None:
-        self.left[reason] = self.left.get(reason, 0) + 1
+    def skip(self, reason: str) -> None:
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
 
-Form = Callable[[str, Path, "str | None"], "_Found | None"]
-"""Reads a text, with the zone of times that say none; None where it is in another form."""
+Form = Callable[[str, Path, "str | None"], "_ParsedJobs | None"]
+"""Parses a text, given the time zone of times without one; None if it is in another format."""
 
 FORMS: Registry[Form] = Registry("job-list", "lists of the jobs of a machine")
 
@@ -90,13 +91,13 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
 
     Args:
         path: The file, plain or gzip.
-        format: Name of its form (``FORMS.names()``); found from the content if None.
-        zone: Zone of times that do not say theirs, like ``Europe/Paris``.
+        format: Name of its format (``FORMS.names()``); detected from the content if None.
+        zone: Time zone of times without one, such as ``Europe/Paris``.
 
     Raises:
-        JobListError: The file cannot be read or is in no form, or an entry is damaged; names the
-            line or the entry.
-        TailbackError: ``format`` is not the name of a form.
+        JobListError: The file cannot be read, its format is unknown, or an entry is damaged; names
+            the line or the entry.
+        TailbackError: ``format`` is not the name of a format.
     """
     path = Path(path)
     data = content(path, JobListError)
@@ -107,23 +108,23 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
     text = data.decode("utf-8-sig", errors="replace")
     forms = [FORMS[format]] if format is not None else [entry.part for entry in FORMS]
     try:
-        found = next((done for form in forms if (done := form(text, path, zone))), None)
+        parsed = next((result for form in forms if (result := form(text, path, zone))), None)
     except TailbackError as error:
         raise error.located(path) from None
-    if found is None:
+    if parsed is None:
         raise JobListError(
             "is not a job list in a known format", file=path, place="line 1",
             remedy="give the output of sacct --json, SLURM_TIME_FORMAT=%s sacct -X --parsable2 "
             "-o JobID,Start,End,State,NodeList, squeue --json or qstat -f, or a CSV with job, "
             "start, end, hosts",
         )  # fmt: skip
-    return _table(found, path)
+    return _table(parsed, path)
 
 
-def _table(found: _Found, path: Path) -> JobList:
-    """The rows with their hosts expanded, each job once."""
+def _table(parsed: _ParsedJobs, path: Path) -> JobList:
+    """Expand the host lists and keep each job once."""
     rows: dict[tuple[str, int], tuple[str, int, int | None, list[str]]] = {}
-    for job, start, end, hosts, place in found.rows:
+    for job, start, end, hosts, place in parsed.rows:
         if end is not None and end < start:
             raise JobListError(
                 f"job {shown(job)} ends before it starts", file=path, place=place,
@@ -134,11 +135,11 @@ def _table(found: _Found, path: Path) -> JobList:
         except TailbackError as error:
             raise JobListError(error.message, file=path, place=place, remedy=error.remedy) from None
         if not names:
-            found.leave(_NO_HOSTS)
+            parsed.skip(_NO_HOSTS)
             continue
         rows[job, start] = (job, start, end, names)
     jobs = pl.DataFrame(list(rows.values()), schema=JOBS.polars_schema, orient="row")
-    notes = [f"{what} left out: {number}" for what, number in found.left.items()]
+    notes = [f"{what} left out: {number}" for what, number in parsed.skipped.items()]
     return JobList(jobs.sort("start_ns", "job"), notes)
 
 
@@ -146,18 +147,18 @@ def _table(found: _Found, path: Path) -> JobList:
 
 
 def _json(text: str, path: Path) -> list[dict[str, Any]] | None:
-    """The jobs of what Slurm prints as JSON."""
+    """The jobs in JSON output of Slurm; None if the text is not a JSON object."""
     if not text.lstrip().startswith("{"):
         return None
     try:
-        whole = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise JobListError(
             f"is damaged JSON: {getattr(error, 'msg', error)}", file=path, place=f"line {line}",
             remedy="the output is cut; print it again",
         ) from None  # fmt: skip
-    jobs = whole.get("jobs")
+    jobs = document.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise JobListError(
             "is JSON without a list of jobs", file=path, place="jobs",
@@ -167,7 +168,7 @@ def _json(text: str, path: Path) -> list[dict[str, Any]] | None:
 
 
 def _number(value: Any, place: str) -> int | None:
-    """A number of Slurm: plain, or ``{"set": true, "infinite": false, "number": 7}``."""
+    """Time in ns, from a plain number or ``{"set": true, "infinite": false, "number": 7}``."""
     if isinstance(value, dict):
         if not value.get("set", True) or value.get("infinite", False):
             return None
@@ -183,7 +184,7 @@ def _number(value: Any, place: str) -> int | None:
 
 
 def _identifier(job: dict[str, Any], place: str) -> str:
-    """Number of a job, with that of its task in an array: ``17_3``."""
+    """Job identifier, with the task identifier for job arrays: ``17_3``."""
     number = job.get("job_id")
     if isinstance(number, bool) or not isinstance(number, int | str):
         raise JobListError("has no job_id", place=place, remedy="print the list again")
@@ -215,51 +216,51 @@ def _hosts(job: dict[str, Any]) -> str:
 
 
 @FORMS.register("sacct-json")
-def sacct_json(text: str, path: Path, zone: str | None) -> _Found | None:
+def sacct_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """Output of sacct --json."""
     jobs = _json(text, path)
     if jobs is None or (jobs and not any("time" in job for job in jobs)):
         return None
-    found = _Found()
+    parsed = _ParsedJobs()
     for index, job in enumerate(jobs):
         place = f"jobs[{index}]"
         times = job.get("time")
         times = times if isinstance(times, dict) else {}
         start = _number(times.get("start"), f"{place}.time.start")
         end = _number(times.get("end"), f"{place}.time.end")
-        _slurm(found, _identifier(job, place), start, end, _hosts(job), place)
-    return found
+        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place)
+    return parsed
 
 
 @FORMS.register("squeue-json")
-def squeue_json(text: str, path: Path, zone: str | None) -> _Found | None:
+def squeue_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """Output of squeue --json."""
     jobs = _json(text, path)
     if jobs is None or any("time" in job for job in jobs):
         return None
-    found = _Found()
+    parsed = _ParsedJobs()
     for index, job in enumerate(jobs):
         place = f"jobs[{index}]"
         start = _number(job.get("start_time"), f"{place}.start_time")
         end = _number(job.get("end_time"), f"{place}.end_time")
         states = _states(job.get("job_state"))
         if {"PENDING", "CONFIGURING"} & set(states):
-            start = None  # it is when Slurm expects it to start
+            start = None  # the expected start of a pending job
         elif {"RUNNING", "SUSPENDED", "COMPLETING"} & set(states):
-            end = None  # it is when its time limit ends
-        _slurm(found, _identifier(job, place), start, end, _hosts(job), place)
-    return found
+            end = None  # the end by the time limit of a running job
+        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place)
+    return parsed
 
 
 def _slurm(
-    found: _Found, job: str, start: int | None, end: int | None, hosts: str, place: str
+    parsed: _ParsedJobs, job: str, start: int | None, end: int | None, hosts: str, place: str
 ) -> None:
     if start is None:
-        found.leave(_NOT_STARTED)
+        parsed.skip(_NOT_STARTED)
     elif not hosts:
-        found.leave(_NO_HOSTS)
+        parsed.skip(_NO_HOSTS)
     else:
-        found.rows.append((job, start, end, hosts, place))
+        parsed.rows.append((job, start, end, hosts, place))
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -277,20 +278,20 @@ _CSV: Final = {
 
 
 @FORMS.register("sacct-parsable")
-def sacct_parsable(text: str, path: Path, zone: str | None) -> _Found | None:
+def sacct_parsable(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """Output of sacct --parsable2 (or --parsable), with JobID, Start, End and NodeList."""
     first = text.lstrip().split("\n", 1)[0]
     roles = header_of(text[: 1 << 16], _SACCT)
     if "|" not in first or not roles or "job" not in roles:
         return None
-    # --parsable ends every line with a bar.
+    # --parsable ends every line with a delimiter.
     needed = ("job", "start", "end", "hosts")
     table = parse(text, _SACCT, needed, path=path, error_type=JobListError)
     return _rows(table, zone)
 
 
 @FORMS.register("csv")
-def jobs_csv(text: str, path: Path, zone: str | None) -> _Found | None:
+def jobs_csv(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """CSV with job, start, end, hosts."""
     roles = header_of(text[: 1 << 16], _CSV) or {}
     if not {"job", "start", "hosts"} <= set(roles):
@@ -299,23 +300,23 @@ def jobs_csv(text: str, path: Path, zone: str | None) -> _Found | None:
     return _rows(table, zone)
 
 
-def _rows(table: Delimited, zone: str | None) -> _Found:
-    """The jobs of a table."""
+def _rows(table: Delimited, zone: str | None) -> _ParsedJobs:
+    """The jobs of a delimited table."""
     absent = {role: table.rows[role].str.to_lowercase().is_in(_ABSENT) for role in ("start", "end")}
-    # What stands for "not yet" is no time; a cell that is empty is none either.
+    # Placeholders such as "Unknown" and empty cells become null.
     table.rows = table.rows.with_columns(
-        pl.when(~missing).then(pl.col(role)).alias(role) for role, missing in absent.items()
+        pl.when(~is_absent).then(pl.col(role)).alias(role) for role, is_absent in absent.items()
     )
     start, end = table.instants("start", zone), table.instants("end", zone)
     columns = (table.rows["line"], table.need("job"), start, end, table.rows["hosts"])
-    found = _Found()
+    parsed = _ParsedJobs()
     for line, job, began, ended, hosts in zip(*columns, strict=True):
         if re.search(r"\.(?:\d+|batch|extern|interactive)$", job):
-            found.leave(_STEP)  # a step runs on hosts of its job
+            parsed.skip(_STEP)  # the hosts of a step are those of its job
             continue
-        named = "" if (hosts or "").strip().lower() in _ABSENT else hosts
-        _slurm(found, job, began, ended, named, f"line {line}")
-    return found
+        host_list = "" if (hosts or "").strip().lower() in _ABSENT else hosts
+        _slurm(parsed, job, began, ended, host_list, f"line {line}")
+    return parsed
 
 
 # --- PBS --------------------------------------------------------------------------------------
@@ -344,27 +345,27 @@ _PBS_END: Final = ("obittime", "comp_time", "completion_time")
 
 
 @FORMS.register("qstat")
-def qstat(text: str, path: Path, zone: str | None) -> _Found | None:
+def qstat(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """Output of qstat -f (or -xf) of PBS."""
     if not _PBS_JOB.search(text[: 1 << 20]):
         return None
-    found = _Found()
+    parsed = _ParsedJobs()
     for job, line, fields in _pbs_jobs(text.splitlines()):
         place = f"line {line}, job {shown(job)}"
         start = _pbs_time(fields, _PBS_START, zone, place)
         end = _pbs_time(fields, _PBS_END, zone, place)
         state = fields.get("job_state", "R")
         if end is None and start is not None and state in ("F", "C", "E", "X"):
-            spent = _seconds(fields.get("resources_used.walltime", ""))
-            end = None if spent is None else start + spent * 1_000_000_000
+            walltime_s = _seconds(fields.get("resources_used.walltime", ""))
+            end = None if walltime_s is None else start + walltime_s * 1_000_000_000
         parts = fields.get("exec_host", "").split("+")
         hosts = ",".join(part.split("/")[0].strip() for part in parts)
-        _slurm(found, job, start, end, hosts, place)
-    return found
+        _slurm(parsed, job, start, end, hosts, place)
+    return parsed
 
 
 def _pbs_jobs(lines: Iterable[str]) -> Iterable[tuple[str, int, dict[str, str]]]:
-    """Identifier, line and attributes of each job; lines that begin with a tab go on."""
+    """Identifier, line and attributes of each job; a leading tab continues the previous line."""
     job, first, key = "", 0, ""
     fields: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
@@ -390,15 +391,15 @@ def _pbs_time(
     if text is None:
         return None
     match = _PBS_TIME.fullmatch(text)
-    plain = text
+    iso_time = text
     if match is not None and match[1] in _MONTHS:
         month = _MONTHS.index(match[1]) + 1
-        plain = f"{match[4]}-{month:02d}-{int(match[2]):02d}T{match[3]}"
-    value = instants(pl.Series([plain], dtype=pl.String), zone)[0]
+        iso_time = f"{match[4]}-{month:02d}-{int(match[2]):02d}T{match[3]}"
+    value = instants(pl.Series([iso_time], dtype=pl.String), zone)[0]
     if value is None:
-        known = instants(pl.Series([plain], dtype=pl.String), "UTC")[0] is not None
+        is_time = instants(pl.Series([iso_time], dtype=pl.String), "UTC")[0] is not None
         raise JobListError(
-            f"{shown(text)} has no time zone" if known else f"{shown(text)} is no time",
+            f"{shown(text)} has no time zone" if is_time else f"{shown(text)} is no time",
             place=place,
             remedy="state the time zone of the machine, like Europe/Paris, or give a CSV with "
             "job, start, "

@@ -1,4 +1,4 @@
-"""From a trace to a measured run: times by one clock and their breakdown."""
+"""Turn a trace into a measured run: times on a common clock, and their breakdown."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tailback.traffic.readers import otf2
 
 _PHASES = 20
 _LATECOMERS = 16
-"""Late ranks that are reported: two hosts of eight ranks each."""
+"""Maximum number of late ranks that are reported: two hosts of eight ranks each."""
 
 
 SLOW_RANK_RATIO = 1.2
-"""A rank computes far longer from this ratio to the median rank's computation."""
+"""Minimum ratio of a slow rank's computation time to that of the median rank."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class MeasuredRun:
     Attributes:
         measured: Its summary.
         tables: Its tables (:data:`tailback.evidence.tables.TABLES`) by name.
-        origin_unix_ns: UTC of time 0 of the tables, when the first rank began; None where the
-            tracer did not say.
+        origin_unix_ns: UTC of time 0 of the tables, when the first rank began; None if the trace
+            does not record it.
     """
 
     measured: Measured
@@ -61,7 +61,7 @@ class MeasuredRun:
 
 
 def has_times(path: Path) -> bool:
-    """Whether a trace is of a format that records times."""
+    """Whether the format of a trace records times."""
     return path.exists() and otf2.sniff(path)
 
 
@@ -73,14 +73,14 @@ def measure(
     rank_file: Path | None = None,
     hosts: Sequence[str] | None = None,
 ) -> MeasuredRun:
-    """Read the times of a trace.
+    """Read the times of a trace and break them down.
 
     Args:
         path: OTF2 anchor file, or the folder that holds it.
-        latency: Least latency between ranks; 0.1 µs for all where None.
-        environment: Variables that may contain the hosts; the process's own if None.
-        rank_file: File that may contain the hosts.
-        hosts: Hosts in rank order, if no other source has them.
+        latency: Minimum latency between ranks; 0.1 µs for all pairs if None.
+        environment: Environment variables that may list the hosts; those of this process if None.
+        rank_file: File that may list the hosts.
+        hosts: Hosts in rank order, used if no other source lists them.
 
     Raises:
         TraceError: The trace is damaged or has no MPI call.
@@ -88,88 +88,88 @@ def measure(
     """
     anchor = otf2.find_anchor(Path(path))
     recorded = record(otf2.load(anchor), anchor)
-    where = find_hosts(
+    rank_hosts = find_hosts(
         recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
         hosts=hosts,
     )  # fmt: skip
     clocks = solve(
-        constraints(recorded, latency), recorded.n_ranks, where.of_rank if where else None,
-        recorded.resolution_ps,
+        constraints(recorded, latency), recorded.n_ranks,
+        rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
     )  # fmt: skip
     recorded, repair = correct(recorded, clocks, latency)
     waits = find_waits(recorded, clocks)
-    why = wait_reasons(recorded, waits)
-    whole = elapsed(recorded, clocks)
-    parts = split(recorded, clocks, waits, why, whole)
+    reasons = wait_reasons(recorded, waits)
+    total = elapsed(recorded, clocks)
+    parts = split(recorded, clocks, waits, reasons, total)
     tables = make_tables(
-        recorded, waits, why, parts, where, np.rint(clocks.offset_ps).astype(np.int64),
+        recorded, waits, reasons, parts, rank_hosts, np.rint(clocks.offset_ps).astype(np.int64),
         clocks.drift * 1e6,
     )  # fmt: skip
     measured = Measured(
-        elapsed_ps=whole.elapsed_ps,
-        low_ps=whole.low_ps,
-        high_ps=whole.high_ps,
+        elapsed_ps=total.elapsed_ps,
+        low_ps=total.low_ps,
+        high_ps=total.high_ps,
         n_ranks=recorded.n_ranks,
-        parts=_parts(parts, whole, recorded.n_ranks),
+        parts=_parts(parts, total, recorded.n_ranks),
         phases=_phases(parts, recorded.n_ranks),
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
-        latecomers=_latecomers(tables["waits"], where),
+        latecomers=_latecomers(tables["waits"], rank_hosts),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
-        ended_early_ps=_ended_early(recorded, whole),
-        efficiency=_efficiency(parts, whole, recorded.n_ranks),
+        ended_early_ps=_ended_early(recorded, total),
+        efficiency=_efficiency(parts, total, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
-        hosts=_host_report(where),
+        hosts=_host_report(rank_hosts),
         notes=recorded.notes,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
 
-def _parts(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> list[Part]:
-    """Means over the ranks, rounded so that they add up to the measured time."""
+def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Part]:
+    """Mean of each part over the ranks, rounded so that the parts sum to the measured time."""
     sums = {
-        name: rest for name, *rest in split.group_by("part").agg(
+        name: bounds for name, *bounds in split.group_by("part").agg(
             pl.col("value_ps", "low_ps", "high_ps").sum()
         ).iter_rows()
     }  # fmt: skip
-    out, before, total = [], 0, 0
+    out, assigned, total = [], 0, 0
     for name in PARTS:
         if name not in sums:
             continue
         value, low, high = sums[name]
         total += value
-        ps = total // n_ranks - before
-        before += ps
+        ps = total // n_ranks - assigned
+        assigned += ps
         out.append(
             Part(
                 name=name, ps=ps, low_ps=min(low // n_ranks, ps),
-                high_ps=max(-(-high // n_ranks), ps), share=ps / max(whole.elapsed_ps, 1),
+                high_ps=max(-(-high // n_ranks), ps), share=ps / max(elapsed_time.elapsed_ps, 1),
             )
         )  # fmt: skip
     return out
 
 
-def _ended_early(recorded: RecordedRun, whole: Elapsed) -> int:
-    """Time between a rank's end and the end of the run, mean over ranks with calls."""
+def _ended_early(recorded: RecordedRun, elapsed_time: Elapsed) -> int:
+    """Time between the end of a rank and the end of the run, averaged over the ranks."""
     called = recorded.end_ps > recorded.start_ps
-    ended = np.maximum(whole.end_ps - recorded.end_ps[called], 0)
+    ended = np.maximum(elapsed_time.end_ps - recorded.end_ps[called], 0)
     return int(ended.sum()) // max(recorded.n_ranks, 1)
 
 
 def _phases(split: pl.DataFrame, n_ranks: int) -> list[PhaseTime]:
-    by = split.group_by("phase", "part").agg(pl.col("value_ps").sum())
-    order = by.group_by("phase").agg(pl.col("value_ps").sum()).sort("value_ps", "phase")
+    times = split.group_by("phase", "part").agg(pl.col("value_ps").sum())
+    order = times.group_by("phase").agg(pl.col("value_ps").sum()).sort("value_ps", "phase")
     longest = order["phase"].to_list()[::-1][:_PHASES]
-    found: dict[str, dict[str, int]] = {phase: {} for phase in longest}
-    for phase, part, value in by.sort("phase", "part").iter_rows():
-        name = phase if phase in found else f"({len(order) - len(longest)} other phases)"
-        parts = found.setdefault(name, {})
+    phases: dict[str, dict[str, int]] = {phase: {} for phase in longest}
+    for phase, part, value in times.sort("phase", "part").iter_rows():
+        name = phase if phase in phases else f"({len(order) - len(longest)} other phases)"
+        parts = phases.setdefault(name, {})
         parts[part] = parts.get(part, 0) + value
     return [
         PhaseTime(
             phase=phase, ps=sum(parts.values()) // n_ranks,
             parts={name: parts[name] // n_ranks for name in PARTS if parts.get(name)},
         )
-        for phase, parts in found.items()
+        for phase, parts in phases.items()
     ]  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
     return {kind: sums[kind] // n_ranks for kind in KINDS if sums.get(kind)}
 
 
-def _latecomers(waits: pl.DataFrame, where: Hosts | None) -> list[LateRank]:
+def _latecomers(waits: pl.DataFrame, hosts: Hosts | None) -> list[LateRank]:
     late = (
         waits.filter(pl.col("computing_rank").is_not_null())
         .group_by("computing_rank")
@@ -189,7 +189,7 @@ def _latecomers(waits: pl.DataFrame, where: Hosts | None) -> list[LateRank]:
         .sort("waited", "computing_rank", descending=[True, False])
     )
     return [
-        LateRank(rank=rank, waited_ps=ps, noise_ps=noise, host=where.of_rank[rank] if where else "")
+        LateRank(rank=rank, waited_ps=ps, noise_ps=noise, host=hosts.of_rank[rank] if hosts else "")
         for rank, ps, noise in late.head(_LATECOMERS).iter_rows()
     ]
 
@@ -202,38 +202,38 @@ def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> 
     computed[rows["rank"].to_numpy()] = rows["value_ps"].to_numpy()
     slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
     late = waits.filter(pl.col("computing_rank").is_in(slow))
-    # A rank that computed longer only now and then was interrupted: that is noise.
+    # Ranks that compute longer only occasionally are interrupted: that is noise, not imbalance.
     return int(late["imbalance_ps"].sum()) // n_ranks
 
 
-def _efficiency(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> Efficiency:
+def _efficiency(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> Efficiency:
     useful: NDArray[np.int64] = (
         split.filter(pl.col("part") == "computation")
         .group_by("rank")
         .agg(pl.col("value_ps").sum())["value_ps"]
         .to_numpy()
     )
-    most, mean = int(useful.max(initial=0)), float(useful.sum()) / n_ranks
-    total = max(whole.elapsed_ps, 1)
+    longest, mean = int(useful.max(initial=0)), float(useful.sum()) / n_ranks
+    total = max(elapsed_time.elapsed_ps, 1)
     return Efficiency(
-        load_balance=mean / most if most else 1.0,
-        communication=most / total,
+        load_balance=mean / longest if longest else 1.0,
+        communication=longest / total,
         parallel=mean / total,
     )
 
 
 def _clock_report(recorded: RecordedRun, clocks: Clocks, repair: CausalityRepair) -> ClockReport:
-    pairs = clocks.bounds.widths()
-    known = pairs[np.isfinite(pairs)]
-    median = float(np.median(pairs)) if len(pairs) else 0.0
+    widths = clocks.bounds.widths()
+    finite = widths[np.isfinite(widths)]
+    median = float(np.median(widths)) if len(widths) else 0.0
     return ClockReport(
         unit=clocks.unit,
         drifting=bool(clocks.drift.any()),
         largest_offset_ps=int(np.ptp(clocks.offset_ps)),
         recorded_offsets=int(recorded.clock_offsets.sum()),
         error_ps=int(median) if np.isfinite(median) else None,
-        largest_error_ps=int(known.max(initial=0)),
-        one_way=int(np.isinf(pairs).sum()),
+        largest_error_ps=int(finite.max(initial=0)),
+        one_way=int(np.isinf(widths).sum()),
         violated=clocks.violated,
         largest_violation_ps=clocks.largest_ps,
         repaired=clocks.left,

@@ -1,11 +1,10 @@
-"""How unevenly traffic lay on parallel links, from what they counted.
+"""Load imbalance of parallel links, measured by their port counters.
 
-Hashing (ECMP) and forwarding tables put flows on links for good; some links then carry more than
-others that could take their traffic. What all of them carry together is limited by the one that
-carries most: with a share s of the bytes on it, k links of rate C pass C / s between them where
-traffic spread evenly would pass k C. So traffic that is spread evenly over links of C / (k s) each
-is limited as it was. That is exact for links that are full, and too slow by little where they are
-not.
+Hashing (ECMP) and forwarding tables assign flows to links statically, so some links carry more than
+parallel ones. The most loaded link limits the throughput of the bundle: if it carries a share s of
+the bytes, k links of rate C together pass C / s instead of the k C of evenly spread traffic. The
+same limit applies to evenly spread traffic on links of rate C / (k s) each, which is how it is
+modelled. This is exact for saturated links, and slightly too slow for others.
 """
 
 from __future__ import annotations
@@ -20,31 +19,30 @@ from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 
 MIN_UNEVENNESS = 0.5
-"""Deviation of parallel links from their mean, weighted by bytes, from which routes count as
-uneven. Hashing some tens of flows gives 0.25 (the real-packet lab); everything on one of two links
-gives 1."""
+"""Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven. Hashing
+tens of flows gives 0.25 (measured in the lab); all traffic on one of two links gives 1."""
 
 Capacities = tuple[tuple[int, float], ...]
 
 
 def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacities, float]:
-    """Rates at which evenly spread traffic is limited as the measured one was.
+    """Reduced link rates that limit evenly spread traffic like the measured imbalance.
 
-    Parallel links are those that leave a switch upwards, and those that enter one from above.
+    Parallel links are all up-links of a switch, and all down-links into a switch.
 
     Args:
-        counters: What links counted, over the time of the job.
+        counters: Counters of links during the job.
         fabric: The fabric.
 
     Returns:
-        Link and rate in Gb/s of those with less than their own, and how unevenly traffic lay on
-        parallel links: mean deviation from their mean over their mean, weighted by bytes. Nothing
-        where that is under :data:`MIN_UNEVENNESS`.
+        Links and their reduced rates in Gb/s, none if the unevenness is less than
+        :data:`MIN_UNEVENNESS`; and the unevenness: mean absolute deviation of parallel links from
+        their mean, over that mean, weighted by bytes.
     """
-    inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    up, down = inner & (fabric.link_up > 0), inner & (fabric.link_up < 0)
+    between_switches = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    up, down = between_switches & (fabric.link_up > 0), between_switches & (fabric.link_up < 0)
     groups: list[NDArray[np.float64]] = []
-    out: list[tuple[int, float]] = []
+    reduced: list[tuple[int, float]] = []
     for chosen, end in ((up, fabric.link_src), (down, fabric.link_dst)):
         for vertex in np.unique(end[chosen]):
             links = np.flatnonzero(chosen & (end == vertex))
@@ -53,38 +51,38 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
                 continue
             groups.append(carried)
             rates = fabric.link_gbps[links]
-            # Time each link needs for its bytes, over the time that all need for theirs together.
-            share = float((carried / rates).max() / (carried.sum() / rates.sum()))
-            out += [(int(x), float(r) / share) for x, r in zip(links, rates, strict=True)]
-    uneven = _unevenness(groups)
-    return (tuple(out) if uneven >= MIN_UNEVENNESS else (), uneven)
+            # Sending time of the most loaded link over that of the evenly loaded bundle.
+            slowdown = float((carried / rates).max() / (carried.sum() / rates.sum()))
+            reduced += [(int(x), float(r) / slowdown) for x, r in zip(links, rates, strict=True)]
+    unevenness = _unevenness(groups)
+    return (tuple(reduced) if unevenness >= MIN_UNEVENNESS else (), unevenness)
 
 
 def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:
-    """How unevenly forwarding tables put destinations on the up-links of leaf switches.
+    """Unevenness of destinations on the up-links of leaf switches in forwarding tables.
 
-    A good routing engine gives every up-link the same number of destinations, whatever the traffic.
+    A good routing engine assigns equally many destinations to every up-link.
 
     Args:
-        link: Link by which each switch sends for each node, ``NO_ENTRY`` for none, shape (S, N).
+        link: Output link of each switch for each destination node, or ``NO_ENTRY``, shape (S, N).
         fabric: The fabric.
 
     Returns:
-        Mean deviation of the destinations of parallel up-links from their mean over their mean,
-        0–2, as :func:`limited_by_routes` has it for bytes; 0 without parallel up-links.
+        Mean absolute deviation of the destinations of parallel up-links from their mean, over that
+        mean, 0–2, like :func:`limited_by_routes` for bytes; 0 without parallel up-links.
     """
     groups: list[NDArray[np.float64]] = []
     for leaf in np.unique(fabric.node_switch[fabric.node_switch >= 0]):
         up = np.flatnonzero((fabric.link_src == fabric.n_nodes + leaf) & (fabric.link_up > 0))
         if len(up) < 2:
             continue
-        taken = link[leaf][link[leaf] != NO_ENTRY]
-        groups.append(np.bincount(taken, minlength=fabric.n_links)[up] / fabric.link_gbps[up])
+        outputs = link[leaf][link[leaf] != NO_ENTRY]
+        groups.append(np.bincount(outputs, minlength=fabric.n_links)[up] / fabric.link_gbps[up])
     return _unevenness(groups)
 
 
 def _unevenness(groups: Sequence[NDArray[np.float64]]) -> float:
-    """Mean deviation of parallel links from the mean of their group, over that mean, 0–2."""
-    whole = sum(float(group.sum()) for group in groups)
-    off = sum(float(np.abs(group - group.mean()).sum()) for group in groups)
-    return off / whole if whole > 0 else 0.0
+    """Mean absolute deviation of parallel links from their group's mean, over that mean, 0–2."""
+    total = sum(float(group.sum()) for group in groups)
+    deviation = sum(float(np.abs(group - group.mean()).sum()) for group in groups)
+    return deviation / total if total > 0 else 0.0

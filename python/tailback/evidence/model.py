@@ -1,19 +1,19 @@
-"""Summary of a measured run: the same object on the screen and in ``diagnosis.json``."""
+"""Summary of a measured run, shown on the screen and written to ``diagnosis.json``."""
 
 from __future__ import annotations
 
 from tailback.frozen_model import FrozenModel
 
 PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
-"""Parts of the measured time that are not modelled: set-up and end, calls without data, gaps."""
+"""Parts of the measured time that are not modelled: start and end, calls without data, gaps."""
 
 
 class Part(FrozenModel):
-    """A part of the measured time, as a mean over the ranks.
+    """A part of the measured time, averaged over the ranks.
 
     Attributes:
         name: One of ``tailback.evidence.split.PARTS``.
-        ps: How long; those of all parts add up to the measured time.
+        ps: Duration; the parts sum to the measured time.
         low_ps: Lower bound, given the uncertainty of the clocks.
         high_ps: Upper bound.
         share: Share of the measured time, 0–1.
@@ -27,12 +27,12 @@ class Part(FrozenModel):
 
 
 class PhaseTime(FrozenModel):
-    """What a phase took, as a mean over the ranks.
+    """Duration of a phase, averaged over the ranks.
 
     Attributes:
         phase: Innermost region of the program, or the call.
-        ps: How long.
-        parts: Time of each part, by name; parts without time are left out.
+        ps: Duration.
+        parts: Duration of each part by name, without empty parts.
     """
 
     phase: str
@@ -41,15 +41,15 @@ class PhaseTime(FrozenModel):
 
 
 class Efficiency(FrozenModel):
-    """Efficiencies as the POP project defines them, 0–1 (docs/explanation/measured.md).
+    """POP efficiencies, 0–1 (docs/explanation/measured.md).
 
     Attributes:
         load_balance: Mean over maximum of the ranks' computation.
         communication: Maximum of the ranks' computation over the measured time.
         parallel: Product of the two: mean computation over the measured time.
-        serialisation: Maximum of the computation over the time with an ideal network; None without
-            such a replay.
-        transfer: Time with an ideal network over the measured time; None without such a replay.
+        serialisation: Maximum of the ranks' computation over the time on an ideal network; None
+            without a replay on one.
+        transfer: Time on an ideal network over the measured time; None without such a replay.
     """
 
     load_balance: float
@@ -59,35 +59,36 @@ class Efficiency(FrozenModel):
     transfer: float | None = None
 
     def with_ideal_network(self, ideal_ps: int, elapsed_ps: int) -> Efficiency:
-        """The efficiencies with those of communication: serialisation and transfer.
+        """Add the two factors of communication efficiency: serialisation and transfer.
 
         Args:
             ideal_ps: Time of a replay with zero latency and infinite bandwidth.
             elapsed_ps: The measured time.
         """
-        # If the model's time is longer than measured, all of the loss is serialisation.
+        # If the simulated time exceeds the measured one, all of the loss is serialisation.
         transfer = min(max(ideal_ps, 1) / max(elapsed_ps, 1), 1.0)
         serialisation = min(self.communication / transfer, 1.0)
         return self.model_copy(update={"serialisation": serialisation, "transfer": transfer})
 
 
 class ClockReport(FrozenModel):
-    """Results on the clocks of the ranks.
+    """Synchronisation of the ranks' clocks.
 
     Attributes:
-        unit: What was given an offset: ``none``, ``host`` or ``rank``.
+        unit: Unit that got its own offset: ``none``, ``host`` or ``rank``.
         drifting: Whether drifts were needed too.
         largest_offset_ps: Largest difference of two offsets.
-        recorded_offsets: Clock offsets that the trace holds; OTF2 has applied them.
-        error_ps: Median width of the bounds on the difference of two clocks; None if most pairs
-            lack messages in both directions.
-        largest_error_ps: Largest width, over pairs with messages in both directions.
-        one_way: Pairs of clocks with messages in at most one direction.
-        violated: Messages received before they were sent, by the clocks as recorded.
-        largest_violation_ps: Most by which one was.
-        repaired: Messages that still were after the offsets, and were repaired.
-        largest_repair_ps: Most by which one was.
-        left: Messages still received before they were sent at the end.
+        recorded_offsets: Number of clock offsets in the trace; OTF2 has applied them.
+        error_ps: Median width of the bounds on clock differences; None if most pairs are not
+            bounded on both sides.
+        largest_error_ps: Largest width, over pairs bounded on both sides.
+        one_way: Number of pairs of clocks that are not bounded on both sides.
+        violated: Number of causality violations (messages received before they were sent) by the
+            clocks as recorded.
+        largest_violation_ps: Largest of these violations.
+        repaired: Number of violations that remained after the offsets and were repaired.
+        largest_repair_ps: Largest of the repaired violations.
+        left: Number of violations that remain after the repair.
     """
 
     unit: str
@@ -105,12 +106,12 @@ class ClockReport(FrozenModel):
 
 
 class HostReport(FrozenModel):
-    """Where ranks ran.
+    """Hosts of the ranks.
 
     Attributes:
-        source: Source of that information.
+        source: Where the hosts come from.
         hosts: Number of hosts.
-        most_ranks: Ranks on the host with most of them.
+        most_ranks: Maximum number of ranks on a host.
     """
 
     source: str
@@ -119,14 +120,14 @@ class HostReport(FrozenModel):
 
 
 class LateRank(FrozenModel):
-    """A rank on whose computation others waited.
+    """A rank whose computation delayed others.
 
     Attributes:
         rank: World rank.
-        waited_ps: Time that other ranks waited for it, summed over them.
-        noise_ps: Part of it that they waited because a computation took longer than it usually
-            does; the rest is imbalance.
-        host: Host it ran on, empty where unknown.
+        waited_ps: Total time that other ranks waited for it.
+        noise_ps: Part of ``waited_ps`` due to computations that took longer than usual; the rest is
+            imbalance.
+        host: Its host, empty if unknown.
     """
 
     rank: int
@@ -136,26 +137,26 @@ class LateRank(FrozenModel):
 
 
 class Measured(FrozenModel):
-    """The measured run in short.
+    """Summary of a measured run.
 
     Attributes:
-        elapsed_ps: From the first rank's beginning to the last one's end.
+        elapsed_ps: Time from the start of the first rank to the end of the last.
         low_ps: Lower bound, given the uncertainty of the clocks.
         high_ps: Upper bound.
         n_ranks: Number of ranks.
-        parts: Where that time went, as a mean over the ranks; adds up to ``elapsed_ps``.
-        phases: The same by phase, longest first; phases beyond the first 20 are summed up.
-        wait_states: Severity of each wait state as Scalasca names it, as a mean over the ranks,
-            whatever was waited for.
-        latecomers: Ranks whose computation was waited for most.
-        slow_rank_waits_ps: Waits for the computation of ranks that compute far longer than the
-            median rank, as a mean over the ranks.
-        ended_early_ps: How long ranks had ended while others still ran, as a mean over the ranks:
-            part of ``not_running``.
-        efficiency: Efficiencies.
-        clocks: What was found about the clocks.
-        hosts: Where ranks ran, None where unknown.
-        notes: What the trace lacks, and what was done about it.
+        parts: Breakdown of ``elapsed_ps``, averaged over the ranks.
+        phases: Breakdown by phase, longest first; phases beyond the first 20 are merged.
+        wait_states: Severity of each Scalasca wait state, averaged over the ranks, regardless of
+            its reason.
+        latecomers: Ranks whose computation caused the most waiting.
+        slow_rank_waits_ps: Time spent waiting for the computation of slow ranks, averaged over the
+            ranks.
+        ended_early_ps: Time between the end of a rank and the end of the run, averaged over the
+            ranks; part of ``not_running``.
+        efficiency: POP efficiencies.
+        clocks: Clock synchronisation.
+        hosts: Hosts of the ranks; None if unknown.
+        notes: Information missing in the trace, and how it was handled.
     """
 
     elapsed_ps: int
@@ -174,18 +175,18 @@ class Measured(FrozenModel):
     notes: list[str]
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
-        """With the efficiencies that a replay on an ideal network gives, which took so long."""
+        """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""
         efficiency = self.efficiency.with_ideal_network(ideal_ps, self.elapsed_ps)
         return self.model_copy(update={"efficiency": efficiency})
 
     def part(self, name: str) -> int:
-        """Picoseconds of a part, 0 where there is none."""
+        """Duration of a part in picoseconds, 0 if absent."""
         return next((part.ps for part in self.parts if part.name == name), 0)
 
     @property
     def outside_model_ps(self) -> int:
-        """Time that a simulation of the program has nothing of, as a mean over the ranks.
+        """Time that a simulation of the program does not model, averaged over the ranks.
 
-        In the simulation, too, ranks end while others still run.
+        Excludes ``ended_early_ps``, because simulated ranks also end at different times.
         """
         return max(sum(map(self.part, PARTS_OUTSIDE_MODEL)) - self.ended_early_ps, 0)

@@ -1,25 +1,25 @@
 """Findings on ports of lossy networks: links that serve less than their rate, full links, drops.
 
-A port of a lossless network *stalls* without credit, and its counters show for how long. An
-Ethernet port under TCP queues and drops instead. Its rate is what it sends while packets wait; a
-port that sends below its nominal rate although packets wait all the time is degraded. Counters are
-read at instants, so the continuous queue needs evidence:
+A port of a lossless network *stalls* without credit, and counters show for how long. An Ethernet
+port carrying TCP queues and drops packets instead. Its service rate is the rate at which it sends
+while packets are queued; a port that serves less than its nominal rate is degraded. Queue lengths
+are read only at instants, so a persistent queue must be inferred, in two ways:
 
-*Outlasted*. A queue is served in order. If a port sent fewer bytes in an interval than were queued
-at its start, the queue was never empty in it: its rate is bytes over time. The only assumption is
-that a port with packets sends.
+*Outlasted*. Queues are FIFO. If a port sent fewer bytes in an interval than were queued at its
+start, the queue was never empty in it, so the service rate is bytes over time. The only assumption
+is that ports are work-conserving.
 
-*Sampled*. Readings are samples of the time. A port with packets waiting sends; so, at its nominal
-rate R, the share of readings with a queue is on average at most the share of time needed to send
-its bytes at R. If it is significantly larger, the port serves less than R. Significance is tested
-with means of batches of consecutive readings, whose spread includes their autocorrelation, at 1 %
-for all ports together. (Traffic synchronous with the readings could mislead this test, but not the
+*Sampled*. Readings sample the queue over time. A work-conserving port sends whenever packets are
+queued; so, at its nominal rate R, the expected share of readings with a queue is at most the share
+of time needed to send its bytes at R. If it is significantly larger, the port serves less than R.
+Significance is tested with batch means, which account for autocorrelation, at a family-wise level
+of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
-There is no threshold besides this 1 %: a rate that cannot be distinguished from the nominal one
-within the resolution is not called degraded. Resolution is :data:`FRAME_BYTES` a packet,
-which the wire carries and counters leave out, a packet at each end of an interval, and the error of
-the times (:func:`clock_error_ns`).
+There is no other threshold: a rate that cannot be distinguished from the nominal one within the
+resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
+the wire but not in the counters, one packet at each end of an interval, and the error of the time
+stamps (:func:`clock_error_ns`).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from numpy.typing import NDArray
 from tailback.schema import Column, Table
 
 FRAME_BYTES: Final = 24
-"""Preamble, check sequence and gap of an Ethernet frame (IEEE 802.3), in no counter of bytes."""
+"""Preamble, frame check sequence and interframe gap (IEEE 802.3), not in byte counters."""
 PACKET_BYTES: Final = 1514
-"""Ethernet frame of 1,500 bytes of payload; where packets are larger on average, a jumbo frame."""
+"""Ethernet frame with 1,500 bytes of payload."""
 JUMBO_BYTES: Final = 9216
-"""What most switches take for the largest frame."""
-FALSE_ALARMS: Final = 0.01
-"""Probability that sampling reports any degraded link in a healthy network."""
+"""Maximum frame size of most switches, assumed where mean packets exceed :data:`PACKET_BYTES`."""
+FALSE_POSITIVE_RATE: Final = 0.01
+"""Family-wise false positive rate of the sampling test: any degraded link in a healthy network."""
 MIN_CLOCK_RATIO: Final = 4.0
-"""Smallest ratio of a window's length to the error of a time for bytes in it to show a rate."""
-FEWEST_BATCHES: Final = 5
-"""With fewer batches, Student's quantile is too large to show anything."""
+"""Minimum ratio of the length of a window to the time stamp error for a usable rate."""
+MIN_BATCHES: Final = 5
+"""Minimum number of batches; with fewer, Student's quantile is too large for any significance."""
 
 _PLACE: Final = (
     Column("node_name", pl.String, "name of the node or switch"),
@@ -102,10 +102,10 @@ Flags = NDArray[np.bool_]
 
 
 def clock_error_ns(intervals: pl.DataFrame) -> float:
-    """Error of the times of readings: 95 % of intervals differ from their usual length by less.
+    """Error of time stamps: 95th percentile of the deviation of intervals from their usual length.
 
-    A collector that is late between rounds may also be late between noting the time and reading the
-    counter.
+    A collector delayed between rounds may equally be delayed between taking the time stamp and
+    reading the counter.
 
     Args:
         intervals: ``time_ns, interval_ns`` of ``counter_intervals``.
@@ -114,14 +114,14 @@ def clock_error_ns(intervals: pl.DataFrame) -> float:
     usual = length.median()
     if not isinstance(usual, float):
         return 0.0
-    # Missing readings are not a clock error.
-    whole = (length / usual).round().clip(lower_bound=1.0) * usual
-    return float((length - whole).abs().quantile(0.95) or 0.0)
+    # Missing readings are not time stamp errors.
+    expected = (length / usual).round().clip(lower_bound=1.0) * usual
+    return float((length - expected).abs().quantile(0.95) or 0.0)
 
 
 @dataclass
 class _Port:
-    """The intervals of one port in order of time, as arrays of one length.
+    """The intervals of one port in order of time, as arrays of equal length.
 
     Attributes:
         key: ``node_name, port, interface, link``.
@@ -133,7 +133,7 @@ class _Port:
         before: Queue at the start, bytes, NaN where unknown.
         after: Queue at the end.
         drops: Packets dropped, NaN where unknown.
-        clock: Error of a time, ns.
+        clock: Error of a time stamp, ns.
     """
 
     key: tuple[str, int, str | None, int | None]
@@ -154,16 +154,16 @@ class _Port:
 
     @property
     def packet(self) -> float:
-        """A packet that may be counted in the wrong interval, in bytes."""
+        """Size in bytes of a packet that may be counted in the wrong interval."""
         size = np.divide(self.sent, self.packets, out=np.zeros_like(self.sent),
                          where=self.packets > 0)  # fmt: skip
         return PACKET_BYTES if np.nanmax(size, initial=0.0) <= PACKET_BYTES else JUMBO_BYTES
 
     @property
     def wire(self) -> Floats:
-        """Most bytes that the wire carried in each interval, with what counters leave out."""
-        most = np.where(np.isnan(self.packets), self.sent / 64.0, self.packets)
-        return np.asarray(self.sent + FRAME_BYTES * most, np.float64)
+        """Upper bound of bytes on the wire in each interval, with framing overhead."""
+        packets = np.where(np.isnan(self.packets), self.sent / 64.0, self.packets)
+        return np.asarray(self.sent + FRAME_BYTES * packets, np.float64)
 
     @property
     def queued(self) -> Flags:
@@ -172,20 +172,20 @@ class _Port:
 
     @property
     def outlasted(self) -> Flags:
-        """Intervals whose queue at the start was more than was sent: it was never empty."""
+        """Intervals in which the queue was never empty: more was queued at the start than sent."""
         return self.queued & (self.before >= self.sent + 2 * self.packet)
 
     def full(self, clock: float) -> Flags:
-        """Intervals whose bytes are those of the nominal rate, if times are off by ``clock`` ns."""
+        """Intervals at the nominal rate, given a time stamp error of ``clock`` ns."""
         room = self.nominal / 8.0 * np.maximum(self.length - clock, 0.0)
         return np.asarray(self.wire + 2 * self.packet >= room, np.bool_)
 
 
 def _ports(intervals: pl.DataFrame) -> list[_Port]:
-    """The ports whose counters include queues or drops, by name."""
+    """Ports with counters of queues or drops, by name."""
     clock = clock_error_ns(intervals)
-    telling = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
-    rows = intervals.filter(telling.over("node_name", "port")).sort(*_KEY, "time_ns")
+    has_evidence = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
+    rows = intervals.filter(has_evidence.over("node_name", "port")).sort(*_KEY, "time_ns")
     out = []
     for frame in rows.partition_by("node_name", "port", maintain_order=True):
 
@@ -193,7 +193,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
             return np.asarray(frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy())
 
         key = frame.select(_KEY).row(0)
-        # The rate of the link is that of its latest reading with a rate.
+        # The nominal rate is the latest known one.
         rates = frame["capacity_gbps"].drop_nulls()
         end = frame["time_ns"].to_numpy()
         out.append(
@@ -209,7 +209,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
 
 
 def _runs(port: _Port, chosen: Flags) -> list[slice]:
-    """The runs of consecutive chosen intervals."""
+    """Runs of consecutive chosen intervals."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     runs = []
     for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -220,17 +220,17 @@ def _runs(port: _Port, chosen: Flags) -> list[slice]:
     return runs
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _count(values: Floats) -> int | None:
-    """Sum of the known values, None if there is none."""
+def _known_sum(values: Floats) -> int | None:
+    """Sum of the known values; None if all are unknown."""
     return None if np.isnan(values).all() else int(np.nansum(values))
 
 
 def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
-    """The times in which each port had packets waiting, and what it served then.
+    """Times in which packets were queued at each port, and its service rate in them.
 
     Args:
         intervals: Rows of ``counter_intervals`` with ``backlog_before_bytes`` and
@@ -238,7 +238,7 @@ def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         Rows of :data:`QUEUE_WINDOWS` in order of port and time. A queue at both ends of an interval
-        may have been empty in between, except where ``outlasted`` counts it.
+        may have been empty in between, except in intervals counted by ``outlasted``.
     """
     rows = []
     for port in _ports(intervals):
@@ -249,17 +249,17 @@ def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
             rows.append(
                 (
                     *port.key, int(port.start[run][0]), int(port.end[run][-1]),
-                    run.stop - run.start, int(outlasted[run].sum()), _known(port.nominal),
-                    _known(float(port.sent[run].sum()) * 8.0 / span), float(levels.mean()),
-                    int(levels.max()), _count(port.drops[run]),
+                    run.stop - run.start, int(outlasted[run].sum()), _none_if_nan(port.nominal),
+                    _none_if_nan(float(port.sent[run].sum()) * 8.0 / span), float(levels.mean()),
+                    int(levels.max()), _known_sum(port.drops[run]),
                 )
             )  # fmt: skip
     return pl.DataFrame(rows, schema=QUEUE_WINDOWS.polars_schema, orient="row")
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """Evidence of a finding: intervals, kind, and the rate served with its bounds, Gb/s."""
+class _Finding:
+    """A finding with its evidence: intervals, kind, and service rate with bounds in Gb/s."""
 
     finding: str
     evidence: str
@@ -270,26 +270,26 @@ class _Shown:
 
 
 def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Findings on each port from counters of queues and drops.
+    """Derive findings on each port from counters of queues and drops.
 
     Args:
         intervals: Rows of ``counter_intervals``; ``capacity_gbps`` is the nominal rate of the link.
             Ports without counters of queues or drops are left out.
 
     Returns:
-        Rows of :data:`PORT_FINDINGS`: degraded links first, the slowest of its nominal rate before
-        the others, then busy, queued and dropping ones, those most so first. A port without a
-        nominal rate is never degraded or busy; one that never queued nor dropped has no row.
+        Rows of :data:`PORT_FINDINGS`: degraded links first, by ratio of served to nominal rate;
+        then busy, queued and dropping ports, the most affected first. A port without a nominal rate
+        is never degraded or busy; one that never queued or dropped packets has no row.
     """
     ports = _ports(intervals)
     tested = max(1, sum(bool((port.after > 0).any()) for port in ports))
     rows = []
     for port in ports:
-        shown = _degraded(port, FALSE_ALARMS / tested) or _busy(port) or _queued(port)
-        if shown is not None:
-            rows.append(_row(port, shown))
+        finding = _degraded(port, FALSE_POSITIVE_RATE / tested) or _busy(port) or _queued(port)
+        if finding is not None:
+            rows.append(_finding_row(port, finding))
         if np.nansum(port.drops) > 0:
-            rows.append(_row(port, _Shown("drops", "counted", port.drops > 0)))
+            rows.append(_finding_row(port, _Finding("drops", "counted", port.drops > 0)))
     frame = pl.DataFrame(rows, schema=PORT_FINDINGS.polars_schema, orient="row")
     slowness = pl.when(pl.col("finding") == "degraded").then(
         pl.col("served_high_gbps") / pl.col("nominal_gbps")
@@ -301,34 +301,34 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _degraded(port: _Port, chance: float) -> _Shown | None:
-    """A link that serves less than its rate, by all available evidence."""
-    certain, likely = _outlasted(port), _sampled(port, chance)
-    if certain is None or likely is None:
-        return certain or likely
-    # Sampling shows how long it lasted; outlasted queues show the rate served.
-    chosen = certain.chosen | likely.chosen
-    return replace(certain, evidence="outlasted, sampled", chosen=chosen)
+def _degraded(port: _Port, level: float) -> _Finding | None:
+    """A degraded link, by all available evidence."""
+    by_outlasting, by_sampling = _outlasted(port), _sampled(port, level)
+    if by_outlasting is None or by_sampling is None:
+        return by_outlasting or by_sampling
+    # Sampling shows the duration; outlasted queues show the service rate.
+    chosen = by_outlasting.chosen | by_sampling.chosen
+    return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
 
 
-def _outlasted(port: _Port) -> _Shown | None:
-    """A degraded link by intervals that its queue outlasted."""
-    slow = np.zeros(len(port.start), np.bool_)
-    clocks = 0
+def _outlasted(port: _Port) -> _Finding | None:
+    """A degraded link, by intervals whose queue was never empty."""
+    is_slow = np.zeros(len(port.start), np.bool_)
+    n_runs = 0
     for run in _runs(port, port.outlasted & ~np.isnan(port.sent)):
         span = float(port.end[run][-1] - port.start[run][0]) - port.clock
-        most = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
-        if span > 0 and most / span < port.nominal:
-            slow[run] = True
-            clocks += 1
-    if not slow.any():
+        max_bits = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
+        if span > 0 and max_bits / span < port.nominal:
+            is_slow[run] = True
+            n_runs += 1
+    if not is_slow.any():
         return None
-    sent, span = float(port.sent[slow].sum()), float(port.length[slow].sum())
-    slack, clock = 2 * port.packet * clocks, port.clock * clocks
-    return _Shown(
-        "degraded", "outlasted", slow, sent * 8.0 / span,
+    sent, span = float(port.sent[is_slow].sum()), float(port.length[is_slow].sum())
+    slack, clock = 2 * port.packet * n_runs, port.clock * n_runs
+    return _Finding(
+        "degraded", "outlasted", is_slow, sent * 8.0 / span,
         max(sent - slack, 0.0) * 8.0 / (span + clock),
-        (float(port.wire[slow].sum()) + slack) * 8.0 / (span - clock),
+        (float(port.wire[is_slow].sum()) + slack) * 8.0 / (span - clock),
     )  # fmt: skip
 
 
@@ -339,44 +339,44 @@ def _student_quantile(probability: float, freedom: int) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _sampled(port: _Port, chance: float) -> _Shown | None:
-    """A degraded link by readings that find a queue more often than its nominal rate allows."""
+def _sampled(port: _Port, level: float) -> _Finding | None:
+    """A degraded link, by more readings with a queue than its nominal rate allows."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
     if np.isnan(port.nominal) or _ran_full(port, active):
         return None
-    waiting = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
-    busy = port.wire * 8.0 / (port.nominal * port.length)
-    excess, error, batches = _mean((waiting - busy)[active])
-    if batches < FEWEST_BATCHES:
+    queued_share = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
+    busy_share = port.wire * 8.0 / (port.nominal * port.length)
+    excess, error, batches = _mean((queued_share - busy_share)[active])
+    if batches < MIN_BATCHES:
         return None
-    if excess - _student_quantile(1.0 - chance, batches - 1) * error <= 0:
+    if excess - _student_quantile(1.0 - level, batches - 1) * error <= 0:
         return None
-    both = active & port.queued
-    span = float(port.length[both].sum())
-    mean, error, _ = _mean(waiting[active])
+    queued = active & port.queued
+    span = float(port.length[queued].sum())
+    mean, error, _ = _mean(queued_share[active])
     share = mean - _student_quantile(0.95, batches - 1) * error
     total = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum())
-    # Of the bytes sent, those sent with a queue are no more than all.
+    # Bytes sent with a queue are at most all bytes.
     high = min(total / share, port.nominal) if share > 0 else port.nominal
     if not span:
-        # No interval has a queue at both ends: what was sent was sent while one was seen.
+        # No interval has a queue at both ends: assume that all bytes were sent with a queue.
         chosen = active & ((port.before > 0) | (port.after > 0))
-        return _Shown("degraded", "sampled", chosen, min(total / mean, high), 0.0, high)
-    served = float(port.sent[both].sum()) * 8.0 / span
-    least = max(served - 2 * port.packet * 8.0 / span, 0.0)
-    return _Shown("degraded", "sampled", both, served, least, max(high, served))
+        return _Finding("degraded", "sampled", chosen, min(total / mean, high), 0.0, high)
+    served = float(port.sent[queued].sum()) * 8.0 / span
+    low = max(served - 2 * port.packet * 8.0 / span, 0.0)
+    return _Finding("degraded", "sampled", queued, served, low, max(high, served))
 
 
 def _ran_full(port: _Port, active: Flags) -> bool:
-    """Whether the port ever sent at its nominal rate, over a time that its clock resolves.
+    """Whether the port ever sent at its nominal rate, over a window that time stamps resolve.
 
-    An error of a time counts once in a window, however many intervals it has: with late readings a
-    single interval shows nothing, but several in a row do.
+    The time stamp error applies once per window, however many intervals it has: with late readings
+    a single interval is inconclusive, but several in a row are not.
     """
     ends = np.concatenate([[0.0], np.cumsum(port.length[active])])
     wire = np.concatenate([[0.0], np.cumsum(port.wire[active])])
     begin = np.arange(len(ends) - 1)
-    # The shortest window from each interval on that is long enough.
+    # The shortest window of sufficient length from each interval.
     enough = ends[:-1] + max(MIN_CLOCK_RATIO * port.clock, 1.0)
     end = np.minimum(np.searchsorted(ends, enough), len(ends) - 1)
     room = port.nominal / 8.0 * np.maximum(ends[end] - ends[begin] - port.clock, 0.0)
@@ -385,9 +385,9 @@ def _ran_full(port: _Port, active: Flags) -> bool:
 
 
 def _mean(values: Floats) -> tuple[float, float, int]:
-    """Mean of a series that may be autocorrelated, its standard error, and the batches behind it.
+    """Mean of an autocorrelated series, its standard error and the number of batches.
 
-    √n batches of √n consecutive values: both grow with n, as the method of batch means requires.
+    Batch means with √n batches of √n consecutive values; the method requires both to grow with n.
     """
     batches = int(np.sqrt(len(values)))
     if batches < 2:
@@ -396,7 +396,7 @@ def _mean(values: Floats) -> tuple[float, float, int]:
     return float(values.mean()), float(means.std(ddof=1) / np.sqrt(batches)), batches
 
 
-def _busy(port: _Port) -> _Shown | None:
+def _busy(port: _Port) -> _Finding | None:
     """A port that sends at its nominal rate with a queue."""
     if np.isnan(port.nominal):
         return None
@@ -405,39 +405,39 @@ def _busy(port: _Port) -> _Shown | None:
         return None
     span = float(port.length[full].sum())
     served = float(port.sent[full].sum()) * 8.0 / span
-    return _Shown("busy", "counted", full, served, served)
+    return _Finding("busy", "counted", full, served, served)
 
 
-def _queued(port: _Port) -> _Shown | None:
-    """A port that had packets waiting at a reading."""
-    some = (port.before > 0) | (port.after > 0)
-    if not some.any():
+def _queued(port: _Port) -> _Finding | None:
+    """A port with packets queued at any reading."""
+    seen_queued = (port.before > 0) | (port.after > 0)
+    if not seen_queued.any():
         return None
-    both = port.queued & ~np.isnan(port.sent)
-    if not both.any():
-        return _Shown("queued", "counted", some)
-    served = float(port.sent[both].sum()) * 8.0 / float(port.length[both].sum())
-    return _Shown("queued", "counted", some, served, served)
+    queued = port.queued & ~np.isnan(port.sent)
+    if not queued.any():
+        return _Finding("queued", "counted", seen_queued)
+    served = float(port.sent[queued].sum()) * 8.0 / float(port.length[queued].sum())
+    return _Finding("queued", "counted", seen_queued, served, served)
 
 
-def _row(port: _Port, shown: _Shown) -> tuple[object, ...]:
+def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     """One row of :data:`PORT_FINDINGS`."""
-    chosen = shown.chosen
+    chosen = finding.chosen
     known = ~np.isnan(port.sent)
-    used = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
+    sent_gbps = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
     active = known & (port.sent > 0) & ~np.isnan(port.after)
     levels = np.concatenate([port.before, port.after])
     busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
-    drops, packets = _count(port.drops), _count(port.packets)
-    handled = (drops or 0) + (packets or 0)
+    drops, packets = _known_sum(port.drops), _known_sum(port.packets)
+    offered = (drops or 0) + (packets or 0)
     return (
-        *port.key, shown.finding, shown.evidence, int(port.start[chosen].min()),
-        int(port.end[chosen].max()), int(chosen.sum()), _known(port.nominal), shown.served,
-        shown.low, shown.high, _known(used / port.nominal),
+        *port.key, finding.finding, finding.evidence, int(port.start[chosen].min()),
+        int(port.end[chosen].max()), int(chosen.sum()), _none_if_nan(port.nominal), finding.served,
+        finding.low, finding.high, _none_if_nan(sent_gbps / port.nominal),
         float((port.after[active] > 0).mean()) if active.any() else None,
-        _known(busy / port.nominal),
+        _none_if_nan(busy / port.nominal),
         None if np.isnan(levels).all() else int(np.nanmax(levels)), drops,
-        drops / handled if drops is not None and packets is not None and handled else None,
+        drops / offered if drops is not None and packets is not None and offered else None,
     )  # fmt: skip
 
 

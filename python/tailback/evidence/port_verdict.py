@@ -1,7 +1,7 @@
-"""Summary of the counters of a lossy network, from the findings on its ports.
+"""Verdict on a lossy network, from the findings on its ports.
 
-A lossless network is judged by how long ports wait for credit. A lossy one (Ethernet with TCP) has
-no such wait: it is judged by the utilization of links, by queues and by drops.
+Lossless networks are assessed by stalls: how long ports wait for credit. Lossy ones (Ethernet with
+TCP) have none, so they are assessed by link utilization, queues and drops.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class PortVerdict:
     """Verdict from counters of queues, drops and bytes.
 
     Attributes:
-        kind: The worst there is: a link that serves less than its rate, ports that drop, links at
-            their rate with a queue, ports that queue, or none of these.
-        threshold: From which share of its time a port counts as dropping or queueing, 0-1.
+        kind: The most severe finding: degraded links, drops, full links with queues (busy), queues,
+            or none (quiet).
+        threshold: Minimum share of its time for a port to count as dropping or queueing, 0-1.
         findings: Table ``port_findings``.
         windows: Table ``queue_windows``.
         ports: Number of ports.
-        devices: Number of devices they belong to.
+        devices: Number of devices with these ports.
         intervals: Number of intervals.
-        rated: Ports whose nominal rate is known.
+        rated: Number of ports with a known nominal rate.
         start_ns: Start of the first interval, UTC nanoseconds.
         end_ns: End of the last.
-        peers: Where links end, if known.
+        peers: Remote ends of links, if known.
     """
 
     kind: Kind
@@ -58,12 +58,12 @@ class PortVerdict:
     peers: Peers = field(default_factory=dict)
 
     def of(self, finding: str) -> pl.DataFrame:
-        """The rows of one kind of finding, the worst first."""
+        """The findings of one kind, most severe first."""
         return self.findings.filter(pl.col("finding") == finding)
 
 
 def is_lossy(intervals: pl.DataFrame) -> bool:
-    """Whether these counters show queues or drops but no waiting for credit."""
+    """Whether the counters include queues or drops but no stalls."""
     lossy = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
     return lossy and intervals["stall_fraction"].is_null().all()
 
@@ -71,33 +71,35 @@ def is_lossy(intervals: pl.DataFrame) -> bool:
 def assess_ports(
     intervals: pl.DataFrame, *, threshold: float = 0.01, peers: Peers | None = None
 ) -> PortVerdict:
-    """Judge a lossy network by utilization, queues and drops.
+    """Assess a lossy network by utilization, queues and drops.
 
     Args:
-        intervals: Rows of ``counter_intervals`` of which :func:`is_lossy` holds.
-        threshold: From which share of its time a port counts as dropping or queueing, 0-1.
-        peers: Where the links of ports end.
+        intervals: Rows of ``counter_intervals`` for which :func:`is_lossy` is true.
+        threshold: Minimum share of its time for a port to count as dropping or queueing, 0-1.
+        peers: Remote ends of the ports' links.
     """
     findings = port_findings(intervals)
-    each = intervals.group_by("node_name", "port").agg(
+    by_port = intervals.group_by("node_name", "port").agg(
         _n=pl.len(), _rated=pl.col("capacity_gbps").is_not_null().any()
     )
-    share = findings.join(each, on=["node_name", "port"], how="left").select(
+    shares = findings.join(by_port, on=["node_name", "port"], how="left").select(
         "finding", "queued_share", dropping=pl.col("intervals") / pl.col("_n")
     )
-    of = {name: share.filter(pl.col("finding") == name) for name in ("degraded", "busy", "drops")}
+    by_finding = {
+        name: shares.filter(pl.col("finding") == name) for name in ("degraded", "busy", "drops")
+    }
     kind: Kind = "quiet"
-    if of["degraded"].height:
+    if by_finding["degraded"].height:
         kind = "degraded"
-    elif (of["drops"]["dropping"] >= threshold).any():
+    elif (by_finding["drops"]["dropping"] >= threshold).any():
         kind = "drops"
-    elif of["busy"].height:
+    elif by_finding["busy"].height:
         kind = "busy"
-    elif (share["queued_share"] >= threshold).any():
+    elif (shares["queued_share"] >= threshold).any():
         kind = "queues"
     return PortVerdict(
-        kind, threshold, findings, queue_windows(intervals), each.height,
-        intervals["node_name"].n_unique(), intervals.height, int(each["_rated"].sum()),
+        kind, threshold, findings, queue_windows(intervals), by_port.height,
+        intervals["node_name"].n_unique(), intervals.height, int(by_port["_rated"].sum()),
         int((intervals["time_ns"] - intervals["interval_ns"]).min() or 0),  # type: ignore[arg-type]
         int(intervals["time_ns"].max() or 0),  # type: ignore[arg-type]
         peers or {},
@@ -105,7 +107,7 @@ def assess_ports(
 
 
 def sentence(verdict: PortVerdict) -> str:
-    """The verdict in one or two sentences that claim no more than these counters tell."""
+    """The verdict in one or two sentences, limited to what these counters show."""
     if verdict.kind == "degraded":
         return degraded_links(verdict.of("degraded"), verdict.peers)
     if verdict.kind == "drops":

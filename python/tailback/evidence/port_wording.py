@@ -1,6 +1,6 @@
-"""The sentences of a verdict on the ports of a lossy network.
+"""Sentences of the verdict on the ports of a lossy network.
 
-``port_verdict`` decides which one holds; this module only words it.
+``port_verdict`` selects the sentence; this module formats it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CANNOT_TELL: Final = (
 """What these counters cannot show."""
 
 LINKS_SHOWN: Final = 3
-"""Number of degraded links that a sentence names."""
+"""Maximum number of degraded links named in a sentence."""
 
 
 def port_label(row: Mapping[str, Any], peers: Peers) -> str:
-    """Name of the port of a row and, where it is known, of the device that it leads to."""
+    """Name of a port and, if known, of the device at the other end of its link."""
     device, port = str(row["node_name"]), int(row["port"])
     return link_name(device, port, peers.get((device, port)), row["interface"])
 

@@ -1,7 +1,7 @@
-"""Recorded events of a trace with their times: MPI calls, point-to-point messages and collectives.
+"""Events of a trace with their times: MPI calls, point-to-point messages and collectives.
 
-All times are picoseconds since the trace's origin, by the clock of the rank that recorded them,
-after the corrections that the trace itself holds.
+All times are picoseconds since the origin of the trace, by the clock of the recording rank, with
+the clock offsets in the trace already applied.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SHUTDOWN = ("mpi_finalize", "mpi_finalized")
 
 
 class _Table:
-    """A table of columns of one length."""
+    """A table: columns of equal length."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     def take(self, rows: Ints | Bools) -> Self:
-        """The given rows."""
+        """Select rows by index or mask."""
         columns = {one.name: getattr(self, one.name)[rows] for one in fields(self)}  # type: ignore[arg-type]
         return replace(self, **columns)  # type: ignore[type-var]
 
@@ -47,12 +47,12 @@ class RecordedCalls(_Table):
         rank: World rank, shape (C,).
         name: Index into :attr:`RecordedRun.names`, shape (C,).
         path: Index into :attr:`RecordedRun.paths`, shape (C,).
-        enter_ps: When it was entered, shape (C,).
-        leave_ps: When it was left, shape (C,).
-        comm: Communicator of its first record, -1 without, shape (C,).
-        sent_bytes: Bytes its records send, shape (C,).
-        received_bytes: Bytes its records receive, shape (C,).
-        paused: Whether recording was off for a while before it, shape (C,).
+        enter_ps: Time of entry, shape (C,).
+        leave_ps: Time of exit, shape (C,).
+        comm: Communicator of its first record, -1 if none, shape (C,).
+        sent_bytes: Bytes sent by its records, shape (C,).
+        received_bytes: Bytes received by its records, shape (C,).
+        paused: Whether recording was paused before the call, shape (C,).
     """
 
     rank: Ints
@@ -81,14 +81,14 @@ class RecordedTransfers(_Table):
         comm: Communicator, shape (T,).
         tag: MPI tag, shape (T,).
         size_bytes: Bytes, shape (T,).
-        send_call: Call that posts the send, -1 outside of any, shape (T,).
-        send_done_call: Call in which the send completes, -1 where not recorded, shape (T,).
-        send_done_ps: Record of that completion, -1 without, shape (T,).
-        recv_call: Call that posts the receive, -1 outside of any, shape (T,).
-        recv_done_call: Call in which the receive completes, -1 where unknown, shape (T,).
-        recv_done_ps: Record of that completion, -1 without, shape (T,).
-        guessed: Whether the match or the receive's completion is inferred, not recorded, shape
-            (T,).
+        send_call: Call that posts the send, -1 if none, shape (T,).
+        send_done_call: Call in which the send completes, -1 if not recorded, shape (T,).
+        send_done_ps: Recorded time of that completion, -1 if none, shape (T,).
+        recv_call: Call that posts the receive, -1 if none, shape (T,).
+        recv_done_call: Call in which the receive completes, -1 if unknown, shape (T,).
+        recv_done_ps: Recorded time of that completion, -1 if none, shape (T,).
+        guessed: Whether the match or the completion of the receive is inferred instead of
+            recorded, shape (T,).
     """
 
     src_rank: Ints
@@ -107,16 +107,16 @@ class RecordedTransfers(_Table):
 
 @dataclass(frozen=True)
 class RecordedCollectives(_Table):
-    """Ranks in collectives, one row for each that took part, M of them.
+    """Participation of ranks in collectives, one row per rank and collective, M of them.
 
     Attributes:
         instance: Number of the collective, shape (M,).
         operation: Index into ``OPERATIONS`` of the OTF2 reader, shape (M,).
         comm: Communicator, shape (M,).
         rank: World rank, shape (M,).
-        root: World rank of the root, -1 without, shape (M,).
-        start_call: Call that enters it, shape (M,).
-        call: Call in which it completes: the same unless it is non-blocking, shape (M,).
+        root: World rank of the root, -1 if none, shape (M,).
+        start_call: Call that starts the collective, shape (M,).
+        call: Call that completes it: the same unless it is non-blocking, shape (M,).
         sent_bytes: Bytes sent, as recorded, shape (M,).
         received_bytes: Bytes received, as recorded, shape (M,).
     """
@@ -138,22 +138,22 @@ class RecordedRun:
 
     Attributes:
         n_ranks: Number of ranks.
-        resolution_ps: One tick of the clock, at least 1.
+        resolution_ps: Clock resolution (one tick), at least 1.
         names: Names of calls.
-        paths: Call paths around calls, outermost frame first; the first is the empty one.
-        innermost: The innermost frame of each path.
+        paths: Call paths of calls, outermost frame first; path 0 is empty.
+        innermost: Innermost frame of each path.
         comms: Name of each communicator.
         calls: MPI calls.
         transfers: Messages with both ends.
         collectives: Collectives of all members.
-        start_ps: Where each rank's measured time begins: when it left MPI_Init or, where that is
-            not recorded, entered its first call; -1 for a rank without calls, shape (n_ranks,).
-        end_ps: Where it ends: when the rank entered MPI_Finalize, or left its last call, shape
-            (n_ranks,).
-        system: Name and class of what encloses each process, nearest first.
-        clock_offsets: Clock offsets recorded for each rank, shape (n_ranks,).
-        origin_unix_ns: UTC of the origin of times, None where the tracer did not say.
-        notes: What is missing or inferred.
+        start_ps: Start of the measured time of each rank: exit of MPI_Init or, if not recorded,
+            entry of its first call; -1 for ranks without calls, shape (n_ranks,).
+        end_ps: End of the measured time: entry of MPI_Finalize or, if not recorded, exit of the
+            last call, shape (n_ranks,).
+        system: Name and class of the system tree ancestors of each process, innermost first.
+        clock_offsets: Number of clock offsets recorded for each rank, shape (n_ranks,).
+        origin_unix_ns: UTC of the origin of times; None if not recorded.
+        notes: Missing or inferred information.
     """
 
     n_ranks: int
@@ -173,17 +173,17 @@ class RecordedRun:
     notes: list[str] = field(default_factory=list)
 
     def moved(self, enter_ps: Ints, leave_ps: Ints, start_ps: Ints, end_ps: Ints) -> RecordedRun:
-        """The same with other times of the calls, shape (C,), and of the ranks, shape (R,)."""
+        """Copy with new times of calls, shape (C,), and of ranks, shape (R,)."""
         calls = replace(self.calls, enter_ps=enter_ps, leave_ps=leave_ps)
         return replace(self, calls=calls, start_ps=start_ps, end_ps=end_ps)
 
 
 def record(trace: Trace, file: Path) -> RecordedRun:
-    """Put the times of a trace in order.
+    """Convert a trace to calls, messages and collectives with their times.
 
     Args:
-        trace: The trace as it was read.
-        file: Anchor file, for errors.
+        trace: The trace as read.
+        file: Anchor file, for error messages.
 
     Raises:
         TraceError: The trace has no MPI call, or records contradict the definitions.
@@ -198,7 +198,7 @@ def record(trace: Trace, file: Path) -> RecordedRun:
     notes: list[str] = []
     kept, row_of = _kept_calls(trace, notes)
     calls, names = _calls(trace, kept, row_of, clock)
-    start, end, inside = _measured(trace.n_ranks, calls, names)
+    start, end, inside = _measured_time(trace.n_ranks, calls, names)
     realtime = None
     if trace.realtime_ns is not None:
         realtime = trace.realtime_ns + (origin - trace.start) * 10**9 // trace.ticks_per_second
@@ -219,24 +219,24 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         origin_unix_ns=realtime,
         notes=notes,
     )
-    return _only(recorded, inside)
+    return _within_measured_time(recorded, inside)
 
 
 @dataclass(frozen=True)
 class _Clock:
-    """Ticks to picoseconds."""
+    """Conversion of ticks to picoseconds."""
 
     ticks_per_second: int
     origin: int
 
     def ps(self, ticks: Ints) -> Ints:
-        # Ticks times 10^12 would overflow; a second's share of them in floats is exact enough.
+        # Ticks times 10^12 would overflow; fractions of a second are precise enough in floats.
         seconds, rest = np.divmod(ticks - self.origin, self.ticks_per_second)
         return seconds * 10**12 + np.rint(rest * (1e12 / self.ticks_per_second)).astype(np.int64)
 
 
 def _kept_calls(trace: Trace, notes: list[str]) -> tuple[Ints, Ints]:
-    """Calls of one thread of each rank, ordered by rank and time, and where each call went (-1)."""
+    """Calls of one thread per rank by rank and time, and the row of each call, -1 if dropped."""
     calls = trace.calls
     keep = np.ones(len(calls.rank), np.bool_)
     if trace.threaded.any():
@@ -270,10 +270,10 @@ def _calls(
     }
     regions = np.array(sorted(of_region), np.int64)
     of_name = np.array([of_region[region] for region in regions.tolist()], np.int64)
-    at = row_of[m.call]
-    inside = np.flatnonzero((at >= 0) & (m.comm >= 0))
+    row = row_of[m.call]
+    with_comm = np.flatnonzero((row >= 0) & (m.comm >= 0))
     comm = np.full(len(rows), -1, np.int64)
-    comm[at[inside[::-1]]] = m.comm[inside[::-1]]
+    comm[row[with_comm[::-1]]] = m.comm[with_comm[::-1]]
     sent, received = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     # Kinds 0 and 1 are sends, 4, 5, 12 and 14 receives, 8 and 10 collectives, which do both.
     for total, column, kinds in (
@@ -281,8 +281,8 @@ def _calls(
         (received, m.bytes, (4, 5, 12, 14)),
         (received, m.received, (8, 10)),
     ):
-        mine = np.flatnonzero((at >= 0) & np.isin(m.kind, kinds))
-        np.add.at(total, at[mine], column[mine].astype(np.int64))
+        selected = np.flatnonzero((row >= 0) & np.isin(m.kind, kinds))
+        np.add.at(total, row[selected], column[selected].astype(np.int64))
     calls = RecordedCalls(
         rank=c.rank[rows],
         name=of_name[np.searchsorted(regions, c.region[rows])],
@@ -297,8 +297,10 @@ def _calls(
     return calls, list(number)
 
 
-def _measured(n_ranks: int, calls: RecordedCalls, names: list[str]) -> tuple[Ints, Ints, Bools]:
-    """Where each rank's measured time begins and ends, and which calls lie between."""
+def _measured_time(
+    n_ranks: int, calls: RecordedCalls, names: list[str]
+) -> tuple[Ints, Ints, Bools]:
+    """Start and end of each rank's measured time, and a mask of the calls in it."""
     startup = np.isin(
         calls.name, [i for i, name in enumerate(names) if normalised_call(name) in _STARTUP]
     )
@@ -306,36 +308,36 @@ def _measured(n_ranks: int, calls: RecordedCalls, names: list[str]) -> tuple[Int
         calls.name, [i for i, name in enumerate(names) if normalised_call(name) in _SHUTDOWN]
     )
     start, end = np.full(n_ranks, -1, np.int64), np.full(n_ranks, -1, np.int64)
-    real = ~startup & ~shutdown
+    regular = ~startup & ~shutdown
     first = np.full(n_ranks, np.iinfo(np.int64).max)
     np.minimum.at(first, calls.rank[~shutdown], calls.enter_ps[~shutdown])
-    some = first < np.iinfo(np.int64).max
-    start[some] = first[some]
+    has_calls = first < np.iinfo(np.int64).max
+    start[has_calls] = first[has_calls]
     np.maximum.at(start, calls.rank[startup], calls.leave_ps[startup])
-    np.maximum.at(end, calls.rank[real], calls.leave_ps[real])
+    np.maximum.at(end, calls.rank[regular], calls.leave_ps[regular])
     last = np.full(n_ranks, np.iinfo(np.int64).max)
     np.minimum.at(last, calls.rank[shutdown], calls.enter_ps[shutdown])
     end = np.where(last < np.iinfo(np.int64).max, last, end)
     end = np.where(start >= 0, np.maximum(end, start), -1)
-    inside = real & (calls.enter_ps >= start[calls.rank]) & (calls.leave_ps <= end[calls.rank])
+    inside = regular & (calls.enter_ps >= start[calls.rank]) & (calls.leave_ps <= end[calls.rank])
     return start, end, inside
 
 
-def _only(recorded: RecordedRun, inside: Bools) -> RecordedRun:
-    """What happens in calls of the measured time; MPI_Init and MPI_Finalize are outside of it."""
+def _within_measured_time(recorded: RecordedRun, inside: Bools) -> RecordedRun:
+    """Restrict a run to calls in the measured time, which excludes MPI_Init and MPI_Finalize."""
     if inside.all():
         return recorded
     row_of = np.append(np.where(inside, np.cumsum(inside) - 1, -1), -1)
     t, c = recorded.transfers, recorded.collectives
     columns = ("send_call", "send_done_call", "recv_call", "recv_done_call")
-    moved = {name: row_of[getattr(t, name)] for name in columns}
+    new_rows = {name: row_of[getattr(t, name)] for name in columns}
     calls_of = {name: row_of[getattr(c, name)] for name in ("start_call", "call")}
     collectives = replace(c, **calls_of)
     complete = (collectives.call >= 0) & (collectives.start_call >= 0)
     return replace(
         recorded,
         calls=recorded.calls.take(inside),
-        transfers=replace(t, **moved),
+        transfers=replace(t, **new_rows),
         collectives=collectives.take(complete),
     )
 
@@ -344,7 +346,7 @@ def _transfers(
     trace: Trace, row_of: Ints, clock: _Clock, notes: list[str], file: Path
 ) -> RecordedTransfers:
     m = trace.messages
-    # Its notes are those of the program too.
+    # Notes are discarded here, because compiling the program reports them too.
     posts, rows = point_to_point(trace, [], file)
     unknown = posts.peer < 0
     _, even = guess_sources(posts, trace.n_ranks)
@@ -366,9 +368,9 @@ def _transfers(
                 f"the trace does not record when {number} {what} complete: taken to be in the "
                 "next call of their rank that waits for them"
             )
-    lost = int(((partner < 0) & (posts.peer >= 0)).sum())
-    if lost:
-        notes.append(f"{lost} sends and receives have no other end in the trace")
+    unmatched = int(((partner < 0) & (posts.peer >= 0)).sum())
+    if unmatched:
+        notes.append(f"{unmatched} sends and receives have no other end in the trace")
     send = np.flatnonzero(posts.is_send & (partner >= 0))
     receive = partner[send]
     channel = posts.channel[send]
@@ -392,22 +394,22 @@ def _transfers(
 def _completions(
     trace: Trace, posts: Posts, rows: Ints, done_row: Ints, row_of: Ints, clock: _Clock
 ) -> tuple[Ints, Ints, Bools]:
-    """Call in which each post completes, its record's time, and whether that is inferred."""
+    """Call in which each post completes, recorded time, and whether the call is inferred."""
     m, c = trace.messages, trace.calls
     done = done_row[rows]
     blocking = (posts.wait_position >= 0) & (done < 0)
     row = np.where(done >= 0, done, rows)
     call = np.where(done >= 0, m.call[row], np.where(blocking, m.call[rows], -1))
-    # A blocking receive is recorded when it is complete, a blocking send when it is posted.
+    # Blocking receives are recorded on completion, blocking sends when posted.
     known = (done >= 0) | (blocking & ~posts.is_send)
     ps = np.where(known, clock.ps(m.time[row]), -1)
     open_, position, _ = implied_waits(trace, posts)
     implied = np.zeros(len(rows), np.bool_)
     order = np.argsort(c.leave_position, kind="stable")
-    at = np.searchsorted(c.leave_position[order], position)
-    found = at < len(order)
-    found[found] = c.leave_position[order[at[found]]] == position[found]
-    call[open_[found]] = order[at[found]]
+    leave_index = np.searchsorted(c.leave_position[order], position)
+    matched = leave_index < len(order)
+    matched[matched] = c.leave_position[order[leave_index[matched]]] == position[matched]
+    call[open_[matched]] = order[leave_index[matched]]
     implied[open_] = True
     return np.where(call >= 0, row_of[call], -1), ps, implied
 
@@ -417,14 +419,14 @@ def _collectives(trace: Trace, row_of: Ints, file: Path) -> RecordedCollectives:
     records = locate(trace, [], file)
     root, agree = agreement(trace, records)
     call, start = row_of[m.call[records.row]], row_of[m.call[records.start]]
-    # If a rank of a collective is missing, the last one is unknown.
-    broken = np.unique(records.instance[(call < 0) | (start < 0) | ~agree])
-    keep = ~np.isin(records.instance, broken)
-    world = np.full(len(records.row), -1, np.int64)
+    # If a member is missing, the last rank to enter is unknown.
+    incomplete = np.unique(records.instance[(call < 0) | (start < 0) | ~agree])
+    keep = ~np.isin(records.instance, incomplete)
+    world_root = np.full(len(records.row), -1, np.int64)
     rooted = np.isin(m.tag[records.row], [OPERATIONS.index(name) for name in ROOTED])
     for number in np.unique(records.comm[keep & rooted]).tolist():
-        mine = keep & rooted & (records.comm == number)
-        world[mine] = trace.communicators[number].members[root[mine]]
+        members = keep & rooted & (records.comm == number)
+        world_root[members] = trace.communicators[number].members[root[members]]
     row = records.row[keep]
     _, instance = np.unique(records.instance[keep], return_inverse=True)
     return RecordedCollectives(
@@ -432,7 +434,7 @@ def _collectives(trace: Trace, row_of: Ints, file: Path) -> RecordedCollectives:
         operation=m.tag[row],
         comm=records.comm[keep],
         rank=m.rank[row],
-        root=world[keep],
+        root=world_root[keep],
         start_call=start[keep],
         call=call[keep],
         sent_bytes=m.bytes[row].astype(np.int64),

@@ -1,13 +1,13 @@
-"""How long sends took, by sender and partners: measured, and as simulated.
+"""Durations of sends by sender and partners, measured and simulated.
 
-Ranks that wait for one another are all in MPI for as long, whichever of them is slow. The sends
-tell them apart: those over a slow link take long, the others do not. A call that completes sends
-ends when the last message is there that it waits for; it is compared with the same messages of a
-simulation, each by the clock of the rank that sends.
+Ranks that wait for one another spend equally long in MPI, whichever of them is slow. Sends
+distinguish them: only those over a slow link take longer. A call that completes sends ends when the
+last message that it waits for has arrived; it is compared with the same messages of a simulation,
+each by the clock of the sender.
 
-From the first of its sends on, such a call also takes as long as partners post theirs later. From
-the last post of all its messages on, only the network delays it: that tells a slow link from the
-ranks that wait for it, as far as clocks of hosts agree.
+Measured from its first send, the duration of such a call includes delays of partners that post
+late. Measured from the last post of all of its messages, it includes only network delays: that
+distinguishes a slow link from the ranks waiting for it, as far as host clocks are synchronised.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ class SendProfile:
     """Sends of all ranks, by sender and partners.
 
     Attributes:
-        count: Repetitions of each, shape (K,).
-        quantiles_ps: Quantiles of the time from the first of the sends to their completion, shape
-            (K, Q).
-        posted_quantiles_ps: The same from the last post of all messages that the call waits for,
-            received ones included.
+        count: Repetitions of each site, shape (K,).
+        quantiles_ps: Quantiles of the time from the first send to the completion of all sends,
+            shape (K, Q).
+        posted_quantiles_ps: Quantiles of the time from the last post of all messages that the call
+            waits for, including received ones, shape (K, Q).
     """
 
     count: Floats
     quantiles_ps: Floats
     posted_quantiles_ps: Floats
     _messages: pl.DataFrame
-    """One row for each message that a call waits for: ``src``, ``dst``, ``nth`` of that pair,
-    ``call`` that waits for it, ``sent`` if by the caller, ``site``."""
+    """One row per message and waiting call: ``src``, ``dst``, ``nth`` (index within the pair),
+    ``call`` (the waiting call), ``sent`` (whether the waiting rank sends it), ``site``."""
 
     def of_run(self, run: Run, *, posted: bool = False) -> Floats | None:
-        """Quantiles of the same sends in a simulation, shape (K, Q); None where they differ.
+        """Quantiles of the same sends in a simulation, shape (K, Q); None if messages are missing.
 
         Args:
             run: The simulation.
-            posted: From the last post of all messages that the call waits for.
+            posted: Whether to measure from the last post of all messages that the call waits for,
+                instead of from its first send.
         """
         sent = _simulated(run)
         rows = self._messages.join(sent, on=("src", "dst", "nth"), how="left")
@@ -65,14 +66,14 @@ class SendProfile:
 
 
 def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | None:
-    """The sends of a measured run.
+    """Compute the send profile of a measured run.
 
     Args:
-        tables: Tables ``transfers`` and ``calls`` of it.
-        run: A simulation of the same program with its table of messages.
+        tables: Tables ``transfers`` and ``calls`` of the run.
+        run: A simulation of the same program with a table of messages.
 
     Returns:
-        None where the simulation has other messages than were measured.
+        The profile; None if there are no sends, or the simulated messages do not match.
     """
     transfers = tables["transfers"].filter(
         pl.col("send_done_call").is_not_null() & (pl.col("src_rank") != pl.col("dst_rank"))
@@ -85,19 +86,19 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
             src="src_rank", dst="dst_rank", at="send_enter_ps",
         )
     )  # fmt: skip
-    same = numbered.group_by("src", "dst").len().join(
+    message_counts = numbered.group_by("src", "dst").len().join(
         _simulated(run).group_by("src", "dst").len(), on=("src", "dst"), how="left",
         suffix="_simulated",
     )  # fmt: skip
-    if not same["len"].eq_missing(same["len_simulated"]).all():
+    if not message_counts["len"].eq_missing(message_counts["len_simulated"]).all():
         return None
-    own = numbered.filter(pl.col("send_done_call").is_not_null()).with_columns(
+    sent = numbered.filter(pl.col("send_done_call").is_not_null()).with_columns(
         call="send_done_call", sent=True
     )
     received = numbered.filter(
-        pl.col("recv_done_call").is_in(own["call"].unique().implode())
+        pl.col("recv_done_call").is_in(sent["call"].unique().implode())
     ).with_columns(call="recv_done_call", sent=False)
-    rows = pl.concat([own, received])
+    rows = pl.concat([sent, received])
     ends = tables["calls"].select("call", "rank", "leave_ps")
     partners = pl.col("dst").filter("sent").sort().cast(pl.String).str.join(",")
     calls = (
@@ -127,7 +128,7 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
 
 
 def _begin(post: str, *, posted: bool) -> pl.Expr:
-    """From when on a call's time counts: the first own send, or the last post of all messages."""
+    """Start of a call's duration: its first send, or the last post of all of its messages."""
     return pl.col(post).max() if posted else pl.col(post).filter("sent").min()
 
 
@@ -135,10 +136,10 @@ def _simulated(run: Run) -> pl.DataFrame:
     """Point-to-point messages of the observed job: ``src``, ``dst``, ``nth``, post and arrival."""
     observed = run.tables["jobs"].filter("observed").select("job")
     ranks = run.tables["ranks"].join(observed, on="job", how="semi").select("rank", "job_rank")
-    alone = run.tables["labels"].filter(pl.col("call").str.contains(_POINT_TO_POINT))
-    found = (
+    point_to_point = run.tables["labels"].filter(pl.col("call").str.contains(_POINT_TO_POINT))
+    messages = (
         run.tables["messages"]
-        .join(alone.select("label"), on="label", how="semi")
+        .join(point_to_point.select("label"), on="label", how="semi")
         .join(ranks.rename({"rank": "src_rank", "job_rank": "src"}), on="src_rank")
         .join(ranks.rename({"rank": "dst_rank", "job_rank": "dst"}), on="dst_rank")
         .select(
@@ -146,14 +147,14 @@ def _simulated(run: Run) -> pl.DataFrame:
             at=pl.col("post_ps").cast(pl.Int64),
         )
     )  # fmt: skip
-    return _numbered(found).drop("at")
+    return _numbered(messages).drop("at")
 
 
 _POINT_TO_POINT = r"(?i)^MPI_(I?[bsr]?send|Sendrecv(_replace)?|Start(all)?|I?Recv)"
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Messages of each pair in the order of their sends, as ``nth``."""
+    """Number the messages of each pair in the order of their sends, as ``nth``."""
     return rows.sort("src", "dst", "at", maintain_order=True).with_columns(
         nth=pl.int_range(pl.len()).over("src", "dst")
     )

@@ -1,8 +1,8 @@
-"""Quantiles over the repetitions of call sites: how long they take, and how much that varies.
+"""Quantiles over the repetitions of call sites: the distribution of their durations.
 
-A mean shows how much time is missing. The spread shows the kind of cause: a slow cable delays every
-repetition of a site alike, adapters that send messages one after another change which message goes
-first, and traffic of other jobs delays some repetitions and not others.
+The mean shows how much time is lost. The spread indicates the cause: a slow cable delays all
+repetitions of a site equally, adapters that send messages one after another vary their order, and
+traffic of other jobs delays only some repetitions.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""Those that are compared; single outliers move none of them."""
+"""Quantiles that are compared; robust against single outliers."""
 
 
 def site_quantiles(site: Ints, ps: Floats, sites: int) -> Floats:
-    """Quantiles of the times of each site, shape (sites, Q), linear between repetitions.
+    """Quantiles of the durations of each site, shape (K, Q), with linear interpolation.
 
     Args:
         site: Site of each repetition, shape (S,).
-        ps: Its time, shape (S,).
-        sites: Number of sites K; one without repetitions has zeros.
+        ps: Duration of each repetition, shape (S,).
+        sites: Number of sites K; sites without repetitions get zeros.
     """
     count = np.bincount(site, minlength=sites)
     ordered = np.append(ps[np.lexsort((ps, site))], 0.0)
     first = np.cumsum(count) - count
-    at = np.maximum(count - 1, 0)[:, None] * np.asarray(QUANTILES)[None, :]
-    low = np.floor(at).astype(np.int64)
+    position = np.maximum(count - 1, 0)[:, None] * np.asarray(QUANTILES)[None, :]
+    low = np.floor(position).astype(np.int64)
     high = np.minimum(low + 1, np.maximum(count - 1, 0)[:, None])
     below, above = ordered[first[:, None] + low], ordered[first[:, None] + high]
-    out = below + (at - low) * (above - below)
+    out = below + (position - low) * (above - below)
     return np.asarray(np.where(count[:, None] > 0, out, 0.0), np.float64)

@@ -1,8 +1,8 @@
-"""Where the measured time went: parts that add up to it, for each rank and phase.
+"""Breakdown of the measured time into parts, for each rank and phase.
 
-Every picosecond of a rank between the beginning and the end of the measured time is in one part.
-Waits are divided by why the rank waited for was late (:mod:`tailback.evidence.wait_reasons`):
-the part due to its computation is imbalance or noise; the rest keeps its Scalasca name.
+Every picosecond of a rank between the start and the end of the measured time belongs to exactly one
+part. Waits are split by the reason for the delay (:mod:`tailback.evidence.wait_reasons`): the share
+due to computation of the late rank is imbalance or noise; the rest keeps its Scalasca name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTS = (
     "wait_barrier", "late_broadcast", "early_reduce", "nxn_completion", "barrier_completion",
     "transfer", "other_mpi", "not_running", "not_recorded",
 )  # fmt: skip
-"""Parts of the measured time, in the order they are shown."""
+"""Parts of the measured time, in display order."""
 
 PART_NAMES = {
     "computation": "computation",
@@ -45,7 +45,7 @@ PART_NAMES = {
     "not_running": "before start or after end",
     "not_recorded": "not recorded",
 }
-"""Names of the parts, as screen and report show them."""
+"""Display names of the parts on the screen and in the report."""
 
 OUTSIDE = "(outside of its calls)"
 """Phase of the time before a rank's first call and after its last."""
@@ -56,10 +56,10 @@ class Elapsed:
     """The measured time of the whole job.
 
     Attributes:
-        start_ps: When the first rank began.
-        end_ps: When the last one ended.
-        low_ps: Shortest length, given the uncertainty of the clocks.
-        high_ps: Longest.
+        start_ps: Start of the first rank.
+        end_ps: End of the last rank.
+        low_ps: Lower bound of the duration, given the uncertainty of the clocks.
+        high_ps: Upper bound of the duration.
     """
 
     start_ps: int
@@ -69,37 +69,37 @@ class Elapsed:
 
     @property
     def elapsed_ps(self) -> int:
-        """Length."""
+        """Duration."""
         return self.end_ps - self.start_ps
 
 
 def elapsed(recorded: RecordedRun, clocks: Clocks) -> Elapsed:
-    """From the first rank's beginning to the last one's end."""
-    ran = np.flatnonzero(recorded.end_ps > recorded.start_ps)
-    ran = ran if len(ran) else np.unique(recorded.calls.rank)
-    first = int(ran[np.argmin(recorded.start_ps[ran])])
-    last = int(ran[np.argmax(recorded.end_ps[ran])])
+    """Time from the start of the first rank to the end of the last, with bounds."""
+    ranks = np.flatnonzero(recorded.end_ps > recorded.start_ps)
+    ranks = ranks if len(ranks) else np.unique(recorded.calls.rank)
+    first = int(ranks[np.argmin(recorded.start_ps[ranks])])
+    last = int(ranks[np.argmax(recorded.end_ps[ranks])])
     start, end = int(recorded.start_ps[first]), int(recorded.end_ps[last])
-    # Each rank's time by its own clock is a lower bound that no clock offset changes.
-    own = int((recorded.end_ps - recorded.start_ps)[ran].max())
+    # The duration of any rank by its own clock is a lower bound, independent of clock offsets.
+    longest_rank = int((recorded.end_ps - recorded.start_ps)[ranks].max())
     pair = (np.array([first]), np.array([last]))
     later = float(clocks.later(*pair)[0]) if first != last else 0.0
     earlier = float(clocks.later(*pair[::-1])[0]) if first != last else 0.0
     length = end - start
-    low = max(own, length - int(earlier)) if np.isfinite(earlier) else own
+    low = max(longest_rank, length - int(earlier)) if np.isfinite(earlier) else longest_rank
     high = length + int(later) if np.isfinite(later) else length
     return Elapsed(start, end, min(low, length), max(high, length))
 
 
 def split(
-    recorded: RecordedRun, clocks: Clocks, waits: Waits, why: WaitReasons, whole: Elapsed
+    recorded: RecordedRun, clocks: Clocks, waits: Waits, reasons: WaitReasons, run_time: Elapsed
 ) -> pl.DataFrame:
     """Split the measured time.
 
     Returns:
-        A row for each rank, phase and part that is not empty: ``rank``, ``phase``, ``part`` and
-        picoseconds ``value_ps``, ``low_ps``, ``high_ps``. The values of a rank add up to the
-        measured time exactly.
+        One row for each rank, phase and non-empty part: ``rank``, ``phase``, ``part`` and
+        picoseconds ``value_ps``, ``low_ps``, ``high_ps``. The values of a rank sum to exactly the
+        measured time.
     """
     calls = recorded.calls
     phase, names = phases(recorded)
@@ -108,20 +108,26 @@ def split(
     out.add(calls.rank, phase, "computation", computed)
     unknown = np.where(calls.paused, np.maximum(calls.enter_ps - begin, 0), 0)
     out.add(calls.rank, phase, "not_recorded", unknown)
-    _add_waits(out, recorded, phase, waits, why)
+    _add_waits(out, recorded, phase, waits, reasons)
     n = len(calls)
-    held, least, most = (np.zeros(n, np.int64) for _ in range(3))
-    for total, column in ((held, waits.value_ps), (least, waits.low_ps), (most, waits.high_ps)):
+    waited, waited_low, waited_high = (np.zeros(n, np.int64) for _ in range(3))
+    for total, column in (
+        (waited, waits.value_ps),
+        (waited_low, waits.low_ps),
+        (waited_high, waits.high_ps),
+    ):
         np.add.at(total, waits.call, column)
     inside = calls.leave_ps - calls.enter_ps
-    rest = inside - held
-    moving = np.array([transfers(name) for name in recorded.names], np.bool_)[calls.name]
-    rest_is = np.where(moving, PARTS.index("transfer"), PARTS.index("other_mpi"))
+    rest = inside - waited
+    moves_data_or_waits = np.array([transfers(name) for name in recorded.names], np.bool_)[
+        calls.name
+    ]
+    rest_part = np.where(moves_data_or_waits, PARTS.index("transfer"), PARTS.index("other_mpi"))
     out.add(
-        calls.rank, phase, rest_is, rest,
-        np.clip(inside - most, 0, rest), np.maximum(inside - least, rest),
+        calls.rank, phase, rest_part, rest,
+        np.clip(inside - waited_high, 0, rest), np.maximum(inside - waited_low, rest),
     )  # fmt: skip
-    _add_ends(out, recorded, clocks, whole, len(names))
+    _add_ends(out, recorded, clocks, run_time, len(names))
     return out.frame([*names, OUTSIDE])
 
 
@@ -133,19 +139,19 @@ def transfers(name: str) -> bool:
 
 
 def phases(recorded: RecordedRun) -> tuple[Ints, list[str]]:
-    """Phase of each call, and of the computation before it, shape (C,), and their names.
+    """Phase of each call and of the computation before it, shape (C,), and names of phases.
 
-    The innermost region of the program around the call or, where none is recorded, the call.
+    A phase is the innermost region of the program around the call or, if not recorded, the call.
     """
     calls = recorded.calls
-    both, index = np.unique(calls.path * len(recorded.names) + calls.name, return_inverse=True)
+    keys, index = np.unique(calls.path * len(recorded.names) + calls.name, return_inverse=True)
     number: dict[str, int] = {}
-    of = []
-    for key in both.tolist():
+    phase_of_key = []
+    for key in keys.tolist():
         path, name = divmod(key, len(recorded.names))
         text = recorded.innermost[path] or recorded.names[name]
-        of.append(number.setdefault(text, len(number)))
-    return np.array(of, np.int64)[index.reshape(-1)], list(number)
+        phase_of_key.append(number.setdefault(text, len(number)))
+    return np.array(phase_of_key, np.int64)[index.reshape(-1)], list(number)
 
 
 class _Rows:
@@ -178,41 +184,48 @@ class _Rows:
 
 
 def _add_waits(
-    out: _Rows, recorded: RecordedRun, phase: Ints, waits: Waits, why: WaitReasons
+    out: _Rows, recorded: RecordedRun, phase: Ints, waits: Waits, reasons: WaitReasons
 ) -> None:
-    """Each wait as imbalance, noise and the rest, which keeps its kind, each with its interval."""
-    rank, where = recorded.calls.rank[waits.call], phase[waits.call]
+    """Split each wait into imbalance, noise and the rest, which keeps its kind, with bounds."""
+    rank, phase_of_wait = recorded.calls.rank[waits.call], phase[waits.call]
     of_kind = np.array([PARTS.index(kind) for kind in KINDS])[waits.kind]
-    rest = waits.value_ps - why.imbalance_ps - why.noise_ps
-    whole = np.maximum(waits.value_ps, 1)
-    left_low, left_high = waits.low_ps.copy(), waits.high_ps.copy()
-    for part, value in (("imbalance", why.imbalance_ps), ("noise", why.noise_ps)):
-        share = value / whole
+    rest = waits.value_ps - reasons.imbalance_ps - reasons.noise_ps
+    total = np.maximum(waits.value_ps, 1)
+    remaining_low, remaining_high = waits.low_ps.copy(), waits.high_ps.copy()
+    for part, value in (("imbalance", reasons.imbalance_ps), ("noise", reasons.noise_ps)):
+        share = value / total
         low = np.minimum(np.floor(waits.low_ps * share).astype(np.int64), value)
         high = np.maximum(np.ceil(waits.high_ps * share).astype(np.int64), value)
-        high = np.where(value > 0, np.minimum(high, left_high), 0)
-        out.add(rank, where, part, value, low, high)
-        left_low, left_high = left_low - low, left_high - high
-    out.add(rank, where, of_kind, rest, np.clip(left_low, 0, rest), np.maximum(left_high, rest))
+        high = np.where(value > 0, np.minimum(high, remaining_high), 0)
+        out.add(rank, phase_of_wait, part, value, low, high)
+        remaining_low, remaining_high = remaining_low - low, remaining_high - high
+    out.add(
+        rank,
+        phase_of_wait,
+        of_kind,
+        rest,
+        np.clip(remaining_low, 0, rest),
+        np.maximum(remaining_high, rest),
+    )
 
 
 def _add_ends(
-    out: _Rows, recorded: RecordedRun, clocks: Clocks, whole: Elapsed, outside: int
+    out: _Rows, recorded: RecordedRun, clocks: Clocks, run_time: Elapsed, outside: int
 ) -> None:
-    """Time before a rank began and after it ended, and of ranks without any call."""
+    """Add the time before a rank starts and after it ends, and that of ranks without calls."""
     ranks = np.arange(recorded.n_ranks)
-    start = np.where(recorded.start_ps < 0, whole.start_ps, recorded.start_ps)
+    start = np.where(recorded.start_ps < 0, run_time.start_ps, recorded.start_ps)
     start = np.where(recorded.end_ps > recorded.start_ps, recorded.start_ps, start)
     last = np.full(recorded.n_ranks, np.iinfo(np.int64).min)
     np.maximum.at(last, recorded.calls.rank, recorded.calls.leave_ps)
     called = last > np.iinfo(np.int64).min
-    start = np.where(called, start, whole.end_ps)
+    start = np.where(called, start, run_time.end_ps)
     last = np.where(called, np.maximum(last, start), start)
     end = np.where(called, np.maximum(recorded.end_ps, last), start)
     phase = np.full(len(ranks), outside)
     # Between the last call and MPI_Finalize a rank computes.
     out.add(ranks, phase, "computation", end - last)
-    value = (start - whole.start_ps) + (whole.end_ps - end)
+    value = (start - run_time.start_ps) + (run_time.end_ps - end)
     error = np.zeros(len(ranks))
     first = np.full(len(ranks), int(ranks[np.argmin(start)]))
     both = clocks.later(first, ranks), clocks.later(ranks, first)

@@ -1,4 +1,4 @@
-"""Tables of a measured run: their columns, units and meaning, and how they are made."""
+"""Tables of a measured run: schema, units and construction."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tailback.traffic.readers.otf2_names import OPERATIONS
 Ints = NDArray[np.int64]
 
 MEASURED = "measured"
-"""Source of rows that were recorded."""
+"""Source of recorded rows."""
 
 INFERRED = "inferred"
-"""Source of rows in which the trace does not say who met whom, or when it was over."""
+"""Source of rows whose match or completion the trace does not record."""
 
 _SOURCE = ("source", pl.String, "measured, or inferred where the trace lacks the match or its end")
 
@@ -124,7 +124,7 @@ TABLES = {
 def make_tables(
     recorded: RecordedRun,
     waits: Waits,
-    why: WaitReasons,
+    reasons: WaitReasons,
     split: pl.DataFrame,
     hosts: Hosts | None,
     offset_ps: Ints,
@@ -135,7 +135,7 @@ def make_tables(
         "calls": _calls(recorded),
         "transfers": _transfers(recorded),
         "collectives": _collectives(recorded),
-        "waits": _waits(recorded, waits, why),
+        "waits": _waits(recorded, waits, reasons),
         "split": {name: split[name] for name in split.columns},
         "hosts": {
             "rank": np.arange(recorded.n_ranks),
@@ -156,15 +156,15 @@ def make_tables(
 
 
 def _named(names: Sequence[str], index: Ints) -> pl.Series:
-    """Names by index, null for -1."""
+    """Names by index; null for -1."""
     known = pl.Series(list(names) or [""], dtype=pl.String)
     return known.gather(pl.Series(np.maximum(index, 0))).zip_with(
         pl.Series(index >= 0), pl.Series([None], dtype=pl.String).new_from_index(0, len(index))
     )
 
 
-def _known(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
-    """A column with nulls where nothing is known."""
+def _null_unless(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
+    """A column with null where ``known`` is false."""
     series = pl.Series(column)
     return series.zip_with(pl.Series(known), pl.Series([None], dtype=series.dtype).new_from_index(
         0, len(series)))  # fmt: skip
@@ -174,8 +174,8 @@ def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:
     numbers = sorted(recorded.comms)
     index = np.searchsorted(np.array(numbers, np.int64), comm)
     index = np.minimum(index, max(len(numbers) - 1, 0))
-    right = np.array(numbers, np.int64)[index] == comm if numbers else np.zeros(len(comm), bool)
-    return _named([recorded.comms[number] for number in numbers], np.where(right, index, -1))
+    matches = np.array(numbers, np.int64)[index] == comm if numbers else np.zeros(len(comm), bool)
+    return _named([recorded.comms[number] for number in numbers], np.where(matches, index, -1))
 
 
 def _calls(recorded: RecordedRun) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _transfers(recorded: RecordedRun) -> dict[str, Any]:
     t, calls = recorded.transfers, recorded.calls
 
     def at(times: Ints, call: Ints) -> pl.Series:
-        return _known(times[np.maximum(call, 0)], call >= 0)
+        return _null_unless(times[np.maximum(call, 0)], call >= 0)
 
     timed = (t.recv_done_ps >= 0) & (t.recv_done_call >= 0)
     done = np.where(timed, t.recv_done_ps, calls.leave_ps[np.maximum(t.recv_done_call, 0)])
@@ -208,16 +208,16 @@ def _transfers(recorded: RecordedRun) -> dict[str, Any]:
         "tag": t.tag,
         "communicator": _communicator(recorded, t.comm),
         "size_bytes": t.size_bytes,
-        "send_call": _known(t.send_call, t.send_call >= 0),
+        "send_call": _null_unless(t.send_call, t.send_call >= 0),
         "send_enter_ps": at(calls.enter_ps, t.send_call),
         "send_leave_ps": at(calls.leave_ps, t.send_call),
-        "send_done_call": _known(t.send_done_call, t.send_done_call >= 0),
+        "send_done_call": _null_unless(t.send_done_call, t.send_done_call >= 0),
         "send_done_ps": at(calls.leave_ps, t.send_done_call),
-        "recv_call": _known(t.recv_call, t.recv_call >= 0),
+        "recv_call": _null_unless(t.recv_call, t.recv_call >= 0),
         "recv_post_ps": at(calls.enter_ps, t.recv_call),
-        "recv_done_call": _known(t.recv_done_call, t.recv_done_call >= 0),
+        "recv_done_call": _null_unless(t.recv_done_call, t.recv_done_call >= 0),
         "recv_enter_ps": at(calls.enter_ps, t.recv_done_call),
-        "recv_done_ps": _known(done, t.recv_done_call >= 0),
+        "recv_done_ps": _null_unless(done, t.recv_done_call >= 0),
         "source": np.where(t.guessed, INFERRED, MEASURED),
     }
 
@@ -228,7 +228,7 @@ def _collectives(recorded: RecordedRun) -> dict[str, Any]:
         "instance": c.instance,
         "operation": _named(OPERATIONS, c.operation),
         "communicator": _communicator(recorded, c.comm),
-        "root": _known(c.root, c.root >= 0),
+        "root": _null_unless(c.root, c.root >= 0),
         "rank": c.rank,
         "call": c.call,
         "enter_ps": calls.enter_ps[c.start_call],
@@ -238,7 +238,7 @@ def _collectives(recorded: RecordedRun) -> dict[str, Any]:
     }
 
 
-def _waits(recorded: RecordedRun, waits: Waits, why: WaitReasons) -> dict[str, Any]:
+def _waits(recorded: RecordedRun, waits: Waits, reasons: WaitReasons) -> dict[str, Any]:
     return {
         "call": waits.call,
         "rank": recorded.calls.rank[waits.call],
@@ -248,8 +248,8 @@ def _waits(recorded: RecordedRun, waits: Waits, why: WaitReasons) -> dict[str, A
         "value_ps": waits.value_ps,
         "low_ps": waits.low_ps,
         "high_ps": waits.high_ps,
-        "imbalance_ps": why.imbalance_ps,
-        "noise_ps": why.noise_ps,
-        "communication_ps": why.communication_ps,
-        "computing_rank": _known(why.computing_rank, why.computing_rank >= 0),
+        "imbalance_ps": reasons.imbalance_ps,
+        "noise_ps": reasons.noise_ps,
+        "communication_ps": reasons.communication_ps,
+        "computing_rank": _null_unless(reasons.computing_rank, reasons.computing_rank >= 0),
     }
