@@ -259,7 +259,7 @@ def verdict_follows_time(
 
 
 def samples_sentence(samples: SampleFacts) -> str:
-    """How far the samples can be trusted."""
+    """One sentence on the quality of the samples."""
     if not samples.crosses:
         return "None of your messages crosses the network, so there is nothing to sample."
     if samples.shortage is not None:
