@@ -1,8 +1,8 @@
-"""When our messages were in flight: the time base of a link's utilization.
+"""Times with our messages in flight: the time base of link utilization.
 
-A time window may be longer than a burst. Relative to the whole window, a link that our burst filled
+A window may be longer than a burst. Relative to the whole window, a link that our burst filled
 would seem half empty, as if other traffic had congested it. The message log gives the times at
-which our messages that may cross a link were in the network; only these times count.
+which messages that may cross a link were in flight; utilization is computed over these times only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tailback.diagnosis.topology import DOWN, UP, Floats, Ints, LinkTopology
 class MessageActivity:
     """Time during which messages that may cross a link were in flight.
 
-    Messages are grouped by what they must cross: the ejection link of their node, the up-links of
-    the switch they leave, the down-links into the switch they enter; any other link may be crossed
-    by every message that leaves its switch. Without a message log all time counts.
+    Messages are grouped by the links they must cross: the ejection link of their destination, the
+    up-links of the source switch, the down-links into the destination switch. Any other link may be
+    crossed by every message that leaves its switch. Without a message log, all time is active.
     """
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], topology: LinkTopology) -> None:
@@ -75,19 +75,19 @@ class MessageActivity:
         self._before = np.cumsum(length) - length
 
     def _covered(self, at: Ints) -> Ints:
-        """Covered time before ``at``, on the long timeline."""
+        """Active time before ``at``, on the concatenated timeline."""
         index = np.searchsorted(self._begin, at, side="right") - 1
         safe = np.maximum(index, 0)
         inside = np.minimum(at, self._end[safe]) - self._begin[safe]
         return np.where(index < 0, 0, self._before[safe] + inside)
 
     def time_ps(self, link: Ints, start_ps: Ints, end_ps: Ints) -> Floats:
-        """Active time of each link between two times; all of it without a message log.
+        """Active time of each link in an interval; the whole interval without a message log.
 
         Args:
             link: Links, shape (n,).
-            start_ps: Begin of each stretch, shape (n,).
-            end_ps: First picosecond after it, shape (n,).
+            start_ps: Start of each interval, shape (n,).
+            end_ps: First picosecond after each interval, shape (n,).
         """
         whole = (end_ps - start_ps).astype(np.float64)
         if not self.known:
@@ -103,7 +103,7 @@ class MessageActivity:
 def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``.
 
-    ``switches`` is how many of them their packets visited on average.
+    ``switches`` is the average number of switches that their packets visited.
     """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")

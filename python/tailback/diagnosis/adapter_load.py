@@ -1,4 +1,4 @@
-"""Time the adapters alone would need: the bytes each sends, and the rates it reaches."""
+"""Bytes that each adapter sends, the rates it reaches, and the time it needs at line rate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tailback.diagnosis.topology import Floats, Ints
 from tailback.run import Run
 
 LARGE_PACKETS = 8
-"""Messages of fewer packets do not show a rate: their time is mostly latency."""
+"""Smallest number of packets for which a message gives a rate; below, latency dominates."""
 
 SLOW_RATE_SHARE = 0.6
 """An adapter is slow below this share of the median adapter's rate."""
 
 HEALTHY_RATE_SHARE = 0.8
-"""Share of the line rate that the median adapter must reach before one is called slow, and share of
-the median that all others must."""
+"""Share of the line rate that the median adapter must reach before one is reported as slow, and
+share of the median that all others must reach."""
 
 MAX_SLOW_ADAPTERS = 3
-"""An adapter needs this many partners before slow messages count against it."""
+"""Smallest number of adapters to compare, and of partners of a slow one, for a verdict."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AdapterLoad:
     """Our traffic of each node, by node number; shape (N,) each.
 
     Attributes:
-        sent_bytes: Bytes of our messages to other hosts that it sends.
+        sent_bytes: Bytes of our messages that it sends to other hosts.
         rate_gbps: Nominal rate of its injection link.
         fastest: Highest rate that a large message of ours to or from it reached, as a share of
             the slower of the two adapters' line rates; NaN without such a message.
@@ -52,7 +52,7 @@ class AdapterLoad:
 
 
 def adapter_load(run: Run) -> AdapterLoad:
-    """Read the message log of a run; without one nothing is sent."""
+    """Compute the adapter load from the message log; 0 without one."""
     n = run.tables["nodes"].height
     links = run.tables["links"]
     out = links.filter("from_node")
@@ -89,9 +89,9 @@ def wire_time_ps(run: Run) -> int:
 
 
 def slow_adapter(found: AdapterLoad) -> int | None:
-    """The only node whose large messages are all slow, both sent and received.
+    """The single node whose large messages, sent and received, are all slow; None if none is.
 
-    It must have several partners: two flows that share a link are both slow as well.
+    It must have several partners, because two flows that share a link are both slow too.
     """
     known = np.flatnonzero(np.isfinite(found.fastest))
     if len(known) < MAX_SLOW_ADAPTERS:

@@ -1,8 +1,8 @@
-"""Time that messages wait behind others in their own adapter, apart from the pattern's.
+"""Head-of-line waiting of messages in their own adapter, separated from the cost of the pattern.
 
-Where adapters send messages one after another, a message to a free receiver waits for those ahead
-of it. On the ideal switch this delays a run that no receiver delays: with adapters that share their
-link among messages, no node is sent more than it can receive. So it is not the pattern's cost.
+If adapters send messages one after another, a message to a free receiver waits for those ahead of
+it. On the ideal switch, this delays even runs without overloaded receivers; adapters that share
+their link among messages would avoid it. It is therefore not a cost of the pattern.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
 
 ADAPTER_ORDER = "adapter order"
-"""Name of the bar and of the part."""
+"""Name of the waterfall bar and of the part of the measured time."""
 
 _MEANING = "the same with adapters that send messages one after another"
 
 
 def split_adapter_order(diagnosis: Diagnosis, order_ps: Sequence[int]) -> Diagnosis:
-    """The diagnosis with the bar of the pattern in two, and its share without the second.
+    """Split the pattern bar of a diagnosis in two, and reduce the share of the pattern.
 
     Args:
-        diagnosis: Of the expected run.
-        order_ps: What an ideal switch saves if adapters share their link, by repetition.
+        diagnosis: Diagnosis of the expected run.
+        order_ps: Time saved on an ideal switch if adapters share their link, by repetition.
     """
     pattern = next((bar for bar in diagnosis.waterfall if bar.name == "pattern"), None)
     mean = round(sum(order_ps) / max(len(order_ps), 1))
@@ -45,13 +45,13 @@ def split_adapter_order(diagnosis: Diagnosis, order_ps: Sequence[int]) -> Diagno
             )
         )  # fmt: skip
     part = order / max(diagnosis.modelled_ps, 1)
-    shares = [_less(one, part) if one.cause == "pattern" else one for one in diagnosis.shares]
+    shares = [_reduced(s, part) if s.cause == "pattern" else s for s in diagnosis.shares]
     shares.sort(key=lambda share: (-share.charged, share.cause))
     return diagnosis.model_copy(update={"waterfall": bars, "shares": shares})
 
 
-def _less(share: CauseShare, part: float) -> CauseShare:
-    """The share of a cause without a part of the time."""
+def _reduced(share: CauseShare, part: float) -> CauseShare:
+    """The share of a cause, reduced by a part of the time."""
     names = ("charged", "low", "high", "removed", "removed_low", "removed_high")
     values = {name: getattr(share, name) for name in names}
     return share.model_copy(

@@ -30,7 +30,7 @@ class CandidatePaths:
     Args:
         topology: The links.
         reverses: The opposite link of the same cable, shape (L,).
-        used: Links that carry traffic of ours, shape (L,).
+        used: Links that carry our traffic, shape (L,).
         messages: Messages with the nodes ``src`` and ``dst``, the time each ``took`` and the time
             that was ``expected``.
     """

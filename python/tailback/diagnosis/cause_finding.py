@@ -15,23 +15,23 @@ from tailback.diagnosis.confidence import NO_CONTENTION_CAUSES
 from tailback.diagnosis.model import Cause, Finding
 
 CODE = "TB000"
-"""Code of a finding that no rule made."""
+"""Code of a finding that does not come from a rule."""
 
 
 def ensure_cause_finding(
     cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None, why: str = ""
 ) -> list[Finding]:
-    """The findings, including one of the main cause, and without TB004 if the network is the cause.
+    """The findings with one for the main cause, and without TB004 if the network is the cause.
 
     Args:
         cause: The main cause.
-        findings: What the rules found.
+        findings: Findings of the rules.
         cost: Share of the time that each cause costs by re-simulation; None without one.
         why: Evidence of the cause if no rule found it; derived from ``cost`` if empty.
     """
     kept = list(findings)
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
-        # Re-simulated time decides: TB004 sees only congested packets and was wrong.
+        # Re-simulation overrides TB004, which is based on congested packets only.
         kept = [finding for finding in findings if finding.cause != "not-network"]
     if any(finding.cause == cause for finding in kept):
         return kept

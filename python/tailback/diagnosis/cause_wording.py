@@ -1,4 +1,4 @@
-"""The words for causes: in a headline, in a table, as the title of a finding, and what to do.
+"""Texts for causes: headline clauses, names, finding titles and advice.
 
 The verdict modules choose the cause; this module only words it.
 """
@@ -22,7 +22,7 @@ SENTENCES: dict[Cause, str] = {
     "work that moves between ranks), and ranks wait for them",
     "undetermined": "There are too few samples for a verdict",
 }
-"""What a cause does, as the first half of a headline."""
+"""First half of the headline for each cause."""
 
 UNEVEN_ROUTING = (
     "Routing sends several of your flows over the same link while other links have capacity"
@@ -34,7 +34,7 @@ NAMES: dict[str, str] = {
     "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
     "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
 }  # fmt: skip
-"""Causes within a sentence or a table."""
+"""Names of causes within a sentence or a table."""
 
 TITLES: dict[Cause, str] = {
     "pattern": "Communication pattern: nodes are sent more than they can receive",
@@ -50,7 +50,7 @@ TITLES: dict[Cause, str] = {
     "healthy": "No fault: no cause costs enough to be one",
     "undetermined": "Nothing in the data shows where the time goes",
 }
-"""Titles of the finding of a cause that no rule found."""
+"""Title of the finding for a cause that no rule found."""
 
 ADVICE: dict[Cause, str] = {
     "pattern": "Change the communication: spread the messages over receivers or time.",
@@ -74,16 +74,16 @@ FROM_MESSAGE_TIMES = (
     "No congestion tree shows this; it follows from the times at which messages were sent and "
     "received."
 )
-"""Why it is the cause, where nothing was simulated."""
+"""Reason for the cause if nothing was simulated."""
 
 
 def charged(share: float) -> str:
-    """Why it is the cause: what re-simulation charges to it."""
+    """Reason for the cause: its cost by re-simulation."""
     return f"No congestion tree shows it; re-simulation charges {percent(share)} of the time to it."
 
 
 def contention_costs_little(most: float) -> str:
-    """Why no contention is the cause: ``most`` is the largest share of the time that one costs."""
+    """Reason why contention is not the cause: ``most`` is the largest cost share of any cause."""
     return (
         f"By re-simulation no cause of contention costs more than {percent(most, 1)} of the time."
     )

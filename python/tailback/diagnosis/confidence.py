@@ -1,7 +1,7 @@
-"""Probability that the stated cause is right, from the basis of the verdict and its margin.
+"""Probability that the reported cause is correct, from the basis and the margin of the verdict.
 
-A logistic curve, one for each basis, maps the margin to a probability. The curves are fitted on the
-``build`` split of the generated scenarios and checked on the other one
+A logistic curve for each basis maps the margin to a probability. The curves are fitted on the
+``build`` split of the generated scenarios and validated on the other one
 (docs/measurements/diagnosis-accuracy.md; ``python bench/diagnosis.py --split build --fit``
 prints the curves).
 """
@@ -19,7 +19,7 @@ from tailback.diagnosis.slow_cables import SlowCableFit
 NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection")
 
 HIDDEN_CAUSES: tuple[Cause, ...] = ("other-traffic", "slow-link")
-"""Causes that a user's scenario may not contain."""
+"""Causes that may be missing from a user's scenario."""
 
 CONFIDENCE_CURVES: dict[Basis, tuple[float, float]] = {
     "re-simulation": (1.89, 5.62),
@@ -45,7 +45,7 @@ class VerdictBasis:
 
     @property
     def confidence(self) -> float:
-        """Chance that the cause is right, 0–1."""
+        """Probability that the cause is correct, 0–1."""
         intercept, slope = CONFIDENCE_CURVES[self.basis]
         return min(float(1.0 / (1.0 + np.exp(-(intercept + slope * self.margin)))), MAX_CONFIDENCE)
 
@@ -67,7 +67,7 @@ def assess_confidence(
         findings: Rules that fired.
         cost: Share of the time that each cause costs; empty without re-simulation.
         hidden: Share of the time that known causes do not explain.
-        slow: The best slow cable that was tried.
+        slow: The best-fitting slow cables; None if none were tried.
         evidence: Analysis of the samples.
         worth: Smallest share of the time that makes a cause worth fixing.
     """

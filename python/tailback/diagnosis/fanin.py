@@ -11,11 +11,11 @@ from tailback.diagnosis.activity import observed_messages
 from tailback.run import Run
 
 MIN_SENDERS = 8
-"""From this many senders on, an endpoint receives a many-to-one pattern, not neighbour exchange."""
+"""Smallest number of senders that counts as many-to-one instead of neighbour exchange."""
 
 HOT = 2.0
-"""A node receives more than its share from this ratio of its bytes in a phase to the mean over the
-nodes of the job: neighbour exchange gives every node about as much."""
+"""Smallest ratio of a node's received bytes in a phase to the mean over the nodes of the job at
+which it is a hot receiver: in neighbour exchange, all nodes receive about the same."""
 
 COLLECTIVES = (
     "reduce", "gather", "alltoall", "bcast", "scatter", "scan", "barrier", "allgather",
@@ -84,10 +84,10 @@ def fan_in(run: Run, node: int, phases: Collection[str]) -> FanIn | None:
 
 
 def hot_receiver_share(run: Run) -> float:
-    """Share of the congestion between switches that is traffic to few receivers, 0–1.
+    """Share of the congestion between switches due to traffic to hot receivers, 0–1.
 
-    Congestion of a phase counts by the share of the phase's bytes that goes to nodes which receive
-    ``HOT`` times the mean. 0 without samples or messages.
+    The congestion of each phase is weighted by the share of its bytes sent to nodes that receive
+    at least ``HOT`` times the mean. 0 without samples or messages.
     """
     log = observed_messages(run.tables)
     phases = run.tables["labels"].select("label", "phase")

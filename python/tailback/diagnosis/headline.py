@@ -13,7 +13,7 @@ from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
 NAMES_SHOWN = 3
-"""Number of slow links that a headline names."""
+"""Maximum number of slow links listed in a headline."""
 
 NOT_RULED_OUT = (
     "The simulation finds hardly any contention, but {}. This does not rule out the network, "
@@ -28,8 +28,8 @@ class SlowLinks:
     """Links known to be slow.
 
     Attributes:
-        named: The links, those found with the rate that re-simulation gives them.
-        stated: Whether the scenario states them; else re-simulation found them.
+        named: The links; those found by re-simulation include their rate.
+        stated: Whether they are listed in the scenario; otherwise re-simulation found them.
     """
 
     named: list[str]
@@ -38,19 +38,19 @@ class SlowLinks:
 
 @dataclass(frozen=True)
 class HeadlineFacts:
-    """What a headline states about the run, besides the cause and its cost.
+    """Facts about the run for the headline, in addition to the cause and its cost.
 
     Attributes:
         elapsed_ps: Time of the run.
-        times: Whether that was measured.
+        times: Whether ``elapsed_ps`` was measured.
         simulated_again: Whether changes were re-simulated, so that causes have a cost in time.
         wire_share: Share of the time that the busiest adapter needs at its line rate, 0–1.
-        congested_share: Packet-hops that met congestion, 0–1; None where it was not recorded.
+        congested_share: Share of congested packet-hops, 0–1; None if it was not recorded.
         communication_fraction: Share of rank time blocked in communication, 0–1.
-        captured: Whether the run is one of captured packets.
+        captured: Whether the run is a packet capture.
         congested: Whether a link is the root of a congestion tree.
-        samples: What is known from packets: ``decoded``, ``undecodable`` or ``none``.
-        detours: Whether the routing rule takes non-minimal routes.
+        samples: State of the samples in packets: ``decoded``, ``undecodable`` or ``none``.
+        detours: Whether the routing rule uses non-minimal paths.
         best_placement: Whether the placement in use is as good as any (``tried``), or no other one
             could be tried (``untried``); None if another is better, or none was simulated.
         slow_links: Links known to be slow, if any are.
@@ -74,16 +74,16 @@ class HeadlineFacts:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """How far the samples of a run can be trusted.
+    """Facts about the quality of a run's samples.
 
     Attributes:
         crosses: Whether any of our messages crosses the network.
         carried: Scheme and bits of the telemetry.
-        links_seen: Links that packets of ours met congestion on.
-        links_sure: Those of them for which there are enough samples.
-        unsure_share: Share of the congested packets on the others, 0–1.
+        links_seen: Number of links with samples.
+        links_sure: Number of these links with enough samples.
+        unsure_share: Share of congested packets that remains unsettled, 0–1.
         few_unsure: Whether that share is too small to matter.
-        shortage: What TB005 advises; None where there are enough samples.
+        shortage: Advice of TB005; None if there are enough samples.
     """
 
     crosses: bool
@@ -98,49 +98,49 @@ class SampleFacts:
 def headline(
     cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
 ) -> str:
-    """What is wrong and what it costs, in one sentence."""
+    """One sentence with the cause and its cost."""
     if cause in ("not-network", "injection", "undetermined"):
         return _headline_without_contention(cause, findings, cost, facts)
-    say = _what_is_wrong(cause, facts)
+    lead = _main_clause(cause, facts)
     if facts.simulated_again:
         part, total = percent(cost[cause]), format_time(facts.elapsed_ps)
-        return f"{say}: this costs {part} of the run time ({total} {facts.times})."
+        return f"{lead}: this costs {part} of the run time ({total} {facts.times})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
-        return f"{say}."
-    return f"{say}: {percent(share)} of the congested packets wait because of this."
+        return f"{lead}."
+    return f"{lead}: {percent(share)} of the congested packets wait because of this."
 
 
 def _headline_without_contention(
     cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
 ) -> str:
-    """The headline if the network is not the cause, or no cause is known."""
-    say, total = SENTENCES[cause], format_time(facts.elapsed_ps)
+    """Headline if there is no contention, or the cause is undetermined."""
+    lead, total = SENTENCES[cause], format_time(facts.elapsed_ps)
     if cause == "injection":
         needs = percent(facts.wire_share)
-        return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
+        return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."
     if cause == "undetermined":
-        return f"{say}: see TB005 for how many more are needed." if findings else f"{say}."
+        return f"{lead}: see TB005 for how many more are needed." if findings else f"{lead}."
     if facts.simulated_again:
-        return f"{say}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
+        return f"{lead}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
     met = "congestion was not recorded"
     if facts.congested_share is not None:
         met = f"{percent(facts.congested_share)} of packet-hops met congestion"
     if facts.captured:
-        return f"{say}: {met} in the {total} that were captured."
+        return f"{lead}: {met} in the {total} that were captured."
     return (
-        f"{say}: ranks are blocked in communication for "
+        f"{lead}: ranks are blocked in communication for "
         f"{percent(facts.communication_fraction)} of the time, and {met}."
     )
 
 
-def _what_is_wrong(cause: Cause, facts: HeadlineFacts) -> str:
-    """The first half of the headline of a cause in the network."""
-    say = SENTENCES[cause]
+def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:
+    """First half of the headline for a cause in the network."""
+    lead = SENTENCES[cause]
     if cause == "slow-link" and facts.slow_links is not None:
         return _slow_links_named(facts.slow_links)
     if cause == "other-traffic" and facts.slow_tried:
-        return f"{say}, since neither your own job nor slow cables explain the time"
+        return f"{lead}, since neither your own job nor slow cables explain the time"
     if cause == "routing" and facts.detours:
         return "Detours in the routes overload links while other links have capacity"
     if cause == "placement" and facts.best_placement is not None:
@@ -155,7 +155,7 @@ def _what_is_wrong(cause: Cause, facts: HeadlineFacts) -> str:
         elif facts.samples == "none":
             why = "but no packet carried a sample that could show where"
         return f"Re-simulation points to {cause}, {why}"
-    return say
+    return lead
 
 
 def _slow_links_named(links: SlowLinks) -> str:
@@ -259,7 +259,7 @@ def verdict_follows_time(
 
 
 def samples_sentence(samples: SampleFacts) -> str:
-    """How far the samples can be trusted."""
+    """One sentence on the quality of the samples."""
     if not samples.crosses:
         return "None of your messages crosses the network, so there is nothing to sample."
     if samples.shortage is not None:

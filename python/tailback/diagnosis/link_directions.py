@@ -1,7 +1,7 @@
-"""Words for the links between switches of a network without tiers: a torus, a mesh, a dragonfly.
+"""Directions of links between switches in networks without tiers: torus, mesh, dragonfly.
 
-Up and down mean nothing there. On a torus a link has a dimension and a sense, X+ or Z-; on a
-dragonfly it joins routers of one group or of two.
+Up and down are undefined there. On a torus, a link has a dimension and a sign, X+ or Z-; on a
+dragonfly it is local to a group or global between groups.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _ROUTER = re.compile(r"r(\d+(?:-\d+)*)")
 
 
 def is_flat(tables: Mapping[str, pl.DataFrame]) -> bool:
-    """Whether all switches of a run are of one tier, and some are joined to one another."""
+    """Whether all switches of a run are of one tier and some are connected to each other."""
     links, switches = tables["links"], tables["switches"]
     return switches["tier"].n_unique() == 1 and bool((links["direction"] == "flat").any())
 
 
 def link_directions(tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Direction of each link between switches, "" for others; nothing for a network with tiers.
+    """Direction of each link between switches, "" for others; empty for a network with tiers.
 
-    ``X+`` on a torus or mesh (``X`` where the sense is not known), ``local`` or ``global`` on a
+    ``X+`` on a torus or mesh (``X`` if the sign is unknown), ``local`` or ``global`` on a
     dragonfly.
 
     Args:
@@ -58,18 +58,18 @@ def link_directions(tables: Mapping[str, pl.DataFrame]) -> list[str]:
 
 
 def links_in_words(direction: str) -> str:
-    """What the links of a direction of :func:`link_directions` are called."""
+    """Displayed name of the links of a direction of :func:`link_directions`."""
     return _WORDS.get(direction, f"links in direction {direction}")
 
 
 def _place(name: str) -> tuple[int, ...]:
-    """Coordinates of a router of a torus or mesh, from its name; none for other switches."""
+    """Coordinates of a torus or mesh router, from its name; empty for other switches."""
     found = _ROUTER.fullmatch(name)
     return tuple(map(int, found[1].split("-"))) if found else ()
 
 
 def _extents(places: list[tuple[int, ...]]) -> list[int]:
-    """Length of each dimension; nothing unless all switches have as many coordinates."""
+    """Length of each dimension; empty unless all switches have the same number of coordinates."""
     if len({len(place) for place in places}) != 1 or len(places[0]) > len(AXES):
         return []
     return [max(column) + 1 for column in zip(*places, strict=True)]
@@ -82,7 +82,7 @@ def _along(a: tuple[int, ...], b: tuple[int, ...], extents: list[int]) -> str:
         return ELSEWHERE
     (axis,) = changed
     step = b[axis] - a[axis]
-    # Round the ring: from the last position to the first is one step on.
+    # Wrap-around: from the last position to the first is one step forward.
     forward = step == 1 or (step == 1 - extents[axis] and extents[axis] > 2)
     backward = step == -1 or (step == extents[axis] - 1 and extents[axis] > 2)
     if not (forward or backward):

@@ -14,19 +14,19 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -
     if the expected time is longer, the ratio of measured to expected time.
 
     Args:
-        diagnosis: Of the expected run.
+        diagnosis: Diagnosis of the expected run.
         measured: The measured run.
         changed: Settings of the expected run that differ from the recorded one; the two are then
             not compared.
     """
     expected = diagnosis.modelled_ps
-    both = {"elapsed_ps": measured.elapsed_ps, "expected_ps": expected, "measured": measured}
+    times = {"elapsed_ps": measured.elapsed_ps, "expected_ps": expected, "measured": measured}
     if changed:
-        return diagnosis.model_copy(update={**both, "changed": changed})
+        return diagnosis.model_copy(update={**times, "changed": changed})
     rest = measured.elapsed_ps - expected
     return diagnosis.model_copy(
         update={
-            **both,
+            **times,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - expected,
             "not_explained_high_ps": measured.high_ps - expected,

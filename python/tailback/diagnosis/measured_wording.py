@@ -1,4 +1,4 @@
-"""The words of the verdict on a measured run: its headline, and what shows each cause.
+"""Texts of the verdict on a measured run: its headline, and the evidence for each cause.
 
 ``measured_verdict`` chooses the cause and computes the costs; nothing here changes them.
 """
@@ -18,24 +18,24 @@ OUTSIDE_MODEL: Final = "set-up, end and calls without data"
 COMPUTATION: Final = "computation (mean over ranks)"
 BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
 UNEXPLAINED: Final = "not explained"
-"""Parts of the measured time that are not bars of the waterfall, by their names."""
+"""Names of the parts of the measured time that are not bars of the waterfall."""
 
 SHOWN_BY_MODEL: dict[Cause, str] = {
     "pattern": "several nodes send to one at the same time, on an ideal switch as well",
     "placement": "the run is faster with another placement on the same hosts",
     "routing": "the run is faster with its traffic spread over all paths",
 }
-"""What shows a cause that re-simulation found."""
+"""Evidence for causes found by re-simulation."""
 
 TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
-"""What shows late partners."""
+"""Evidence for late partners."""
 
 SMALL_SHARE_OF_LARGEST: Final = 0.2
-"""Ranks that others waited for less than this share of the time they waited for the first rank are
-not named: five such ranks cost less than the first, so finding them would not change what to do."""
+"""Share of the largest waiting time below which a late rank is not listed: five such ranks cost
+less than the first, so listing them would not change what to do."""
 
-MOST_HOSTS: Final = 3
-"""Hosts whose late ranks are named."""
+MAX_HOSTS: Final = 3
+"""Maximum number of hosts whose late ranks are listed."""
 
 _COMPUTATION = {
     "imbalance": "some ranks compute longer between calls than others",
@@ -44,12 +44,12 @@ _COMPUTATION = {
 
 
 def uneven_links(deviation: float) -> str:
-    """What shows uneven routing: the mean deviation of parallel links from their mean, 0–2."""
+    """Evidence for uneven routing: the mean deviation of parallel links from their mean, 0–2."""
     return f"parallel links carried {percent(deviation)} more or less than others"
 
 
 def uneven_tables(deviation: float) -> str:
-    """What shows faulty tables: the mean deviation of parallel up-links from their mean, 0–2."""
+    """Evidence for faulty tables: mean deviation of parallel up-links from their mean, 0–2."""
     return (
         "the forwarding tables put far more destinations on some up-links of a leaf switch than on "
         f"others (mean deviation {percent(deviation)})"
@@ -57,7 +57,7 @@ def uneven_tables(deviation: float) -> str:
 
 
 def waits_for_computation(cause: str) -> str:
-    """What shows imbalance or noise."""
+    """Evidence for imbalance or noise."""
     return f"{_COMPUTATION[cause]}, and the others wait"
 
 
@@ -65,26 +65,27 @@ def late_ranks(late: Sequence[LateRank], cause: str) -> str:
     """The ranks that others wait for, by host, without those that cost far less than the first.
 
     Args:
-        late: The ranks, in the order of the time that others waited for them.
+        late: The ranks, by the time that others waited for them.
         cause: ``imbalance`` or ``noise``.
     """
     waited = {
-        one: one.noise_ps if cause == "noise" else one.waited_ps - one.noise_ps for one in late
+        rank: rank.noise_ps if cause == "noise" else rank.waited_ps - rank.noise_ps for rank in late
     }
-    least = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
-    ranks = sorted((one for one in late if waited[one] > least), key=lambda one: -waited[one])
+    threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
+    listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
     by_host: dict[tuple[str, int], list[int]] = {}
-    for one in ranks:
-        # Where no host is known each rank stands alone.
-        by_host.setdefault((one.host, -1 if one.host else one.rank), []).append(one.rank)
-    groups = [(host, sorted(these)) for (host, _), these in by_host.items()]
-    shown = [_ranks_of(these, host) for host, these in groups[:MOST_HOSTS]]
-    more = sum(len(these) for _, these in groups[MOST_HOSTS:])
+    for late_rank in listed:
+        # A rank without a known host forms its own group.
+        key = late_rank.host, -1 if late_rank.host else late_rank.rank
+        by_host.setdefault(key, []).append(late_rank.rank)
+    groups = [(host, sorted(ranks)) for (host, _), ranks in by_host.items()]
+    shown = [_ranks_of(ranks, host) for host, ranks in groups[:MAX_HOSTS]]
+    more = sum(len(ranks) for _, ranks in groups[MAX_HOSTS:])
     return ", ".join(shown) + (f" and at least {more} other{'s' * (more > 1)}" if more else "")
 
 
 def _ranks_of(ranks: Sequence[int], host: str) -> str:
-    """Ranks of one host; an empty ``host`` is unknown."""
+    """Text for the ranks of one host; an empty ``host`` is unknown."""
     first, last = ranks[0], ranks[-1]
     which = f"rank {first}"
     if len(ranks) > 1 and last - first == len(ranks) - 1:
@@ -95,12 +96,12 @@ def _ranks_of(ranks: Sequence[int], host: str) -> str:
 
 
 def nothing_costs(elapsed_ps: int) -> str:
-    """The headline of a healthy run in which no cause costs anything."""
+    """Headline of a healthy run in which no cause costs any time."""
     return f"No fault found: no cause costs any of the measured {format_time(elapsed_ps)}."
 
 
 def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
-    """The headline of a healthy run: ``nearest`` is a fault from the share ``least`` on."""
+    """Headline of a healthy run; ``nearest`` would be a fault at share ``least`` or more."""
     return (
         f"No fault found in the measured {format_time(elapsed_ps)}. The nearest to a fault is "
         f"{NAMES[nearest.cause]}, at {percent(nearest.share, 1)} of the time; {percent(least)} "
@@ -109,11 +110,11 @@ def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
 
 
 ONE_RANK: Final = "The trace has a single rank, so there is no communication to diagnose"
-"""Why there is nothing to diagnose in a trace of one rank."""
+"""Reason why a trace of one rank cannot be diagnosed."""
 
 
 def almost_no_calls(share: float) -> str:
-    """Why there is nothing to diagnose in a trace of which ``share`` is outside MPI calls."""
+    """Reason why a trace cannot be diagnosed if ``share`` of its time is not modelled."""
     return (
         f"The trace contains almost no MPI communication: {percent(share)} of its time is set-up, "
         "shutdown or not recorded. Check what the tracer intercepts"
@@ -121,7 +122,7 @@ def almost_no_calls(share: float) -> str:
 
 
 def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
-    """The headline without a cause; ``candidates`` are links of which one may be slow."""
+    """Headline without a cause; ``candidates`` are links of which one may be slow."""
     text = (
         f"{format_time(rest_ps)} of {format_time(elapsed_ps)} is not explained by any cause with "
         "evidence"
@@ -133,17 +134,17 @@ def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> s
 
 
 def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
-    """The headline where the model cannot tell what other traffic costs."""
-    least = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"
+    """Headline if the model cannot determine the cost of other traffic."""
+    lower = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"
     return (
-        f"Other jobs send over links that your job uses. This costs between {least} and "
+        f"Other jobs send over links that your job uses. This costs between {lower} and "
         f"{percent(high_ps / elapsed_ps)} of the measured {format_time(elapsed_ps)}; with all of "
         "their traffic the model expects more time than was measured."
     )
 
 
 def adapters_or_job(job_ps: int, elapsed_ps: int) -> str:
-    """The headline of a run that adapters explain as well as traffic of other jobs does."""
+    """Headline of a run that adapter order and other traffic explain equally well."""
     return (
         "Two explanations fit: either the adapters send messages one after another, and there is "
         f"no fault, or other jobs' traffic costs {percent(job_ps / elapsed_ps)} of the measured "
@@ -152,14 +153,14 @@ def adapters_or_job(job_ps: int, elapsed_ps: int) -> str:
 
 
 def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
-    """The headline of a cause: what it is, and what it costs."""
+    """Headline with a main cause and its cost."""
     sentence = UNEVEN_ROUTING if cause == "routing" else SENTENCES[cause]
     subject = f": {main.subject}" if main.subject else ""
     return f"{sentence}{subject}. {_costs(main, elapsed_ps)}"
 
 
 def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
-    """The headline of a slow link, where the evidence fits several."""
+    """Headline of a slow link if the evidence fits several links."""
     return (
         f"{SENTENCES['slow-link']}. The evidence does not tell which of these: "
         f"{'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
@@ -167,7 +168,7 @@ def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> 
 
 
 def find_first(cause: Cause, missing: Sequence[str]) -> str:
-    """What to do where the cause, or whose traffic it is, is open: get the evidence first."""
+    """Action if the cause, or the source of other traffic, is unknown: collect evidence first."""
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:
         return f"First get the evidence that shows {what}: {missing[0]}."
@@ -179,7 +180,7 @@ def find_first(cause: Cause, missing: Sequence[str]) -> str:
 
 
 def check_each_of(candidates: Sequence[str]) -> str:
-    """What to do where one of several cables is slow, and the evidence fits each."""
+    """Action if one of several cables is slow and the evidence fits each of them."""
     return (
         "Ask the operators to check these cables (speed, width, error counters), of which one is "
         f"slow: {'; '.join(candidates)}."
@@ -187,7 +188,7 @@ def check_each_of(candidates: Sequence[str]) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """A clause as a sentence."""
+    """Turn a clause into a sentence."""
     return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
 
 

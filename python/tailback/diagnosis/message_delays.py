@@ -1,7 +1,7 @@
 """Where our messages lost time, from the message log alone: at nodes or inside the network.
 
-While a message is in flight, its nodes send and receive other messages of ours. While those keep
-the adapter of the sender or receiver fully busy, the message waits for a node. Time in which
+While a message is in flight, its nodes send and receive other messages of our job. As long as those
+keep the adapter of the sender or receiver fully busy, the message waits at a node. Time in which
 neither adapter was busy with our messages was lost elsewhere: inside the network or to other
 traffic. This needs neither a simulator nor samples.
 
@@ -22,21 +22,21 @@ from tailback.diagnosis.topology import Floats, Ints, LinkTopology
 from tailback.run import Run
 
 LATE_SHARE = 0.2
-"""A message is late if it lost this share of its time inside the network."""
+"""A message is late if it lost more than this share of its time inside the network."""
 
 
 @dataclass(frozen=True)
 class MessageDelays:
-    """Average loss of the sending nodes, as shares of the total time.
+    """Mean time lost by sending nodes, as shares of the total time.
 
     Attributes:
-        endpoint: Lost while an adapter of the message was busy with our own messages, if it was for
-            :data:`FULL_UTILIZATION` of the flight.
-        inside: Lost while neither was.
+        endpoint: Time lost while an adapter was busy with our own messages, for messages with a
+            busy adapter for at least :data:`FULL_UTILIZATION` of their flight.
+        inside: Time lost while neither adapter was busy.
         active: Share of the time in which a node has a message in flight.
-        late: Share of the messages that lost :data:`LATE_SHARE` of their time inside.
-        messages: Nodes ``src`` and ``dst``, the time each message ``took`` and the time that was
-            ``expected`` were nothing lost inside.
+        late: Share of messages that lost more than :data:`LATE_SHARE` of their time inside.
+        messages: Nodes ``src`` and ``dst``, the time each message ``took``, and the time
+            ``expected`` without loss inside the network.
     """
 
     endpoint: float
@@ -47,7 +47,7 @@ class MessageDelays:
 
     @property
     def total(self) -> float:
-        """Both."""
+        """Total loss, at nodes and inside the network."""
         return self.endpoint + self.inside
 
     @property
@@ -93,16 +93,16 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
 
 
 def _latency(switches: Ints, beyond: Floats) -> Floats:
-    """Latency of each message: the minimum over messages that visit as many switches."""
-    least = np.full(int(switches.max()) + 1, np.inf)
-    np.minimum.at(least, switches, beyond)
+    """Latency of each message: the minimum over messages that visit the same number of switches."""
+    minimum = np.full(int(switches.max()) + 1, np.inf)
+    np.minimum.at(minimum, switches, beyond)
     # Longer paths take at least as long; lengths without messages are skipped.
-    least = np.maximum.accumulate(np.where(np.isfinite(least), np.maximum(least, 0.0), 0.0))
-    return np.asarray(np.minimum(least[switches], beyond), np.float64)
+    minimum = np.maximum.accumulate(np.where(np.isfinite(minimum), np.maximum(minimum, 0.0), 0.0))
+    return np.asarray(np.minimum(minimum[switches], beyond), np.float64)
 
 
 def _passed(node: Ints, start: Floats, end: Floats, size: Floats) -> Floats:
-    """Bytes of all messages of a node that passed it during each message."""
+    """Bytes of all messages of a node that its adapter transferred during each message."""
     stretch = float(end.max()) + 1.0
     base = node * stretch
     times = np.concatenate([base + start, base + end])

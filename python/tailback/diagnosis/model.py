@@ -1,4 +1,4 @@
-"""What a diagnosis says: the same object in the terminal, in JSON and in the report."""
+"""Data model of a diagnosis, shared by terminal output, JSON and report."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
     "imbalance", "noise", "late-partner", "healthy", "undetermined",
 ]  # fmt: skip
-"""What a run can suffer from.
+"""Main cause of the time lost by a run.
 
-- ``pattern``: nodes are sent more than they can take (an endpoint is the root);
+- ``pattern``: nodes are sent more than they can receive (an endpoint is the root);
 - ``placement``: our own traffic fills links inside the network;
-- ``routing``: it fills some of them while their equivalents are idle;
-- ``slow-link``: a link serves less than its equivalents, or than its nominal rate;
-- ``other-traffic``: links are full, and not by us;
-- ``injection``: the adapters' own line rate, with nothing in the way;
+- ``routing``: our own traffic fills some links while their equivalents are idle;
+- ``slow-link``: a link is slower than its equivalents, or than its nominal rate;
+- ``other-traffic``: links are filled by other traffic;
+- ``injection``: the line rate of the adapters, without contention;
 - ``not-network``: computation, imbalance or latency;
-- ``imbalance``: of a measured run: ranks compute for different times, and others wait for them;
-- ``noise``: of a measured run: the same computation sometimes takes longer;
-- ``late-partner``: of a measured run: ranks wait for partners that compute before they send;
-- ``healthy``: of a measured run: no cause costs enough to be a fault;
-- ``undetermined``: the samples, or a recording that the model does not explain, do not show the
-cause.
+- ``imbalance`` (measured runs only): ranks compute for different times, and others wait for them;
+- ``noise`` (measured runs only): the same computation sometimes takes longer;
+- ``late-partner`` (measured runs only): ranks wait for partners that compute before they send;
+- ``healthy`` (measured runs only): no cause costs enough to be a fault;
+- ``undetermined``: the samples, or a recording that the model does not explain, do not determine
+the cause.
 """
 
 Basis = Literal[
     "re-simulation", "re-simulation, at rest", "hypothesis", "samples", "samples, at rest",
 ]  # fmt: skip
-"""What a verdict rests on: time that re-simulation charges; a slow cable or other traffic supposed
-to explain what re-simulation of everything known does not; or the samples alone. *At rest*: nothing
-is worth fixing."""
+"""Basis of a verdict: time charged by re-simulation; the hypothesis of a slow cable or of other
+traffic to explain what re-simulation of all known causes does not; or the samples alone. *At rest*:
+nothing is worth fixing."""
 
 
 Times = Literal["expected", "measured"]
-"""Source of the times: a simulation, valid if its model is, or a measurement."""
+"""Source of the times: a simulation, subject to model error, or a measurement."""
 
 
 Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
@@ -50,7 +50,7 @@ Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
 how fast adapters send, or two of these together."""
 
 SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control"})
-"""Kinds that leave the program as it is, so its ideal time is a lower bound for them too."""
+"""Kinds that do not change the program, so its ideal time is a lower bound for them too."""
 
 
 class Estimate(FrozenModel):
@@ -72,10 +72,10 @@ class LinkEvidence(FrozenModel):
         direction: up, down or flat.
         flat_direction: Between switches of a network without tiers: ``X+``, ``local``; empty for
             other links.
-        phase: Phase in which most of its congested packets were seen.
+        phase: Phase with most of its congested packets.
         utilization: Our own traffic's share of the line rate in its congested windows, 0–1.
         congested_fraction: Share of our packets that met congestion there, 0–1.
-        samples: Hop samples behind it.
+        samples: Hop samples that the estimates are based on.
         tree_links: Congested links that wait on this one (the size of its congestion tree).
     """
 
@@ -95,13 +95,13 @@ class Finding(FrozenModel):
     """One rule that fired.
 
     Attributes:
-        code: Stable code of the rule, e.g. ``TB002``; ``TB000`` where the main cause follows from
-            re-simulation or the message log and no rule found it.
-        cause: Its cause.
+        code: Stable code of the rule, e.g. ``TB002``; ``TB000`` if the main cause follows from
+            re-simulation or the message log, and not from a rule.
+        cause: Cause that the finding supports.
         title: One line.
-        explanation: What was observed and why it shows the cause, with numbers.
-        share: Share of all congested packets that its congestion trees hold, 0–1.
-        phases: Phases concerned, heaviest first.
+        explanation: Observations and why they indicate the cause, with numbers.
+        share: Share of all congested packets in its congestion trees, 0–1.
+        phases: Phases affected, heaviest first.
         links: Roots of the congestion trees, heaviest first.
         advice: What to do next, one sentence.
     """
@@ -117,13 +117,13 @@ class Finding(FrozenModel):
 
 
 class WaterfallBar(FrozenModel):
-    """One step of the waterfall: a re-simulation with one more thing made real.
+    """One step of the waterfall: a re-simulation with one more real-world factor.
 
     Attributes:
         name: ``ideal``, ``paths``, ``injection``, ``pattern``, ``network``, ``placement``,
             ``routing``, ``slow links``, ``other traffic``, ``observed``.
         elapsed_ps: Time of that re-simulation (mean over seeds).
-        delta_ps: What this step adds to the one before.
+        delta_ps: Time that this step adds to the previous one.
         low_ps: Smallest delta over the seeds.
         high_ps: Largest delta over the seeds.
         meaning: What was simulated.
@@ -138,24 +138,24 @@ class WaterfallBar(FrozenModel):
 
 
 class CauseShare(FrozenModel):
-    """What one cause costs, in two orders.
+    """Cost of one cause, computed in two ways.
 
     Causes interact, so the cost of one depends on which others are present. ``charged`` adds the
     cause to those before it in the waterfall; ``removed`` removes only this cause from the full
-    run. The difference between the two is shared with other causes.
+    run. The difference between the two is due to the interaction with other causes.
 
     Raises:
         ValueError: ``removed`` is negative: a change that slows a run down removes no cause.
 
     Attributes:
         cause: The cause.
-        charged: Share of the observed time charged to it in the waterfall.
-        low: Smallest of it over the repetitions.
-        high: Largest.
+        charged: Share of the observed time charged to the cause in the waterfall.
+        low: Minimum of ``charged`` over the repetitions.
+        high: Maximum of ``charged`` over the repetitions.
         removed: Share of the observed time saved by removing only this cause; None if that cannot
             be simulated (endpoints, unexplained time), was not simulated, or takes longer.
-        removed_low: Smallest of it over the repetitions.
-        removed_high: Largest.
+        removed_low: Minimum of ``removed`` over the repetitions.
+        removed_high: Maximum of ``removed`` over the repetitions.
     """
 
     cause: Cause
@@ -174,7 +174,7 @@ class CauseShare(FrozenModel):
 
 
 class Status(StrEnum):
-    """Outcome of a candidate. Only the first has a time simulated by packets."""
+    """Outcome of a candidate; only proved ones have a packet-level time."""
 
     PROVED = "proved"
     """Simulated packet by packet."""
@@ -183,16 +183,16 @@ class Status(StrEnum):
     NOT_APPLICABLE = "not-applicable"
     """It does not apply to this program."""
     IMPLAUSIBLE = "implausible"
-    """Simulated in less than the ideal time, so the model does not hold for it."""
+    """Its simulated time is below the ideal time, so the model is not valid for it."""
     FAILED = "failed"
-    """It could not be made or simulated."""
+    """It could not be generated or simulated."""
 
 
 LABELS: Final = {
     Status.RULED_OUT: "not simulated",
     Status.NOT_APPLICABLE: "does not apply",
 }
-"""Text on the screen before the reason of a status; the others have none."""
+"""Displayed prefix of the reason, by status; other statuses have none."""
 
 
 class Candidate(FrozenModel):
@@ -201,19 +201,20 @@ class Candidate(FrozenModel):
     Attributes:
         name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
         kind: What it changes.
-        variant: Of a placement, how it was made; None where only its name is known, and of others.
-        parts: Names of the candidates that a combined one joins; empty for others.
+        variant: For a placement, how it was generated; None if only its name is known, and for
+            other kinds.
+        parts: Names of the candidates that a combined one consists of; empty for others.
         action: What to do, one sentence; empty for placements.
         assumes: Condition for it to be possible or to compute the same result; empty if there is
             none.
         estimate_ps: Time of our job by the fluid model, 0 if not estimated.
-        elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 where not simulated.
-        low_ps: Smallest of it over the seeds.
-        high_ps: Largest over the seeds.
+        elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
+        low_ps: Minimum of ``elapsed_ps`` over the seeds.
+        high_ps: Maximum of ``elapsed_ps`` over the seeds.
         path_length: Average number of switches a packet visits.
         congested_fraction: Congested packet-hops over packet-hops, null if they were not counted.
-        status: Its outcome.
-        reason: Why it was not proved; empty when it was.
+        status: Outcome.
+        reason: Why it was not proved; empty if it was.
     """
 
     name: str
@@ -238,7 +239,7 @@ class Candidate(FrozenModel):
 
     @property
     def remark(self) -> str:
-        """Why it was not proved, for the screen; empty when it was."""
+        """Displayed reason why it was not proved; empty if it was."""
         label = LABELS.get(self.status)
         return f"{label}: {self.reason}" if label else self.reason
 
@@ -250,26 +251,26 @@ class Candidate(FrozenModel):
 
 
 class Remedy(FrozenModel):
-    """What to change, and the gain.
+    """The recommended change and its gain.
 
     Raises:
-        ValueError: What it recommends is not among the candidates, was not proved, or is no faster
-            than the unchanged run.
+        ValueError: The recommended candidate does not exist, was not proved, or is no faster than
+            the unchanged run.
 
     Attributes:
         action: What to do, and the gain.
-        name: Name of the recommended candidate, empty when none helps.
-        parts: Names of the candidates that it joins, or its own; empty when none helps.
-        placement: Name of the recommended placement, empty if none helps: the remedy itself, or an
-            interim measure.
+        name: Name of the recommended candidate, empty if none helps.
+        parts: Names of the candidates that it combines, or its own; empty if none helps.
+        placement: Name of the recommended placement (the remedy itself or an interim measure),
+            empty if none helps.
         before_ps: Time without the remedy, re-simulated like the candidates; without
             re-simulation, as observed.
         after_ps: Predicted time with the remedy.
         gain: ``1 - after / before``.
-        candidates: Everything tried, best first.
+        candidates: All candidates tried, best first.
         files: Files for applying it: name → purpose.
         commands: Commands to run with them, one for each launcher.
-        avoid: Names of links to avoid: those that other jobs fill, or that are slow.
+        avoid: Names of links to avoid: slow, or filled by other jobs.
     """
 
     action: str
@@ -307,15 +308,15 @@ class Remedy(FrozenModel):
 
 
 class Sampling(FrozenModel):
-    """How far the samples support the verdict.
+    """Quality of the samples that the verdict is based on.
 
     Attributes:
         scheme: Telemetry scheme of the samples, ``off`` for none.
-        header_bits: Bits that it takes in a packet's header.
+        header_bits: Bits that the scheme uses in a packet header.
         packets: Packets received with a sample.
         links_seen: Links with at least one hop sample.
         links_sure: Links with enough samples for a verdict.
-        sufficient: False when the verdict rests on too few samples.
+        sufficient: Whether there are enough samples for the verdict.
         note: One sentence, with the samples that are still needed.
     """
 
@@ -332,39 +333,39 @@ class Diagnosis(FrozenModel):
     """A diagnosis: verdict, evidence and remedy.
 
     Raises:
-        ValueError: It contradicts itself: no finding has its cause, or a time of the unchanged
-            program is shorter than the ideal time.
+        ValueError: The fields are inconsistent: no finding has the main cause, or a time of the
+            unchanged program is shorter than the ideal time.
 
     Attributes:
         cause: Main cause.
         headline: One sentence: the verdict.
         findings: Rules that fired, largest share first.
-        waterfall: Where the time goes, from the ideal to the diagnosed run (``observed``; ``times``
-            says whether it is expected or measured); empty without re-simulation.
+        waterfall: Breakdown of the time, from the ideal to the diagnosed run (``observed``, whose
+            time is expected or measured, see ``times``); empty without re-simulation.
         remedy: The recommended remedy; None if nothing needs to be done.
         top_links: Most congested links, regardless of findings.
-        sampling: How far the samples support the verdict.
+        sampling: Quality of the samples that the verdict is based on.
         elapsed_ps: Measured time of our job, or the expected time if nothing was measured.
         expected_ps: Time that the model expects for our job; None in results of older versions.
         measured: The measured run; None if nothing was measured.
         changed: How the settings of the expected run differ from the measured one; may be empty.
-        not_explained_ps: Measured less expected time, which includes the recorded computation; with
-            an explanation, also less time that is not modelled (set-up, end, calls without data).
-            None if nothing was measured or the expected run has other settings.
+        not_explained_ps: Measured minus expected time, which includes the recorded computation;
+            with an explanation, also minus unmodelled time (set-up, end, calls without data). None
+            if nothing was measured or the expected run has other settings.
         not_explained_low_ps: Lower bound, given the uncertainty of the clocks.
         not_explained_high_ps: Upper bound.
-        explanation: Where the measured time went, by cause; None if nothing was measured.
+        explanation: Breakdown of the measured time by cause; None if nothing was measured.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: Warnings of readers and rules.
-        confidence: Probability that ``cause`` is right, 0–1, if the model holds; calibrated on
+        confidence: Probability that ``cause`` is correct, 0–1, if the model is valid; calibrated on
             generated scenarios (docs/measurements/diagnosis-accuracy.md).
-        basis: The evidence on which ``cause`` rests.
-        margin: How clear the verdict is, 0–1; ``basis`` and ``margin`` determine ``confidence``.
+        basis: The evidence that ``cause`` is based on.
+        margin: Margin of the verdict, 0–1; ``basis`` and ``margin`` determine ``confidence``.
         shares: Cost of each cause by re-simulation, largest first; empty without it.
-        slow_links: Names of the slow links, if they are the cause: those stated in the scenario, or
-            else those that re-simulation found.
+        slow_links: Names of the slow links, if they are the cause: those found by re-simulation,
+            else those listed in the scenario.
         times: Whether ``elapsed_ps`` and the bars are measured or expected.
-        times_from: The same in a sentence, and what was not used.
+        times_from: The same as a sentence, with the data that was not used.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
     """
@@ -402,7 +403,7 @@ class Diagnosis(FrozenModel):
 
     @property
     def ideal_ps(self) -> int:
-        """Time below which the program cannot run on its hosts, 0 without re-simulation."""
+        """Lower bound of the program's time on its hosts, 0 without re-simulation."""
         return next((bar.elapsed_ps for bar in self.waterfall if bar.name == "ideal"), 0)
 
     @model_validator(mode="after")

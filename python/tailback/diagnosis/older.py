@@ -14,7 +14,7 @@ def read_diagnosis(content: bytes) -> Diagnosis:
     """Return the diagnosis in a file, with a warning if an older version wrote it.
 
     Raises:
-        ValueError: It is no diagnosis.
+        ValueError: The content is not a valid diagnosis.
     """
     data = json.loads(content)
     remedy = data.get("remedy") if isinstance(data, dict) else None
@@ -32,8 +32,8 @@ def _remedy(old: dict[str, Any]) -> dict[str, Any]:
     new = {key: value for key, value in old.items() if key != "cure"}
     new["candidates"] = [_candidate(candidate) for candidate in old.get("candidates", [])]
     new["name"] = name = str(old["cure"])
-    joined = {each["name"]: each.get("parts") for each in new["candidates"]}
-    new["parts"] = (joined.get(name) or [name]) if name else []
+    parts = {candidate["name"]: candidate.get("parts") for candidate in new["candidates"]}
+    new["parts"] = (parts.get(name) or [name]) if name else []
     return new
 
 

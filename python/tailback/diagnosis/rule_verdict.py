@@ -1,10 +1,10 @@
 """The main cause without re-simulation: findings of the rules, checked against the message log.
 
-Congestion trees show where packets queued, not what that cost: a burst into a node congests many
-packets and ends soon; a slow cable congests few but delays all others. The message log shows which
-messages were late, and whether one of their nodes was busy meanwhile
-(:mod:`tailback.diagnosis.message_delays`). A cause must fit both. The thresholds below were chosen
-on the ``build`` split of the scenarios
+Congestion trees show where packets queued, not the cost: a burst into a node congests many packets
+but is short; a slow cable congests few but delays all others. The message log shows which messages
+were late, and whether one of their nodes was busy at the time
+(:mod:`tailback.diagnosis.message_delays`). A cause must be consistent with both. The thresholds
+below were chosen on the ``build`` split of the scenarios
 (docs/measurements/diagnosis-accuracy.md).
 """
 
@@ -20,43 +20,46 @@ WORTH_FIXING = 0.05
 """A cause that costs this share of the total time is always worth fixing."""
 
 MIN_WORTH = 0.02
-"""So is one that costs this much (the smallest gain for which a placement is recommended) if
-contention takes :data:`WORTH_OF_COMMUNICATION` of the communication time: the network is then slow,
-and computation only masks it. Below this, repetitions vary by as much."""
+"""A cause that costs this share (the smallest gain for which a placement is recommended) is worth
+fixing if contention takes :data:`WORTH_OF_COMMUNICATION` of the communication time: the network is
+then slow, and computation only masks it. Smaller costs are within run-to-run variation."""
 
 CONGESTION_RULES = ("TB001", "TB002", "TB003", "TB006", "TB007")
 """Rules based on congestion trees; their shares are shares of the congested packets."""
 
 MOSTLY_ENDPOINT_SHARE = 0.65
-"""Nodes are not the cause, however much they congest, if messages lost less than this share of the
-lost time while one of their nodes was busy with our own messages. Patterns had 70 % or more."""
+"""Smallest share of the lost time at nodes busy with our own messages for which endpoint congestion
+can be the cause, however many packets it congests. For patterns, it was 70 % or more."""
 
 ENDPOINT_ONLY_SHARE = 0.9
-"""The same share above which no further cause inside the network is considered."""
+"""The same share, above which causes inside the network are not considered."""
 
 BUSY_ADAPTER_SHARE = 0.5
-"""Below this share of communication time with messages in flight, our traffic does not fill the
-network: a few late messages delay the others. Placements had 58 % or more."""
+"""Share of communication time with messages in flight below which our traffic cannot fill the
+network: a few late messages delay the others. For placements, it was 58 % or more."""
 
 FREQUENT_CONGESTION_SHARE = 0.6
-"""Activity above which a single cable that explains much is chance: no rank waits for it."""
+"""Activity above which a good fit of a single cable is attributed to chance: no rank waits for
+it."""
 
 IDLE_ADAPTER_SHARE = 0.3
-"""Activity below which it is a slow cable even without a congestion tree."""
+"""Activity below which a slow cable is the cause even without a congestion tree."""
 
 SINGLE_CABLE_FIT = 0.65
 """A single cable is the cause if it explains this share of the squared lateness."""
 
 FEW_LATE, ONE_OF_FEW = 0.10, 0.35
-"""The same if few messages are late: other traffic would delay more of them."""
+"""Share of late messages up to which they are few, and the fit then required of a single cable:
+other traffic would delay more messages."""
 
 MANY_LATE, NO_CABLE = 0.3, 0.45
-"""With more messages late than this and less explained by one cable, a congested root that we
-hardly use is no slow link, even if its equivalents are not congested."""
+"""With a larger share of late messages than the first value and a worse single-cable fit than the
+second, a congested root that we hardly use is not a slow link, even if its equivalents are
+uncongested."""
 
 LARGE_LOSS_SHARE = 0.1
-"""Our own traffic counts as the cause, even without a congested link, above this share of time lost
-inside the network."""
+"""Smallest share of time lost inside the network at which our own traffic counts as the cause even
+without a congested link."""
 
 
 def cause_of_rules(findings: list[Finding], evidence: RunAnalysis) -> Cause:
@@ -64,16 +67,16 @@ def cause_of_rules(findings: list[Finding], evidence: RunAnalysis) -> Cause:
 
     Args:
         findings: The rules that fired.
-        evidence: What they rest on.
+        evidence: The run analysis that the findings are based on.
     """
     codes = {finding.code for finding in findings}
     if "TB004" in codes and evidence.communication_fraction < LITTLE_COMMUNICATION:
         return "not-network"
     if evidence.slow_node is not None:
-        return "slow-link"  # Shown by message times; its cost hardly shows as congestion.
+        return "slow-link"  # Visible in message times; it causes hardly any congestion.
     trees: dict[Cause, float] = {f.cause: f.share for f in findings if f.code in CONGESTION_RULES}
     if "TB005" in codes and max(trees.values(), default=0.0) <= evidence.unsure_share:
-        # More is uncertain than is known.
+        # More congested packets are unsettled than any cause accounts for.
         return "undetermined"
     late = evidence.losses
     slowed = late is not None and late.inside >= MIN_WORTH
@@ -81,12 +84,12 @@ def cause_of_rules(findings: list[Finding], evidence: RunAnalysis) -> Cause:
         return "injection"
     if "TB004" in codes and not slowed and (late is None or late.endpoint < WORTH_FIXING):
         return "not-network"
-    # The loss is bounded by the time beyond the adapters' own and by the time with congestion.
+    # The loss is bounded by the time not needed at line rate, and by the time with congestion.
     if trees and 1.0 - evidence.wire_share < WORTH_FIXING:
         return "injection"
     burden = {cause: evidence.burden(cause) for cause in trees}
     if late is None or late.total < MIN_WORTH:
-        # If all messages are equally late, the log does not show it.
+        # The log cannot detect a delay that is the same for all messages.
         if not trees:
             return (
                 "undetermined"
@@ -102,10 +105,10 @@ def cause_of_rules(findings: list[Finding], evidence: RunAnalysis) -> Cause:
 def _by_message_delays(
     late: MessageDelays, burden: dict[Cause, float], evidence: RunAnalysis
 ) -> Cause:
-    """The most expensive cause that fits where, when and which messages lost time."""
+    """The cause with the largest burden that is consistent with the message delays."""
     at_nodes = late.endpoint_share >= MOSTLY_ENDPOINT_SHARE
     one = evidence.one_cable
-    # As a share of communication time: computation does not wait for the network.
+    # As a share of communication time, since the network is idle during computation.
     active = min(late.active / max(evidence.communication_fraction, MIN_WORTH), 1.0)
     if late.endpoint_share < ENDPOINT_ONLY_SHARE and late.inside >= MIN_WORTH / 2:
         few = late.late <= FEW_LATE and one >= ONE_OF_FEW

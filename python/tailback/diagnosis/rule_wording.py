@@ -60,7 +60,7 @@ def endpoint(share: float, nodes: int, root: str, use: float, who: FanIn | None)
         nodes: How many nodes.
         root: Name of the heaviest root.
         use: Its utilization by our messages while it is congested, 0–1.
-        who: Who sends to its node; None where that is unknown.
+        who: Senders to its node; None if unknown.
     """
     text = (
         f"{percent(share)} of the congested packets wait for {counted(nodes, 'node')} to receive "
@@ -214,7 +214,7 @@ def quiet_network(met: str, busy: float) -> str:
 
 
 def met_congestion(value: float, high: float) -> str:
-    """Share of packet-hops that met congestion, and its upper 95 % bound where it is estimated."""
+    """Text for the congested share of packet-hops, with its 95 % upper bound if estimated."""
     text = f"{percent(value, 1)} of packet-hops met congestion"
     return text if high == value else f"{text} (at most {percent(high, 1)} with 95 % confidence)"
 
@@ -222,14 +222,14 @@ def met_congestion(value: float, high: float) -> str:
 def too_few_samples(
     packets: int, seen: int, sure: int, share: float, more: int, least_certain: Sequence[str]
 ) -> str:
-    """TB005: how many links the samples can judge.
+    """TB005: how many links the samples can settle.
 
     Args:
         packets: Packets with a sample.
-        seen: Links they sampled.
-        sure: Links of these that can be judged.
+        seen: Links that they sampled.
+        sure: Number of these links with enough samples.
         share: Share of the congested packets that remain uncertain.
-        more: How many more packets would settle most of them.
+        more: Further packets that would settle most of them.
         least_certain: Names of the links.
     """
     where = f" Least certain: {'; '.join(least_certain)}." if least_certain else ""
@@ -241,7 +241,7 @@ def too_few_samples(
 
 
 def sample_more(more: int, phase: str, hash_bits: int | None) -> str:
-    """TB005: what to do; ``hash_bits`` of a hashed scheme, None of others."""
+    """TB005: advice; ``hash_bits`` for hashed schemes, None for others."""
     which = f" of phase {phase!r}" if phase else ""
     bits = (
         f"; with more than {hash_bits} hash bit{'s' * (hash_bits > 1)} per packet fewer are needed"
@@ -260,7 +260,7 @@ def not_decoded(packets: int, scheme: str) -> str:
 
 
 def bottlenecks_only(names: Sequence[str]) -> str:
-    """TB005: what scheme worst-hop shows; ``names``: the links that most packets name."""
+    """TB005: limits of scheme worst-hop; ``names``: the links reported by most packets."""
     seen = f"Most packets name {'; '.join(names)}. " if names else ""
     return (
         f"{seen}Scheme worst-hop names only the most congested link of each packet: a lower bound "
@@ -310,8 +310,8 @@ def slow_link(
         heaviest: Name of the heaviest.
         fraction: Its congested fraction.
         most: Upper bound of its utilization by our traffic.
-        explained: Share of the squared lateness that its cable explains; None where it leads into a
-            node of ours.
+        explained: Share of the squared lateness that its cable explains; None if it leads into one
+            of our nodes.
     """
     why = (
         "it leads into one of your nodes, to which no other job sends, and no large message of "
@@ -329,7 +329,7 @@ def slow_link(
 
 
 def check_cable(name: str, *, of_node: bool) -> str:
-    """TB007: what to do about the cable of a node, or that of a link."""
+    """TB007: advice for the cable of a node or of a link."""
     cable = f"cable of {name}" if of_node else f"cable {name}"
     return (
         f"Ask the operators to check the {cable} (speed, width, error counters); avoid it until "

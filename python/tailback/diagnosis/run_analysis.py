@@ -137,7 +137,7 @@ class RunAnalysis:
 
     @property
     def crosses(self) -> bool:
-        """Whether any message of ours crosses a switch; False if all stay within hosts.
+        """Whether any of our messages crosses a switch; False if all stay within hosts.
 
         True if the run has no such record.
         """

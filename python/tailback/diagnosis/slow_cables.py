@@ -175,7 +175,7 @@ class _SlowCableSearch:
 
 
 def _durations(run: Run) -> pl.DataFrame:
-    """Mean time in flight of each message of ours that crosses the network, by sender and receiver.
+    """Mean time in flight of each of our messages that crosses the network, by sender and receiver.
 
     Repetitions of the same message, consecutive in the log, form one row.
     """

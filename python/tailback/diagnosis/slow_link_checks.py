@@ -1,9 +1,9 @@
-"""Evidence required before a cable is called slow.
+"""Evidence required before a cable is reported as slow.
 
 The link is congested, but our traffic does not fill it. A slow cable explains that, but so do other
-traffic, unlucky samples among thousands of links, and short bursts. A cable is called slow only if
-it demonstrably carries less than its offered load while healthy equivalent links carry more. That
-proof needs a message log; without one, no cable is called slow.
+traffic, sampling outliers among thousands of links, and short bursts. A cable is reported as slow
+only if it demonstrably carries less than its offered load while healthy equivalent links carry
+more. This requires a message log; without one, no cable is reported as slow.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.telemetry.estimate import fraction_interval
 
 CLEAR = 0.25
-"""Equivalents are healthy when their congested fraction is at most this share of the link's own.
-Other traffic also loads equivalent links unevenly, but seldom only one of them."""
+"""Equivalents are healthy if their congested fraction is at most this share of the link's own.
+Other traffic also loads equivalent links unevenly, but rarely just one of them."""
 
 EXPLAINS = 0.35
-"""Share of the squared lateness of our messages that the cable must explain alone, as for few late
-messages (``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`)."""
+"""Share of the squared lateness of our messages that the cable alone must explain: the same as
+``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`."""
 
 NEARLY_BEST = 0.9
-"""It must also explain this share of what the best cable explains."""
+"""The cable must also explain at least this share of what the best cable explains."""
 
 FALSE_ALARM = 0.05
 """Probability that sampling noise alone singles out any link of the run."""
@@ -40,13 +40,13 @@ FALSE_ALARM = 0.05
 def slow_ejection_links(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
     """Which links into our nodes are slower than those of other nodes.
 
-    No other job sends to our nodes, so only short bursts of our own can congest such a link. If its
-    cable is slow, no large message to or from the node was fast, although those of other nodes
-    were.
+    No other job sends to our nodes, so unless its cable is slow, such a link is congested by short
+    bursts of our own. If the cable is slow, all large messages to or from the node were slow, while
+    those of other nodes were not.
 
     Args:
         topology: The links.
-        links: Those in question, shape (n,).
+        links: Links to check, shape (n,).
         seen: Rates that messages reached.
 
     Returns:
@@ -70,12 +70,12 @@ def slower_than_equivalents(
     """Which links inside the network are slower than their equivalents.
 
     Three conditions must hold: the link's congested fraction exceeds that of its equivalents by
-    more than sampling noise explains for any link of the run; the equivalents have almost no
-    congestion; and a slow cable there would explain which of our messages are late.
+    more than sampling noise, corrected for the number of links tested; the equivalents have almost
+    no congestion; and a slow cable would explain which of our messages are late.
 
     Args:
         topology: The links.
-        links: Those in question, shape (n,).
+        links: Links to check, shape (n,).
         seen: Congestion of all links.
         explained: Share of the squared lateness of our messages that each cable explains, (L,).
 
@@ -89,7 +89,7 @@ def slower_than_equivalents(
         seen.congested_excess[links], seen.hop_excess[links], z,
     )  # fmt: skip
     packets, weight, of_hops, of_congested = (
-        _of_equals(topology, links, values)
+        _sum_over_equivalents(topology, links, values)
         for values in (
             seen.packets, seen.weight,
             seen.packets * seen.hop_excess, seen.weight * seen.congested_excess,
@@ -110,11 +110,11 @@ def slower_than_equivalents(
 
 def explains_delays(links: Ints, explained: Floats) -> Bools:
     """Which cables, if slow, would explain which of our messages are late; shape (n,)."""
-    least = max(EXPLAINS, NEARLY_BEST * float(explained.max(initial=0.0)))
-    return np.asarray(explained[links] >= least, np.bool_)
+    threshold = max(EXPLAINS, NEARLY_BEST * float(explained.max(initial=0.0)))
+    return np.asarray(explained[links] >= threshold, np.bool_)
 
 
-def _of_equals(topology: LinkTopology, links: Ints, values: Floats) -> Floats:
+def _sum_over_equivalents(topology: LinkTopology, links: Ints, values: Floats) -> Floats:
     """Sum of ``values`` over the other links of each link's bundle."""
     whole = np.bincount(topology.bundle, weights=values)
     return np.asarray(whole[topology.bundle[links]] - values[links], np.float64)

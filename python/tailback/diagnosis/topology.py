@@ -39,8 +39,8 @@ class LinkTopology:
         node_switch: Switch vertex of each node, -1 if none, shape (N,).
         out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
         out_link: Links sorted by source vertex, shape (L,).
-        flat_direction: Of a network without tiers, the direction of links between switches
-            (:func:`.link_directions`), length L; nothing for others.
+        flat_direction: Direction of links between switches in a network without tiers
+            (:func:`.link_directions`), length L; empty for networks with tiers.
     """
 
     src: Ints
@@ -103,9 +103,9 @@ class LinkTopology:
 def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) -> Ints:
     """Number the bundles: links among which routing spreads the same traffic.
 
-    Up-links of one switch to one tier (adaptive routing may take any of them), links of one tier
-    down into one switch (fed by that choice), parallel cables between two switches of one tier. An
-    ejection link is alone.
+    These are up-links of a switch to the same tier (adaptive routing may use any of them),
+    down-links of the same tier into a switch (which carry the traffic so spread), and parallel
+    cables between two switches of the same tier. Each ejection link is its own bundle.
     """
     n = len(src)
     key = np.zeros((n, 4), np.int64)

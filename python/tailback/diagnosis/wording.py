@@ -15,7 +15,7 @@ from tailback.units import format_time, percent
 IF_MODEL_HOLDS = "if the model holds"
 
 UNEXPLAINED_TIMES = 3.0
-"""A recording that took this many times as long as expected is not what was simulated."""
+"""Ratio of recorded to expected time from which the simulation does not represent the recording."""
 
 
 def times_of(run: Run) -> Times:
@@ -73,7 +73,7 @@ def provenance(run: Run) -> str:
 
 
 def recorded_warnings(run: Run) -> list[str]:
-    """Reasons in a recording to distrust its times or the simulated ones."""
+    """Reasons why the times of a recording, or the simulated ones, may be unreliable."""
     recorded = _recording(run)
     if recorded is None:
         return []
@@ -94,7 +94,7 @@ def recorded_warnings(run: Run) -> list[str]:
 
 
 def recording_contradiction(run: Run) -> str:
-    """Why the network cannot be ruled out, in one clause; empty where it can.
+    """Clause on why the network cannot be ruled out; empty if it can.
 
     A simulation without contention proves nothing about a recording that was made on too few cores
     or took much longer.

@@ -1,10 +1,9 @@
-"""The rules of a diagnosis: one file a rule, found by its stable code.
+"""The rules of a diagnosis: one file per rule, registered under its stable code.
 
-A rule looks at the :class:`~tailback.diagnosis.run_analysis.RunAnalysis` of a run and returns a
-finding or
-None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code; its
-docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from which
-``docs/reference/rules/`` is made (``python -m tailback.diagnosis.rules``).
+A rule evaluates the :class:`~tailback.diagnosis.run_analysis.RunAnalysis` of a run and returns a
+finding or None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code;
+its docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from
+which ``docs/reference/rules/`` is generated (``python -m tailback.diagnosis.rules``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Rule = Callable[[RunAnalysis], Finding | None]
 RULES: Registry[Rule] = Registry("rule", "diagnosis rules, by stable code")
 
 MIN_SHARE = 0.05
-"""A rule about congestion trees fires from this share of all congested packets."""
+"""Smallest share of all congested packets at which a rule about congestion trees fires."""
 
 for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
     if _module.startswith("tb"):

@@ -51,7 +51,7 @@ def placement(evidence: RunAnalysis) -> Finding | None:
 
 
 def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, str]:
-    """Heaviest link of the tier and direction that hold most, and what these are called."""
+    """Heaviest link of the tier and direction with most congestion, and their displayed name."""
     links = roots["link"].to_numpy()
     flat = topology.flat_direction
     kinds = roots.with_columns(

@@ -1,4 +1,4 @@
-"""TB004: the network is not what takes the time."""
+"""TB004: the network is not the cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tailback.diagnosis.rules.tb008_injection import LINE_BOUND, is_quiet
 from tailback.diagnosis.run_analysis import RunAnalysis
 
 LITTLE_COMMUNICATION = 0.05
-"""Below this share of rank time in communication, the network cannot be what costs the time."""
+"""Share of rank time in communication below which the network cannot be the cause."""
 
 
 @RULES.register("TB004")
