@@ -70,7 +70,7 @@ def diagnosis_lines(
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
-    # Skipped simulations are always stated.
+    # Notes on anything that was not simulated are always shown.
     skipped = [warning for warning in diagnosis.warnings if warning.startswith("skipped: ")]
     others = [warning for warning in diagnosis.warnings if warning not in skipped]
     for warning in [*skipped, *others[:2]]:
