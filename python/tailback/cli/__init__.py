@@ -1,4 +1,4 @@
-"""The command line: one file a command, one way to fail.
+"""The command line: one module per command, uniform error handling.
 
 Exit codes: 0 done; 2 something in what the user gave is wrong; 3 the samples do not suffice for a
 verdict; 130 interrupted. Results go to stdout, progress and warnings to stderr.
@@ -45,7 +45,7 @@ its name, ``list`` apart, loaded when it is asked for: all of them together take
 
 @contextmanager
 def _closed_pipe_as_error() -> Iterator[None]:
-    # Of a pipe that closes click itself makes exit code 1, which is none of ours.
+    # For a closed pipe click itself exits with code 1, which is not one of our exit codes.
     try:
         yield
     except BrokenPipeError:
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _print_error("interrupted")
         return EXIT_INTERRUPTED
     except (StdoutClosedError, BrokenPipeError) as error:
-        # There is nobody left to tell.
+        # There is no reader left to report to.
         _give_up_stdout()
         return error.code if isinstance(error, StdoutClosedError) else EXIT_OK
     except OSError as error:
@@ -173,7 +173,7 @@ def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
 
 
 def _explain(error: OSError) -> TailbackError:
-    """What the operating system refused and nobody on the way knew better about."""
+    """Convert an error of the operating system that no caller has translated."""
     reason = error.strerror or str(error)
     if error.filename is not None:
         return TailbackError(
@@ -188,7 +188,7 @@ def _explain(error: OSError) -> TailbackError:
 
 
 def _give_up_stdout() -> None:
-    """What is still to be printed would fail again when Python ends, with a traceback."""
+    """Discard pending output, which would fail again with a traceback when Python exits."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

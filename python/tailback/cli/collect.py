@@ -228,7 +228,7 @@ _OF_PLAN = {
 
 
 def _one_plan(context: click.Context, plan: str) -> None:
-    """Refuse what was given for the other plan: it would be of no effect, and no end perhaps."""
+    """Reject options of the other plan: they would be ignored, even a limit such as --sweeps."""
     for other, names in _OF_PLAN.items():
         for name in names:
             source = context.get_parameter_source(name)
@@ -251,7 +251,7 @@ def _collect(
 ) -> SessionSummary:
 
     def log(line: str) -> None:
-        # Whoever read the news may be gone, a terminal or a logging service: that ends nothing.
+        # The reader of stderr (terminal, logging service) may be gone; collecting continues.
         with suppress(OSError):
             if not quiet:
                 click.echo(f"tailback: {printable(line)}", err=True)
@@ -270,7 +270,7 @@ def _collect(
         retries=options["retries"],
         rate=options["rate"],
     )
-    # Last: where one of the others fails, no empty collection stays behind.
+    # Last, so that no empty collection is left behind if one of the others fails.
     collection = _collection(out, stack)
     session = CollectorSession(_settings(options), exchange, collection, board, log)
     with _signals(session.stop, session.rediscover):
@@ -357,7 +357,7 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
 
 
 def _stalled(one: WorstPort) -> str:
-    """Share of the last interval, or what a full counter stands for since it was set back."""
+    """Stall fraction of the last interval, or the lower bound of a latched counter."""
     if one.latched_seconds is not None and one.stall_fraction == 0:
         return f"≥ {one.latched_seconds:.3g} s (counter full)"
     return ("≥ " if one.at_least else "") + percent(one.stall_fraction)

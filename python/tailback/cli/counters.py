@@ -1,4 +1,4 @@
-"""``tailback counters``: what port counters alone can say, from any file that holds them."""
+"""``tailback counters``: a diagnosis from port counters alone, in any supported format."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, 
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
-    """Refuse an option that does nothing without another one."""
+    """Reject an option that has no effect without another one."""
     needs = {"subsystems": ("--fabric", fabric), "figures": ("--out", out), "csv": ("--out", out)}
     for name, (other, value) in needs.items():
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

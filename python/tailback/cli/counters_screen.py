@@ -56,7 +56,7 @@ def screen(
 
 
 def _scope(verdict: Verdict, kinds: list[str]) -> str:
-    """What was read."""
+    """Summary of the input."""
     devices = verdict.ports.select("node_name", "node_guid").n_unique()
     text = ", ".join(
         (
@@ -74,7 +74,7 @@ def _share(value: float | None, least: bool = False) -> str:
 
 
 def _stalled(row: dict[str, Any]) -> str:
-    """Share of its time that a port stalled, or the best bound where its counter was full."""
+    """Stall fraction of a port, or its lower bound if the counter latched."""
     bound, seconds = row["stall_at_least"], row["latched_stall_seconds"]
     if bound is None:
         return _share(row["stall_fraction"], row["at_least"] > 0)
@@ -90,7 +90,7 @@ def _gbps(value: float | None, least: bool = False) -> str:
 
 
 def _duration(nanoseconds: int) -> str:
-    """A time as people say it: 6 h 2 min."""
+    """A duration such as 6 h 2 min."""
     minutes = nanoseconds // 60_000_000_000
     if minutes < 2:
         return format_time(1000 * nanoseconds)
@@ -166,7 +166,7 @@ def _class(row: dict[str, Any]) -> str:
 
 
 def _limits(verdict: Verdict) -> list[str]:
-    """What counters can say of the cause, and what not."""
+    """What can be concluded about the cause from counters, and what cannot."""
     root = roots(verdict)
     lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]

@@ -105,7 +105,7 @@ def diagnose(
     found: SourceLike | list[str | Path]
     options: dict[str, Any] = {}
     if captures or is_capture(path):
-        # What the options of a trace mean is not known here: the library refuses them.
+        # Options of traces are validated by the library.
         found, name, options = [path, *captures], path.stem, source
     else:
         found = Source.of(path, **source)

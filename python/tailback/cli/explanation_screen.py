@@ -1,4 +1,4 @@
-"""The part of the screen that says what the measured time cost, by cause, and what stays open."""
+"""The part of the screen with the cost of each cause and the unexplained time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from tailback.evidence.other_traffic import UNKNOWN
 from tailback.units import format_time, percent
 
 _SMALL = 0.005
-"""Share of the measured time under which a cause is left to ``diagnosis.json``."""
+"""Minimum fraction of the measured time of a cause on the screen; others are in
+``diagnosis.json``."""
 
 _SAID = 3
-"""Causes of which the screen says what shows them."""
+"""Causes for which the screen shows the evidence."""
 
 
 def explanation_lines(explanation: Explanation | None) -> list[str]:
-    """Cost of each cause, what shows it, what is not explained, and what would settle it."""
+    """Cost and evidence of each cause, the unexplained time, and what would resolve it."""
     if explanation is None:
         return []
     shown = [cost for cost in explanation.costs if cost.share >= _SMALL]

@@ -1,4 +1,4 @@
-"""``tailback export``: what a run holds in the formats of other tools."""
+"""``tailback export``: runs in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _why_empty(run: Run) -> str:
 
 
 def _require_outside(folder: Path, out: Path) -> None:
-    """Refuse to write among the files of the folder that is read, one of which ``out`` may be."""
+    """Reject an output inside the input folder, where it might overwrite an input file."""
     if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(folder)):
         raise TailbackError(
             f"is inside the folder that is exported, {str(folder)!r}", file=out,

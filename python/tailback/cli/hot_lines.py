@@ -13,7 +13,7 @@ WIDTH = 56
 
 
 def hot_lines(attribution: Attribution) -> list[str]:
-    """The lines of the program that suffer most, as a table with a heading; empty without any."""
+    """The program lines with the most congestion, as a table with a heading; empty without any."""
     found = by_call_site(attribution)[:MAX_LINES]
     if not found:
         return []

@@ -18,7 +18,8 @@ from tailback.atomic_exchange import discard_unfinished
 from tailback.cli.result import EXIT_INTERRUPTED
 
 GRACE_S = 2.0
-"""Time in which Python must have handled the signal; the packet engine asks every 50 ms or so."""
+"""Time within which Python must have handled the signal; the packet engine checks about every
+50 ms."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = "\x1b[?25h"
@@ -59,7 +60,7 @@ def end_on_signals() -> None:
 
 
 def _end() -> None:
-    """End the process at once, with nothing half-written left."""
+    """End the process at once, without leaving incomplete files."""
     discard_unfinished()
     cursor = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
     # Not by sys.stderr: the main thread may hold its lock.

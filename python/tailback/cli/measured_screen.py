@@ -1,4 +1,4 @@
-"""The part of the screen that says what was measured."""
+"""The part of the screen with the measured times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COARSE_CLOCKS = 0.05
 below the smallest share that counts as a fault."""
 
 _SMALL = 0.005
-"""Share below which parts are summed up."""
+"""Fraction below which parts are summarized."""
 
 
 def measured_lines(diagnosis: Diagnosis) -> list[str]:
@@ -84,7 +84,7 @@ def _expected(diagnosis: Diagnosis) -> str:
     rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
     text = f"the model expects {format_time(diagnosis.modelled_ps)}"
     if diagnosis.explanation is not None:
-        return text  # What is not explained has a row among the causes.
+        return text  # The unexplained time has a row among the causes.
     if rest < 0:
         return f"{text}, {format_time(-rest)} more than measured"
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0

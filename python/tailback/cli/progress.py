@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar where there is a terminal, silence where there is none."""
+"""Progress on stderr: a bar on a terminal, otherwise nothing."""
 
 from __future__ import annotations
 

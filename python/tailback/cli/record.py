@@ -52,7 +52,7 @@ def record(
             remedy="tailback record --out evidence -- mpirun -np 64 ./app",
         )
     check_writable(out, force=force)
-    # A meter would run into what the program prints.
+    # A progress meter would interfere with the program's output.
     with meter(True):
         found = record_program(
             command, out, mpicc=mpicc, force=force,

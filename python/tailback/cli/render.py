@@ -1,4 +1,4 @@
-"""What a command prints: the same facts as its JSON, on one screen of 80 columns."""
+"""Text output of commands: the content of their JSON on one screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def diagnosis_lines(
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
-    # What was not simulated is said in any case.
+    # Notes on anything that was not simulated are always shown.
     skipped = [warning for warning in diagnosis.warnings if warning.startswith("skipped: ")]
     others = [warning for warning in diagnosis.warnings if warning not in skipped]
     for warning in [*skipped, *others[:2]]:
@@ -84,7 +84,7 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
     """What the rules found, the most congested links, and the call sites that congest them."""
     of_model = ", in the model" if diagnosis.explanation is not None else ""
     lines = list[str]()
-    # A finding that no rule made repeats the verdict.
+    # A finding without a rule only repeats the verdict.
     findings = [finding for finding in diagnosis.findings if finding.code != CODE]
     if findings:
         phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in findings[:3]]
@@ -106,7 +106,7 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
 
 
 def _not_of_links(diagnosis: Diagnosis) -> str:
-    """One sentence in place of the tables of links, where no link is to blame."""
+    """One sentence instead of the tables of links, if no link is the cause."""
     if not diagnosis.top_links:
         return "No link is congested in the model."
     most = max(diagnosis.top_links, key=lambda link: link.congested_fraction.low)
@@ -175,7 +175,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
     proved = [c for c in remedy.candidates if c.proved]
-    # The remedy first, even where something quicker is out of reach.
+    # The remedy first, even if a faster candidate is not applicable.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
         lines += candidate_lines(proved, remedy.before_ps)

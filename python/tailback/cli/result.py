@@ -9,7 +9,7 @@ EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 
 class StdoutClosedError(Exception):
-    """Whoever read our output has enough of it, like ``head``.
+    """The reader of stdout closed the pipe, as ``head`` does.
 
     Attributes:
         code: Exit code of what the command found, which it has whether it is read or not.

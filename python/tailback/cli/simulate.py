@@ -98,7 +98,7 @@ ASKED_FOR = {
     "vc_refused": "flows refused an entry",
     "marked_packets": "packets marked",
 }
-"""Figures that are only shown where there are any."""
+"""Values that are shown only if present."""
 _NOTES = 5
 """Notes on the screen."""
 
@@ -128,7 +128,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
     lines = [f"RUN  {printable(run.scenario.name)}", *align_columns(("", ""), rows)[1:]]
-    # What a trace or a fabric lacks may be most of the traffic.
+    # Traffic missing from a trace or fabric may be most of the traffic.
     for note in run.notes[:_NOTES]:
         lines += wrap(f"note: {note}")
     if len(run.notes) > _NOTES:

@@ -1,4 +1,4 @@
-"""What a command works on: a scenario file, or a trace and a fabric on the command line."""
+"""The input of a command: a scenario file, or a trace and a fabric on the command line."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns a text takes on a terminal: letters of East Asia take two, marks on letters none."""
+    """Width of a text in terminal columns: wide East Asian characters 2, combining marks 0."""
     if text.isascii():
         return len(text)
     return sum(
@@ -33,7 +33,7 @@ _MARKS = 4
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning of a text as fits so many columns."""
+    """The longest prefix of a text that fits the given number of columns."""
     text = text[: _MARKS * width]
     while display_width(text) > width:
         text = text[:-1]

@@ -1,6 +1,6 @@
-"""Telemetry in real packets: the switch and the receiver in eBPF, and counts from their sums.
+"""Telemetry in real packets: switch and receiver as eBPF programs, and counts from their sums.
 
-The C files are the switch's and the receiver's side. ``sample.h`` is what a port does to a sample,
-``packet.h`` where packets carry it, ``egress.h`` and ``ingress.h`` are the two programs. They are
-compiled for one scheme and one number of links when they are installed.
+``sample.h`` defines how a port updates a sample, ``packet.h`` which header fields carry it;
+``egress.h`` (switch) and ``ingress.h`` (receiver) are the two programs. They are compiled for one
+scheme and one number of links when they are installed.
 """

@@ -1,4 +1,4 @@
-"""From the receivers' sums to counts of links, with their variances and intervals.
+"""Computes counts of links, with variances and intervals, from the receivers' sums.
 
 A sample represents one hop of a path of l links and has the weight l. For whole links the sums are
 added. For hashes, the Walsh–Hadamard transform of the bins at link d is the score Σ (2^b [hash of d
@@ -21,19 +21,20 @@ from tailback.telemetry.estimate import Z95
 from tailback.telemetry.hashed import Floats, HashedCounts, collision_factor
 
 Routes = Callable[[int, int, int], list[list[int]]]
-"""Links that a packet may have used, hop by hop: of the end of the sender's address, the link of
-the receiver's interface, and the number of links of the path. Empty if there is no such path."""
+"""Links that a packet may have used, hop by hop, as a function of the last part of the sender's
+address, the link of the receiver's interface, and the number of links of the path. Empty if there
+is no such path."""
 
 
 @dataclass(frozen=True)
 class LinkSums:
-    """Estimates that add up over senders, receivers or intervals: shape (L + 1,), by link number.
+    """Estimates, additive over senders, receivers and intervals: shape (L + 1,), by link number.
 
     Attributes:
-        samples: Samples that are of the link, estimated where hashes leave it open.
-        packets: Estimated packets; unbiased, and so perhaps negative.
-        variance: Estimated variance of them.
-        idle: Variance that they would have on a link without packets.
+        samples: Samples of the link; an estimate if hashes are ambiguous.
+        packets: Estimated packets; unbiased, so they may be negative.
+        variance: Estimated variance of ``packets``.
+        idle: Variance that ``packets`` would have on a link without packets.
         bytes: Estimated bytes.
     """
 
@@ -63,8 +64,8 @@ class Counted:
 
     Attributes:
         packets: All packets, by mark of the receiving socket.
-        congested: Packets that met congestion on the link, by the same.
-        unrouted: Samples of paths that the routes do not have.
+        congested: Packets that met congestion on the link, by mark.
+        unrouted: Samples that match no path of the routes.
     """
 
     packets: dict[int, LinkSums]
@@ -76,7 +77,7 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
     """Count packets of links.
 
     Args:
-        sums: What receivers added up.
+        sums: The receivers' sums.
         sampling: The scheme.
         routes: Links that packets may have used.
         links: Number of links.
@@ -94,8 +95,8 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
             continue
         mark, hot = int(key["mark"]), bool(key["congested"])
         weight, hop = int(key["weight"]), int(key["hop"])
-        # Of two reservoirs the second is about congested packets only, and its weight the number
-        # of congested hops: it does not say how long the path is, nor does it matter.
+        # With two reservoirs the second covers congested packets only. Its weight is the number of
+        # congested hops, so the path length is unknown, but it is not needed either.
         into = [found.congested] if hot else [found.packets]
         if hot and sampling.one_reservoir:
             into.append(found.packets)
@@ -154,13 +155,13 @@ def fraction_interval(
 ) -> tuple[Floats, Floats]:
     """95 % score interval of the congested fraction f = M/N of every link.
 
-    The contrast Ŵ − f W has mean 0 under f. Of one reservoir it is (1 − f) Ŵ − f (W − Ŵ), two sums
-    over different samples, with the variance (1 − f)² V(f N) + f² V'((1 − f) N); for whole links
-    that is the known N f (1 − f)(l − 1). Two reservoirs are independent: V(f N) + f² V'(N). V is
-    the variance of a count under the hypothesis: that of an idle link and what packets add.
+    The contrast Ŵ − f W has mean 0 under f. With one reservoir it equals (1 − f) Ŵ − f (W − Ŵ), two
+    sums over disjoint samples, with variance (1 − f)² V(f N) + f² V'((1 − f) N); for whole links
+    this is the known N f (1 − f)(l − 1). Two reservoirs are independent: V(f N) + f² V'(N). V is
+    the variance of a count under the hypothesis: that of an idle link plus that of its packets.
 
     Returns:
-        Bounds within 0–1, shape (L + 1,); 0 and 1 where there may be no packet.
+        Bounds within 0–1, shape (L + 1,); 0 and 1 if there may be no packet.
     """
     w, m = packets.packets, congested.packets
     seen = w > 0

@@ -63,16 +63,16 @@ def _bpf(
 
     Args:
         command: Number of the command.
-        layout: Layout of its attributes, as module ``struct`` writes it.
+        layout: Layout of its attributes, in the format of module ``struct``.
         values: The attributes.
-        what: What it is about, for messages.
-        allowed: Number of an error that is none.
+        what: Object of the call, for error messages.
+        allowed: Error number that is not treated as an error.
 
     Returns:
         The result, -1 for the allowed error, and the attributes as the kernel left them.
 
     Raises:
-        SamplingError: It refused.
+        SamplingError: The call failed.
     """
     number = _SYSCALL.get(platform.machine())
     if number is None:
@@ -103,7 +103,7 @@ def opened(path: Path) -> Iterator[int]:
 
 @contextmanager
 def port_table(folder: Path, links: int) -> Iterator[NDArray[np.void]]:
-    """The ports' map: rows of :data:`PORT` by number of the link, live.
+    """The memory-mapped map of ports: rows of :data:`PORT` by link number.
 
     Args:
         folder: Where the maps are pinned.
@@ -111,7 +111,7 @@ def port_table(folder: Path, links: int) -> Iterator[NDArray[np.void]]:
     """
     with opened(folder / "ports") as descriptor:
         memory = mmap.mmap(descriptor, links * PORT.itemsize)
-    # The array refers to the memory: it is unmapped when the last of both is gone.
+    # The array holds a reference to the mapping, which is unmapped when both are released.
     yield np.frombuffer(memory, PORT, links)
 
 
@@ -121,9 +121,9 @@ class Sums:
 
     Attributes:
         keys: Rows of :data:`KEY`, shape (K,).
-        samples: Samples of each, shape (K,).
+        samples: Number of samples per key, shape (K,).
         bytes: Bytes of their packets, shape (K,).
-        bins: Bins of each, shape (K, 2^link bits).
+        bins: Bins per key, shape (K, 2^link bits).
     """
 
     keys: NDArray[np.void]
@@ -132,7 +132,7 @@ class Sums:
     bins: NDArray[np.int64]
 
     def since(self, before: Sums) -> Sums:
-        """What has been added after ``before``; keys never go."""
+        """The increments since ``before``; keys are never removed."""
         rows = {key.tobytes(): row for row, key in enumerate(before.keys)}
         old = np.array([rows.get(key.tobytes(), -1) for key in self.keys], np.int64)
         known = old >= 0
@@ -150,8 +150,8 @@ def read_sums(folder: Path, links: int, room: int) -> Sums:
 
     Args:
         folder: Where the maps are pinned.
-        links: Bins of each.
-        room: Largest number of entries.
+        links: Number of bins per entry.
+        room: Maximum number of entries.
     """
     row = 16 + 8 * links
     keys, values = np.zeros(room, KEY), np.zeros((room, row), np.uint8)
@@ -183,7 +183,7 @@ def run_times() -> Iterator[None]:
 
 
 def run_time(program: Path) -> tuple[int, int]:
-    """Nanoseconds that a pinned program has run while they were measured, and how often."""
+    """Measured run time of a pinned program in nanoseconds, and its number of runs."""
     info = ctypes.create_string_buffer(_INFO_BYTES)
     with opened(program) as descriptor:
         _bpf(_INFO, "=IIQ", descriptor, _INFO_BYTES, ctypes.addressof(info), what=str(program))
@@ -194,16 +194,16 @@ def run_time(program: Path) -> tuple[int, int]:
 def dry_run(
     descriptor: int, packet: bytes, context: bytes = b"", repeat: int = 1
 ) -> tuple[bytes, int]:
-    """Run a program on a packet that is not sent.
+    """Run a program on a packet without sending it.
 
     Args:
         descriptor: The program.
         packet: Ethernet frame.
-        context: ``struct __sk_buff``; empty for one of zeros.
-        repeat: How often.
+        context: ``struct __sk_buff``; empty for zeros.
+        repeat: Number of runs.
 
     Returns:
-        The packet afterwards, and nanoseconds a run.
+        The packet afterwards, and the nanoseconds per run.
     """
     given, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
     about = ctypes.create_string_buffer(context, max(len(context), 1))

@@ -1,7 +1,7 @@
 """Writes the counts of receivers to a file, periodically.
 
-Each time all counts so far are appended: if the writer is killed, the file lacks only the packets
-after the last time. The sums themselves stay in the kernel.
+Every time, the counts so far are appended: if the writer is killed, only the packets since the last
+time are missing from the file. The sums themselves remain in the kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Receivers:
         sampling: The scheme.
         routes: Links that packets may have used.
         links: Number of links.
-        from_now: Leave out what they have counted before.
+        from_now: Count only packets from now on.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Receivers:
 
 
 def rows(counted: Counted, links: int, time: str) -> str:
-    """Lines of the file, a line for each rank and link that samples tell of."""
+    """Lines of the file, one per rank and link with samples."""
     lines = []
     for mark in sorted({*counted.packets, *counted.congested}):
         rank = str(mark - 1) if mark else ""
         zero = LinkSums.zero(links)
         packets, met = counted.packets.get(mark, zero), counted.congested.get(mark, zero)
-        told = (packets.idle > 0) | (packets.samples != 0) | (met.samples != 0)
-        for link in np.flatnonzero(told).tolist():
+        sampled = (packets.idle > 0) | (packets.samples != 0) | (met.samples != 0)
+        for link in np.flatnonzero(sampled).tolist():
             values = [
                 number
                 for sums, size in ((packets, [packets.bytes[link]]), (met, []))
@@ -80,9 +80,8 @@ class SampleLog:
     """Context manager: a thread appends the counts to a file every second, and at the end.
 
     Args:
-        receivers: What to write.
-        file: A CSV file, continued if it exists.
-        wait: Called with seconds; true ends the recording. By default the end of the context does.
+        receivers: The receivers whose counts to write.
+        file: A CSV file; appended to if it exists.
     """
 
     def __init__(self, receivers: Receivers, file: Path) -> None:
@@ -109,7 +108,7 @@ class SampleLog:
 
 
 def append_until(receivers: Receivers, file: Path, wait: Callable[[float], bool]) -> None:
-    """Append the counts to a file every second until ``wait`` returns true, and once more then."""
+    """Append the counts to a file every second until ``wait(seconds)`` is true, then once more."""
     with file.open("a+b", buffering=0) as out:
         # A writer that was killed may have left part of a line.
         out.seek(max(out.tell() - _LONGEST_LINE, 0))

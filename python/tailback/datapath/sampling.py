@@ -1,4 +1,4 @@
-"""Which scheme the ports of a software switch apply, and how wide its fields are."""
+"""The telemetry scheme of a software switch, and the widths of its header fields."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from tailback.errors import TailbackError, nearest
 
 NUMBERS = {"single-bit": 1, "compact": 2, "coordinated": 3, "full": 4}
-"""Schemes that have been built, and how ``sample.h`` numbers them."""
+"""Implemented schemes, with their numbers in ``sample.h``."""
 
 HASHED = ("single-bit", "compact", "coordinated")
 ONE_RESERVOIR = ("compact", "coordinated")
 
 FIELDS = {4: 16, 6: 20}
-"""Bits that a packet has room for, by version of IP: identification and flow label."""
+"""Bits available in a packet, by IP version: identification field and flow label."""
 
 COUNT_BITS = 3
-"""Bits of a count of hops: up to 7, and a path in a leaf–spine network has 4 links."""
+"""Bits of a hop count: up to 7 hops; a path in a leaf–spine network has 4 links."""
 
 MAX_LINK_BITS = 12
-"""Links are numbered with at most so many bits: the receiver's bins are 2^12 words then."""
+"""Maximum bits of a link number: the receiver's bins are 2^12 words then."""
 
 _DEFAULT_BITS = {"single-bit": 1, "compact": 2, "coordinated": 4}
-"""As published (Taffet 2019, §5.2), in six bits (§5.7), and what needs few packets."""
+"""As published (Taffet 2019, §5.2); in six bits (§5.7); and a hash that needs few packets."""
 
 FIRST_INDEX = 1000
 """Interfaces have index 1000 + number of the link that leaves them."""
 
 INITIAL_TTL = 64
-"""Hop limit that Linux gives to packets; the programs count hops by it."""
+"""Default hop limit of packets in Linux, from which the programs count hops."""
 
 MAX_SUMS = 8192
-"""Different sums that a receiver keeps: of a sender, a socket, a hop and a weight each."""
+"""Maximum number of sums of a receiver: one per sender, socket, hop and weight."""
 
 
 class SamplingError(TailbackError):
@@ -45,7 +45,7 @@ class PacketScheme:
 
     Attributes:
         scheme: ``single-bit``, ``compact``, ``coordinated`` or ``full``.
-        hash_bits: Bits of a hash, 1 to 5; 0 where whole links travel.
+        hash_bits: Bits per hash, 1 to 5; 0 if packets carry whole links.
     """
 
     scheme: str
@@ -82,7 +82,7 @@ class PacketScheme:
 
     @property
     def one_reservoir(self) -> bool:
-        """Whether the sampled hop is also what tells of congestion."""
+        """Whether one sampled hop represents both traffic and congestion."""
         return self.scheme in ONE_RESERVOIR
 
     def sample_bits(self, link_bits: int) -> int:
@@ -92,11 +92,11 @@ class PacketScheme:
         return {"coordinated": 1 + seen, "compact": 1 + counted}.get(self.scheme, 2 * counted)
 
     def check(self, links: int, ip: int) -> None:
-        """Refuse what does not fit a packet.
+        """Reject a scheme that does not fit into a packet.
 
         Args:
             links: Number of links of the network.
-            ip: Version of IP.
+            ip: IP version.
 
         Raises:
             SamplingError: The sample has more bits than the field.
@@ -109,7 +109,7 @@ class PacketScheme:
             )
 
     def defines(self, links: int) -> list[str]:
-        """Arguments of the compiler."""
+        """Preprocessor options for the compiler."""
         values = {
             "SCHEME": NUMBERS[self.scheme], "HASH_BITS": max(self.hash_bits, 1),
             "COUNT_BITS": COUNT_BITS, "LINK_BITS": link_bits(links), "INITIAL_TTL": INITIAL_TTL,

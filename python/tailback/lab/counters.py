@@ -123,7 +123,7 @@ class Recorder:
             raise self._problem
 
     def _run(self) -> None:
-        # A reading that comes late blurs every rate; ten a second take next to no time.
+        # Late readings distort all rates; ten readings per second cost very little time.
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         try:

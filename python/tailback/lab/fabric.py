@@ -21,7 +21,7 @@ _FILE = "lab.json"
 
 
 def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
-    """Make the fabric of a specification; on any failure nothing of it stays.
+    """Create the fabric of a specification; on failure everything created is removed.
 
     Args:
         spec: The specification.
@@ -70,7 +70,7 @@ def _set_sysctls(plan: Plan) -> None:
     for node in plan.nodes:
         with system.inside(plan.namespace(node)):
             for key, value in SYSCTLS[plan.ip]:
-                # A kernel without IPv6 has no need of that setting.
+                # A kernel without IPv6 does not need that setting.
                 system.write_sysctl(key, value, optional="disable_ipv6" in key)
             system.write_sysctl(HASH_SEED, str(plan.spec.fabric.ecmp_seed), optional=True)
 
@@ -192,7 +192,7 @@ def take_down(name: str) -> bool:
     try:
         listed = json.loads((folder / _FILE).read_text())["namespaces"]
     except (OSError, ValueError, KeyError, TypeError):
-        # Killed before it had written them down: it had made none.
+        # Killed before the specification was written, so nothing had been created.
         listed = []
     present = system.existing(listed)
     system.end_processes(present)

@@ -159,7 +159,7 @@ class Plan:
                 lines += [
                     # One segment a packet: queues and counters see what a real wire carries.
                     f"link set dev {link.interface} gso_max_segs 1",
-                    # Nobody else is there who could have the address.
+                    # No other node can have the address.
                     f"addr add {link.address}/24 dev {link.interface}"
                     if self.ip == 4
                     else f"addr add {link.address}/64 dev {link.interface} nodad",

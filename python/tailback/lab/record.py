@@ -95,7 +95,7 @@ def record(
                 time.sleep(QUIET_S)
                 trace = job.run(plan, setting, command, work, marked=sampled is not None)
                 time.sleep(_AFTERWARDS_S)
-            # What is still in queues arrives, and the last readings have it.
+            # Let queues drain, so that the last readings include their packets.
             time.sleep(_AFTERWARDS_S)
         step("writing the case")
         shutil.copytree(trace, folder / "trace")

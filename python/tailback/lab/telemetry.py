@@ -142,7 +142,7 @@ def _ports(plan: Plan, folder: Path) -> Iterator[NDArray[np.void]]:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the ports counted themselves: to compare with, not for a diagnosis.
+    """The ports' own counts, as a reference for comparison, not as input of a diagnosis.
 
     Attributes:
         packets: Packets that got a sample, by number of the link.

@@ -152,7 +152,7 @@ class _Archive:
         contexts, of_region = [UNDEFINED] * n_sites, [UNDEFINED] * n_sites
         for number, site in rank.sites.items():
             place = self.places[site]
-            # A caller is numbered before what it calls.
+            # Callers are numbered before their callees.
             self.contexts.setdefault((place, None), len(self.contexts))
             key = (place, site.region)
             contexts[number] = self.contexts.setdefault(key, len(self.contexts))
@@ -178,7 +178,7 @@ class _Archive:
             if one.events:
                 first.append(one.first + _offset(one.rank, one.first))
                 last.append(one.last + _offset(one.rank, one.last))
-        # A fit of two points may be a few ticks off what OTF2 rounds.
+        # A line through two points may differ by a few ticks from OTF2's rounding.
         return (max(min(first) - 1000, 0), max(last)) if first else (0, 0)
 
     def _define(self, handle: int) -> None:
@@ -224,7 +224,7 @@ class _Archive:
                 otf2.define("CallingContext", writer, context, region, UNDEFINED,
                             self.contexts[place, None])  # fmt: skip
                 continue
-            # To readers of traces "main" is what encloses everything, and no place in the program.
+            # Trace readers treat "main" as the root region, not as a location in the program.
             name = "main()" if place.function == "main" else place.function
             if name not in functions:
                 functions[name] = len(self.regions) + len(functions)

@@ -88,7 +88,7 @@ def record(
         try:
             recording = _finish(command, code, ranks, inside, built.converter)
         except RecordError as error:
-            # What ranks left is worth more than a clean folder.
+            # Keep the files of the ranks: they are worth more than a clean folder.
             problem = error
     if problem is not None:
         problem.remedy = f"{problem.remedy}; what the ranks wrote is kept in {out}"

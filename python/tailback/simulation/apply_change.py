@@ -44,7 +44,7 @@ def rank_nodes(prepared: PreparedScenario, change: Change) -> list[NDArray[np.ui
 
 
 class NetworkCache:
-    """The networks that changes need, each with its routes, computed once."""
+    """Caches the networks of changes together with their routes."""
 
     def __init__(self, prepared: PreparedScenario) -> None:
         self.prepared = prepared
@@ -53,7 +53,7 @@ class NetworkCache:
     def of(self, change: Change) -> tuple[Fabric, Routes]:
         """Fabric and routes of a change."""
         kind = "healthy" if change.network in UNSHARED else change.network
-        # Forwarding tables leave nothing to choose: adaptive routing is routing without them.
+        # Forwarding tables fix every path, so adaptive routing ignores them.
         spread = change.routing == "adaptive"
         fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
         if change.network == "instant":

@@ -35,7 +35,7 @@ from tailback.telemetry.captured import (
 from tailback.telemetry.receiver import build_samples
 
 MAX_PACKETS = 10_000_000
-"""Maximum number of packets kept, as for a simulated run; of more, one in 2^k is decoded."""
+"""Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
 _PS_PER_NS = 1000
 _SHOWN = 5
 _OUTBOUND, _UNKNOWN = 2, 0
@@ -46,7 +46,8 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 
     Args:
         paths: Files of pcap, pcapng or ERF.
-        max_packets: Most packets to keep; with more, one in 2^k is kept, chosen by a hash.
+        max_packets: Maximum number of packets to keep; of more, one in 2^k is kept, chosen by a
+            hash.
 
     Raises:
         CaptureError: A file cannot be read or is damaged, or is given twice.
@@ -70,17 +71,17 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 def captured_run(
     paths: Sequence[Path], setting: Scenario, *, contexts: Path | None = None, one_in: float = 1
 ) -> Run:
-    """Make a measured run of what captures hold.
+    """Make a measured run from captures.
 
     Args:
-        paths: Captures, as many as there are.
+        paths: The captures.
         setting: Fabric, routing and telemetry of the network; its jobs are not used.
         contexts: Folder of addresses and calling contexts.
-        one_in: Packets of the network for each that carries a sample.
+        one_in: Number of packets in the network per packet that carries a sample.
 
     Returns:
         A run without messages whose ``samples`` are those of the captured packets, one rank for
-        each node that sent or received one. Notes say what was left out.
+        each node that sent or received one. Notes state which packets were left out.
 
     Raises:
         TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the
@@ -119,7 +120,7 @@ def captured_run(
 def _located(
     found: Captured, fabric: Fabric, known: Contexts, discovery: Path | None, notes: list[str]
 ) -> pl.DataFrame:
-    """Packets that nodes of the fabric received, as table ``packets`` has them."""
+    """Packets received by nodes of the fabric, in the format of table ``packets``."""
     nodes = known.nodes or discovered_lids(discovery, fabric)
     node = nodes_of_addresses(found.addresses, fabric, nodes)
     table = found.packets.rename({"psn": "sequence"}).with_columns(
@@ -147,7 +148,7 @@ def _located(
 def _received(
     table: pl.DataFrame, found: Captured, fabric: Fabric, notes: list[str]
 ) -> pl.DataFrame:
-    """Packets as their receivers have them: one that a host sent has met no switch there."""
+    """Only packets captured by their receivers: at its sender a packet has passed no switch yet."""
     parts = []
     host = fabric.node_host.astype(np.int64)
     number = {name: index for index, name in enumerate(fabric.host_name)}
@@ -182,8 +183,8 @@ def _sent_by_common_host(
 ) -> NDArray[np.bool_]:
     """Packets sent by the one host that all packets have in common, if it captured them.
 
-    A capture of a single host is recognised by its empty samples: no switch has written them yet.
-    Where several captures are given each packet counts where it was received.
+    In a single capture, sent packets are recognised by their empty samples: no switch has written
+    them yet. With several captures, each packet is counted where it was received.
     """
     nothing = np.zeros(len(src), np.bool_)
     common = [end for end in {int(src[0]), int(dst[0])} if ((src == end) | (dst == end)).all()]
@@ -285,7 +286,7 @@ def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str,
 
 
 def _windows(elapsed: int, least: int) -> pl.DataFrame:
-    """At least so many windows of equal length, the last one to the end."""
+    """At least ``least`` windows of equal length, except the last, which ends at ``elapsed``."""
     width = max(1, elapsed // least)
     start = np.arange(0, elapsed, width, dtype=np.uint64)
     end = np.minimum(start + np.uint64(width), np.uint64(elapsed))

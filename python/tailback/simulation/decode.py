@@ -1,4 +1,4 @@
-"""Counts of links, and samples of the diagnosis, from what the packets of a run carried."""
+"""Decodes the packet headers of a run to counts of links and to samples for the diagnosis."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_
 from tailback.telemetry.receiver import HashCore, build_samples
 
 MAX_PATHS = 1 << 23
-"""Destinations times switches up to which deterministic routes are followed one by one; beyond it
-all paths of the rule are candidates, which leaves more open."""
+"""Maximum product of destinations and switches for which deterministic routes are traced one by
+one; beyond it all paths of the routing rule are candidates, which makes decoding more ambiguous."""
 
 NO_DETOUR = 0xFFFFFFFF
 """Value for a packet that takes no detour."""
@@ -55,9 +55,9 @@ def link_hash(
         name: ``gf`` (linear over GF(2), Tailback's own) or ``published`` (Taffet and
             Mellor-Crummey, 2019).
         packet_id: Identity of each packet, shape (P,).
-        link: Number or word that stands for the link of each, shape (P,).
-        bits: Bits of a hash, 1–8.
-        id_bits: Bits of a packet's identity that are hashed.
+        link: Number or word that represents the link of each packet, shape (P,).
+        bits: Bits per hash, 1–8.
+        id_bits: Number of bits of the packet id that are hashed.
 
     Returns:
         Hashes, shape (P,).
@@ -81,10 +81,10 @@ def decode_published(
         packet_id: Identity of each packet, shape (P,).
         hashes: Hash that each carried, shape (P,).
         weight: Weight of each sample, shape (P,).
-        links: Words that stand for the candidate links, shape (L,).
+        links: Words that represent the candidate links, shape (L,).
 
     Returns:
-        Weights that agree minus weights that do not, shape (L,).
+        Total weight of matching samples minus that of non-matching ones, shape (L,).
     """
     with translate_core_error("decode_published"):
         return _core.decode_published(packet_id, hashes, weight, links)
@@ -98,8 +98,8 @@ def decode_link_counts(
     Args:
         run: A run that kept packets.
         fabric: Its fabric, read or built from its scenario when None.
-        receiver: Decode only what this host received: its own part of the counts, with its own
-            errors. The parts of all hosts add up to the counts of the run.
+        receiver: Decode only the packets that this host received, with the standard errors of that
+            part. The parts of all hosts add up to the counts of the run.
 
     Raises:
         RunError: The run or the receiver has no packets, there is no such host, or the scheme
@@ -123,15 +123,15 @@ def decode_link_counts(
 
 
 def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
-    """The run with table ``samples`` as its receivers make it of the headers that arrived.
+    """The run with table ``samples`` decoded from the headers of received packets.
 
     Args:
-        run: A run of any scheme. Where the engine has summed the samples up already (scheme
-            ``full``), or no packet was kept, it comes back as it is.
+        run: A run of any scheme. It is returned unchanged if the engine has aggregated the samples
+            already (scheme ``full``) or if no packets were kept.
         fabric: Its fabric, read or built from its scenario when None.
 
     Returns:
-        The run; with a note, and without samples, where its scheme cannot be decoded in it.
+        The run; if its scheme cannot be decoded, with a note and without samples.
     """
     if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
         return run
@@ -150,10 +150,10 @@ def _fabric(run: Run) -> Fabric:
 
 
 def route_candidates(run: Run, fabric: Fabric) -> PairCandidates:
-    """Candidates by the run's routing, whose paths need not be the shortest there are.
+    """Candidate links by the run's routing, whose paths need not be the shortest.
 
-    Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
-    any link.
+    With forwarding tables or D-mod-k there is one path per destination. If packets may take
+    detours, every link is a candidate.
     """
     stamped = stamping_mask(fabric, run.scenario.telemetry.stamping)
     return _routed(run, fabric).stamped_only(stamped)
@@ -178,7 +178,7 @@ def _routed(run: Run, fabric: Fabric) -> PairCandidates:
     try:
         return pair_candidates(fabric, choices, src, dst)
     except FabricError:
-        # Paths of several lengths, as in a dragonfly of few groups.
+        # Paths of different lengths, as in a dragonfly with few groups.
         if run.scenario.telemetry.scheme in ANY_PATH_LENGTH:
             return all_links_candidates(fabric)
         raise

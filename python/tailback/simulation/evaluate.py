@@ -1,4 +1,4 @@
-"""Answers "what if": the engine behind :data:`tailback.evaluate.Evaluate`."""
+"""Simulates what-if changes: implements :data:`tailback.evaluate.Evaluate` with the engine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PACED: dict[str, Any] = {
     "injection": "per-destination",
     "pacing": PacingSettings("elastic", percent=25),
 }
-"""How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
-8 packets on (docs/measurements/congestion.md)."""
+"""Pacing settings that realise computed rates with buffers of 8 packets or more
+(docs/measurements/congestion.md)."""
 
 
 INSTANT: dict[str, Any] = {
@@ -38,8 +38,7 @@ def make_evaluate(
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
-    Routes are computed once for each of the networks, and nothing but hypotheses of slow cables is
-    simulated twice, however often asked.
+    Routes are computed once per network, and runs are cached, except hypotheses of slow cables.
 
     Args:
         prepared: The scenario, read and placed.
@@ -56,7 +55,7 @@ def make_evaluate(
         found = runs.find(change)
         if found is None:
             found = simulated(change)
-            # Slow cables are hypotheses of a search, which tries each once: many, and large.
+            # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
                 runs.keep(change, found)
         return found
@@ -67,7 +66,7 @@ def make_evaluate(
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
             "contention": change.network not in UNSHARED,
-            # Probes are for the run itself; a what-if is judged by samples and times.
+            # What-if runs are evaluated by samples and times only, so they need no probes.
             "probes": ProbeSettings(),
         }
         if change.fair_adapters:

@@ -1,4 +1,4 @@
-"""Runs a prepared scenario on the engine and turns what comes back into tables."""
+"""Runs a prepared scenario on the engine and converts the outcome to tables."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def simulate(
     """Simulate a scenario.
 
     Args:
-        scenario: The scenario, or what :func:`prepare` made of it.
+        scenario: The scenario, or the result of :func:`prepare`.
         watch: Called regularly; an exception it raises ends the run.
         threads: Threads of the engine; see :func:`thread_count` for None.
-        partial: Return what there is when Ctrl-C breaks the run off, ``complete`` false in its
-            summary, in place of raising :class:`KeyboardInterrupt`.
+        partial: If Ctrl-C interrupts the run, return the incomplete run, with ``complete`` false in
+            its summary, instead of raising :class:`KeyboardInterrupt`.
 
     Raises:
-        TailbackError: Something the scenario names is wrong, or ranks block for ever.
+        TailbackError: An input of the scenario is invalid, or ranks deadlock.
     """
     prepared = scenario if isinstance(scenario, PreparedScenario) else prepare(scenario)
     return execute(prepared, watch=watch, threads=threads, partial=partial)
@@ -80,19 +80,19 @@ def execute(
     pace_mbps: NDArray[np.uint32] | None = None,
     **changes: Any,
 ) -> Run:
-    """Run what was prepared, with changes.
+    """Run a prepared scenario, with changes.
 
     Args:
         prepared: The scenario, read and placed.
-        routes: Routes computed before, for the same fabric.
+        routes: Routes computed earlier for the same fabric.
         fabric: Another fabric with the same nodes.
         nodes: Another placement: node of each rank of every job.
         only_observed: Leave out jobs that are not observed.
         watch: As in :func:`simulate`.
         threads: As in :func:`simulate`.
         partial: As in :func:`simulate`.
-        pace_mbps: Rate of each operation of the program that is a send, 0 for none; what the
-            scenario states when absent.
+        pace_mbps: Rate in Mb/s of each operation of the program that is a send, 0 for none; None
+            for the rates that the scenario states.
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
@@ -153,7 +153,7 @@ def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _EngineRun:
-    """The engine with everything but the program."""
+    """A run of the engine, complete except for the program."""
 
     prepared: PreparedScenario
     workload: Workload
@@ -168,12 +168,13 @@ class _EngineRun:
         return self._simulate(self._placed(program, self.workload.start_ps, 1, [], pace_mbps))
 
     def skipping(self) -> SkippedRun | str:
-        """Run what need not be left out of the workload; or why nothing can be."""
+        """Run the workload with skipped steps; or the reason why none can be skipped."""
         settings = self.settings
         return simulate_skipping(
             self.workload, self.stepped, eager=settings.eager_bytes, seed=settings.seed,
             one_in=settings.one_in / (1.0 - settings.header_loss),
-            alike=parallel_links(self.fabric), chance=settings.routing != "deterministic",
+            link_group=parallel_links(self.fabric),
+            random_routing=settings.routing != "deterministic",
         )  # fmt: skip
 
     def stepped(self, part: SteppedProgram) -> _core.PacketOutcome:
@@ -182,7 +183,7 @@ class _EngineRun:
             self._placed(part.program, part.start_ps, part.copies, part.label_step, None)
         )
         if not outcome.complete:
-            # Its tables would be of steps that are at other times in the whole run.
+            # Its tables would have simulated times, which differ from those of the whole run.
             raise KeyboardInterrupt
         return outcome
 
@@ -190,7 +191,7 @@ class _EngineRun:
         self, program: Program, start_ps: NDArray[np.uint64], copies: int, label_step: list[int],
         pace_mbps: NDArray[np.uint32] | None,
     ) -> PlacedProgram:  # fmt: skip
-        """The program as the engine takes it."""
+        """The program in the form the engine takes."""
         workload = self.workload
         of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
         return PlacedProgram(
@@ -225,7 +226,7 @@ def _state_skips(
     skipped: SkippedRun | str, jobs: list[Job], tables: dict[str, pl.DataFrame],
     summary: dict[str, Any],
 ) -> list[str]:  # fmt: skip
-    """Write into tables and summary what was left out of a run; the notes that say so."""
+    """Record the skipped steps of a run in its tables and summary; returns notes on them."""
     if isinstance(skipped, str):
         return [f"nothing was skipped: {skipped}"]
     rows = [asdict(one) for one in skipped.stretches]
@@ -244,8 +245,8 @@ def _pacing(
     prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes,
     settings: EngineSettings, pace_mbps: NDArray[np.uint32] | None,
 ) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:  # fmt: skip
-    """Rates of the sends: those given, else those that the scenario states; and notes."""
-    # Where packets meet nobody there is nothing to share.
+    """Rates of the sends: those given, else those of the scenario; and notes."""
+    # Without contention there is nothing to share.
     if pace_mbps is not None or not settings.contention:
         return pace_mbps, None, []
     stated = send_rates(prepared, workload, fabric, routes)
@@ -263,7 +264,7 @@ def _pacing(
 
 
 def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, Any]:
-    """What the run cost."""
+    """Speed of the simulation."""
     return {
         "engine_seconds": seconds,
         "packet_hops_per_s": outcome.packet_hops / seconds if seconds else 0.0,

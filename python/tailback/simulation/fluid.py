@@ -1,4 +1,4 @@
-"""A prepared scenario in the fluid model: the same tables, from rates instead of packets."""
+"""Simulates a prepared scenario in the fluid model: the same tables, computed from rates."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congest
 """Columns of table ``truth`` that are null in a run of the fluid model."""
 
 PACED_PACKETS = 4
-"""Messages of fewer packets are not held to a rate."""
+"""Minimum number of packets of a message that is paced."""
 
 MAX_MBPS = 4e6
-"""Above any adapter's rate, so it limits nothing."""
+"""Upper bound of rates, above that of any adapter, so it never limits one."""
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
@@ -44,17 +44,16 @@ NOTE = (
 
 @dataclass(frozen=True)
 class FluidOptions:
-    """What the fluid model needs besides the scenario.
+    """Options of the fluid model that are not part of the scenario.
 
     Attributes:
-        rates: Who decides the rates.
-        paths: How paths are chosen; what the scenario's routing comes nearest to when None.
-        quantum_ps: Least time between two changes of rates; 0 is exact.
-        windows: At least so many time windows to account for links in; 0 for none; those of the
-            scenario when None.
-        first_buffer: Let an adapter send ahead what the buffer behind its link takes; assigned
-            rates fill no buffer.
-        lines: An adapter has a line for each destination, whatever the scenario's injection.
+        rates: How rates are determined.
+        paths: How paths are chosen; None for the choice closest to the scenario's routing.
+        quantum_ps: Minimum time between two changes of rates; 0 is exact.
+        windows: Minimum number of time windows of link use; 0 for none; None for the scenario's.
+        first_buffer: Let an adapter send ahead as much as the buffer at the other end of its link
+            holds; assigned rates fill no buffer.
+        lines: An adapter has a queue per destination, regardless of the scenario's injection.
     """
 
     rates: Rates = "max-min"
@@ -66,7 +65,7 @@ class FluidOptions:
 
 
 def _not_modelled(scenario: Scenario) -> list[str]:
-    """A note of the settings that would make packets share links otherwise, if there are some."""
+    """A note on settings that affect how packets share links but not the fluid model, if any."""
     engine = scenario.engine
     here = {
         "lane_weights": engine.services > 1 and bool(engine.lane_weights),
@@ -82,17 +81,17 @@ def _not_modelled(scenario: Scenario) -> list[str]:
 
 
 def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
-    """The choice of paths nearest to what packets would do.
+    """The choice of paths closest to that of the packet engine.
 
-    Tables and deterministic routing leave no choice, and VC routing (``vc``) is a choice of whole
-    flows, by flows on each output. Packets that choose one by one keep the links of a tree equally
-    busy: ``pooled``. Elsewhere candidates lead different ways: parts of a flow choose among them.
+    Deterministic routing and forwarding tables fix the path. VC routing (``vc``) chooses a path per
+    flow, by the number of flows on each output. Choices per packet keep parallel links of a tree
+    equally busy: ``pooled``. On other topologies flows are split over the candidate paths.
     """
     if routing == "deterministic":
         return "deterministic"
     if routing == "vc":
         return "least-flows"
-    # Up/down routes in a fabric with tiers do not use what flat links it may have.
+    # Up/down routes in a fabric with tiers do not use flat links.
     if routes.rule is None and int(fabric.switch_tier.max(initial=0)) > 0:
         return "pooled"
     return "split" if routing == "adaptive" else "spread"
@@ -101,17 +100,17 @@ def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
 def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = None) -> Run:
     """Simulate a scenario in the fluid model.
 
-    The run has the tables of a packet run. What the model cannot know is null (:data:`UNKNOWN` of
-    table ``truth``) or empty (``samples``). ``summary`` says ``model = "fluid"`` and with which
-    rates and paths.
+    The run has the tables of a packet run. Quantities that the model does not compute are null
+    (:data:`UNKNOWN` of table ``truth``) or empty (``samples``). ``summary`` has ``model = "fluid"``
+    and the choice of rates and paths.
 
     Args:
         prepared: The scenario, read and placed.
-        options: What the model needs besides.
+        options: Options of the model.
 
     Raises:
-        TailbackError: The traffic does not pair up, nodes are not connected, a value is out of
-            range.
+        TailbackError: Sends and receives do not match, nodes are not connected, or a value is out
+            of range.
     """
     return _execute(prepared, options or FluidOptions())
 
@@ -119,9 +118,9 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
 def make_fluid_evaluate(
     prepared: PreparedScenario, options: FluidOptions | None = None
 ) -> Evaluate:
-    """As :func:`tailback.simulation.make_evaluate`, in the fluid model: quick, for screening.
+    """As :func:`tailback.simulation.make_evaluate`, but in the fluid model, for fast screening.
 
-    The evaluator raises ScenarioError for ``no-contention``, which has no rates to share.
+    The evaluator raises ScenarioError for ``no-contention``, where no rates are shared.
     """
     options = options or FluidOptions(windows=0)
     networks = NetworkCache(prepared)
@@ -146,9 +145,9 @@ def make_fluid_evaluate(
 
 
 def explicit_rate_model(options: FluidOptions, rates: Rates) -> FluidOptions:
-    """The model of adapters that keep to explicit rates, so that no buffer fills.
+    """Options for adapters that send at explicit rates, so that no buffer fills.
 
-    Adapters have a line for each destination.
+    Adapters have a queue per destination.
     """
     return replace(options, rates=rates, first_buffer=False, lines=True)
 
@@ -156,19 +155,19 @@ def explicit_rate_model(options: FluidOptions, rates: Rates) -> FluidOptions:
 def fluid_send_rates(
     prepared: PreparedScenario, change: Change, network: tuple[Fabric, Routes]
 ) -> NDArray[np.uint32]:
-    """The rate of each message by the fluid model at explicit rates, for packets to keep to.
+    """Rate of each message in the fluid model at explicit rates, for pacing packets.
 
-    An adapter sends the messages for one node one after the other, so it is the rate of all that
-    are under way between two nodes at a time: their bytes over the time until none is left.
+    An adapter sends the messages to one node one after another, so the rate is that of all messages
+    in flight between two nodes: the bytes of a busy period over its duration.
 
     Args:
-        prepared: The scenario, with what the change makes of it.
-        change: What else differs; ``rates`` says how rates are computed.
+        prepared: The scenario with the change applied.
+        change: The change; ``rates`` determines how rates are computed.
         network: Fabric and routes.
 
     Returns:
-        Mb/s of each operation of the program that is a send, 0 for others and for sends of few
-        packets, which are over before a rate means anything; shape (M,).
+        Rate in Mb/s of each operation of the program that is a send, 0 for others and for messages
+        of few packets, which are too short to be paced; shape (M,).
     """
     assert change.rates is not None
     options = explicit_rate_model(FluidOptions(windows=0), change.rates)
@@ -195,7 +194,7 @@ def fluid_send_rates(
 
 
 def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
-    """Mb/s of each pair of nodes in the busy period each message is part of, shape (K,)."""
+    """Rate in Mb/s between the nodes of each message during its busy period, shape (K,)."""
     before = pl.col("end").cum_max().shift(1).over("pair")
     rate = pl.col("size").sum() * 8e6 / (pl.col("end").max() - pl.col("start").min()).clip(1)
     return (
@@ -218,7 +217,7 @@ def _solve(
     routing: str | None,
     seed_offset: int,
 ) -> tuple[Workload, ProgramTimes]:
-    """What runs, and when everything of it happens."""
+    """The workload and its times."""
     scenario = prepared.scenario
     fabric, routes = network
     workload = prepared.make_workload(nodes, only_observed)
@@ -252,7 +251,7 @@ def _execute(
     routing: str | None = None,
     seed_offset: int = 0,
 ) -> Run:
-    """Run what was prepared, with changes."""
+    """Run a prepared scenario, with changes."""
     scenario = prepared.scenario
     if network is None:
         routes = routes_for(scenario, prepared.fabric, prepared.slots().tolist())
@@ -313,7 +312,7 @@ def rank_model(
 
 
 def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
-    """What came out; unknown columns are null."""
+    """The outcome; unknown columns are null."""
     messages: dict[str, Any] = {**times.messages}
     switches = messages.pop("switches").astype(np.int64)
     size = messages["size_bytes"].astype(np.int64)

@@ -1,9 +1,9 @@
-"""What-if runs that were simulated before: the same question is answered from memory.
+"""Cache of what-if runs.
 
-A diagnosis asks the same things more than once, by other names: the current placement with adaptive
-routing is a candidate and a step of the waterfall, and the best placement is a cause taken away, a
-remedy, and the run after it. A simulation is a function of scenario, change and seed, so asking
-twice gives the same run.
+A diagnosis requests the same run more than once for different purposes: the current placement with
+adaptive routing is a candidate and a step of the waterfall; the best placement is a cause removed,
+a remedy, and the run after it. A simulation is a function of scenario, change and seed, so the same
+request always gives the same run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tailback.run import Run
 from tailback.simulation.prepare import PreparedScenario
 
 MAX_BYTES = 1_000_000_000
-"""Tables of kept runs together: older ones go first."""
+"""Maximum total size of cached tables; the least recently used runs are evicted."""
 
 
 @dataclass(eq=False)
 class KnownRuns:
-    """Runs of one prepared scenario by what was changed.
+    """Cached runs of one prepared scenario, by change.
 
     Attributes:
         prepared: The scenario.
-        max_bytes: Tables that are kept, together.
+        max_bytes: Maximum total size of cached tables.
     """
 
     prepared: PreparedScenario
@@ -37,9 +37,9 @@ class KnownRuns:
     _runs: OrderedDict[Hashable, tuple[Change, Run, int]] = field(default_factory=OrderedDict)
 
     def find(self, change: Change) -> Run | None:
-        """The run of an equal change, None where there was none.
+        """The cached run of an equal change, or None.
 
-        Telemetry decides nothing, so a run with it also answers where only the time is asked for.
+        Telemetry does not affect times, so a run with telemetry also serves requests without it.
         """
         for measure in {change.measure, True}:
             key = self._key(replace(change, measure=measure))
@@ -49,15 +49,15 @@ class KnownRuns:
         return None
 
     def keep(self, change: Change, run: Run) -> None:
-        """Remember a run, and forget the oldest where that is too much."""
+        """Cache a run; evict the least recently used ones beyond ``max_bytes``."""
         size = sum(int(table.estimated_size()) for table in run.tables.values())
-        # With the change: a program is known by its identity, which must not be given to another.
+        # The change is kept too: its program is identified by id(), which must not be reused.
         self._runs[self._key(change)] = (change, _copy(run), size)
         while sum(kept[2] for kept in self._runs.values()) > self.max_bytes:
             self._runs.popitem(last=False)
 
     def _key(self, change: Change) -> Hashable:
-        """Equal for changes that make the same scenario."""
+        """Cache key, equal for changes that result in the same scenario."""
         prepared, scenario = self.prepared, self.prepared.scenario
         job = prepared.observed
         placement = change.placement
@@ -66,7 +66,7 @@ class KnownRuns:
         network = change.network
         if network == "healthy" and nominal(prepared.fabric) is prepared.fabric:
             network = "as-is"
-        # With forwarding tables, adaptive routing asked for is routing without them.
+        # If adaptive routing is requested, forwarding tables are ignored.
         plain = scenario.fabric.forwarding is None
         routing = change.routing or (scenario.engine.routing if plain else None)
         program = change.program
@@ -82,5 +82,5 @@ class KnownRuns:
 
 
 def _copy(run: Run) -> Run:
-    """The run with a summary and notes of its own; tables are never changed in place."""
+    """A copy with its own summary and notes; tables are shared, as they are never modified."""
     return replace(run, tables=dict(run.tables), summary=dict(run.summary), notes=[*run.notes])

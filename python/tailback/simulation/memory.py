@@ -25,7 +25,7 @@ from tailback.units import format_bytes
 
 # Bytes of the engine's structures, including copies that exist at the peak.
 _LINK = 28 + 4  # description while shards are built, number of its wire
-_MAX_ROWS = 1 << 26  # of a probe: beyond it, the engine drops every other sampling time
+_MAX_ROWS = 1 << 26  # rows of a probe above which the engine drops every other sampling time
 _LANE = 64 + 8 + 8  # credit and queue, load, queued bytes
 _ARBITER = 24 + 8 + 32 + 48  # round-robin: position, crossbar, queue of an output
 _NODE = 128 + 32  # adapter with its queues, injection, ejection
@@ -113,7 +113,7 @@ def estimate_memory(
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
-        # A row whenever a value changed: at every sampling time, or while a packet is on a link.
+        # A row per changed value: at most one per sampling time, or while a packet is on a link.
         least = _least_ps(fabric, program)
         packet_ps = int(engine.packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
         rows = sum(
@@ -125,7 +125,7 @@ def estimate_memory(
 
 
 def _in_flight(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
-    """Most packets in the network at once: all of them, or what fills half its buffers."""
+    """Upper bound of packets in flight: all packets, or as many as fill half the buffers."""
     return min(packets, fabric.n_links * lanes * max(1, buffer) // 2)
 
 

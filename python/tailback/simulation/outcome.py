@@ -1,4 +1,4 @@
-"""What a simulation hands back: of the packet engine or of the fluid model."""
+"""Outcomes of simulations by the packet engine and by the fluid model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Columns: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class RateOutcome:
-    """What came of a run of the fluid model, with the attributes of :class:`_core.PacketOutcome`.
+    """Outcome of a run of the fluid model, with the attributes of :class:`_core.PacketOutcome`.
 
-    Columns that the model does not know are null, and so are figures; there are no probes.
+    Columns and values that the model does not compute are null; there are no probes.
     """
 
     packets: int
@@ -45,13 +45,13 @@ class RateOutcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtrapolatedOutcome:
-    """A simulated run with what was left out of it, with the attributes of its outcome.
+    """Outcome of a run with skipped steps, with the attributes of :class:`_core.PacketOutcome`.
 
     Attributes:
-        window_starts: First picosecond of each window: those of skips are longer than the others.
-        skip_windows: Window of each skip.
-        messages_left_out: Messages that have no row.
-        observed_left_out: Data packets of those of observed jobs.
+        window_starts: Start of each window: windows of skips are longer than the others.
+        skip_windows: Index of the window of each skip.
+        messages_left_out: Number of messages of skipped steps, which have no row.
+        observed_left_out: Number of data packets of observed jobs in skipped steps.
     """
 
     packets: int
@@ -80,4 +80,4 @@ class ExtrapolatedOutcome:
 
 
 Outcome: TypeAlias = _core.PacketOutcome | RateOutcome | ExtrapolatedOutcome
-"""What tables are made of."""
+"""Any outcome that tables can be made from."""

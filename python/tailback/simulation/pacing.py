@@ -1,11 +1,11 @@
-"""Rates of flows as a scenario states them: computed for each step of each job, or from a file.
+"""Pacing rates of flows: computed for each communication phase of each job, or read from a file.
 
-A *step* stands for a communication phase of Birk and Zdornov (2009): the n-th time that the ranks
-of a job send something of the same kind. Of one kind are labels that some rank posts without a
-wait between; ranks that have nothing to send of a kind, at the edge of a grid, do not fall out of
-step. What one node sends another in a step is a flow, since an adapter has one queue per
-destination; it goes at one rate. Jobs are rated one at a time, as in the single application
-assignment.
+A *step* here corresponds to a communication phase of Birk and Zdornov (2009): the n-th time that
+the ranks of a job send messages of the same kind. Labels are of the same kind if some rank posts
+sends of both without a wait in between. Ranks that send nothing of a kind, such as those at the
+edge of a grid, stay aligned with the others. All messages from one node to another in a step form
+a flow with a single rate, since an adapter has one queue per destination. Rates are computed job
+by job, as in the single application assignment.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tailback.simulation.routes import Routes
 from tailback.traffic.program import Op, Program
 
 MIN_WIRE_BYTES = 32
-"""The least a packet occupies on the wire, as in the engine."""
+"""Minimum size of a packet on the wire, as in the engine."""
 COLUMNS = ("src_rank", "dst_rank", "rate_gbps")
 MIN_GBPS = 0.001
-"""The engine keeps rates in whole Mb/s."""
+"""Minimum rate: the engine stores rates in whole Mb/s."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class SendRates:
 
     Attributes:
         mbps: Rate of each operation that is a send, 0 for none, shape (M,).
-        summary: Their entry in a run's summary.
-        notes: What a reader of the run should know.
+        summary: Their description in a run's summary.
+        notes: Caveats about the rates.
     """
 
     mbps: NDArray[np.uint32]
@@ -52,13 +52,13 @@ class SendRates:
 def send_rates(
     prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes
 ) -> SendRates | None:
-    """The rates a scenario states, for what runs and where; None where no send has one.
+    """The rates that a scenario states for a workload; None if no send has a rate.
 
     Args:
         prepared: The scenario with all its jobs.
-        workload: Those that run, with their places.
+        workload: The jobs that run, with their placements.
         fabric: The fabric they run on.
-        routes: Its routes.
+        routes: The routes of the fabric.
 
     Raises:
         ScenarioError: The file cannot be read or does not fit the traffic, or routes take detours,
@@ -77,11 +77,11 @@ def send_rates(
 
 
 def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Kind and turn of each of S sends, shape (2, S): together its step.
+    """Kind and occurrence of each of S sends, shape (2, S), which together identify its step.
 
     Args:
         program: The program.
-        sends: Numbers of the operations, ascending.
+        sends: Indices of the operations, ascending.
     """
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
     label = program.label[sends].astype(np.int64)
@@ -99,10 +99,10 @@ def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _waits(program: Program) -> NDArray[np.int64]:
-    """How often the rank of each operation has waited before it, shape (M,).
+    """Number of waits of its rank before each operation, shape (M,).
 
-    A wait for all counts each time, waits for single requests once in a row, computation between
-    them or not.
+    Every WAITALL counts; consecutive waits for single requests count once, even with computation
+    between them.
     """
     kind = program.kind
     sizes = np.asarray(np.diff(program.rank_start.astype(np.int64)), np.int64)
@@ -111,7 +111,7 @@ def _waits(program: Program) -> NDArray[np.int64]:
     single = kind[does] == Op.WAIT
     ends = np.zeros(len(kind), np.int64)
     ends[does] = kind[does] == Op.WAITALL
-    # The last of single waits in a row: the same rank does something else next, or nothing.
+    # The last of consecutive single waits: another operation of the rank follows, or none.
     next_single = np.append(single[1:] & (rank[does][1:] == rank[does][:-1]), False)
     ends[does] += single & ~next_single
     before = np.cumsum(ends) - ends
@@ -165,7 +165,7 @@ def _caveats(workload: Workload, choice: Choice, routing: str) -> Iterator[str]:
 
 
 class _Rater:
-    """Rates flows phase by phase; phases that repeat are rated once."""
+    """Computes the rates of flows phase by phase, and of repeated phases only once."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class _Rater:
 
 
 def _numbers(prepared: PreparedScenario, workload: Workload) -> tuple[NDArray[np.int64], int]:
-    """Number over all jobs of each rank that runs, and how many ranks all jobs have."""
+    """Number among all jobs of each rank that runs, and the number of ranks of all jobs."""
     ends = np.cumsum([0, *(job.program.n_ranks for job in prepared.jobs)])
     spans = {
         id(job): np.arange(a, b) for job, a, b in zip(prepared.jobs, ends, ends[1:], strict=False)
@@ -208,7 +208,7 @@ def _numbers(prepared: PreparedScenario, workload: Workload) -> tuple[NDArray[np
 def _from_file(
     file: Path, program: Program, numbers: tuple[NDArray[np.int64], int]
 ) -> NDArray[np.uint32]:
-    """Rates by pairs of ranks, as table ``messages`` numbers them."""
+    """Rates of pairs of ranks, numbered as in table ``messages``."""
     number, ranks = numbers
     rate = dict(_rows(file, ranks))
     sends = np.flatnonzero(program.sends)
@@ -231,7 +231,7 @@ def _from_file(
 
 
 def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of ranks, with their rate in Mb/s and the line it stands in."""
+    """Pairs of ranks with their rate in Mb/s and their line number."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Reads everything a scenario names: its fabric, its jobs' traffic and where they run."""
+"""Reads the inputs of a scenario (fabric, traffic of its jobs) and places the jobs."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Job:
         program: Its traffic.
         problem: The slots it may use.
         node: Node of each rank, shape (R,).
-        footprint: What another placement of it must keep.
-        hosts_recorded: Whether the trace says where each rank ran.
-        times: How often the program runs: more than once only if steps may be left out, else its
-            repetitions are in it.
+        footprint: Constraints on other placements of the job.
+        hosts_recorded: Whether the trace records the host of each rank.
+        times: Number of repetitions: more than 1 only if steps may be skipped; otherwise the
+            program contains its repetitions.
     """
 
     section: JobSection
@@ -68,7 +68,7 @@ class Job:
 
     @property
     def placement_name(self) -> str:
-        """The placement in use: its method, ``file``, or ``recorded`` as the trace says."""
+        """The placement in use: its method, ``file``, or ``recorded`` if taken from the trace."""
         if self.hosts_recorded:
             return RECORDED
         return FILE if self.section.placement_file is not None else self.section.placement
@@ -76,15 +76,15 @@ class Job:
 
 @dataclass
 class Workload:
-    """What runs: jobs with their places, as one program.
+    """Jobs and their placements, merged into one program.
 
     Attributes:
-        jobs: The jobs that take part.
-        places: Node of each rank of each of them.
-        program: Their programs as one, each once.
+        jobs: The jobs that run.
+        places: Node of each rank of each job.
+        program: Their programs merged, each without its repetitions (``Job.times``).
         job_of_label: Job of each label.
         node: Node of each rank of the program.
-        start_ps: When each rank starts.
+        start_ps: Start time of each rank.
     """
 
     jobs: list[Job]
@@ -95,24 +95,24 @@ class Workload:
     start_ps: NDArray[np.uint64]
 
     def in_full(self) -> Workload:
-        """The same with every job's program as often as it runs."""
+        """The same with all repetitions of every job's program."""
         if all(job.times == 1 for job in self.jobs):
             return self
-        every = [repeat(job.program, job.times) for job in self.jobs]
-        return replace(self, program=side_by_side(every)[0])
+        repeated = [repeat(job.program, job.times) for job in self.jobs]
+        return replace(self, program=side_by_side(repeated)[0])
 
 
 @dataclass
 class PreparedScenario:
-    """Everything a scenario names, read and placed.
+    """A scenario with its inputs read and its jobs placed.
 
     Attributes:
         scenario: The scenario.
         fabric: Its fabric, links in port order.
         jobs: Its jobs.
-        program: All jobs' programs as one, each once.
+        program: All jobs' programs merged, each without its repetitions.
         job_of_label: Job of each label.
-        notes: Irregularities in the input that were accepted.
+        notes: Irregularities in the input that were tolerated.
     """
 
     scenario: Scenario
@@ -134,7 +134,7 @@ class PreparedScenario:
     def make_workload(
         self, nodes: list[NDArray[np.uint32]] | None = None, only_observed: bool = False
     ) -> Workload:
-        """The jobs as they run, perhaps on other ``nodes`` (of all jobs) or without background."""
+        """The workload, optionally on other ``nodes`` (of all jobs) or only of observed jobs."""
         jobs = [job for job in self.jobs if job.section.observed or not only_observed]
         chosen = {id(job): node for job, node in zip(self.jobs, nodes or [], strict=False)}
         places = [chosen.get(id(job), job.node) for job in jobs]
@@ -149,7 +149,7 @@ class PreparedScenario:
         return Workload(jobs, places, program, job_of_label, node, np.concatenate(starts))
 
     def with_program(self, program: Program) -> PreparedScenario:
-        """The same with another program of the observed job, of as many ranks."""
+        """The same with another program, of the same number of ranks, for the observed job."""
         jobs = list(self.jobs)
         jobs[self.observed_index] = replace(self.observed, program=program)
         merged, job_of_label = side_by_side([job.program for job in jobs])
@@ -158,11 +158,11 @@ class PreparedScenario:
     def with_other_traffic(
         self, name: str, messages: Sequence[tuple[int, int, int, int]]
     ) -> PreparedScenario:
-        """The same beside other traffic, which may use hosts of the observed job.
+        """The same with another job of given messages, which may use hosts of the observed job.
 
         Args:
-            name: What to call it.
-            messages: Time in ps, source node, destination node and bytes of each.
+            name: Name of the job.
+            messages: Time in ps, source node, destination node and bytes of each message.
         """
         nodes = sorted({node for _, *ends, _ in messages for node in ends})
         rank = {node: number for number, node in enumerate(nodes)}
@@ -186,7 +186,7 @@ class PreparedScenario:
         )
 
     def with_slow_links(self, slow: Sequence[SlowLink]) -> PreparedScenario:
-        """The same with links that serve less."""
+        """The same with slow links."""
         if not slow:
             return self
         degraded = [
@@ -212,12 +212,17 @@ class PreparedScenario:
 
     @property
     def observed_index(self) -> int:
-        """Number of that job."""
+        """Index of that job."""
         return next(i for i, job in enumerate(self.jobs) if job.section.observed)
 
 
 def load_fabric(section: FabricSection) -> Fabric:
-    """Build or read the fabric of a scenario; raises FabricError."""
+    """Build or read the fabric of a scenario.
+
+    Raises:
+        FabricError: The fabric is invalid or its file cannot be read.
+        ScenarioError: The format is unknown.
+    """
     if section.preset is not None:
         return fat_tree(PRESETS[section.preset], section.preset)
     if section.fat_tree is not None:
@@ -230,7 +235,7 @@ def load_fabric(section: FabricSection) -> Fabric:
 
 
 def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
-    """Refuse a format the scenario made up: it is no fault of the file it is to be read from."""
+    """Reject an unknown format; the error is located in the scenario, not in the file to read."""
     if name is not None and name not in known:
         raise ScenarioError(
             f"unknown {known.kind} {name!r}", place=place, remedy=nearest(name, known.names())
@@ -240,7 +245,7 @@ def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
 def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Program:
     """Read the trace or build the pattern of a job; raises TraceError or ScenarioError.
 
-    ``once``: leave out its repetitions.
+    ``once``: do not repeat the program, even if the job has repetitions.
     """
     if section.trace is not None:
         _check_format("[[job]] format", section.format, READERS)
@@ -263,7 +268,7 @@ def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Progr
 
 
 def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
-    """Node of each rank as the scenario places the job."""
+    """Node of each rank in the placement that the scenario states."""
     options = dict(section.placement_options)
     if section.placement_file is None:
         return place(section.placement, problem, options)
@@ -272,12 +277,12 @@ def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32
 
 @contextmanager
 def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
-    """Name the job in what is found wrong with it, by its number where there are several."""
+    """Add the job to the place of an error, with its number if there are several jobs."""
     try:
         yield
     except TailbackError as error:
         if error.file is not None:
-            raise  # A trace or rank file: its own place is in it.
+            raise  # Located in a trace or rank file already.
         if jobs > 1:
             which = f"job {number + 1} of {jobs} ({section.name!r})"
             error.place = f"{which}: {error.place}" if error.place else which
@@ -294,11 +299,11 @@ def _too_few(ranks: int, slots: int, omitted: ComputeHosts) -> PlacementError:
 
 
 def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
-    """Let other placements of the first observed job use the hosts of a specification.
+    """Allow other placements of the first observed job to use the hosts of a specification.
 
     Raises:
-        PlacementError: A host does not exist or is another job's, the text has numbers of slots, or
-            too few hosts are allowed.
+        PlacementError: A host does not exist or belongs to another job, the text states numbers of
+            slots, or too few hosts are allowed.
     """
     job = next(job for job in jobs if job.section.observed)
     try:
@@ -324,7 +329,7 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
 
 
 def _check_local_times(scenario: Scenario, job: Job) -> None:
-    """Refuse a rate within hosts at which a message takes longer than a clock can tell."""
+    """Reject a rate within hosts at which the time of a message overflows the simulated clock."""
     if len(np.unique(job.node)) == len(job.node):
         return
     largest = job.program.amount[job.program.sends].max(initial=0)
@@ -338,12 +343,12 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
 
 @stage("read and place")
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
-    """Read and place everything ``scenario`` names.
+    """Read the inputs of a scenario and place its jobs.
 
     Args:
         scenario: The scenario.
-        allow_hosts: Hosts that other placements of the observed job may use, as in ``hosts``; None
-            for those it runs on.
+        allow_hosts: Hosts that other placements of the observed job may use, in the syntax of
+            ``hosts``; None for only those it runs on.
 
     Raises:
         TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
@@ -371,7 +376,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
             omitted = left_out(section.hosts, fabric)
             if section.pattern is not None:
-                # Before millions of ranks are given something to do.
+                # Check the number of ranks before building the programs of millions of them.
                 ranks = parse_pattern(section.pattern).own_ranks() or 0
                 if ranks > sum(slots) and omitted is not None:
                     raise _too_few(ranks, sum(slots), omitted)

@@ -1,4 +1,4 @@
-"""Probes of the engine: what a scenario asks for, and the tables of what they saw."""
+"""Probes of the engine: their settings from a scenario, and their tables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tailback.schema import TABLES
 from tailback.simulation.outcome import Outcome
 
 MAX_PACKETS_KEPT = 10_000_000
-"""Packets that are kept when a scheme needs them and the scenario does not say how many."""
+"""Maximum number of packets kept if a scheme needs them and the scenario does not state it."""
 
 
 def packets_kept(scenario: Scenario) -> int:
-    """Packets to keep one by one at most; 0 for none."""
+    """Maximum number of packets to record individually; 0 for none."""
     telemetry = scenario.telemetry
     if telemetry.scheme == "off":
         return 0
     if telemetry.packets is None:
-        # The published scheme is summed up by its receivers; a hash is worth nothing alone.
+        # Scheme full is aggregated by the receivers; hashes must be kept to be decoded together.
         return 0 if telemetry.scheme == "full" else MAX_PACKETS_KEPT
     return telemetry.packets
 
@@ -32,15 +32,15 @@ class HeaderSettings:
 
     Attributes:
         scheme: Name of the scheme.
-        hash_bits: Bits of a link hash.
-        count_bits: Bits of a hop count.
-        probability: Probability that a switch acts, for schemes that use one.
+        hash_bits: Bits per link hash.
+        count_bits: Bits per hop count.
+        probability: Probability that a switch updates the header, for schemes that use one.
         level_bytes: Queue length of the highest level, for scheme worst-hop.
         most: Maximum number of recorded packets.
-        one_in: One packet in so many carries a sample.
-        queue_pairs: How many peers a queue pair serves.
+        one_in: One packet in this many carries a sample.
+        queue_pairs: Whether a queue pair serves one peer or all.
         psn_start: First packet sequence number of a queue pair.
-        randomness: What decides in schemes compact and single-bit.
+        randomness: Source of random decisions in schemes compact and single-bit.
     """
 
     scheme: str
@@ -62,7 +62,7 @@ class ProbeSettings:
     Attributes:
         counters_ps: Time between two readings of the port counters, 0 for none.
         queues_ps: Time between two readings of the queue lengths, 0 for none.
-        carry: What packets carry one by one, if they are recorded.
+        carry: Header settings of recorded packets; None if none are recorded.
     """
 
     counters_ps: int = 0
@@ -71,7 +71,7 @@ class ProbeSettings:
 
 
 def probes_of(scenario: Scenario) -> ProbeSettings:
-    """The probes that a scenario asks for."""
+    """The probes that a scenario requests."""
     telemetry, probes = scenario.telemetry, scenario.probes
     carry, most = None, packets_kept(scenario)
     if most:
@@ -91,11 +91,11 @@ def probes_of(scenario: Scenario) -> ProbeSettings:
 
 
 def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
-    """Tables ``counters``, ``queues`` and ``packets``; empty where nothing was asked for.
+    """Tables ``counters``, ``queues`` and ``packets``; empty for probes that are off.
 
     Args:
-        outcome: What the engine handed back.
-        detours: Whether packets may take non-minimal paths. Lengths of paths are then null: a
+        outcome: Outcome of the engine.
+        detours: Whether packets may take non-minimal paths. Path lengths are then null, as a
             receiver cannot know them.
     """
     tables = {
@@ -114,9 +114,9 @@ def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
 
 
 def probe_summary(outcome: Outcome) -> dict[str, Any]:
-    """The probes in a run's summary: empty if there were none.
+    """The probes in a run's summary; empty if there were none.
 
-    Intervals are those of the scenario, doubled as often as there would have been too many rows.
+    Intervals are those of the scenario, doubled until the number of rows is within its limit.
     """
     facts = {
         "counters_ps": outcome.counters_ps,

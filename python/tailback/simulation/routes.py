@@ -29,10 +29,10 @@ class Routes:
     """A network and the rule that routes on it.
 
     Attributes:
-        network: The fabric as the engine has it.
+        network: The fabric in the engine's form.
         rule: The rule; None for the network's own routes.
-        detour: Whether packets leave the shortest way.
-        notes: What was found odd and tolerated.
+        detour: Whether packets may take non-minimal paths.
+        notes: Irregularities that were tolerated.
     """
 
     network: _core.Network
@@ -45,17 +45,18 @@ class Routes:
 def routes_for(
     scenario: Scenario, fabric: Fabric, nodes: Sequence[int], *, spread: bool = False
 ) -> Routes:
-    """The routes a scenario asks for.
+    """The routes that a scenario states.
 
     Args:
         scenario: The scenario.
         fabric: Its fabric, links in port order.
         nodes: Nodes that will communicate.
-        spread: Take every up/down path in place of those of forwarding tables.
+        spread: Use all up/down paths instead of those of forwarding tables.
 
     Raises:
-        FabricError: There is no such rule, or buffers could wait for each other in a cycle.
-        ScenarioError: The engine's routing takes no detours, and the rule makes some.
+        FabricError: There is no such rule, or it may deadlock: buffers wait for each other in a
+            cycle.
+        ScenarioError: The rule takes detours, which the engine's routing does not support.
     """
     section = scenario.fabric
     if section.forwarding is not None and spread:
@@ -91,19 +92,19 @@ def routes_for(
 
 
 def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:
-    """The forwarding tables of a scenario in the numbers of its fabric, None where it has none."""
+    """The forwarding tables of a scenario, by link numbers of its fabric; None if it has none."""
     path = scenario.fabric.forwarding
     return None if path is None else forwarding(fabric, _tables(path, _changed_ns(path)))
 
 
 @lru_cache(maxsize=2)
 def _tables(path: Path, _changed: int) -> ForwardingTables:
-    """Tables as read before: one diagnosis routes many networks by the same."""
+    """Cached forwarding tables, as one diagnosis routes many networks by the same tables."""
     return read_lfts(path)
 
 
 def _changed_ns(path: Path) -> int:
-    """When a file, or the last one of a folder, was written; 0 where that is unknown."""
+    """Modification time of a file, or the latest in a folder; 0 if unknown."""
     try:
         files = [path, *path.iterdir()] if path.is_dir() else [path]
         return max(file.stat().st_mtime_ns for file in files)
@@ -114,11 +115,11 @@ def _changed_ns(path: Path) -> int:
 def forwarded_links(
     scenario: Scenario, fabric: Fabric
 ) -> Callable[[Ints, Ints], tuple[Ints, Ints]] | None:
-    """The links that packets of pairs of nodes take, where forwarding tables say so.
+    """The links that packets between pairs of nodes take according to forwarding tables.
 
     Returns:
-        A function of sources and destinations, shape (F,) each, to the number of the pair and the
-        link for every link that is taken; None where there are no tables.
+        A function from sources and destinations, shape (F,) each, to the index of the pair and the
+        link, one element for every link of every path; None if there are no tables.
     """
     if scenario.fabric.forwarding is None:
         return None
@@ -133,9 +134,10 @@ def forwarded_links(
 
 
 def other_rules(scenario: Scenario) -> list[str]:
-    """Routing rules that spread traffic and that a scenario's topology has besides the one in use.
+    """Other routing rules of a scenario's topology than the one in use, except up/down.
 
-    None where routes come from tables or are up/down: there adaptive routing is all there is.
+    Empty if routes are up/down or come from forwarding tables: adaptive routing is then the only
+    alternative.
     """
     section = scenario.fabric
     if section.topology is None:

@@ -19,8 +19,8 @@ class PacingSettings:
 
     Attributes:
         kind: ``off``, ``leaky-bucket``, ``spaced`` or ``elastic``.
-        depth_bytes: What a leaky bucket lets through at once.
-        percent: How close a late packet may follow, in per cent of the interval (elastic).
+        depth_bytes: Burst size of a leaky bucket.
+        percent: Minimum gap after a late packet, in per cent of the interval (elastic).
     """
 
     kind: str = "off"
@@ -45,8 +45,8 @@ class AdaptiveSettings:
         load: ``queue`` or ``queue-and-credit``.
         ties: ``random`` or ``lowest``.
         per: ``packet``, ``message``, ``chunk`` or ``flowlet``.
-        gap_ps: Pause after which a message chooses anew (flowlet).
-        chunk_bytes: Bytes of a message that keep to one choice (chunk).
+        gap_ps: Pause after which a message chooses a new path (flowlet).
+        chunk_bytes: Bytes of a message that keep to one path (chunk).
     """
 
     load: str = "queue"
@@ -70,8 +70,8 @@ class CongestionSchemeSettings:
     Attributes:
         kind: ``infiniband``, ``dcms`` or ``rgbcc``.
         calm_marking_rate: Marking rate of DCMS while no victims are created.
-        hold_ps: How long DCMS takes a switch for one that creates victims.
-        green_bytes: Queue at which RGBCC lets senders go on.
+        hold_ps: How long DCMS considers a switch as creating victims.
+        green_bytes: Queue length at which RGBCC lets senders continue.
     """
 
     kind: str
@@ -159,7 +159,7 @@ class EngineSettings:
 
     @classmethod
     def of(cls, scenario: Scenario, *, detour: str = "never") -> EngineSettings:
-        """The settings that a scenario states; ``detour`` is part of its routing rule."""
+        """The settings of a scenario; ``detour`` comes from its routing rule."""
         engine, telemetry = scenario.engine, scenario.telemetry
         control = engine.congestion_control
         return cls(

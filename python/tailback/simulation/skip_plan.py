@@ -1,9 +1,9 @@
-"""Which steps of which jobs are simulated and which are left out.
+"""Plans which steps of each job are simulated and which are skipped.
 
-Jobs run at the same time. The time that is left out must be the same for all of them, so that what
-meets in the whole run meets in the simulated one too: a job that starts or ends, or a step that is
-unlike the others, ends a skip. A plan goes through the run stretch by stretch, in each of which
-every job that runs repeats a step, with the step times that are known by then.
+Concurrent jobs must all skip the same amount of time, so that traffic that coincides in the whole
+run also coincides in the simulated one. A skip therefore ends when a job starts or ends and at
+steps that differ from the others. The planner walks through the run interval by interval, in each
+of which every running job repeats a step, using the step times estimated so far.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tailback.simulation.step_stretches import Stretch
 NOT_STARTED, FINISHED = -1, -2
 
 Key = tuple[int, ...]
-"""The segment each job is in, or :data:`NOT_STARTED` or :data:`FINISHED`."""
+"""Current segment of each job, or :data:`NOT_STARTED` or :data:`FINISHED`."""
 
 FIRST_STEPS = 9
-"""Steps that are simulated of a stretch at first where it may repeat itself exactly: as many as
-show a period of three steps twice."""
+"""Steps simulated in the first round where the run may repeat exactly: enough to see a period of
+three steps twice."""
 
 
 @dataclass(frozen=True)
 class JobOutline:
-    """What a plan knows of a job.
+    """Segments and start time of a job, the input to planning.
 
     Attributes:
         segments: Its segments, in order.
-        start_ps: When it starts.
+        start_ps: Start time.
     """
 
     segments: Sequence[Stretch]
@@ -41,22 +41,22 @@ class JobOutline:
 
     @property
     def n_steps(self) -> int:
-        """Number of its steps."""
+        """Number of steps."""
         return self.segments[-1].end
 
     def segment_of(self, step: float) -> int:
-        """Number of the segment that a step is in."""
+        """Index of the segment that contains a step."""
         return next(i for i, one in enumerate(self.segments) if step < one.end)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Steps of one job that are left out in a stretch.
+    """Steps of one job that are left out by one skip.
 
     Attributes:
         begin: First step of the stretch.
         at: First step that is left out.
-        skipped: How many are.
+        skipped: Number of steps left out.
     """
 
     begin: int
@@ -66,13 +66,13 @@ class Cut:
 
 @dataclass(frozen=True)
 class PlannedSkip:
-    """One stretch of the run out of which time is left.
+    """An interval of the run that is not simulated.
 
     Attributes:
-        key: What runs there.
-        cuts: Steps of each job that are left out, by job.
-        leading: The job whose steps determine the time.
-        time_ps: The time, by the step times known so far.
+        key: Segment of each job in this interval.
+        cuts: Steps left out, by job.
+        leading: The job whose steps determine the skipped time.
+        time_ps: Skipped time according to the current step times.
     """
 
     key: Key
@@ -83,37 +83,37 @@ class PlannedSkip:
 
 @dataclass(frozen=True)
 class Rates:
-    """Step times that are known.
+    """Step times estimated so far.
 
     Attributes:
-        of_key: By job and what runs.
-        of_segment: By job and segment, whatever else runs.
+        of_key: By job and the segments of all jobs.
+        of_segment: By job and segment, regardless of the other jobs.
     """
 
     of_key: dict[tuple[int, Key], float]
     of_segment: dict[tuple[int, int], float]
 
     def step_ps(self, job: int, key: Key) -> float:
-        """Time of a step of a job; 1 where nothing is known yet."""
+        """Time of a step of a job; 1 if there is no estimate yet."""
         return self.of_key.get((job, key), self.of_segment.get((job, key[job]), 1.0))
 
 
 def plan_skips(
     jobs: Sequence[JobOutline], rates: Rates, wanted: Mapping[Key, int], first: int = FIRST_STEPS
 ) -> list[PlannedSkip]:
-    """Everything that can be left out.
+    """Plan all possible skips.
 
     Args:
         jobs: The jobs.
         rates: Step times.
-        wanted: Steps to simulate in each stretch, where not ``first``.
-        first: Steps to simulate in others.
+        wanted: Number of steps to simulate before a skip, by key.
+        first: Number of steps to simulate before skips that are not in ``wanted``.
     """
     return _Planner(jobs, rates, wanted, first).run()
 
 
 class _Planner:
-    """Goes through the whole run with known step times."""
+    """Walks through the whole run at the current step times."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _Planner:
         )  # fmt: skip
 
     def _left(self, key: Key, step: Mapping[int, float]) -> float:
-        """Time until a job leaves its segment or another one starts."""
+        """Time until a job leaves its segment or another job starts."""
         ends = [(self._end(job, key) - self.at[job]) * step[job] for job in step]
         starts = [self.jobs[job].start_ps - self.now for job, s in enumerate(key)
                   if s == NOT_STARTED]  # fmt: skip
@@ -162,23 +162,23 @@ class _Planner:
     def _advance(self, time: float, step: Mapping[int, float]) -> None:
         self.now += time
         for job, one in step.items():
-            # Rounded: a job that is through is not to be a rounding error away from it.
+            # Rounded, so that a finished job is not kept alive by a rounding error.
             self.at[job] = round(self.at[job] + time / one, 6)
 
     def _skip(self, key: Key, step: Mapping[int, float]) -> bool:
-        """Leave out what can be left out of the stretch that begins here."""
+        """Plan a skip in the interval that begins here; False if it is too short for one."""
         wanted = self.wanted.get(key, self.first)
-        shown = wanted * max(step.values())
+        simulated = wanted * max(step.values())
         left = self._left(key, step)
-        if left < 1.5 * shown:
+        if left < 1.5 * simulated:
             return False
         begin = {job: ceil(self.at[job]) for job in step}
-        at = {job: ceil(self.at[job] + shown / one - 1e-6) for job, one in step.items()}
-        # Whose segment ends first: it is to end where it does.
+        at = {job: ceil(self.at[job] + simulated / one - 1e-6) for job, one in step.items()}
+        # The skip ends at the end of the segment that ends first.
         leading = min(step, key=lambda job: (self._end(job, key) - self.at[job]) * step[job])
         room = self._end(leading, key) - at[leading]
         whole = (self._end(leading, key) - self.at[leading]) * step[leading] <= left * (1 + 1e-9)
-        time = room * step[leading] if whole else left - shown
+        time = room * step[leading] if whole else left - simulated
         cuts = {}
         for job, one in step.items():
             skipped = room if whole and job == leading else round(time / one)
@@ -187,7 +187,7 @@ class _Planner:
                 return False
             cuts[job] = Cut(begin[job], at[job], skipped)
         self.skips.append(PlannedSkip(key, cuts, leading, time))
-        self.now += shown + time
+        self.now += simulated + time
         for job, cut in cuts.items():
             self.at[job] = float(cut.at + cut.skipped)
         return True

@@ -1,8 +1,8 @@
 """Simulates some of the steps that jobs repeat, and extrapolates the others.
 
-A run is planned (:mod:`tailback.simulation.skip_plan`), simulated without what the plan leaves out,
-and looked at (:mod:`tailback.simulation.step_times`): where steps are not stationary yet, more of
-them are simulated in another round. What was left out is then added to the outcome
+Each round plans the skips (:mod:`tailback.simulation.skip_plan`), simulates the remaining steps and
+evaluates their times (:mod:`tailback.simulation.step_times`). If steps are not stationary yet,
+another round simulates more of them. Finally the skipped steps are added to the outcome
 (:mod:`tailback.simulation.extrapolation`).
 """
 
@@ -47,34 +47,36 @@ from tailback.traffic.transform import side_by_side
 from tailback.units import format_time
 
 ROUNDS = 5
-"""Rounds at most: of one job, 10, 30, 90 and 270 steps of a stretch, and one to spare."""
+"""Maximum number of rounds: for one job 10, 30, 90 and 270 steps of a stretch, and one more."""
 
 WORTHWHILE = 0.5
-"""Share of the steps, simulated in the last round, above which all are simulated instead."""
+"""Fraction of the steps to simulate in a round above which all steps are simulated instead."""
 
 RATE = 0.02
-"""Change of a step time from one round to the next, as a share, below which a plan stands."""
+"""Relative change of a step time between rounds below which a plan is final."""
 
-MOST_AT_ONCE = 6
-"""How many times as many steps as before a round may simulate: a few say little of the spread."""
+MAX_INCREASE = 6
+"""Maximum factor by which a round increases the number of simulated steps: the number asked for is
+uncertain, as few steps give a poor estimate of the variance."""
 
-MOST_MARKS = 64
-"""Steps, or groups of steps, of a stretch whose traffic is counted apart: each has a row a link."""
+MAX_MARKS = 64
+"""Maximum number of steps or groups of steps of a stretch whose traffic is counted separately: each
+adds a row per link."""
 
 Engine = Callable[["SteppedProgram"], _core.PacketOutcome]
-"""Runs the program of what is simulated."""
+"""Simulates the program of a round."""
 
 
 @dataclass(frozen=True, eq=False)
 class SteppedProgram:
-    """What is simulated in a round.
+    """The program of a round, without the skipped steps.
 
     Attributes:
-        program: The program of all jobs; labels of marked steps are added behind those of jobs.
-        source: Operation of the jobs' programs that each operation is, shape (M,).
-        start_ps: When each rank starts.
+        program: The program of all jobs; the labels of marked steps follow those of the jobs.
+        source: Index in the jobs' programs of each operation, shape (M,).
+        start_ps: Start time of each rank.
         label_step: Mark of each label, 0 for none.
-        copies: How often the labels of the jobs are there.
+        copies: Number of copies of the jobs' labels: one more than there are marks.
     """
 
     program: Program
@@ -86,19 +88,19 @@ class SteppedProgram:
 
 @dataclass(frozen=True)
 class SkippedStretch:
-    """A row of table ``skips``, and what a screen says of it.
+    """A row of table ``skips``.
 
     Attributes:
         job: Number of the job.
         name: Its name.
         first_step: First step that was left out.
-        steps: How many were.
-        basis: Simulated steps that they were extrapolated from.
+        steps: Number of steps left out.
+        basis: Number of simulated steps that they were extrapolated from.
         step_ps: Mean time of a step left out.
-        time_ps: Time of all of them.
-        half_ps: Half the 95 % interval of that.
+        time_ps: Total time of the steps left out.
+        half_ps: Half the width of the 95 % interval of ``time_ps``.
         exact: Whether the run repeats itself to the picosecond.
-        window: Window that stands for them, None without telemetry.
+        window: Time window that covers them, None without telemetry.
     """
 
     job: int
@@ -118,11 +120,11 @@ class SkippedRun:
     """A run with steps left out.
 
     Attributes:
-        outcome: Everything, with what was left out.
-        stretches: What was left out.
-        steps: Steps of each job.
-        simulated: Steps of each job that were simulated.
-        half_ps: Half the 95 % interval of each job's time.
+        outcome: Outcome of the whole run, skipped steps included.
+        stretches: The skipped steps.
+        steps: Number of steps of each job.
+        simulated: Number of simulated steps of each job.
+        half_ps: Half the width of the 95 % interval of each job's time.
     """
 
     outcome: ExtrapolatedOutcome
@@ -155,7 +157,7 @@ class _SteppedJob:
         return out
 
     def _dependencies(self, step: int, eager: int) -> Dependencies:
-        """Which ranks wait for one another in a step."""
+        """Which ranks wait for which others in a step."""
         held = int(self.steps.order[step])
         kind = int(self.steps.kind[held])
         if kind not in self.dependencies:
@@ -164,7 +166,7 @@ class _SteppedJob:
         return self.dependencies[kind]
 
     def computations(self, begin: int, end: int, eager: int) -> Computations:
-        """What is known beforehand of the steps from ``begin`` to ``end`` - 1."""
+        """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         dependencies, order = self._dependencies(begin, eager), self.steps.order[begin:end]
         if (order == order[0]).all():
             return Computations(None, dependencies)
@@ -174,7 +176,7 @@ class _SteppedJob:
 
 
 def steps_of(job: Job) -> StepProgram:
-    """The steps of a job: its repetitions, those found in its program, or the job as one."""
+    """Steps of a job: its repetitions, those detected in its program, or the whole job as one."""
     if job.times > 1:
         return repeated(job.program, job.times)
     return find_steps(job.program) or repeated(job.program, 1)
@@ -187,55 +189,55 @@ def simulate_skipping(
     eager: int,
     seed: int,
     one_in: float,
-    alike: NDArray[np.int64],
-    chance: bool,
+    link_group: NDArray[np.int64],
+    random_routing: bool,
 ) -> SkippedRun | str:
-    """Simulate a workload without the steps that can be left out.
+    """Simulate a workload without the steps that can be skipped.
 
     Args:
-        workload: What runs.
-        engine: Runs a program.
-        eager: Bytes of the largest message that needs no handshake.
-        seed: Seed of the samples of what is left out.
-        one_in: Packets for each one of which a sample arrives.
-        alike: Group of each link among which routing spreads the same packets, -1 for none.
-        chance: Whether routing draws lots, so that no step is quite like another.
+        workload: The jobs and their placements.
+        engine: Simulates a program.
+        eager: Largest message in bytes that is sent without a handshake.
+        seed: Seed of the samples of skipped steps.
+        one_in: Number of packets per sample that arrives.
+        link_group: Group of parallel links that each link belongs to, -1 for none.
+        random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
-        The run, or why nothing was left out.
+        The run, or the reason why nothing was skipped.
     """
     jobs = _SteppedJob.all_of(workload)
     rates, wanted = Rates({}, {}), dict[Key, int]()
     outlines = [job.outline for job in jobs]
-    why = "no job repeats enough equal steps"
+    reason = "no job repeats enough equal steps"
     for number in range(ROUNDS):
-        # A first round with several jobs only shows how long their steps are.
-        short = (number == 0) if len(jobs) > 1 else not chance
+        # With several jobs the first round only measures how long their steps take.
+        short = (number == 0) if len(jobs) > 1 else not random_routing
         first = FIRST_STEPS if short else ENOUGH
         skips = plan_skips(outlines, rates, wanted, first)
         current = _Round.of(workload, jobs, skips)
         if not skips or current.simulated > WORTHWHILE * current.steps:
-            return why
+            return reason
         outcome = engine(current.stepped)
         if not outcome.complete:
             return "interrupted"
-        looked_at = current.look(outcome, eager)
-        changed = current.learn(outcome, looked_at, rates)
-        failed = [one.why_not for looks in looked_at for one in looks.values() if one.why_not]
+        results = current.extrapolate(outcome, eager)
+        changed = current.update_rates(outcome, results, rates)
+        failed = [one.why_not for by_job in results for one in by_job.values() if one.why_not]
         if not failed and not changed and (number > 0 or len(jobs) == 1):
-            return current.whole(outcome, looked_at, seed, one_in, alike)
-        why = failed[0] if failed else "the steps of jobs change each other's times"
-        for skip, looks in zip(skips, looked_at, strict=True):
-            more = [one.found.wanted for one in looks.values() if one.why_not]
+            return current.skipped_run(outcome, results, seed, one_in, link_group)
+        reason = failed[0] if failed else "the steps of jobs change each other's times"
+        for skip, by_job in zip(skips, results, strict=True):
+            more = [one.found.wanted for one in by_job.values() if one.why_not]
             if more:
                 before = wanted.get(skip.key, first)
-                wanted[skip.key] = min(max(*more, before + FEWEST), MOST_AT_ONCE * before)
-    return why
+                wanted[skip.key] = min(max(*more, before + FEWEST), MAX_INCREASE * before)
+    return reason
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """What a round says of the steps of one job before those it leaves out."""
+class _Result:
+    """Evaluation of the simulated steps of one job before a skip."""
 
     times: StepTimes
     offset: int
@@ -247,18 +249,18 @@ class _Look:
 
     @property
     def basis(self) -> slice:
-        """Steps of the stretch that stand for the others."""
+        """Simulated steps that the skipped ones are extrapolated from."""
         first = self.offset + self.found.first
         return slice(first, first + self.found.count)
 
 
-_Looks = list[dict[int, _Look]]
-"""For each skip the look at each job of it."""
+_Results = list[dict[int, _Result]]
+"""For each skip the results of its jobs, by job."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """A plan, and the program that is simulated by it."""
+    """A plan and the program to simulate."""
 
     jobs: list[_SteppedJob]
     skips: list[PlannedSkip]
@@ -270,17 +272,17 @@ class _Round:
 
     @staticmethod
     def of(workload: Workload, jobs: list[_SteppedJob], skips: list[PlannedSkip]) -> _Round:
-        """Make the program."""
+        """Build the program of a plan."""
         kept = [kept_steps(job.number, job.steps.n_steps, skips) for job in jobs]
         marks = [np.zeros(len(steps), np.int64) for steps in kept]
         used = 0
         for skip in skips:
             for number, cut in skip.cuts.items():
                 first = int(np.searchsorted(kept[number], cut.begin))
-                # Not the first step: what precedes it is still under way.
-                shown = cut.at - cut.begin - 1
-                of_step = 1 + np.arange(shown) * min(shown, MOST_MARKS) // shown
-                marks[number][first + 1 : first + 1 + shown] = used + of_step
+                # Without the first step, in which traffic of earlier steps is still in flight.
+                n_marked = cut.at - cut.begin - 1
+                of_step = 1 + np.arange(n_marked) * min(n_marked, MAX_MARKS) // n_marked
+                marks[number][first + 1 : first + 1 + n_marked] = used + of_step
                 used += int(of_step[-1])
         programs = [job.steps.only(steps) for job, steps in zip(jobs, kept, strict=True)]
         merged, _ = side_by_side([one.program for one in programs])
@@ -309,19 +311,19 @@ class _Round:
 
     @property
     def steps(self) -> int:
-        """Steps of all jobs."""
+        """Number of steps of all jobs."""
         return sum(job.steps.n_steps for job in self.jobs)
 
     @property
     def simulated(self) -> int:
-        """Those that are simulated."""
+        """Number of simulated steps of all jobs."""
         return sum(len(kept) for kept in self.kept)
 
-    def look(self, outcome: _core.PacketOutcome, eager: int) -> _Looks:
-        """See how long steps took before each skip, and extrapolate."""
+    def extrapolate(self, outcome: _core.PacketOutcome, eager: int) -> _Results:
+        """Read the step times before each skip and extrapolate them."""
         sent = [int(one.program.sends.sum()) for one in self.programs]
         first = np.concatenate([[0], np.cumsum(sent)])
-        looks = []
+        results = []
         for skip in self.skips:
             times = {}
             for number, cut in skip.cuts.items():
@@ -331,32 +333,32 @@ class _Round:
                 times[number] = StepTimes.of(
                     own.program, columns, outcome.messages, int(first[number])
                 )
-            together = _together(times)
-            looks.append({
+            together = _common_steps(times)
+            results.append({
                 number: self._extrapolated(skip, number, times[number], part, eager)
                 for number, part in together.items()
             })  # fmt: skip
-        return looks
+        return results
 
     def _extrapolated(
         self, skip: PlannedSkip, number: int, times: StepTimes, part: slice, eager: int
-    ) -> _Look:
+    ) -> _Result:
         cut, job = skip.cuts[number], self.jobs[number]
         known = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
         alone = len(skip.cuts) == 1
         found = extrapolate_steps(times.part(part), cut.skipped, known, alone=alone)
-        return _Look(times, part.start, found)
+        return _Result(times, part.start, found)
 
-    def learn(self, outcome: _core.PacketOutcome, looks: _Looks, rates: Rates) -> bool:
-        """Note step times; whether they differ from those that the round was planned with."""
+    def update_rates(self, outcome: _core.PacketOutcome, results: _Results, rates: Rates) -> bool:
+        """Update the step times; whether they differ from those of the plan."""
         if len(self.jobs) == 1:
             return False
         changed = False
-        for skip, looked_at in zip(self.skips, looks, strict=True):
-            for number, look in looked_at.items():
+        for skip, by_job in zip(self.skips, results, strict=True):
+            for number, result in by_job.items():
                 before = rates.step_ps(number, skip.key)
-                changed |= abs(look.found.step_ps - before) > RATE * before
-                rates.of_key[number, skip.key] = look.found.step_ps
+                changed |= abs(result.found.step_ps - before) > RATE * before
+                rates.of_key[number, skip.key] = result.found.step_ps
         finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.float64)
         first = 0
         for job, own, kept in zip(self.jobs, self.programs, self.kept, strict=True):
@@ -369,34 +371,36 @@ class _Round:
                     rates.of_segment[job.number, number] = float((begins[b] - begins[a]) / (b - a))
         return changed
 
-    def whole(
+    def skipped_run(
         self,
         outcome: _core.PacketOutcome,
-        looks: _Looks,
+        results: _Results,
         seed: int,
         one_in: float,
-        alike: NDArray[np.int64],
+        link_group: NDArray[np.int64],
     ) -> SkippedRun:
-        """The run with what was left out of it."""
+        """The run with its skipped steps added."""
         skips, half = [], np.zeros(len(self.jobs))
         stretches = list[SkippedStretch]()
-        for planned, looked_at in zip(self.skips, looks, strict=True):
-            leading = looked_at[planned.leading]
+        for planned, by_job in zip(self.skips, results, strict=True):
+            leading = by_job[planned.leading]
             shift = leading.found.shift_ps
             border = leading.basis.stop
-            parts = [self._part(planned.cuts[n], n, look, outcome) for n, look in looked_at.items()]
-            parts += [_later(self.jobs[n], shift) for n, segment in enumerate(planned.key)
+            parts = [
+                self._part(planned.cuts[n], n, result, outcome) for n, result in by_job.items()
+            ]
+            parts += [_postponed(self.jobs[n], shift) for n, segment in enumerate(planned.key)
                       if segment == NOT_STARTED]  # fmt: skip
             skips.append(Skip(int(leading.times.begin_ps[border]), shift, parts))
-            for number, look in looked_at.items():
-                half[number] = np.hypot(half[number], look.found.half_ps)
+            for number, result in by_job.items():
+                half[number] = np.hypot(half[number], result.found.half_ps)
         n_labels = len(self.stepped.program.labels) // self.stepped.copies
         made = with_skips(
-            outcome, skips, n_labels, self.start_ps, seed=seed, one_in=one_in, alike=alike
+            outcome, skips, n_labels, self.start_ps, seed=seed, one_in=one_in, link_group=link_group
         )  # fmt: skip
-        for planned, looked_at, window in zip(self.skips, looks, made.skip_windows, strict=True):
-            for number, look in looked_at.items():
-                cut, found = planned.cuts[number], look.found
+        for planned, by_job, window in zip(self.skips, results, made.skip_windows, strict=True):
+            for number, result in by_job.items():
+                cut, found = planned.cuts[number], result.found
                 stretches.append(SkippedStretch(
                     job=number, name=self.jobs[number].job.section.name, first_step=cut.at,
                     steps=cut.skipped, basis=found.count, step_ps=round(found.step_ps),
@@ -408,24 +412,26 @@ class _Round:
             [len(kept) for kept in self.kept], half.tolist(),
         )  # fmt: skip
 
-    def _part(self, cut: Cut, number: int, look: _Look, outcome: _core.PacketOutcome) -> JobSkip:
-        job, basis = self.jobs[number], look.basis
+    def _part(
+        self, cut: Cut, number: int, result: _Result, outcome: _core.PacketOutcome
+    ) -> JobSkip:
+        job, basis = self.jobs[number], result.basis
         begin = int(np.searchsorted(self.kept[number], cut.begin))
         marks = self.marks[number][begin : begin + cut.at - cut.begin]
-        # Of marks that stand for several steps only those that are all among them.
+        # Of marks that cover several steps, only those whose steps all belong to the basis.
         inside = np.setdiff1d(marks[basis], np.concatenate([marks[: basis.start],
                                                             marks[basis.stop :], [0]]))  # fmt: skip
         chosen = np.isin(marks, inside)
         factor = cut.skipped / max(int(chosen.sum()), 1)
         left_out = job.steps.order[cut.at : cut.at + cut.skipped]
-        counts = look.times.counts[:, chosen].sum(axis=1) * factor
-        # Handshakes visit switches too, which no message counts.
+        counts = result.times.counts[:, chosen].sum(axis=1) * factor
+        # Handshakes visit switches too but are not counted in table messages.
         with_handshakes = outcome.packet_hops / max(
             int(np.asarray(outcome.messages["switch_hops"]).astype(np.int64).sum()), 1
         )
         return JobSkip(
             ranks=job.ranks,
-            shift_ps=look.found.shift_ps,
+            shift_ps=result.found.shift_ps,
             compute_ps=job.steps.compute_ps()[left_out].sum(axis=0),
             marks=inside,
             factor=factor,
@@ -436,27 +442,27 @@ class _Round:
         )
 
 
-def _later(job: _SteppedJob, shift_ps: int) -> JobSkip:
-    """A job that has not started begins later."""
+def _postponed(job: _SteppedJob, shift_ps: int) -> JobSkip:
+    """Postpone the start of a job that has not started yet."""
     ranks = job.ranks.stop - job.ranks.start
     nothing = np.zeros(ranks, np.int64)
     return JobSkip(job.ranks, shift_ps, nothing, nothing[:0], 0.0, 0, 0, 0.0)
 
 
-def _together(times: dict[int, StepTimes]) -> dict[int, slice]:
-    """Steps of each job in the time in which all of them are in the stretch."""
+def _common_steps(times: dict[int, StepTimes]) -> dict[int, slice]:
+    """Steps of each job during the time in which all jobs are in this interval."""
     enter = max(one.begin_ps[0] for one in times.values())
     leave = min(one.begin_ps[-1] for one in times.values())
     out = {}
     for number, one in times.items():
         inside = np.flatnonzero((one.begin_ps >= enter) & (one.begin_ps <= leave))
-        few = len(inside) < FEWEST + 4
-        out[number] = slice(0, len(one.begin_ps)) if few else slice(inside[0], inside[-1] + 1)
+        too_few = len(inside) < FEWEST + 4
+        out[number] = slice(0, len(one.begin_ps)) if too_few else slice(inside[0], inside[-1] + 1)
     return out
 
 
 def skip_notes(run: SkippedRun) -> list[str]:
-    """Sentences that say what was left out of a run, one for each job that it is of."""
+    """Notes on the skipped steps of a run, one per job with any."""
     out = []
     for number, (steps, simulated) in enumerate(zip(run.steps, run.simulated, strict=True)):
         own = [one for one in run.stretches if one.job == number]
@@ -464,9 +470,9 @@ def skip_notes(run: SkippedRun) -> list[str]:
             continue
         time, half = sum(one.time_ps for one in own), run.half_ps[number]
         exactly = all(one.exact for one in own)
-        how = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
+        error = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
         out.append(
             f"skipped: {steps - simulated:,} of the {steps:,} steps of job {own[0].name!r} are "
-            f"extrapolated: {format_time(time)} ({how})"
+            f"extrapolated: {format_time(time)} ({error})"
         )
     return out

@@ -1,4 +1,4 @@
-"""Which switches put samples into packets, where only some can."""
+"""Which switches put samples into packets, if not all do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tailback.fabric.model import Fabric
 def stamping_mask(fabric: Fabric, stamping: str | list[str]) -> NDArray[np.bool_]:
     """Whether the switch at the head of each link puts samples into packets, shape (L,).
 
-    Links of adapters count as stamped where all switches do.
+    Injection links count as stamped only if all switches stamp.
 
     Args:
         fabric: The fabric.
         stamping: ``"all"``, ``"leaf"`` for the switches that have nodes, or names of switches.
 
     Raises:
-        ScenarioError: There is no switch of some name.
+        ScenarioError: A named switch does not exist.
     """
     if stamping == "all":
         return np.ones(fabric.n_links, np.bool_)
@@ -40,7 +40,7 @@ def stamping_mask(fabric: Fabric, stamping: str | list[str]) -> NDArray[np.bool_
 
 
 def stamping_links(fabric: Fabric, stamping: str | list[str]) -> tuple[tuple[bool, ...], list[str]]:
-    """The mask as the engine takes it, empty where all links are stamped, and a note on the others.
+    """The mask in the engine's form, empty if all links are stamped, and a note on unstamped links.
 
     Raises:
         ScenarioError: As :func:`stamping_mask`.

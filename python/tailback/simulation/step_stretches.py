@@ -1,4 +1,4 @@
-"""Stretches of a job's steps that may be expected to take equally long."""
+"""Divides the steps of a job into stretches of steps that should take equally long."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from tailback.traffic.steps import StepProgram
 
 IRREGULAR = 8.0
-"""Deviations from the median, in standard deviations (by the median absolute deviation), from which
-a computation is an event of its own: a normal one is that far off once in 10^15 times."""
+"""Deviation from the median, in standard deviations (estimated by the median absolute deviation),
+above which a computation is an outlier: a normal variable deviates that far once in 10^15 times."""
 
 NOTICEABLE = 0.02
-"""Share of the median computation below which nothing is irregular."""
+"""Minimum deviation of an outlier, as a fraction of the median computation."""
 
 DRIFT = 0.01
-"""Change of the mean computation within a stretch, as a share of it."""
+"""Maximum relative change of the mean computation within a stretch."""
 
 BLOCK = 8
-"""Steps whose mean is compared to see a drift."""
+"""Steps per moving average that is used to detect drift."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Stretch:
 
 
 def find_stretches(steps: StepProgram) -> list[Stretch]:
-    """All steps of a job in stretches of one kind, whose computations neither jump nor drift.
+    """Divide all steps of a job into stretches of one kind without jumps or drift of computations.
 
-    A step in which a rank computes much longer than in the others is a stretch by itself; so are
-    steps that do not repeat.
+    A step in which a rank computes much longer than usual is a stretch of its own, as is a step
+    that does not repeat.
     """
     kinds = steps.kinds
     compute = steps.compute_ps()
@@ -64,7 +64,7 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
 
 
 def _cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
-    """Where a stretch of equal steps is cut: around irregular ones and where the mean drifts."""
+    """Where to split steps of one kind: around outliers and where the mean has drifted."""
     if (peak == peak[0]).all() and (mean == mean[0]).all():
         return set()
     irregular = np.flatnonzero(_irregular(peak.astype(np.float64)) | _irregular(mean)).tolist()
@@ -76,16 +76,16 @@ def _cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
 
 
 def _irregular(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which values are far from the median."""
+    """Outliers: values far from the median."""
     median = np.median(values)
     off = np.abs(values - median)
-    # 1.4826: of a normal distribution, the standard deviation over the median absolute deviation.
+    # 1.4826: ratio of standard deviation to median absolute deviation of a normal distribution.
     limit = np.maximum(IRREGULAR * 1.4826 * np.median(off), NOTICEABLE * median)
     return np.asarray(off > limit)
 
 
 def _drifts(mean: NDArray[np.float64]) -> list[int]:
-    """Where the mean of a block of steps has left that of the first block of its stretch."""
+    """Where the moving average has drifted away from that at the start of its stretch."""
     cuts, begin = list[int](), 0
     if len(mean) < 2 * BLOCK:
         return cuts
@@ -93,7 +93,7 @@ def _drifts(mean: NDArray[np.float64]) -> list[int]:
     moving = np.convolve(mean, np.full(BLOCK, 1 / BLOCK), "valid")
     while True:
         level = moving[begin]
-        # Four standard deviations of the difference of two means.
+        # Four standard deviations of the difference between two means.
         allowed = max(DRIFT * level, 4 * noise * np.sqrt(2 / BLOCK))
         left = np.flatnonzero(np.abs(moving[begin:] - level) > allowed)
         if len(left) == 0 or begin + int(left[0]) + BLOCK >= len(mean):

@@ -1,4 +1,4 @@
-"""When ranks began their steps in a simulated run, and whether steps have become stationary."""
+"""Step times of a simulated run, tests of their stationarity, and their extrapolation."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ from tailback.simulation.outcome import Columns
 from tailback.traffic.program import Op, Program
 
 FEWEST = 4
-"""Steps from which a mean is taken at least: fewer say nothing of their spread."""
+"""Minimum number of steps for a mean: fewer give no estimate of their variance."""
 
 ENOUGH = 23
-"""Steps, those at both ends included, below which only exact repetition is believed: what seems
-stationary for fewer may be a state that ranks leave once small differences have grown."""
+"""Minimum number of steps, first and last included, for anything but exact repetition: what looks
+stationary over fewer steps may be a state that ranks leave once small differences have grown."""
 
 LONGEST_PERIOD = 4
-"""Steps after which a run may repeat exactly."""
+"""Maximum period, in steps, of exact repetition."""
 
 TREND = 0.005
-"""Difference of the two halves' mean step time, as a share of it, that is no trend."""
+"""Maximum relative difference between the mean step times of the two halves."""
 
 SPREADING = 0.015
-"""Difference of a rank's step time from the mean, as a share, that does not count."""
+"""Maximum relative difference between a rank's step time and the mean over ranks."""
 
-FAR = 4
-"""Standard deviations of the ranks' distances from their mean that a rank may move."""
+MAX_MOVE = 4
+"""Maximum distance that a rank moves, in standard deviations of the ranks' distances from their
+mean."""
 
 PRECISION = 0.02
-"""Half the 95 % interval of the extrapolated time, as a share of it, at most."""
+"""Maximum half-width of the 95 % interval of the extrapolated time, relative to that time."""
 
 GROWTH = 1.25
-"""Growth of the differences between ranks, from half the steps to the other, that is none."""
+"""Maximum ratio of the differences between ranks in the second half of the steps to the first."""
 
-MOST_BATCHES = 6
-"""Batches of steps whose means are compared: few, so that they are long and what lasts for many
-steps shows."""
+MAX_BATCHES = 6
+"""Maximum number of batch means: few, so that batches are long enough to capture the
+autocorrelation of step times."""
 
-MORE = 2.5
-"""How many times as many steps are simulated where so many are not stationary."""
+STEP_INCREASE = 2.5
+"""Factor by which the number of simulated steps is increased if they are not stationary."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepTimes:
-    """What a run says of m consecutive steps of a job of R ranks.
+    """Times of m consecutive simulated steps of a job of R ranks.
 
     Attributes:
-        post: When each rank posted its first send of each step, -1 where it has none, shape (R, m).
+        post: When each rank posted its first send of each step, -1 if it has none, shape (R, m).
         latency: Mean time from posting a message to its arrival, by step, shape (m,).
-        pattern: Post, start and arrival of every message of each step as times after its rank's
-            first post; None where steps differ in their messages, shape (m, messages, 3).
-        counts: Messages, data packets and switches visited in each step, shape (3, m).
+        pattern: Post, start and arrival times of every message of each step relative to its rank's
+            first post, shape (m, messages, 3); None if steps differ in their messages.
+        counts: Number of messages, data packets and switch visits in each step, shape (3, m).
     """
 
     post: NDArray[np.int64]
@@ -69,12 +70,12 @@ class StepTimes:
 
     @property
     def begin_ps(self) -> NDArray[np.float64]:
-        """When steps began, mean over the ranks that send in all of them, shape (m,)."""
+        """Start time of each step, mean over the ranks that send in all steps, shape (m,)."""
         sends = self.sending
         return self.post[sends].mean(axis=0) if sends.any() else np.zeros(self.post.shape[1])
 
     def part(self, steps: slice) -> StepTimes:
-        """The times of some of the steps."""
+        """The times of a range of steps."""
         pattern = None if self.pattern is None else self.pattern[steps]
         return StepTimes(self.post[:, steps], self.latency[steps], pattern, self.counts[:, steps])
 
@@ -85,10 +86,10 @@ class StepTimes:
         """Read the times of a job's steps.
 
         Args:
-            program: The job's program that was run.
-            bounds: Where steps begin and end in it, shape (R, m + 1).
+            program: The job's simulated program.
+            bounds: Boundaries of its steps, shape (R, m + 1).
             messages: Messages of the run.
-            first_message: Number of the job's first message among them.
+            first_message: Index of the job's first message among them.
         """
         count = np.concatenate([[0], np.cumsum(program.sends)])[bounds]
         begin, end = count[:, :-1] + first_message, count[:, 1:] + first_message
@@ -115,7 +116,7 @@ def _relative(
     columns: list[NDArray[np.int64]], begin: NDArray[np.int64], end: NDArray[np.int64],
     post: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Times of the messages ``begin:end`` of each rank after ``post``, shape (messages, 3)."""
+    """Times of messages ``begin:end`` of each rank relative to ``post``, shape (messages, 3)."""
     length = end - begin
     index = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
     after = np.repeat(post, length)
@@ -124,17 +125,17 @@ def _relative(
 
 @dataclass(frozen=True, eq=False)
 class Extrapolation:
-    """Time of steps that were left out.
+    """Extrapolated time of skipped steps.
 
     Attributes:
-        shift_ps: The time.
-        half_ps: Half the 95 % interval of it.
-        step_ps: Mean time of a step that was left out.
+        shift_ps: Total time of the skipped steps.
+        half_ps: Half the width of its 95 % interval.
+        step_ps: Mean time of a skipped step.
         exact: Whether the run repeats itself exactly.
-        first: First of the steps it is taken from.
-        count: Their number.
-        why_not: Why it cannot be relied on; empty if it can.
-        wanted: Steps that may be enough, if it cannot.
+        first: First of the steps that it is computed from.
+        count: Number of steps that it is computed from.
+        why_not: Reason why it is unreliable; empty if it is reliable.
+        wanted: Number of simulated steps likely to suffice, if it is unreliable.
     """
 
     shift_ps: int
@@ -164,7 +165,7 @@ class Dependencies:
         """The dependencies of a step whose operations are ``step``."""
         sends = step.sends
         rank, peer = step.op_rank[sends], step.peer[sends].astype(np.int64)
-        # A sender waits for its receiver too where the message needs a handshake.
+        # With a handshake the sender waits for its receiver too.
         both = (step.amount[sends] > eager) | (step.kind[sends] != Op.ISEND)
         pairs = np.stack([np.concatenate([peer, rank[both]]), np.concatenate([rank, peer[both]])])
         target, source = np.unique(pairs, axis=1)
@@ -173,11 +174,11 @@ class Dependencies:
 
 @dataclass(frozen=True, eq=False)
 class Computations:
-    """What is known beforehand of the steps of a stretch.
+    """Computation times and dependencies of the steps of a stretch, known before simulation.
 
     Attributes:
-        steps: Computation of each rank in each step, those left out included, shape (n, R); None
-            where it is the same in every step.
+        steps: Computation time of each rank in each step, skipped ones included, shape (n, R); None
+            if it is the same in every step.
         dependencies: Which ranks wait for which others.
     """
 
@@ -186,9 +187,9 @@ class Computations:
     _models: list[NDArray[np.float64]] = field(default_factory=list)
 
     def models(self) -> list[NDArray[np.float64]]:
-        """Times of the steps on networks without delay, shape (n,) each.
+        """Two models of the step times on a network without delay, shape (n,) each.
 
-        In the first every rank waits for those it receives from, in the second for all.
+        In the first, each rank waits for the ranks it depends on; in the second, for all ranks.
         """
         if self.steps is not None and not self._models:
             source, target = self.dependencies.source, self.dependencies.target
@@ -212,11 +213,11 @@ def extrapolate(
 ) -> Extrapolation:
     """Extrapolate ``skipped`` steps that follow those of ``times``.
 
-    ``alone``: no other job runs, so that a run may repeat itself exactly.
+    ``alone``: no other job runs, so the run may repeat itself exactly.
 
-    The last step may be influenced by what follows it and is not used, nor are the first. Of
-    several numbers of first steps the smallest is taken after which steps are stationary: neither
-    their times nor the latencies of messages have a trend, and ranks that exchange messages do not
+    The last step is not used, as traffic after the skip may influence it. The first steps are
+    discarded as warm-up: the shortest of several warm-ups is chosen after which steps are
+    stationary, that is, neither step times nor message latencies have a trend, and ranks do not
     drift apart.
     """
     m = times.post.shape[1]
@@ -224,14 +225,14 @@ def extrapolate(
         exact = _exactly(times, skipped)
         if exact is not None:
             return exact
-    # Their differences are the times of steps, of which there is one less.
+    # m start times give m - 1 step times.
     if m < ENOUGH:
         few = _statistically(times, skipped, known, min(2, m - 2), "few steps say little")
         return replace(few, wanted=ENOUGH)
-    tries = [_statistically(times, skipped, known, first)
-             for first in sorted({2, m // 4, m // 2}) if m - 1 - first >= FEWEST]  # fmt: skip
-    good = [one for one in tries if not one.why_not]
-    return good[0] if good else tries[-1]
+    candidates = [_statistically(times, skipped, known, first)
+                  for first in sorted({2, m // 4, m // 2}) if m - 1 - first >= FEWEST]  # fmt: skip
+    reliable = [candidate for candidate in candidates if not candidate.why_not]
+    return reliable[0] if reliable else candidates[-1]
 
 
 def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
@@ -242,7 +243,7 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
         return None
     for period in range(1, min(LONGEST_PERIOD, (m - 2) // 2) + 1):
         last, before, first = (times.post[sends, m - 1 - period * i] for i in range(3))
-        # All ranks together: those that are faster than others would be through sooner.
+        # The same for all ranks: otherwise faster ranks would run ahead of the others.
         same = len(np.unique(np.stack([last - before, before - first]))) == 1
         steps = [times.pattern[m - 2 - i] for i in range(period)]
         earlier = [times.pattern[m - 2 - period - i] for i in range(period)]
@@ -258,28 +259,32 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
 def _statistically(
     times: StepTimes, skipped: int, known: Computations, first: int, why: str = ""
 ) -> Extrapolation:
-    """Extrapolation from the steps ``first`` on but the last."""
+    """Extrapolation from the steps from ``first`` on, except the last one."""
     post = times.post[times.sending, first:].astype(np.float64)
     n = post.shape[1] - 1
     spans = np.diff(post.mean(axis=0))
-    total, half, trend = _mean_of(spans, skipped, known.models(), first)
-    why = why or trend or _latencies(times.latency[first:-1], float(spans.mean()))
-    why = why or _restless(np.diff(post, axis=1)) or _moving_apart(post, float(spans.mean()))
-    wanted = ceil(MORE * (n + 1 + first))
+    total, half, trend = _total_time(spans, skipped, known.models(), first)
+    why = why or trend or _growing_latency(times.latency[first:-1], float(spans.mean()))
+    why = (
+        why
+        or _growing_differences(np.diff(post, axis=1))
+        or _drifting_apart(post, float(spans.mean()))
+    )
+    wanted = ceil(STEP_INCREASE * (n + 1 + first))
     if not why and half > PRECISION * total:
         why = f"the time of a step is known to {half / total:.1%} only"
-        # The interval narrows with the root of the number of steps; a third more, to be safe.
+        # The width falls with the square root of the number of steps; a third is added as margin.
         wanted = ceil(first + 1 + n * max(1.33 * (half / (PRECISION * total)) ** 2, 1.5))
     return Extrapolation(round(total), half, total / skipped, False, first, n, why, wanted)
 
 
-def _mean_of(
+def _total_time(
     spans: NDArray[np.float64], skipped: int, models: list[NDArray[np.float64]], first: int
 ) -> tuple[float, float, str]:
-    """Time of the skipped steps, half its 95 % interval, and why it cannot be relied on.
+    """Time of the skipped steps, half the width of its 95 % interval, and why it is unreliable.
 
-    Where computations differ from step to step, what a network without delay would take is known
-    for all steps, and only the difference to it is extrapolated (a control variate).
+    If computations differ from step to step, the step times on a network without delay are known
+    for all steps and serve as a control variate: only the difference from them is extrapolated.
     """
     n = len(spans)
     known = 0.0
@@ -296,59 +301,60 @@ def _mean_of(
     if abs(trend) > max(TREND * step, 2 * spread * np.sqrt(4 / n)):
         return total, 0.0, "step times have a trend"
     if n >= 8:
-        # Steps are alike for some time: means of batches of them differ more than steps would.
-        batches = min(n // 4, MOST_BATCHES)
+        # Step times are autocorrelated: batch means vary more than independent steps would.
+        batches = min(n // 4, MAX_BATCHES)
         means = np.array([part.mean() for part in np.array_split(rest, batches)])
         spread = max(spread, float(means.std(ddof=1)) * np.sqrt(n / batches))
         freedom = batches - 1
     else:
         freedom = n - 1
     width = float(stats.t.ppf(0.975, freedom)) * spread * np.sqrt(skipped**2 / n + skipped)
-    # A trend that was seen, and one that passes for none: halves that differ by so much differ by
-    # twice as much from end to end, and may do so once more.
-    unseen = 2 * TREND * step * skipped
-    return total, float(np.linalg.norm([width, skipped * trend / 2, unseen])), ""
+    # The observed trend, and the largest one that the test does not detect: a difference TREND
+    # between the halves is 2 TREND from first to last step, and may continue by as much again.
+    undetected = 2 * TREND * step * skipped
+    return total, float(np.linalg.norm([width, skipped * trend / 2, undetected])), ""
 
 
-def _restless(spans: NDArray[np.float64]) -> str:
-    """Whether the step times of ranks differ more and more, shape (R, n), as the mean hides.
+def _growing_differences(spans: NDArray[np.float64]) -> str:
+    """Whether the differences between the ranks' step times, shape (R, n), grow.
 
-    Ranks in step may be out of it soon: small differences grow by a factor from step to step.
+    The mean over ranks does not show this. Ranks that are synchronized may lose synchronization
+    soon, as small differences grow exponentially from step to step.
     """
     apart = np.sqrt(((spans - spans.mean(axis=0)) ** 2).mean(axis=0))
     half = len(apart) // 2
     before, after = apart[:half].mean(), apart[len(apart) - half :].mean()
-    # As a step more or less would change it, of which there are few.
+    # Uncertainty of the means of few steps, from the differences between successive steps.
     noise = 2 * np.diff(apart).std() / np.sqrt(half)
     if after > GROWTH * before + noise:
         return "differences between ranks grow from step to step"
     return ""
 
 
-def _moving_apart(post: NDArray[np.float64], step: float) -> str:
-    """Whether ranks get further away from their mean, as those do that wait for no others."""
+def _drifting_apart(post: NDArray[np.float64], step: float) -> str:
+    """Whether ranks drift away from their mean, as ranks do that wait for no others."""
     distance = post - post.mean(axis=0)
     spread = distance.std(axis=0)
     n, half = len(spread) - 1, len(spread) // 2
     growth = float(spread[-half:].mean() - spread[:half].mean())
     noise = 2 * float(np.diff(spread).std()) * np.sqrt(2 / half)
     moved = np.abs(distance[:, -1] - distance[:, 0])
-    if (moved > max(SPREADING * step * n, FAR * spread.mean())).any():
+    if (moved > max(SPREADING * step * n, MAX_MOVE * spread.mean())).any():
         return "ranks repeat the step at different speeds"
-    # A hundredth of a step within half of them: who drifts on takes another order some day.
+    # 1 % of a step within half of the steps: continued drift eventually reorders messages.
     if growth > max(0.01 * step, noise):
         return "ranks move apart"
     return ""
 
 
-def _latencies(latency: NDArray[np.float64], step: float) -> str:
-    """Whether messages take longer and longer: queues that grow."""
+def _growing_latency(latency: NDArray[np.float64], step: float) -> str:
+    """Whether message latencies grow, as they do while queues fill."""
     n, half = len(latency), len(latency) // 2
     if half == 0:
         return ""
     growth = float(latency[n - half :].mean() - latency[:half].mean())
     noise = float(np.diff(latency).std()) if n > 2 else 0.0
-    # Over half of the steps, queues that take up a hundredth of each step's time.
+    # Growth by 1 % of the step time per step, over half of the steps.
     if growth > max(0.01 * step * half, 2 * noise * np.sqrt(2 / half)):
         return "messages take longer from step to step"
     return ""

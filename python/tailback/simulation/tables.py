@@ -1,4 +1,4 @@
-"""From the engine's columns to the tables of a run."""
+"""Converts outcomes of simulations to the tables of a run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
             "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
             "from_node": fabric.link_src < fabric.n_nodes,
             "to_node": fabric.link_dst < fabric.n_nodes,
-            # The fabric as stated: it is for the diagnosis to find that a link serves less.
+            # The nominal rate: detecting slow links is up to the diagnosis.
             "rate_gbps": fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps,
             "delay_ps": fabric.link_delay_ps,
             "reverse": fabric.link_reverse,
@@ -126,18 +126,18 @@ def make_tables(
 
 
 def samples_of_one_in(samples: pl.DataFrame, k: float) -> pl.DataFrame:
-    """Sums of samples that one packet in ``k`` carried, as unbiased sums over all packets.
+    """Scale sums of samples carried by one packet in ``k`` to unbiased sums over all packets.
 
-    A sample of weight w then stands for k w packets, with variance k w (k w - 1). The sums of
-    w (w - 1) and of w that the engine made give the sum of w squared.
+    A sample of weight w then represents k w packets, with variance k w (k w - 1). The engine's sums
+    of w (w - 1) and of w give the sum of w squared.
 
     Args:
-        samples: Sums of whole-link samples, as the engine hands them over.
-        k: Packets for each sample that arrived, 1 or more.
+        samples: Sums of whole-link samples, from the engine.
+        k: Number of packets per sample that arrives, 1 or more.
     """
     if k == 1:
         return samples
-    # The engine hands over columns no wider than their numbers.
+    # The engine returns columns in the narrowest type that holds their values.
     samples = samples.with_columns(
         pl.col(r"^(hop|congested)_(weight|variance|bytes)$").cast(pl.UInt64)
     )
@@ -158,7 +158,7 @@ def samples_of_one_in(samples: pl.DataFrame, k: float) -> pl.DataFrame:
 
 
 def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:
-    """What traffic of each label belongs to."""
+    """Table ``labels``."""
     labels = [label for job in jobs for label in job.program.labels]
     return pl.DataFrame(
         {
@@ -192,9 +192,10 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
 
 
 def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
-    """A table by windows, with what came the very instant the run ended in the last of them.
+    """A table by window, with events at the very end of the run counted in the last window.
 
-    If that instant would begin a new window of no length, the engine counts it there.
+    If a window would begin at the end of the run, the engine counts them in that window, which has
+    no length.
     """
     last = table["window"].max()
     if not isinstance(last, int) or last < windows:
@@ -206,8 +207,8 @@ def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.
 def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
     """Tables of an interrupted run, without the events after its end.
 
-    The engine knows of a packet that leaves without waiting when it will leave and arrive, and
-    notes both ahead of time.
+    For a packet that is sent without waiting, the engine records the times of departure and arrival
+    in advance.
     """
     never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
     known = pl.col("window") < tables["windows"].height
@@ -235,11 +236,11 @@ def _summary(
     hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
     # Messages within a host visit no switch and are left out of the average.
     crossing = (messages["switch_hops"].to_numpy() > 0) & mine
-    # Of a run broken off some are still under way, and their hops are not counted yet.
+    # In an interrupted run some packets are still in flight; their hops are not counted yet.
     arrived = messages["arrived"].to_numpy()
     packets = arrived[crossing].astype(np.int64).sum()
     if not outcome.complete:
-        # Ranks that have not finished were still at it.
+        # Ranks that have not finished were running until the end.
         finish = np.where(finish == 0, outcome.end_ps, finish)
     start = np.array([job.section.start for job in jobs], np.int64)
     left_out = observed_left_out = 0
@@ -262,13 +263,13 @@ def _summary(
             for number in range(len(jobs))
         },
         "window_ps": outcome.window_ps,
-        # Only packets know of these.
+        # Absent in the fluid model.
         **_of_packets(outcome),
         **probe_summary(outcome),
     }
 
 
 def _of_packets(outcome: Outcome) -> dict[str, int]:
-    """Figures that only the packet engine knows."""
+    """Values that only the packet engine computes."""
     facts = {"vc_refused": outcome.vc_refused, "marked_packets": outcome.marked_packets}
     return {name: value for name, value in facts.items() if value is not None}

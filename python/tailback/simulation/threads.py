@@ -11,10 +11,10 @@ THREADS_VARIABLE = "TAILBACK_THREADS"
 
 
 def thread_count(asked: int | None = None) -> int:
-    """Threads to use: as asked for, else ``TAILBACK_THREADS``, else the cores that are idle.
+    """Number of threads: ``asked``, else ``TAILBACK_THREADS``, else the number of idle cores.
 
-    Threads wait for one another every few microseconds: one that loses its core in the middle of
-    its work holds up all, so cores that were busy during the last minute are left alone.
+    Threads synchronize every few microseconds, so one that is preempted delays all others.
+    Therefore cores that were busy during the last minute are not used.
 
     Raises:
         ScenarioError: Fewer than 1 thread, or the variable is not a positive whole number.
@@ -38,6 +38,6 @@ def _idle_cores() -> int:
     try:
         cores = len(os.sched_getaffinity(0))
         busy = round(os.getloadavg()[0])
-    except (AttributeError, OSError):  # neither is known on every system
+    except (AttributeError, OSError):  # not available on every system
         return 1
     return max(1, cores - busy)

@@ -16,10 +16,10 @@ from tailback.traffic.readers import otf2
 
 
 def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | None:
-    """Host of each rank of a trace, by the names that the fabric has.
+    """Host of each rank of a trace, by its name in the fabric.
 
-    None where the scenario says hosts or a placement itself, where nothing tells, or where a host
-    is not in the fabric.
+    None if the scenario states hosts or a placement, if the hosts are not recorded, or if a host is
+    not in the fabric.
     """
     stated = section.hosts != "all" or section.placement_file is not None
     if (
@@ -36,7 +36,7 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
     if found is None:
         return None
     known = set(fabric.host_name)
-    # Names with and without a domain are the same host, where that is unambiguous.
+    # Names with and without a domain are treated as the same host if that is unambiguous.
     short = Counter(name.partition(".")[0] for name in fabric.host_name)
     by_short = {n.partition(".")[0]: n for n in fabric.host_name if short[n.partition(".")[0]] == 1}
     names = [name if name in known else by_short.get(name.partition(".")[0], "")

@@ -1,12 +1,12 @@
 """Assigns each hash to one link, drawn from its candidates by their probabilities.
 
-A hash matches several links. The probability of each depends on how much similar packets use it,
-which is estimated from all hashes together: starting with unbiased counts, by a few steps of
-expectation maximisation, in which packets between the same two switches form their own class if
-there are many, and share the overall one if there are few.
+A hash matches several links. The probability of each depends on how many similar packets use it,
+which is estimated from all hashes together: a few steps of expectation maximisation, starting from
+unbiased counts. Packets between the same two switches form a class whose distribution is estimated
+separately if it has many packets, and follows the overall distribution if it has few.
 
-Charging a packet to one link *drawn* with these probabilities, not in parts to all, keeps packets
-whole and gives counts the same variance as samples of whole links.
+Assigning each packet to one link *drawn* with these probabilities, instead of fractions of it to
+all links, keeps counts whole and gives them the same variance as samples of whole links.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 from tailback.telemetry.likelihood import Matcher
 
 PAIRS = 1 << 22
-"""Pairs of packet and candidate link that are hashed at a time."""
+"""Number of pairs of packet and candidate link that are hashed at a time."""
 
 MAX_FITTED = 1 << 22
-"""Most matching pairs from which the use of links is estimated; with more, every k-th packet
-is used."""
+"""Maximum number of matching pairs from which the use of links is estimated; of more, every k-th
+packet is used."""
 
 STEPS = 8
-"""Steps of expectation and maximisation: they start near the maximum, so few are needed."""
+"""Steps of expectation maximisation: few, as they start close to the maximum."""
 
 UNUSED = 0.01
-"""Minimum use of every candidate, as a share of the mean, so that none has probability 0."""
+"""Minimum use of every candidate, as a fraction of the mean, so that none has probability 0."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,19 +38,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AmbiguousPackets:
-    """Packets whose hash and routing leave several links open.
+    """Packets with several candidate links after hash and routing.
 
     Attributes:
         ids: Packet ids, shape (P,).
-        seen: Hashes that arrived, shape (P,).
+        seen: Received hashes, shape (P,).
         of: Class of each packet, shape (P,).
         start: Class k has the candidates ``links[start[k]:start[k + 1]]``.
         links: Candidate links.
-        hop: Which hop of its path a packet of the class would pass each candidate at, (E,); the
-            candidates of a hop lie together.
+        hop: Hop at which a packet of the class would pass each candidate, (E,); candidates of the
+            same hop are contiguous.
         last: Ejection link of each packet, shape (P,).
         ejected: Whether the ejection link is a candidate too.
-        bits: Bits of a hash.
+        bits: Bits per hash.
         field_bits: n of the GF(2^n) hash.
     """
 
@@ -86,7 +86,7 @@ class _Matches:
     Attributes:
         row: Packet of each pair.
         entry: Entry of ``AmbiguousPackets.links`` of each pair.
-        last: 1 where the ejection link is a candidate and its hash matches, too, else 0; (P,).
+        last: 1 if the ejection link is a candidate and its hash matches, else 0; (P,).
     """
 
     row: Ints
@@ -96,11 +96,11 @@ class _Matches:
 
 @dataclass(frozen=True)
 class _Chances:
-    """Probability of each link before the hash is used.
+    """Prior probability of each link, before the hash is taken into account.
 
     Attributes:
-        entry: Chance of each entry among the candidates of its class, (E,).
-        last: Chance of each ejection link for the packets to its node, by number of link, (L,).
+        entry: Probability of each entry among the candidates of its class, (E,).
+        last: Probability of each ejection link for the packets to its node, by link, (L,).
     """
 
     entry: Floats
@@ -112,9 +112,9 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
 
     Args:
         core: The compiled core.
-        packets: The packets that arrived.
-        usual: Estimated use of each link to begin with, shape (L,); negative values count as 0.
-        uniform: A number in [0, 1) for each packet, shape (P,).
+        packets: The received packets.
+        usual: Initial estimate of the use of each link, shape (L,); negative values count as 0.
+        uniform: Uniform random number in [0, 1) for each packet, shape (P,).
 
     Returns:
         The link of each packet, shape (P,); -1 if no candidate has the hash.
@@ -127,7 +127,7 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
         weight, last = _weigh(chance, part, pairs)
         total = np.bincount(pairs.row, weight, len(part.ids))
         target = uniform[rows] * (total + last)
-        # Each packet has a range of its own in the cumulative sums over all pairs.
+        # Each packet has its own range in the cumulative sums over all pairs.
         sums = np.cumsum(weight)
         begin = np.concatenate([[0.0], np.cumsum(total)[:-1]])
         at = np.searchsorted(sums, begin + target, side="right")
@@ -138,7 +138,7 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
         inner = (count > 0) & (target < total)
         found = np.where((last > 0) & ~inner, part.last, -1)
         found[inner] = packets.links[pairs.entry[at[inner]]]
-        # Rounding put the target past the end, and there is no other link.
+        # Rounding put the target beyond the end of the range.
         stray = (found < 0) & (count > 0)
         found[stray] = packets.links[pairs.entry[at[stray]]]
         out[rows] = found
@@ -181,14 +181,14 @@ def _chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chance
 
 @dataclass(frozen=True)
 class _Hops:
-    """The candidates of each class by hop: every packet is at one of its hops.
+    """The candidates of each class, grouped by hop.
 
     Attributes:
         links: Candidate of each entry, (E,).
-        of_entry: Class and hop of each entry, numbered from 0, (E,).
-        of_hop: Class of each of these, (H,).
-        kind: The same number for the same hop of all classes of as many hops, (H,).
-        size: Candidates of each, (H,).
+        of_entry: Index of the (class, hop) pair of each entry, (E,).
+        of_hop: Class of each (class, hop) pair, (H,).
+        kind: Kind of each pair, (H,): the same for equal hops of classes with equally many hops.
+        size: Number of candidates of each pair, (H,).
     """
 
     links: Ints
@@ -199,7 +199,7 @@ class _Hops:
 
     @staticmethod
     def of(packets: AmbiguousPackets) -> _Hops:
-        """Number the hops."""
+        """Index the pairs of class and hop."""
         sizes = packets.sizes
         owner = np.repeat(np.arange(len(sizes)), sizes)
         new = (np.diff(owner, prepend=-1) != 0) | (np.diff(packets.hop, prepend=-1) != 0)
@@ -211,18 +211,18 @@ class _Hops:
         return _Hops(packets.links, of_entry, of_hop, kind, np.bincount(of_entry))
 
     def chances(self, own: Floats, use: Floats) -> Floats:
-        """Chance of each entry among those of its class, (E,).
+        """Prior probability of each entry within its class, (E,).
 
         Args:
-            own: Packets of the class that went there, if known, (E,).
-            use: Packets of all classes through each link, (L,).
+            own: Estimated packets of the class at each entry; zeros if not estimated yet, (E,).
+            use: Packets of all classes on each link, (L,).
         """
         if not len(self.links):
             return np.zeros(0)
         each = use[self.links] + UNUSED * float(use.mean()) + 1e-12
         usual = each / np.bincount(self.of_entry, each)[self.of_entry]
-        # Pseudo-counts: one packet per candidate, distributed as all packets are; and one per
-        # class, distributed over the hops as in all classes with as many hops.
+        # Pseudo-counts: one packet per candidate, distributed like all packets; and one per class,
+        # distributed over the hops like the packets of all classes with equally many hops.
         at_hop = np.bincount(self.of_entry, own)
         size = self.size.astype(np.float64)
         inside = (own + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]
@@ -240,14 +240,14 @@ class _Hops:
 
 
 def _ejected(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Floats:
-    """Chances of ejection links to begin with: of the packets to a node, by the unbiased counts."""
+    """Initial probabilities of ejection links for the packets to each node, by unbiased counts."""
     if not packets.ejected:
         return np.zeros(len(usual))
     inner = np.unique(packets.links)
     usual = np.maximum(usual, 0.0)
     ends = np.flatnonzero(to_node)
     mean = float(usual[ends].sum() / max(usual[ends].sum() + usual[inner].sum(), 1e-12))
-    # As packets charge with their length, a node's packets are its share of all charges.
+    # Packets are weighted by path length, so a node's packets are its share of the total weight.
     whole = (usual[ends].sum() + usual[inner].sum()) * to_node / max(to_node.sum(), 1.0)
     share = np.divide(usual, whole, out=np.full(len(usual), mean), where=whole > 0)
     return np.asarray(np.clip(share, UNUSED, 1.0 - UNUSED), np.float64)
@@ -290,6 +290,6 @@ def _agree(core: Matcher, packets: AmbiguousPackets) -> _Matches:
 def _hash(
     core: Matcher, packets: AmbiguousPackets, ids: NDArray[np.uint32], links: Ints
 ) -> NDArray[np.uint8]:
-    """What switches hash for links, which they number from 1."""
+    """Hash of links, which switches number from 1."""
     values = (links + 1).astype(np.uint32)
     return core.link_hash("gf", ids, values, packets.bits, packets.field_bits)

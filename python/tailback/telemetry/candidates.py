@@ -1,12 +1,12 @@
 """Candidate links per (source, destination) from the routing, on any fabric.
 
-Routing defines the links by which a switch may forward towards a destination. Followed hop by hop
-from the source's switch, it gives the links a packet may take as its first hop, its second, and so
-on, for a table, for minimal adaptive routing or for any other rule whose choices depend on switch
-and destination alone. Nodes reached by the same links everywhere are one *goal*: all nodes of a
-switch if any shortest path is allowed, each node alone with forwarding tables. All paths of a pair
-must have the same length, as minimal ones do: the ends of a packet then determine its number of
-hops.
+Routing defines the links over which a switch may forward packets to a destination. Tracing it hop
+by hop from the source's switch gives the candidate links of the first hop, the second, and so on.
+This works for forwarding tables, minimal adaptive routing, and any other rule whose choices depend
+only on switch and destination. Nodes that are reached over the same links from everywhere form one
+*goal*: all nodes of a switch if any shortest path is allowed, a single node with forwarding tables.
+All paths of a pair must have the same length, as minimal paths do, so that source and destination
+determine the number of hops of a packet.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ForwardingChoices:
-    """By which links a switch may forward towards a goal.
+    """Links over which each switch may forward packets to a goal.
 
     Attributes:
         switches: Number of switches S.
         goal: Goal of each node, shape (N,); -1 if not requested.
         goal_switch: Switch of each goal, shape (G,).
-        start: Towards ``goal`` switch ``at`` may use
+        start: To ``goal``, switch ``at`` may use
             ``links[start[goal * S + at]:start[goal * S + at + 1]]``, shape (G S + 1,).
-        links: Those links.
+        links: The links.
     """
 
     switches: int
@@ -46,13 +46,13 @@ class ForwardingChoices:
     links: Ints
 
     def of(self, at: int, goal: int) -> Ints:
-        """Links from a switch towards a goal; empty where ``at`` is its switch."""
+        """Links from a switch to a goal; empty if ``at`` is the goal's switch."""
         row = goal * self.switches + at
         return self.links[self.start[row] : self.start[row + 1]]
 
 
 def minimal_choices(fabric: Fabric) -> ForwardingChoices:
-    """Every link that leads nearer to the destination: minimal adaptive routing.
+    """Every link that is closer to the destination: minimal adaptive routing.
 
     The goals are the switches.
     """
@@ -76,13 +76,13 @@ def minimal_choices(fabric: Fabric) -> ForwardingChoices:
 def routed_choices(
     fabric: Fabric, next_links: Callable[[int, int], Sequence[int]]
 ) -> ForwardingChoices:
-    """The choices of a routing rule that leads to all nodes of a switch alike.
+    """The choices of a routing rule that does not distinguish the nodes of a switch.
 
     The goals are the switches that have nodes.
 
     Args:
         fabric: The fabric.
-        next_links: Links that lead from a switch towards a *node* elsewhere.
+        next_links: Links from a switch to a *node* of another switch.
     """
     s = fabric.n_switches
     goal_switch, node_of, goal = np.unique(
@@ -106,14 +106,14 @@ def fixed_choices(
     links_to: Callable[[int], NDArray[np.uint32]],
     destinations: NDArray[np.uint32],
 ) -> ForwardingChoices:
-    """The choices of routes by which each switch has one link towards a node: tables, D-mod-k.
+    """The choices of deterministic routes (forwarding tables, D-mod-k): one link per destination.
 
-    Each destination is treated separately: two nodes of a switch may be reached by different paths.
+    Each destination is a goal of its own: two nodes of a switch may be reached by different paths.
 
     Args:
         fabric: The fabric.
-        links_to: The link of every switch towards a node, shape (S,); 2^32 − 1 for none.
-        destinations: Nodes that packets went to.
+        links_to: The link of every switch to a node, shape (S,); 2^32 − 1 for none.
+        destinations: Destination nodes of the packets.
     """
     nodes = np.unique(destinations).astype(np.int64)
     goal = np.full(fabric.n_nodes, -1, np.int64)
@@ -133,16 +133,15 @@ class PairCandidates:
     Attributes:
         node_switch: Switch of each node, shape (N,).
         goal: Goal of each node, shape (N,).
-        index: Number of the pair of each source switch and goal, -1 when not asked for, shape
-            (S, G).
-        length: Links of each pair's paths after the injection link, ejection link included.
-        hops: For each hop between switches ``(start, links)`` over the pairs.
+        index: Index of the pair of each source switch and goal, -1 if not requested, shape (S, G).
+        length: Number of links of each pair's paths without the injection link.
+        hops: ``(start, links)`` over the pairs, for each hop between switches.
         ejection: Ejection link of each node.
-        stamped: Whether the switch at the head of each link puts samples into packets, shape (L,);
-            all do when None.
+        stamped: Whether the switch that sends on each link stamps packets, shape (L,); None if all
+            switches do.
         acts: Whether each pair's packets get a sample at each hop between switches, shape (H, K): 0
-            at none of its candidates, 1 at all, 2 at some; None like ``stamped``.
-        lengths_known: Whether ``length`` is that of the paths.
+            at none of its candidates, 1 at all, 2 at some; None if ``stamped`` is.
+        lengths_known: Whether ``length`` is the real path length.
     """
 
     node_switch: Ints
@@ -156,7 +155,7 @@ class PairCandidates:
     lengths_known: bool = True
 
     def stamped_only(self, stamped: NDArray[np.bool_]) -> PairCandidates:
-        """Without the links at which packets get no sample, (L,). Lengths stay those of paths."""
+        """Without the links at which packets get no sample, (L,); lengths are unchanged."""
         if stamped.all():
             return self
         hops, acts = [], np.zeros((len(self.hops), len(self.length)), np.uint8)
@@ -175,7 +174,7 @@ class PairCandidates:
         return self.stamped[self.ejection]
 
     def of(self, source: NDArray[np.uint32], destination: NDArray[np.uint32]) -> Ints:
-        """The pair of each packet."""
+        """Pair of each packet."""
         return np.asarray(self.index[self.node_switch[source], self.goal[destination]], np.int64)
 
     def stage(
@@ -184,13 +183,13 @@ class PairCandidates:
         source: NDArray[np.uint32],
         destination: NDArray[np.uint32],
     ) -> tuple[NDArray[np.intp], CandidateLinks]:
-        """Packets that have a hop of this number between switches, and its candidates."""
+        """Packets with at least ``hop + 1`` hops between switches, and their candidates there."""
         pair = self.of(source, destination)
         rows = np.flatnonzero(self.length[pair] > hop + 1)
         return rows, CandidateLinks(pair[rows].astype(np.uint32), *self.hops[hop])
 
     def last(self, destination: NDArray[np.uint32]) -> CandidateLinks:
-        """The ejection link, which the destination decides."""
+        """The ejection link, which the destination determines."""
         own = self.ejects()
         start = np.concatenate([[0], np.cumsum(own)]).astype(np.uint64)
         return CandidateLinks(destination.astype(np.uint32), start, self.ejection[own])
@@ -210,10 +209,10 @@ def pair_candidates(
         choices: Its routing.
         source: Source node of each packet, shape (P,).
         destination: Destination node of each packet, shape (P,).
-        most_hops: Links between switches a path has at most.
+        most_hops: Maximum number of links between switches on a path.
 
     Raises:
-        FabricError: A pair has no path, paths of different lengths, or longer ones.
+        FabricError: A pair has no path, paths of different lengths, or a path longer than that.
     """
     n, s, g = fabric.n_nodes, fabric.n_switches, len(choices.goal_switch)
     at_node = fabric.node_switch.astype(np.int64)
@@ -231,8 +230,8 @@ def pair_candidates(
         from_switch = fabric.link_src[links].astype(np.int64) - n
         for hop in range(most_hops + 1):
             done = reached[:, goal_switch]
-            # Remaining pairs: some paths end here and others continue, there is no path, or paths
-            # never end.
+            # Invalid pairs: some paths end here and others continue, there is no path, or paths are
+            # too long.
             mixed = done & (reached.sum(axis=1) > 1)
             lost = ~reached.any(axis=1) & (length[mine] == 0)
             endless = ~done & reached.any(axis=1) & (hop == most_hops)
@@ -256,17 +255,17 @@ def pair_candidates(
 
 
 def _by_goal(goal: Ints) -> list[tuple[int, Ints]]:
-    """Every goal, and the pairs that have it."""
+    """Every goal with the indices of its pairs."""
     order = np.argsort(goal, kind="stable")
     goals, first = np.unique(goal[order], return_index=True)
     return list(zip(goals.tolist(), np.split(order, first[1:]), strict=True))
 
 
 def all_links_candidates(fabric: Fabric) -> PairCandidates:
-    """Every link between switches at the first hop of every path, for routing with detours.
+    """Every link between switches as a candidate of the first hop, for routing with detours.
 
-    For schemes that count hops themselves: the lengths of these pairs, 2 between switches and 1
-    within one, are not those of their paths.
+    For schemes that count hops themselves: the lengths of these pairs (2 between switches, 1 within
+    one) are not path lengths.
     """
     n, s = fabric.n_nodes, fabric.n_switches
     inner = np.flatnonzero((fabric.link_src >= n) & (fabric.link_dst >= n)).astype(np.uint32)

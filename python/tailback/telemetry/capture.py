@@ -30,11 +30,11 @@ def packets_of(
     Args:
         run: A run that kept packets of a scheme with at most six header bits.
         host: Only packets that arrive at this host or leave it.
-        limit: At most so many.
-        payload: At most so many bytes of payload.
+        limit: Maximum number of packets.
+        payload: Maximum bytes of payload per packet.
 
     Returns:
-        Arrival time in nanoseconds since the start of the run, and the packet, one by one.
+        Iterator of arrival time, in nanoseconds since the start of the run, and packet.
 
     Raises:
         RunError: No packets, no such host, a header of more than six bits, too many nodes.
@@ -86,7 +86,7 @@ def nodes_of(run: Run, host: str) -> list[int]:
     """Nodes of a host, or the node of that name.
 
     Raises:
-        RunError: There is none.
+        RunError: There is no such host or node.
     """
     nodes = run.tables["nodes"]
     mine = nodes.filter((pl.col("host_name") == host) | (pl.col("name") == host))

@@ -1,8 +1,8 @@
-"""Packets of captures: their nodes, which of them count, and their calling contexts.
+"""Packets of captures: their nodes, their usability, and their calling contexts.
 
-A capture names the ends of a packet by address: a local id (InfiniBand) or an IP address (RoCEv2).
-This module maps addresses to nodes of a fabric, counts unusable packets, and labels every packet
-with the calling context that sent it, if a folder of contexts has it.
+A capture identifies the ends of a packet by address: a local id (InfiniBand) or an IP address
+(RoCEv2). This module maps addresses to nodes of a fabric, counts unusable packets, and labels
+packets with the calling context that sent them, as listed in a folder of contexts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNKNOWN_PHASE: Final = "unknown context"
 
 
 class CaptureError(TailbackError):
-    """A capture, or what belongs to it, that cannot be read."""
+    """A capture, or a file of its folder of contexts, cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,10 @@ class CapturedFile:
         path: The file.
         frames: Frames in it.
         packets: Packets with a transport header.
-        skipped: Frames left out and offset of the first of them, in the order of :data:`SKIPPED`.
+        skipped: Number of frames left out and offset of the first, in the order of
+            :data:`SKIPPED`.
         cut_at: Offset of the record in which the file ends; None if the file is complete.
-        times_ns: Time of its first packet and of the last one; None without packets.
+        times_ns: Times of its first and last packet; None without packets.
     """
 
     path: Path
@@ -101,8 +102,9 @@ class Captured:
     Attributes:
         files: The files.
         packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, direction,
-            file``; ends are numbers of addresses, ``direction`` is 1 received, 2 sent, 0 unknown.
-        addresses: A local id or IP address by number.
+            file``; ends are indices of ``addresses``, ``direction`` is 1 received, 2 sent, 0
+            unknown.
+        addresses: Local ids and IP addresses.
         one_in: One in this many packets was kept.
     """
 
@@ -149,9 +151,9 @@ _ADAPTER_PORT: Final = re.compile(
 
 
 def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
-    """Node by local id, of a file that ``ibnetdiscover`` wrote; empty for other files.
+    """Node by local id, from an output of ``ibnetdiscover``; empty for other files.
 
-    Ports whose name several nodes have are skipped: ``addresses.csv`` can name them.
+    Ports with ambiguous names are skipped; ``addresses.csv`` can name them.
     """
     if path is None:
         return {}
@@ -165,7 +167,7 @@ def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
 
 
 def _unique_names(fabric: Fabric) -> dict[str, int]:
-    """Node by its name, and by the name of its host if that has a single node."""
+    """Node by its name if that is unique, and by its host's name if that host has one node."""
     hosts = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
     out = {
         fabric.host_name[host]: node
@@ -183,14 +185,14 @@ def _unique_names(fabric: Fabric) -> dict[str, int]:
 def nodes_of_addresses(
     addresses: list[str], fabric: Fabric, known: dict[str, int]
 ) -> NDArray[np.int64]:
-    """Node of each address, -1 where there is none.
+    """Node of each address, -1 if unknown.
 
     Args:
         addresses: Local ids and IP addresses.
         fabric: The fabric.
-        known: Node by address. If it has any local ids, it must have all; without any, the local id
-            of a node is its number + 1, as ``tailback export pcap`` writes it. An IP address may
-            also be the name of a node.
+        known: Node by address. If it has any local id, it must have all; otherwise the local id of
+            a node is its number + 1, as written by ``tailback export pcap``. An IP address may also
+            be the name of a node.
     """
     names = _unique_names(fabric)
     lids = any(address.isdecimal() for address in known)
@@ -256,7 +258,7 @@ def _addresses(file: Path, fabric: Fabric) -> dict[str, int]:
 
 
 def _normal(address: str) -> str:
-    """An address as the reader of captures writes it: local ids in decimal."""
+    """An address in the notation of the reader of captures: local ids in decimal."""
     try:
         return str(int(address, 0))
     except ValueError:
@@ -268,14 +270,14 @@ def _table(file: Path, columns: dict[str, tuple[str, ...]], needed: tuple[str, .
 
 
 class _ContextRows:
-    """Rows of files of contexts as they are gathered."""
+    """Collects the rows of files of contexts."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._names = _unique_names(fabric)
         self._frames: list[pl.DataFrame] = []
 
     def add(self, file: Path, labels: list[tuple[str, str, str]]) -> None:
-        """Read a file; labels that are new are appended."""
+        """Read a file; new labels are appended to ``labels``."""
         table = _table(file, _CONTEXT_COLUMNS, ("call",))
         height = table.rows.height
         number = {label: index for index, label in enumerate(labels)}
@@ -344,7 +346,7 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
 
 
 def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
-    """Label of each packet: that of the first row that fits it, 0 where none does.
+    """Label of each packet: that of the first matching row, 0 if none matches.
 
     Args:
         packets: ``src_node, dst_node, queue_pair, sequence``, P rows.
@@ -357,7 +359,7 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     best = np.full(packets.height, contexts.rows.height, np.int64)
     keys = {"source": "src_node", "destination": "dst_node", "queue_pair": "queue_pair"}
     rows = contexts.rows.with_row_index("row")
-    # Rows that state the same keys are joined at once; within a flow, stretches by their start.
+    # Rows with the same stated keys are joined at once; ranges of PSNs are joined by their start.
     for stated, group in rows.group_by(
         *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, "first_psn"))
     ):
@@ -374,14 +376,14 @@ def _apply(
     stretches: bool,
     found: tuple[NDArray[np.uint32], NDArray[np.int64]],
 ) -> None:
-    """Give packets the label of a row of one kind if that row precedes their current one."""
+    """Label packets by rows of one kind if the row precedes the one that labelled them so far."""
     label, best = found
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
         pl.col("sequence").cast(pl.Int64), at=pl.int_range(pl.len()),
     )  # fmt: skip
     if stretches:
-        # The stretch that began last, before the number or before its wrap.
+        # The latest range that starts at or before the PSN, also across its wrap-around.
         right = rows.select("label", "row", "packets", *on, start="first_psn").sort("start")
         wrapped = right.with_columns(pl.col("start") - _PSNS)
         right = pl.concat([wrapped, right]).sort("start")

@@ -1,17 +1,17 @@
-"""Counts that cannot be negative and add up: least squares with flow conservation.
+"""Non-negative counts that satisfy flow conservation, by constrained least squares.
 
-Every packet of a class crosses exactly one of the class's candidate links at a stage, and the
-receiver knows how many packets the class has. So the counts of these links are not negative and
-sum to a known number, which the unbiased estimates do not respect. The counts that do and are
-nearest to the estimates are a projection:
+Every packet of a class crosses exactly one of the class's candidate links at each stage, and the
+receiver knows the number of packets of the class. So the counts of these links are non-negative and
+sum to a known number. The unbiased estimates satisfy neither constraint; they are projected onto
+the set of counts that do:
 
-- where no two classes share a link, as in the stages of a fat tree, and the noise is taken to be
-  the same everywhere, onto a simplex for each class, which has an exact solution;
-- otherwise a link's count is the sum of what each class sends through it, and the least-squares
-  problem over these parts is solved by an accelerated projected gradient down to a stated duality
-  gap: half the squared distance of the counts from the exact solution is never larger.
+- if no two classes share a link, as in the stages of a fat tree, and equal variances are assumed,
+  the projection is onto a simplex per class, which has a closed-form solution;
+- otherwise a link's count is the sum of the packets of each class on it, and the least-squares
+  problem over these parts is solved by an accelerated projected gradient method to a stated duality
+  gap, which bounds half the squared distance of the counts from the exact solution.
 
-The result is no longer unbiased; its squared error over a class is never larger.
+The result is no longer unbiased, but its squared error over a class is never larger.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConservedCounts:
     """Counts after projection.
 
     Attributes:
-        packets: Counts of all links, shape (L,); links of no class keep what they had.
+        packets: Counts of all links, shape (L,); links of no class are unchanged.
         residual: Bound of the distance between ``packets`` and the exact solution, as the norm of
             the difference: in packets, or in standard deviations where variances were given. The
             duality gap is half its square.
@@ -48,7 +48,7 @@ class ConservedCounts:
 
 
 def simplex(values: Floats, total: float) -> tuple[Floats, float]:
-    """The point nearest to ``values`` with no negative entry and sum ``total``, and the shift."""
+    """The nearest non-negative point to ``values`` with sum ``total``, and the shift."""
     point = nearest(values[None, :], np.array([total]))[0]
     kept = point > 0
     shift = float((values - point)[kept].mean()) if kept.any() else float(values.max())
@@ -61,21 +61,21 @@ def conserve(
     variance: Floats | None = None,
     tolerance: float = 1e-3,
 ) -> ConservedCounts:
-    """Counts nearest to the estimates that are not negative and sum to every class's packets.
+    """Project estimates onto non-negative counts that sum to the packets of every class.
 
     Args:
         packets: Estimated packets of each link, shape (L,).
         stages: Candidates of *all* packets that pass each stage, so that class sizes are known. A
             link may be a candidate of several classes.
-        variance: Variance of each estimate, shape (L,); all alike when not given.
-        tolerance: Where there is no closed solution, stop when the distance from the exact one is
-            at most this share of the distance between estimates and even spread.
+        variance: Variance of each estimate, shape (L,); None for equal variances.
+        tolerance: Without a closed-form solution, stop when the distance from the exact solution is
+            at most this fraction of the distance between the estimates and an even distribution.
 
     Returns:
         The projected counts.
 
     Raises:
-        RunError: A variance is not positive, or the tolerance.
+        RunError: A variance or the tolerance is not positive.
     """
     if tolerance <= 0 or (variance is not None and not (variance > 0).all()):
         raise RunError(
@@ -135,7 +135,7 @@ def _shared(
         pull = weight * off
         return dot(off, pull) / 2.0, pull[links]
 
-    # A group's step: its steepest link, which as many parts move as classes share it.
+    # Step size of a group: from its link with the largest curvature, weight × sharing classes.
     steep = np.maximum.reduceat(
         (shared * weight)[links], np.minimum(groups.start[:-1], max(len(links) - 1, 0))
     )

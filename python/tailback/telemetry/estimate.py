@@ -1,15 +1,15 @@
-"""From samples to estimates: packets, bytes, congested fraction and utilization of every link.
+"""Estimates packets, bytes, congested fraction and utilization of every link from samples.
 
-Each received packet names one hop of its path, drawn uniformly, and one congested hop (Taffet,
-*Understanding Congestion …*, sections 3.2 and 3.3). Charging the whole path to the sampled hop
-makes the sums unbiased; table ``samples`` holds them with their variance, so everything here is
-adding rows and a little algebra on columns.
+Each received packet carries one hop of its path, drawn uniformly, and one congested hop (Taffet,
+*Understanding Congestion …*, sections 3.2 and 3.3). Weighting the sampled hop by the path length
+makes the sums unbiased. Table ``samples`` holds the sums with their variances, so estimates follow
+from adding rows and simple arithmetic on columns.
 
-What is random is the sampling only: the packets of the run and which of them met congestion are
-facts. The intervals are score intervals, the kind Wilson proposed for a proportion: a value is kept
-when the data lie within 1.96 standard deviations of what it predicts, and the deviation is that of
-the *hypothetical* value. So they stay honest where the usual ``estimate ± 1.96 standard errors``
-fails: at no congested sample at all, and at few samples.
+Only the sampling is random: the packets of the run and which of them met congestion are fixed. The
+intervals are score intervals, like Wilson's for a proportion: they contain the values whose
+prediction lies within 1.96 standard deviations of the data, where the standard deviation is that
+under the *hypothetical* value. They keep their coverage where ``estimate ± 1.96 standard errors``
+fails: with few samples or without any congested sample.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUMS = (
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of ``samples`` to use; None takes everything.
+    """Which rows of ``samples`` to use; None selects all.
 
     Attributes:
         windows: Numbers of time windows.
@@ -52,17 +52,17 @@ class Selection:
 
 
 def select(tables: Mapping[str, pl.DataFrame], selection: Selection) -> pl.DataFrame:
-    """Return the rows of ``samples`` that ``selection`` names, with a column ``phase``.
+    """Return the selected rows of ``samples``, with a column ``phase``.
 
     Args:
         tables: Tables of a run; ``samples`` and ``labels`` are read.
-        selection: What to keep.
+        selection: Which rows to keep.
 
     Returns:
-        Table ``samples`` with ``phase`` (String, empty for a label that has none).
+        Table ``samples`` with ``phase`` (String, empty for a label without a phase).
 
     Raises:
-        RunError: A phase is named that the run does not have.
+        RunError: The run does not have a selected phase.
     """
     labels = tables["labels"].select("label", "phase")
     if selection.phases is not None:
@@ -94,28 +94,28 @@ def link_estimates(
 
     Args:
         samples: Rows of table ``samples``, as :func:`select` returns them.
-        by: Columns that make a group, e.g. ``("phase", "link")``.
-        hashed: Whether the samples were hashes: then the lower bounds of packets are no higher than
-            those of :func:`count_lower_bound`, and those of fractions than those of
+        by: Columns to group by, e.g. ``("phase", "link")``.
+        hashed: Whether the samples were hashes: lower bounds of packets are then at most those of
+            :func:`count_lower_bound`, lower bounds of fractions at most those of
             :func:`fraction_lower_bound`.
 
     Returns:
-        One row a group, sorted by it, with the group's columns and
+        One row per group, sorted by group, with the group's columns and
 
         ======================  ==============================================================
         ``samples``             packets that arrived with the link in the hop reservoir
         ``packets``             estimated packets through the link, with ``packets_se``,
                                 ``packets_low`` and ``packets_high`` (95 %)
-        ``bytes``, ``bytes_se`` estimated bytes; packets of a group are taken to be of like size
+        ``bytes``, ``bytes_se`` estimated bytes, assuming similar sizes of a group's packets
         ``congested_samples``   packets with the link in the congested reservoir
         ``congested``           estimated congested packets, and its ``congested_se``
         ``fraction``            congested / packets (0 without packets, at most 1)
-        ``fraction_se``         its standard error after section 3.3
+        ``fraction_se``         its standard error by section 3.3
         ``fraction_low/_high``  95 % score interval, within 0–1
         ``packets_variance``    estimated variance of ``packets``
-        ``path_excess``         l−1 of the paths that chance has a say in
-        ``hop_excess``          mean of l−1 over the packets, l hops: variance of a packet
-        ``congested_excess``    the same of g−1, g congested hops, after smoothing
+        ``path_excess``         l−1 of the paths on which the sampled hop is random
+        ``hop_excess``          mean of l−1 over the packets (l hops): variance per packet
+        ``congested_excess``    mean of g−1 over congested packets (g congested hops), smoothed
         ======================  ==============================================================
     """
     sums = samples.group_by(list(by)).agg(pl.col(SUMS).cast(pl.Float64).sum()).sort(list(by))
@@ -159,7 +159,7 @@ def link_estimates(
 def hop_excess(weight: Floats, variance: Floats) -> Floats:
     """Mean of l−1 over the packets of each row: ``variance / weight``.
 
-    A row without hop samples (it has congested ones only) takes the mean of the others.
+    A row without hop samples (congested ones only) gets the mean over the others.
     """
     total = float(weight.sum())
     fallback = float(variance.sum()) / total if total > 0 else 1.0
@@ -169,8 +169,8 @@ def hop_excess(weight: Floats, variance: Floats) -> Floats:
 def congested_excess(weight: Floats, variance: Floats, excess: Floats) -> Floats:
     """Mean of g−1 over the congested packets of each row, smoothed.
 
-    One imagined sample of a packet that was congested on every hop is added to each row: it is the
-    worst case, decides where nothing was seen and vanishes as samples come in.
+    A pseudo-sample of a packet that was congested at every hop, the worst case, is added to each
+    row: it determines rows without samples and becomes negligible as samples accumulate.
     """
     length = excess + 1.0
     return np.asarray((variance + length * excess) / (weight + length), np.float64)
@@ -179,8 +179,8 @@ def congested_excess(weight: Floats, variance: Floats, excess: Floats) -> Floats
 def path_excess(samples: Floats, weight: Floats, variance: Floats) -> Floats:
     """l−1 of the paths on which the sampled hop is random: ``variance / (weight − samples) − 1``.
 
-    Over paths of one length that is l−1. Packets of one hop are always sampled there; they add to
-    the weight, not to its spread, and drop out here. Without any other the result is 0.
+    For paths of equal length this is l−1. Packets of one hop are always sampled there: they add to
+    the weight but not to its variance, and cancel here. Without other packets the result is 0.
     """
     beyond = weight - samples
     ratio = np.divide(variance, beyond, out=np.ones_like(weight), where=beyond > 0)
@@ -194,11 +194,11 @@ def usual_excess(samples: Floats, weight: Floats, variance: Floats) -> float:
 
 
 def smoothed_excess(weight: Floats, excess: Floats, usual: Floats | float) -> Floats:
-    """l−1 of further packets, from that of the packets seen.
+    """l−1 of further packets, from that of the sampled packets.
 
-    One imagined sample of ``usual`` paths is added to each row: what was seen of a link may be
-    paths of one hop, while longer ones were sampled elsewhere. It never makes less of them, and
-    vanishes as samples come in.
+    A pseudo-sample of ``usual`` paths is added to each row, as the samples of a link may all be of
+    paths of one hop, while longer paths were sampled elsewhere. It never lowers ``excess``, and
+    becomes negligible as samples accumulate.
     """
     length = np.maximum(usual, 0.0) + 1.0
     blend = (weight * excess + length * usual) / (weight + length)
@@ -210,19 +210,19 @@ def count_interval(
 ) -> tuple[Floats, Floats]:
     """Interval of the number of packets N from its estimate W.
 
-    Solves ``(N − W)² = z² [V + (N − W) (l − 1)]``: the variance is that of the hypothetical N. The
-    packets that N lacks of W are taken to have the paths of :func:`path_excess`, those beyond W the
-    paths of :func:`smoothed_excess`. With paths of one length the right side is ``z² N (l − 1)``.
+    Solves ``(N − W)² = z² [V + (N − W) (l − 1)]``, with the variance of the hypothetical N. For
+    N < W the difference is assumed to have the paths of :func:`path_excess`, for N > W those of
+    :func:`smoothed_excess`. With paths of equal length the right side is ``z² N (l − 1)``.
 
     Args:
         weight: Estimates W.
         variance: Their estimated variances V.
-        excess: l−1 of the packets seen (:func:`path_excess`).
+        excess: l−1 of the sampled packets (:func:`path_excess`).
         usual: l−1 of all rows together (:func:`usual_excess`).
         z: Normal quantile.
 
     Returns:
-        ``(low, high)``, shape of ``weight``; a point where every path of all rows has one hop.
+        ``(low, high)``, shape of ``weight``; low = high if every path of all rows has one hop.
     """
     fewer = z * z * excess / 2.0
     more = z * z * smoothed_excess(weight, excess, usual) / 2.0
@@ -231,10 +231,10 @@ def count_interval(
 
 
 def count_lower_bound(weight: Floats, variance: Floats, z: float = Z95) -> Floats:
-    """Lower bound of the packets of samples that were hashes: ``W − z √V``, not below 0.
+    """Lower bound of the number of packets from hashed samples: ``W − z √V``, not below 0.
 
-    A hash varies on a link that no packet used too, so the variance does not vanish with the
-    packets as :func:`count_interval` has it. Here it is held as it is.
+    With hashes the count varies even on a link without packets, so the variance does not vanish
+    with the number of packets as :func:`count_interval` assumes. Here it is constant.
 
     Args:
         weight: Estimates W.
@@ -273,8 +273,8 @@ def fraction_interval(
     linear = 2.0 * ratio + c * congested_excess
     square = 1.0 - c * hop_excess
     root = np.sqrt(np.maximum(linear**2 - 4.0 * ratio**2 * square, 0.0))
-    # The smaller root without cancellation; where the leading factor is not positive, too few
-    # packets bound f from above at all.
+    # The smaller root without cancellation. If the leading coefficient is not positive, there are
+    # too few packets for an upper bound of f.
     low = np.divide(2.0 * ratio**2, linear + root, out=np.zeros_like(w), where=linear + root > 0)
     high = np.divide(linear + root, 2.0 * square, out=np.ones_like(w), where=square > 0)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
@@ -288,11 +288,11 @@ def fraction_lower_bound(
     packets_variance: Floats,
     z: float = Z95,
 ) -> Floats:
-    """Lower bound of the congested fraction f of samples that were hashes.
+    """Lower bound of the congested fraction f from hashed samples.
 
-    A hash varies on a link that no congested packet used too (section 5.3), so the variance of Ŵ
-    does not vanish with f as :func:`fraction_interval` has it. Here both variances V̂ and V are held
-    as they are: the smaller f with ``(Ŵ − f W)² = z² (V̂ + f² V)`` (Fieller, 1954).
+    With hashes Ŵ varies even on a link without congested packets (section 5.3), so its variance
+    does not vanish with f as :func:`fraction_interval` assumes. Here both variances V̂ and V are
+    constant: the bound is the smaller f with ``(Ŵ − f W)² = z² (V̂ + f² V)`` (Fieller, 1954).
 
     Args:
         congested: Estimates Ŵ.
@@ -302,7 +302,7 @@ def fraction_lower_bound(
         z: Normal quantile.
 
     Returns:
-        Within 0–1; 0 where the packets themselves may be none.
+        Within 0–1; 0 if there may be no packets.
     """
     square = packets**2 - z * z * packets_variance
     linear = congested * packets
@@ -321,13 +321,13 @@ def packets_to_settle(
     *,
     hashed: bool = False,
 ) -> Floats:
-    """Packets through a link needed to tell its congested fraction from ``threshold``.
+    """Number of packets on a link needed to distinguish its congested fraction from ``threshold``.
 
-    From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold; a distance under a quarter of the
-    threshold counts as that much, since no number of packets tells equal values apart. Where the
-    samples are ``hashed`` the lower bound is that of :func:`fraction_lower_bound` too: the
-    variance of the congested packets is that of ``fraction``, and the packets must themselves be
-    significantly more than none.
+    From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold. Distances below a quarter of the
+    threshold are raised to it, since no number of packets distinguishes equal values. For
+    ``hashed`` samples the lower bound of :func:`fraction_lower_bound` applies too: the variance of
+    congested packets is taken at ``fraction``, and the number of packets itself must be
+    significantly above zero.
     """
     distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
     supposed = np.maximum(fraction, threshold) if hashed else threshold
@@ -356,15 +356,15 @@ def utilization(
         payload_bytes: Estimated bytes of each row.
         packets: Estimated packets of each row.
         variance: Estimated variance of ``packets``.
-        excess: l−1 of the packets seen (:func:`path_excess`).
+        excess: l−1 of the sampled packets (:func:`path_excess`).
         usual: l−1 of all rows together (:func:`usual_excess`).
-        capacity_bytes: Bytes the link, or all links of the row, could carry in the time.
-        header_bytes: Bytes a packet costs on the wire on top of its size.
-        hashed: Whether the samples were hashes: the lower bound is that of
-        :func:`count_lower_bound` too.
+        capacity_bytes: Bytes that the link, or all links of the row, could carry in the time.
+        header_bytes: Overhead of a packet on the wire, in bytes.
+        hashed: Whether the samples were hashes: the lower bound of :func:`count_lower_bound` then
+            applies too.
 
     Returns:
-        ``(value, standard_error, low, high)``; estimates, so slightly above 1 is possible.
+        ``(value, standard_error, low, high)``; estimates may slightly exceed 1.
     """
     wire = payload_bytes + header_bytes * packets
     value = np.divide(wire, capacity_bytes, out=np.zeros_like(wire), where=capacity_bytes > 0)

@@ -1,15 +1,15 @@
 """Counts of links from hashed samples, with variance, interval and a threshold for noise.
 
-The schemes that carry a hash of b bits in place of a link charge every link a packet may have used:
-with weight ``l`` where the hash agrees, and with a little less than nothing where it does not, so
-that wrong links cancel on average (thesis sections 5.2 and 5.3). For links of one path length l,
-with N packets through the link, Q packets that might have been and κ = 1/(2^b − 1):
+Schemes that carry a hash of b bits instead of a link count a packet on every link it may have used:
+with weight ``l`` if the hash matches, and with a small negative weight if it does not, so that
+wrong links cancel on average (thesis sections 5.2 and 5.3). For links of one path length l, with N
+packets on the link, Q packets that may have used it, and κ = 1/(2^b − 1):
 
 - hop unknown (single bit, compact): ``Var = lN + κ (l²Q − lN) − N``, l²Q − N for one bit;
 - hop known (coordinated): ``Var = lN + κ l (Q − N) − N``.
 
-Everything here is arithmetic on arrays; the sums themselves come from a :class:`Decoder`, the
-compiled core, which is handed in.
+This module only does arithmetic on arrays; the sums come from a :class:`Decoder`, the compiled
+core, which is passed in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 class Decoder(Protocol):
-    """What decoding needs of the compiled core."""
+    """Functions of the compiled core that decoding needs."""
 
     def decode_classes(
         self,
@@ -61,7 +61,7 @@ class CandidateLinks:
     links: NDArray[np.uint32]
 
     def possible(self, amount: Floats, n_links: int) -> Floats:
-        """Sum ``amount`` (one a packet) over the packets that may have used each link, (L,)."""
+        """Sum ``amount`` (one per packet) over the packets that may have used each link, (L,)."""
         sizes = self.sizes
         total = np.bincount(self.of_packet, weights=amount, minlength=len(sizes))
         found = np.bincount(self.links, weights=np.repeat(total, sizes), minlength=n_links)
@@ -76,12 +76,12 @@ class CandidateLinks:
 
 @dataclass(frozen=True)
 class HashedSamples:
-    """Samples as they arrived, one row a packet.
+    """Received samples, one row per packet.
 
     Attributes:
         ids: Packet ids, shape (P,).
         hashes: Link hashes.
-        weights: Path lengths to charge (1–255).
+        weights: Weights of the samples: path lengths (1–255).
         bits: Bits of a hash.
         field_bits: n of the GF(2^n) hash.
     """
@@ -105,9 +105,9 @@ class HashedCounts:
 
     Attributes:
         packets: Unbiased estimate W, shape (L,); may be negative.
-        variance: Estimated variance, of W.
-        null_variance: Variance W would have on a link no packet used.
-        slope: What a further packet adds to the variance.
+        variance: Estimated variance of W.
+        null_variance: Variance of W on a link without packets.
+        slope: Variance added by each further packet.
     """
 
     packets: Floats
@@ -116,7 +116,7 @@ class HashedCounts:
     slope: Floats
 
     def interval(self, z: float = Z95) -> tuple[Floats, Floats]:
-        """Score interval of N: every N within z deviations *of what it predicts*, not below 0.
+        """Score interval of N: every N within z standard deviations *under that N*, not below 0.
 
         Solves (N − W)² = z² (V₀ + s N) with V₀ the variance at N = 0 and s the slope.
         """
@@ -129,7 +129,7 @@ class HashedCounts:
         return low, high
 
     def thresholded(self, confidence: float = 0.995) -> Floats:
-        """W, with 0 where a link that no packet used would show as much (section 5.3).
+        """W, set to 0 if not significantly above that of a link without packets (section 5.3).
 
         Raises:
             RunError: The confidence is not between 0.5 and 1.
@@ -156,11 +156,11 @@ def closed_variance(
     """Variance of a count in closed form.
 
     Args:
-        n: Packets through the link.
-        q: Packets that might have been.
+        n: Packets on the link.
+        q: Packets that may have used the link.
         length: Path length l of all of them.
         bits: Hash bits; None for whole links, N (l − 1).
-        hop_known: Whether the receiver knows which hop it is about.
+        hop_known: Whether the receiver knows which hop was sampled.
     """
     n, q = np.asarray(n, np.float64), np.asarray(q, np.float64)
     if bits is None:
@@ -182,15 +182,15 @@ def count_links(
 
     Args:
         decoder: The compiled core.
-        samples: What arrived.
-        stages: For each stage of the network the rows of ``samples`` that may tell of it (every
-            packet that passes it when the hop is unknown, else those whose hop it is), and their
+        samples: Received samples.
+        stages: For each stage of the network, the rows of ``samples`` that may have been sampled at
+            it (all packets that pass it if the hop is unknown, else those sampled there) and their
             candidates, in the order of the rows. A link belongs to one stage.
-        link_values: What the switches hash for each link, shape (L,).
-        hop_known: Whether rows tell of one known hop.
+        link_values: Value that switches hash for each link, shape (L,).
+        hop_known: Whether the sampled hop of each row is known.
 
     Returns:
-        Counts of all links; 0 with variance 0 where no packet can have been.
+        Counts of all links; 0 with variance 0 for links that no packet can have used.
     """
     n_links, kappa = len(link_values), collision_factor(samples.bits)
     score = np.zeros(n_links)
@@ -210,7 +210,7 @@ def count_links(
         )
         l = part.weights.astype(np.float64)
         null += kappa * candidates.possible(l * l, n_links)
-        # Mean length over the packets that might have been; of known hop they came with chance 1/l.
+        # Mean length over possible packets; with a known hop they arrive with probability 1/l.
         chance = l if hop_known else np.ones_like(l)
         mean += candidates.possible(chance * l, n_links)
         chances += candidates.possible(chance, n_links)
@@ -222,7 +222,7 @@ def count_links(
 
 
 def spread_evenly(candidates: CandidateLinks, n_links: int) -> Floats:
-    """The baseline without samples: a class's packets shared evenly by its candidates, (L,)."""
+    """Baseline without samples: packets of a class spread evenly over its candidates, (L,)."""
     sizes = candidates.sizes
     packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)
     share = np.divide(packets, sizes, out=np.zeros(len(sizes)), where=sizes > 0)

@@ -1,9 +1,10 @@
 """Counts of every link, decoded from packet headers by the receiver.
 
-Table ``packets`` of a run holds the header of each packet as its scheme lays it out. Here is the
-receiver's side of every scheme of the engine: the fields of a header, the hop it identifies where
-that is known, and the weight to charge. Hashes become counts by :mod:`tailback.telemetry.hashed`,
-whole links by adding. Nothing but the headers, the ends of each packet and the routing is used.
+Table ``packets`` of a run holds the header of each packet in the layout of its scheme. This module
+implements the receiver of every scheme of the engine: the fields of a header, the sampled hop if it
+is known, and the weight of the sample. Hashes are converted to counts by
+:mod:`tailback.telemetry.hashed`, whole links by adding. Only the headers, the ends of each packet
+and the routing are used.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 
 
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
-"""Schemes that carry a hash in place of a link."""
+"""Schemes that carry a hash instead of a link."""
 
 ANY_PATH_LENGTH = ("full", "single-bit", "compact", "edge-marking")
-"""Schemes whose headers say themselves what to charge, whatever the length of the path."""
+"""Schemes whose headers contain the weight, so the path length need not be known."""
 
 
 @dataclass(frozen=True)
 class HeaderSamples:
-    """What headers say about packets (or about congested packets) of links.
+    """Samples of packets (or of congested packets) in headers.
 
     Attributes:
-        rows: Rows of table ``packets`` that say something.
-        seen: Hash, or number of the link, of each.
-        weight: What to charge: the inverse of the chance that this hop is what arrived.
-        hop: Which hop it was, from 0; None where the scheme does not tell.
+        rows: Rows of table ``packets`` that carry a sample.
+        seen: Hash or link number of each.
+        weight: Weight of each: the inverse of the probability that this hop's sample arrives.
+        hop: Sampled hop, from 0; None if the scheme does not identify it.
     """
 
     rows: NDArray[np.intp]
@@ -70,14 +71,14 @@ class HeaderSamples:
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """Counts of every link that the headers of a run give.
+    """Counts of every link, decoded from the headers of a run.
 
     Attributes:
-        packets: Packets of observed jobs; None where the scheme does not count them.
-        congested: Of them, those that met congestion. Of ``worst-hop`` at least so many in the
-            packets that carried a sample, variance and interval NaN.
-        counted: Links that headers tell of, shape (L,): not those of adapters, unless the injection
-            link counts as a hop. Counts of others are 0 and mean nothing.
+        packets: Packets of observed jobs; None if the scheme does not count them.
+        congested: Those that met congestion. For ``worst-hop`` a lower bound over the packets that
+            carried a sample, with variance and interval NaN.
+        counted: Links that are sampled, shape (L,): without injection links, unless they count as
+            hops. Counts of other links are 0 and meaningless.
     """
 
     packets: HashedCounts | None
@@ -85,7 +86,7 @@ class LinkCounts:
     counted: NDArray[np.bool_]
 
     def table(self) -> pl.DataFrame:
-        """A row a link: both counts with variance and 95 % interval, null where unknown."""
+        """One row per link: both counts with variance and 95 % interval, null if unknown."""
         columns: dict[str, Floats | None] = {}
         for name, counts in (("packets", self.packets), ("congested", self.congested)):
             low, high = counts.interval() if counts is not None else (None, None)
@@ -104,9 +105,9 @@ class LinkCounts:
 
 
 def packets_a_sample(run: Run) -> float:
-    """Packets for each sample that arrives: those without a sample, and those that lost it.
+    """Number of packets per sample that arrives, including packets that lost their sample.
 
-    A receiver sees packets without a sample too, so it knows the share.
+    A receiver also sees packets without a sample, so it knows this ratio.
     """
     return float(run.summary.get("one_in", 1)) / (1.0 - run.scenario.telemetry.header_loss)
 
@@ -114,14 +115,14 @@ def packets_a_sample(run: Run) -> float:
 def _sampled_in_part(
     ids: NDArray[np.uint32], pairs: PairCandidates, table: pl.DataFrame
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Hop that survives for each packet where only some switches act; -1 for none.
+    """Sampled hop of each packet if only some switches stamp; -1 for none.
 
     Returns:
-        The hops, and the inverse of the chance of each: 1/(h + 1) that hop h acts, and j/(j + 1)
-        for each later hop j that could have.
+        The hops, and the inverse of the probability of each: 1/(h + 1) that hop h replaces the
+        sample, and j/(j + 1) for each later stamping hop j that it does not.
 
     Raises:
-        RunError: Routing may take a packet by a switch that acts or by one that does not.
+        RunError: Depending on the path, a packet meets a switch that stamps or one that does not.
     """
     assert pairs.acts is not None
     dst = table["dst_node"].to_numpy()
@@ -147,7 +148,7 @@ def _sampled_in_part(
 
 
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
+    """Sampled hop of each packet of scheme ``coordinated`` on paths of ``hops``; -1 for none."""
     found, words = np.full(len(ids), -1, np.int64), decision_words(ids)
     for hop in range(int(hops.max(initial=0))):
         found[takes_sample(ids, words, hop) & (hop < hops)] = hop
@@ -188,7 +189,7 @@ def _saturates(run: Run) -> bool:
 
 
 def survival_chances(hops: int, count_bits: int) -> Floats:
-    """Chance of each hop to arrive where counts saturate (Taffet 2019, section 5.6), (hops,)."""
+    """Survival probability of each hop with saturating counts (Taffet 2019, §5.6), (hops,)."""
     largest, chance = (1 << count_bits) - 1, np.zeros(hops)
     for hop in range(hops):
         replaces = 1.0 / (min(hop, largest) + 1)
@@ -202,8 +203,8 @@ def _hop_by_hop(
 ) -> HeaderSamples:
     """A sample for each hop of each packet: a link is compared with the hash if it is of that hop.
 
-    The hash is that of the link with the hop's chance, so its weight is the inverse; hashes of
-    other hops agree as often as those of any other link, and cancel.
+    The hash is that of this hop's link with the hop's probability, whose inverse is the weight;
+    hashes of other hops match as often as those of any other link, and cancel.
     """
     rows, weight, hop = [], [], []
     for length in np.unique(hops[hops > 0]).tolist():
@@ -276,8 +277,8 @@ def _taken_apart(
 def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> LinkCounts:
     """Count packets and congested packets of every link from the headers of a run.
 
-    Where one in k packets carries a sample the counts are those of all packets, and their variance
-    includes that of the choice.
+    If one in k packets carries a sample, the counts are scaled to all packets, and their variances
+    include that of this selection.
 
     Args:
         run: A run with table ``packets``.
@@ -308,7 +309,7 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     packets, congested = found
     assert congested is not None
     if packets is not None:
-        # Of packets without a sample no routes are known.
+        # The paths of packets without a sample are unknown.
         possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
         # Where the hop is not known, slopes are those of all packets already.
         if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
@@ -344,13 +345,13 @@ def _smoothed(
 
 
 def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> None:
-    """Refuse counts of hops that stopped at their largest value (section 5.6).
+    """Reject saturated hop counts (section 5.6).
 
-    Weights are then too small, by a factor that differs from hop to hop; without the hop it cannot
-    be made good. Where the length of paths is not known, a largest value may have been passed.
+    Weights are then too small, by a factor that depends on the hop, so it cannot be corrected
+    without knowing the hop. If path lengths are unknown, a maximum count may be saturated.
 
     Raises:
-        RunError: Some did stop, or may have.
+        RunError: Counts are saturated, or may be.
     """
     largest = (1 << bits) - 1
     known = hops.null_count() == 0
@@ -366,10 +367,10 @@ def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> No
 
 
 def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
-    """Refuse packets that did not pass as many switches as their routes have.
+    """Reject packets whose number of hops differs from that of their routes.
 
     Raises:
-        RunError: Some did not: the hop of a header is then unknown.
+        RunError: There are such packets; the sampled hop is then unknown.
     """
     ends = (table[name].to_numpy() for name in ("src_node", "dst_node"))
     length = pairs.length[pairs.of(*ends)]
@@ -384,10 +385,10 @@ def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
 
 
 def _check_links(run: Run, about: HeaderSamples | None) -> None:
-    """Refuse headers that name links the run does not have.
+    """Reject headers with links that the run does not have.
 
     Raises:
-        RunError: Some do.
+        RunError: There are such headers.
     """
     n_links = run.tables["links"].height
     if about is not None and int(about.seen.max(initial=0)) >= n_links:
@@ -440,7 +441,7 @@ def _marked(
 def _lone_actors(
     ids: NDArray[np.uint32], hops: NDArray[np.int64], p: float
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Hop of packets on which a single one acted (else -1), and the inverse of the chance of it."""
+    """Hop of packets at which exactly one switch acted (else -1), and the inverse probability."""
     acted, hop = np.zeros(len(ids), np.int64), np.full(len(ids), -1, np.int64)
     for index in range(int(hops.max(initial=0))):
         acts = (hop_hash(ids, index) < p * 2.0**ID_BITS) & (index < hops)
@@ -485,7 +486,7 @@ def _at_least(counts: HashedCounts) -> HashedCounts:
 def _decoded(
     run: Run, about: HeaderSamples, pairs: PairCandidates, decoder: Decoder, n_links: int
 ) -> HashedCounts:
-    """Counts from hashes, packets of one weight at a time where weights are no small integers."""
+    """Counts from hashes; weights that are not small integers are decoded one weight at a time."""
     telemetry, table = run.scenario.telemetry, run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
     ids = ids_of(table)
@@ -499,7 +500,7 @@ def _decoded(
         )
         plan = _plan(pairs, src[rows], dst[rows], hop)
         part = count_links(decoder, samples, plan, values, hop is not None)
-        # A packet is here with chance 1/unit: a count varies by (unit − 1) N on top.
+        # A packet is sampled with probability 1/unit, which adds variance (unit − 1) N.
         packets, null = part.packets * unit, part.null_variance * unit**2
         slope = (part.slope + 1.0) * unit - 1.0
         part = HashedCounts(packets, np.maximum(null + slope * packets, 0.0), null, slope)
@@ -570,7 +571,7 @@ def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
 
 
 def _scaled(counts: HashedCounts, k: float) -> HashedCounts:
-    """Counts of all packets from those of one in ``k``, thinning as if by chance."""
+    """Counts of all packets from those of one in ``k``, modelled as random thinning."""
     packets, null = counts.packets * k, counts.null_variance * k**2
     slope = k * counts.slope + (k - 1)
     return HashedCounts(packets, np.maximum(null + slope * packets, 0.0), null, slope)

@@ -36,7 +36,7 @@ MAX_STEPS = 3000
 
 
 class Matcher(Protocol):
-    """What the likelihood needs of the compiled core."""
+    """Functions of the compiled core that the likelihood needs."""
 
     def link_hash(
         self,
@@ -52,13 +52,13 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True)
 class LikelihoodFit:
-    """Counts of greatest likelihood.
+    """Maximum likelihood counts.
 
     Attributes:
         packets: Estimated packets of each link, shape (L,).
         log_likelihood: Of all samples, in nats.
-        gap: Upper bound of what the log-likelihood could still gain, in nats. Well below 1 means
-            converged: the data do not tell the solution from the exact one.
+        gap: Upper bound of the distance of the log-likelihood from its maximum, in nats. Well below
+            1 means converged: the data cannot distinguish the solution from the exact one.
         steps: Gradient steps.
     """
 
@@ -76,17 +76,18 @@ def fit(
     link_values: NDArray[np.uint32],
     tolerance: float = 0.01,
 ) -> LikelihoodFit:
-    """Counts of greatest likelihood.
+    """Maximum likelihood counts.
 
     Args:
         core: The compiled core.
-        samples: What arrived.
-        stages: For each stage the rows of ``samples`` that may tell of it, and their candidates in
-            the order of the rows, as :func:`tailback.telemetry.hashed.count_links` takes them. A
-            row that may tell of l stages appears in all l.
-        population: Candidates of *all* packets that pass each stage, with the same classes; they
-            say how many packets a class has.
-        link_values: What the switches hash for each link, shape (L,).
+        samples: Received samples.
+        stages: For each stage, the rows of ``samples`` that may have been sampled at it and their
+            candidates in the order of the rows, as in
+            :func:`tailback.telemetry.hashed.count_links`. A row with l possible stages appears in
+            all l.
+        population: Candidates of *all* packets that pass each stage, with the same classes, which
+            give the number of packets of each class.
+        link_values: Value that switches hash for each link, shape (L,).
         tolerance: Stop when the gap is at most this, in nats.
 
     Returns:
@@ -147,7 +148,7 @@ def _matrix(
     stage_count: Floats,
     variables: int,
 ) -> csr_matrix:
-    """Chance of each sample's hash for each variable: 1/l where the hash agrees."""
+    """Probability of each sample's hash given each variable: 1/l if the hash matches."""
     shape = (len(samples.ids), variables)
     total = csr_matrix(shape)
     first = 0

@@ -1,4 +1,4 @@
-"""Packet ids: what switches and receivers derive from the fields that every packet has.
+"""Packet ids, which switches and receivers derive from fields of every packet.
 
 A packet sequence number (PSN) counts the packets of one queue pair, so it identifies a packet only
 together with the two ends and the queue pair. The id mixes all four with XOR, AND and fixed wiring,

@@ -1,10 +1,10 @@
-"""What receivers learned: table ``samples`` of every scheme, from the headers of single packets.
+"""Builds table ``samples`` for every scheme from the headers of individual packets.
 
-Whole links in full reservoirs are summed up as they come. Every other scheme leaves table
-``packets``; here its headers become the same rows: packets and congested packets of each link,
-window and label. Hashes are charged to links by :mod:`tailback.telemetry.assign`. The variances are
+The engine aggregates samples of scheme ``full`` itself. Every other scheme produces table
+``packets``, whose headers are converted here to the same rows: packets and congested packets of
+each link, window and label. :mod:`tailback.telemetry.assign` assigns hashes to links. Variances are
 those of the unbiased counts of :mod:`tailback.telemetry.header_counts`, in proportion to the
-packets of each row: they include what a hash leaves open, and the choice of one packet in k.
+packets of each row: they include the ambiguity of hashes and the selection of one packet in k.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from tailback.telemetry.likelihood import Matcher
 from tailback.telemetry.packet_ids import ids_of
 
 _DRAW = 255
-"""Number under which the receiver draws links; it counts down from here for further draws."""
+"""Stream number of the receiver's random draws of links; further draws count down from here."""
 
 
 class HashCore(Decoder, Matcher, Protocol):
-    """What receivers need of the compiled core."""
+    """Functions of the compiled core that receivers need."""
 
 
 @dataclass(frozen=True)
 class _Charged:
-    """Packets and the link each is charged to.
+    """Packets and the link that each is assigned to.
 
     Attributes:
         rows: Rows of table ``packets``.
         link: Link of each.
-        weight: What each charges.
+        weight: Weight of each.
     """
 
     rows: NDArray[np.intp]
@@ -87,7 +87,7 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         hop = _hashed(run, packets, pairs, core, carried.packets.packets)
         met = _hashed(run, congested, pairs, core, carried.congested.packets, _DRAW - 1)
     else:
-        # One reservoir: what was congested is part of what was seen, and stays so.
+        # One reservoir: congested samples are a subset of all samples, and remain one.
         hot = np.isin(packets.rows, congested.rows)
         less = carried.packets.packets - carried.congested.packets
         met = _hashed(run, congested, pairs, core, carried.congested.packets)
@@ -123,7 +123,7 @@ def _hashed(
     usual: Floats,
     number: int = _DRAW,
 ) -> _Charged:
-    """Charge packets to one of the links that hash and routing allow."""
+    """Assign each packet to one of the links that its hash and routing allow."""
     table = run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
     ids = ids_of(table)
@@ -174,7 +174,7 @@ def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Int
 
 
 def _uniform(packets: pl.DataFrame, number: int) -> Floats:
-    """A number in [0, 1) for each packet that follows from what every receiver sees of it."""
+    """Pseudo-random number in [0, 1) for each packet, from fields that every receiver knows."""
     sequence = packets["sequence"].to_numpy().astype(np.uint64)
     pair = packets["queue_pair"].fill_null(0).to_numpy().astype(np.uint64)
     src, dst = (packets[name].to_numpy().astype(np.uint64) for name in ("src_node", "dst_node"))
@@ -184,7 +184,7 @@ def _uniform(packets: pl.DataFrame, number: int) -> Floats:
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A step of splitmix64; no switch needs to follow."""
+    """A step of splitmix64; only receivers compute it, so multiplication is allowed."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -192,7 +192,7 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
-    """One candidate of every hop of every packet, and the chance that it was another, (C,).
+    """A random candidate for every hop of every packet, and the probability of error, (C,).
 
     Raises:
         RunError: The length of paths is not known.
@@ -249,7 +249,7 @@ def _of_counts(charged: _Charged, counts: HashedCounts, k: float) -> Floats:
 def _table(
     run: Run, hop: tuple[_Charged, Floats], met: tuple[_Charged, Floats], k: float
 ) -> pl.DataFrame:
-    """Rows of table ``samples``, from charged links and what a packet of each link varies by."""
+    """Rows of table ``samples``, from assigned links and the variance per packet of each link."""
     table = run.tables["packets"]
     windows = run.tables["windows"].sort("window")
     end = windows["end_ps"].to_numpy()
@@ -283,9 +283,9 @@ def _table(
 
 
 def whole_numbers(column: str) -> pl.Expr:
-    """Sums in whole numbers: what a row of a link leaves over, the next one takes along.
+    """Round sums to integers, carrying the remainder of a row to the next row of the same link.
 
-    Rows of one packet each would be wrong all in the same direction otherwise.
+    Otherwise rows of one packet each would all be rounded in the same direction.
     """
     so_far = pl.col(column).cum_sum().round()
     return (so_far - so_far.shift(1, fill_value=0.0)).over("link").cast(pl.UInt64)

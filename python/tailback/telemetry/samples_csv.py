@@ -12,9 +12,9 @@ Three forms are read, plain or gzip:
   congested, congested_variance``: estimates over all packets so far, by receiving rank and link, of
   any scheme. Rows that are missing at a time mean what they said before.
 
-In the first two forms one reservoir serves both questions: the congested samples are some of the
-hop samples. Scheme ``full`` draws them separately; the intervals of ``telemetry.estimate``, made
-for that scheme, are too wide then but never too narrow: the variance of a congested fraction f is
+In the first two forms there is one reservoir: the congested samples are a subset of the hop
+samples. Scheme ``full`` draws them separately; the intervals of ``telemetry.estimate``, derived for
+that scheme, are then too wide but never too narrow: the variance of a congested fraction f is
 f (1 − f) (l − 1) / N here and f (1 + f) (l − 1) / N there, where every hop may be congested.
 """
 
@@ -114,7 +114,7 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
         form, columns = "cumulative", _SUMS
     elif "packets_variance" in (header_of(text, _RANKS) or {}):
         form, columns = "by-rank", _RANKS
-        # Whoever wrote the file may have been killed in the middle of a line.
+        # A writer that was killed may have left an incomplete last line.
         data = data[: data.rfind(b"\n") + 1]
     table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
     return FORMS[form](table, _links(table, fabric))
@@ -198,10 +198,9 @@ def _conform(frame: pl.DataFrame) -> pl.DataFrame:
 def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of sums since the start, by time and link.
 
-    The file contains sums of path lengths l, not of l (l − 1). Among lengths from the shortest to
-    the
-    longest there are, that sum is largest where only those two occur (Bhatia and Davis, 2000); the
-    largest is taken, which is exact in a tree of two tiers.
+    The file contains sums of path lengths l, not of l (l − 1). For given minimum and maximum
+    lengths the latter sum is largest if only these two occur (Bhatia and Davis, 2000); this upper
+    bound is used, which is exact in a tree of two tiers.
     """
     table.need("time")
     names = ("free_samples", "congested_samples", "free_hops", "congested_hops")
@@ -230,7 +229,7 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     free, hot = pl.col("free_samples"), pl.col("congested_samples")
     free_hops, hot_hops = pl.col("free_hops"), pl.col("congested_hops")
     steps = steps.with_columns(n=free + hot, weight=free_hops + hot_hops)
-    # A path leads through a switch: of two links or more, unless a mean says one.
+    # A path leads through a switch, so it has at least two links, unless a mean is below that.
     mean = steps.filter(pl.col("n") > 0).select(m=pl.col("weight") / pl.col("n"))["m"]
     low = min(2.0, float(mean.min() or 2.0))  # type: ignore[arg-type]
     high = max(low, float(mean.ceil().max() or low))  # type: ignore[arg-type]
@@ -260,9 +259,9 @@ _AMOUNTS: Final = {
 def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of estimates since the start, by time, receiving rank and link.
 
-    Estimates from hashes are negative where chance will have it, and fall. Table ``samples`` has
-    neither: an earlier sum is taken to be no larger than any later one, the last one stands, and
-    one below zero counts as zero.
+    Estimates from hashes may be negative or decrease by chance, which table ``samples`` does not
+    allow: an earlier sum is reduced to the smallest later one, the last sum is kept, and negative
+    sums count as zero.
     """
     rank = table.number("rank", whole=True)
     _within(table, "rank", rank.fill_null(0), 0, 2**31, "ranks are numbered from 0")
@@ -278,7 +277,7 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
         destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
         link=pl.col("link"), **{name: pl.col(name).clip(0).round() for name in names},
     )  # fmt: skip
-    # A row that is missing at a time stands for the one before: what counts are the changes.
+    # A row that is missing at a time is unchanged since the previous one: changes are summed.
     once = rows.unique(["time", "rank", "link"], keep="last", maintain_order=True).sort("time")
     changes = once.with_columns(
         *(

@@ -128,8 +128,7 @@ def invariant_crc(covered: bytes) -> bytes:
     """ICRC of a packet with LRH and BTH (no GRH), without its CRCs: 4 bytes as sent.
 
     The CRC-32 of Ethernet over all bytes, with ones in place of fields that may change in transit:
-    the virtual lane
-    and the byte of FECN, BECN and the reserved bits.
+    the virtual lane and the byte of FECN, BECN and the reserved bits.
     """
     masked = bytearray(covered)
     masked[0] |= 0xF0

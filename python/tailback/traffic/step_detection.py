@@ -1,4 +1,4 @@
-"""Finds the steps that a program repeats, by comparing each rank's operations with one another."""
+"""Detects the steps that a program repeats, by comparing the operations of each rank."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tailback.traffic.program import POSTS, Op, Program
 from tailback.traffic.steps import StepProgram, count_within, posted_as
 
 FEWEST_STEPS = 24
-"""Repetitions below which a loop is not looked for: most of them would be simulated anyway."""
+"""Minimum repetitions of a loop: of fewer, most would be simulated anyway."""
 
 CANDIDATES = 12
-"""Operations whose distances are tried as the length of a step."""
+"""Number of operations whose recurrence distances are tried as the length of a step."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A stretch of one rank's operations, computations left out, that repeats.
+    """A repeating sequence of one rank's operations, without computations.
 
     Attributes:
         begin: First operation.
-        period: Operations of a step.
-        count: Whole steps.
+        period: Operations per step.
+        count: Number of complete steps.
     """
 
     begin: int
@@ -33,10 +33,10 @@ class Loop:
 
 
 def find_steps(program: Program) -> StepProgram | None:
-    """The steps of a program that repeats some; None where no loop is found.
+    """The steps of a program with loops; None if no loop is found.
 
-    Operations are compared by everything but the length of computations. Where ranks disagree on
-    the number of steps, or a step's messages do not have both their ends in it, there is no loop.
+    All properties of operations are compared except the duration of computations. There is no loop
+    if ranks differ in their number of loops, or if a message crosses the boundary of a step.
     """
     start = program.rank_start.astype(np.int64)
     if program.n_ranks == 0 or np.diff(start).max() < FEWEST_STEPS:
@@ -44,7 +44,7 @@ def find_steps(program: Program) -> StepProgram | None:
     digest = _digests(program)
     kept = np.flatnonzero(program.kind != Op.COMPUTE)
     first = np.searchsorted(kept, start)
-    # The rank with the most operations first: without a loop there, none is looked for elsewhere.
+    # Start with the rank that has the most operations: if it has no loop, skip the others.
     longest = int(np.diff(first).argmax())
     hints: list[int] = []
     found: dict[int, list[Loop]] = {}
@@ -60,7 +60,7 @@ def find_steps(program: Program) -> StepProgram | None:
 
 
 def _digests(program: Program) -> NDArray[np.uint64]:
-    """A number for each operation, equal for equal ones: lengths of computations do not count."""
+    """Hash of each operation; the duration of computations is not part of it."""
     start = program.rank_start.astype(np.int64)
     posts = np.isin(program.kind, POSTS)
     before = count_within(posts, start)
@@ -75,7 +75,7 @@ def _digests(program: Program) -> NDArray[np.uint64]:
 
 
 def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
-    """Stretches that repeat, in order, longest first where they would overlap."""
+    """Loops in program order; of overlapping ones the longest is kept."""
     if len(sequence) < FEWEST_STEPS:
         return []
     best = _longest(sequence, hints) if hints else None
@@ -92,10 +92,10 @@ def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
 
 
 def _periods(sequence: NDArray[np.uint64]) -> list[int]:
-    """Likely lengths of a step: usual distances between operations that are equal."""
+    """Likely lengths of a step: the most frequent distances between equal operations."""
     _, place, count = np.unique(sequence, return_inverse=True, return_counts=True)
     often = np.flatnonzero(count >= FEWEST_STEPS)
-    # The rarest operations of a step occur once in it; those of other loops may be rarer still.
+    # The rarest operations of a step occur once per step; those of other loops may be rarer.
     often = often[np.argsort(count[often], kind="stable")]
     some = (
         often[np.unique(np.linspace(0, len(often) - 1, CANDIDATES).astype(int))]
@@ -111,7 +111,7 @@ def _periods(sequence: NDArray[np.uint64]) -> list[int]:
 
 
 def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
-    """The longest stretch that repeats with one of the periods; of equal ones the shortest step."""
+    """The longest loop with one of the periods; of equally long ones the shortest period."""
     best: Loop | None = None
     for period in sorted(periods):
         if period * FEWEST_STEPS > len(sequence):
@@ -131,7 +131,7 @@ def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
 def _cut(
     program: Program, loops: list[list[Loop]], kept: NDArray[np.int64], first: NDArray[np.int64]
 ) -> StepProgram:
-    """The program cut at its loops: before, each step, between, …, after."""
+    """Divide the program into the part before its loops, each step, the parts between, the end."""
     start = program.rank_start.astype(np.int64)
     full = max(loops, key=len)
     counts = [min(rank[i].count for rank in loops if rank) for i in range(len(full))]
@@ -154,12 +154,12 @@ def _cut(
 
 
 def _first_of_kind(steps: StepProgram) -> list[int]:
-    """A step of each kind that repeats."""
+    """One step of each repeated kind."""
     return [int(np.flatnonzero(steps.kind == kind)[1]) for kind in range(1, steps.kind.max(), 2)]
 
 
 def _is_closed(steps: StepProgram, step: int) -> bool:
-    """Whether a step's sends and receives are of the same messages."""
+    """Whether every message of a step has both its send and its receive in it."""
     kept = steps.only(np.array([step])).program
     rank, sends = kept.op_rank, kept.sends
     receives = kept.kind == Op.IRECV

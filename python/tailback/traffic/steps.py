@@ -1,8 +1,8 @@
 """A program as a sequence of steps, of which some can be left out.
 
-Applications repeat steps. Each rank's operations are cut at the same number of places; steps of one
-kind are equal but for the lengths of computations. Whole steps can be left out of the program: of
-such a step every message has both its ends in it, so what is left is a program too.
+Applications repeat steps. The operations of every rank are divided into the same number of steps;
+steps of the same kind differ only in the duration of their computations. Both ends of every message
+lie in the same step, so the program without some of its steps is still a valid program.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tailback.traffic.program import POSTS, Op, Program
 
 @dataclass(frozen=True, eq=False)
 class StepProgram:
-    """A program of k steps, of which s different ones are held.
+    """A program of k steps, of which only the s distinct ones are stored.
 
     Attributes:
-        program: The operations of the s steps, of R ranks.
-        bounds: Where steps begin and end: step i of rank r is operations
+        program: The operations of the s distinct steps, of R ranks.
+        bounds: Boundaries of the steps: step i of rank r consists of operations
             ``bounds[r, i]:bounds[r, i + 1]``, shape (R, s + 1).
-        order: Which of the s steps each of the k steps is, shape (k,).
-        kind: Number of the kind of each of the s steps, shape (s,).
+        order: Index of the distinct step that each of the k steps executes, shape (k,).
+        kind: Kind of each of the s distinct steps, shape (s,).
     """
 
     program: Program
@@ -43,13 +43,13 @@ class StepProgram:
         return self.kind[self.order]
 
     def compute_ps(self) -> NDArray[np.int64]:
-        """How long each rank computes in each of the s different steps, shape (s, R)."""
+        """Computation time of each rank in each of the s distinct steps, shape (s, R)."""
         amount = np.where(self.program.kind == Op.COMPUTE, self.program.amount, 0)
         total = np.concatenate([[0], np.cumsum(amount.astype(np.int64))])
         return np.diff(total[self.bounds], axis=1).T
 
     def only(self, kept: NDArray[np.int64]) -> KeptSteps:
-        """The program of the steps with the numbers ``kept``, in order, shape (m,)."""
+        """The program of only the steps ``kept`` (ascending step numbers, shape (m,))."""
         program, chosen = self.program, self.order[kept]
         begin, end = self.bounds[:, chosen], self.bounds[:, chosen + 1]
         length = end - begin
@@ -76,10 +76,10 @@ class StepProgram:
         return KeptSteps(made, index, bounds)
 
     def _requests(self, index: NDArray[np.int64], bounds: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Requests numbered anew as they are posted.
+        """Requests renumbered in the order of their posts.
 
-        A WAIT waits for what was posted as many posts before as in the whole program: that may be
-        in the step before, in the place of which there now is an equal one.
+        A WAIT refers to the post the same number of posts back as in the whole program. That post
+        may be in the previous step, whose place an equal step has taken.
         """
         posted = np.isin(self.program.kind, POSTS)
         start = self.program.rank_start.astype(np.int64)
@@ -96,11 +96,11 @@ class StepProgram:
 
 @dataclass(frozen=True, eq=False)
 class KeptSteps:
-    """The program of some steps of another.
+    """The program of a subset of the steps of another program.
 
     Attributes:
         program: The program.
-        source: Operation of the whole program that each of its operations is, shape (M,).
+        source: Index in the original program of each of its operations, shape (M,).
         bounds: As in :class:`StepProgram`, of the kept steps, shape (R, m + 1).
     """
 
@@ -109,13 +109,13 @@ class KeptSteps:
     bounds: NDArray[np.int64]
 
     def of_operations(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``number`` of each step, shape (m,), for each of its operations, shape (M,)."""
+        """Expand a value per step, shape (m,), to one per operation, shape (M,)."""
         length = np.diff(self.bounds, axis=1)
         return np.repeat(np.tile(number, len(length)), length.ravel())
 
 
 def repeated(program: Program, times: int) -> StepProgram:
-    """The program ``times`` times over, each time a step; it is held once."""
+    """A program repeated ``times`` times, each repetition a step; it is stored once."""
     start = program.rank_start.astype(np.int64)
     return StepProgram(
         program,
@@ -126,18 +126,18 @@ def repeated(program: Program, times: int) -> StepProgram:
 
 
 def count_within(true: NDArray[np.bool_], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many are true before each element of its rank; ranks begin at ``start``."""
+    """Number of true elements before each element within its rank; ranks begin at ``start``."""
     total = np.concatenate([[0], np.cumsum(true)])
     return np.asarray(total[:-1] - np.repeat(total[start[:-1]], np.diff(start)))
 
 
 def posted_as(program: Program, before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of the post that each WAIT waits for, counted within its rank; of posts their own."""
+    """Index within its rank of the post that each WAIT waits for; a post has its own index."""
     found = before.copy()
     involved = np.flatnonzero(np.isin(program.kind, (*POSTS, Op.WAIT)))
     key = np.lexsort((involved, program.request[involved], program.op_rank[involved]))
     ordered = involved[key]
-    # The last post of that request before it: posts and waits of a request are neighbours here.
+    # The latest preceding post of the request: posts and waits of a request are adjacent here.
     post = program.kind[ordered] != Op.WAIT
     last = np.maximum.accumulate(np.where(post, np.arange(len(ordered)), 0))
     found[ordered] = before[ordered[last]] if len(ordered) else found[ordered]
