@@ -7,7 +7,6 @@ from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from tailback.simulation.outcome import Columns
 from tailback.traffic.program import Op, Program
@@ -308,6 +307,8 @@ def _total_time(
         freedom = batches - 1
     else:
         freedom = n - 1
+    from scipy import stats  # takes a second to load
+
     width = float(stats.t.ppf(0.975, freedom)) * spread * np.sqrt(skipped**2 / n + skipped)
     # The observed trend, and the largest one that the test does not detect: a difference TREND
     # between the halves is 2 TREND from first to last step, and may continue by as much again.
