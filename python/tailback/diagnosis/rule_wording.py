@@ -320,11 +320,15 @@ def slow_link(
         else "equivalent links carry as much of your traffic and are hardly congested, and this "
         f"cable alone explains {percent(explained)} of the squared lateness of your messages"
     )
+    slow, which = (
+        ("1 link that runs slower than it should", "This link")
+        if links == 1
+        else (f"{links:,} links that run slower than they should", "The heaviest")
+    )
     return (
-        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} that run "
-        f"slower than they should. The heaviest, {heaviest}, has a congested fraction of "
-        f"{percent(fraction)} but carries your traffic at no more than {percent(most)} of its line "
-        f"rate. Other traffic is not the reason: {why}."
+        f"{percent(share)} of the congested packets wait for {slow}. {which}, {heaviest}, has a "
+        f"congested fraction of {percent(fraction)} but carries your traffic at no more than "
+        f"{percent(most)} of its line rate. Other traffic is not the reason: {why}."
     )
 
 

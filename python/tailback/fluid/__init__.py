@@ -1,4 +1,4 @@
-"""The fluid view: flow rates instead of packets (Birk and Zdornov, 2009)."""
+"""The fluid model: flow rates instead of packets (Birk and Zdornov, 2009)."""
 
 from tailback.evaluate import Rates
 from tailback.fluid.flows import FlowTimes, simulate_flows

@@ -1,4 +1,4 @@
-"""Rank programs in the fluid view: MPI's blocking rules, messages as flows."""
+"""Rank programs in the fluid model: MPI's blocking rules, messages as flows."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def simulate_program(
         routing: A routing rule for the network; its own routes when absent.
 
     Raises:
-        TraceError: Sends and receives do not pair up, or ranks block for ever.
+        TraceError: Sends and receives do not pair up, or ranks block forever.
         FabricError: Two nodes without a path.
         ScenarioError: A placement that does not fit, or a setting out of range.
     """

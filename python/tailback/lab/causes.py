@@ -46,7 +46,7 @@ class Setting:
 
     @classmethod
     def nominal(cls, plan: Plan) -> Setting:
-        """Whether it is the nominal run, without any cause."""
+        """Whether no cause was applied."""
         job = plan.spec.job
         hosts = [host for host in job.hosts for _ in range(job.ranks_per_host)]
         return cls(hosts, list(plan.spines))

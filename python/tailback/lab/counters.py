@@ -1,4 +1,4 @@
-"""Counters of every interface of a lab, as often as wanted: read from the kernel by netlink.
+"""Counters of every interface of a lab at regular intervals, read from the kernel by netlink.
 
 Nothing is started to read them, so ten readings a second of a hundred interfaces cost little. The
 layouts are those of ``linux/rtnetlink.h``, ``linux/if_link.h`` and ``linux/gen_stats.h``.
