@@ -236,7 +236,7 @@ def simulate_skipping(
 
 
 @dataclass(frozen=True, eq=False)
-class _Result:
+class _RoundResult:
     """Evaluation of the simulated steps of one job before a skip."""
 
     times: StepTimes
@@ -254,7 +254,7 @@ class _Result:
         return slice(first, first + self.found.count)
 
 
-_Results = list[dict[int, _Result]]
+_Results = list[dict[int, _RoundResult]]
 """For each skip the results of its jobs, by job."""
 
 
@@ -342,12 +342,12 @@ class _Round:
 
     def _extrapolated(
         self, skip: PlannedSkip, number: int, times: StepTimes, part: slice, eager: int
-    ) -> _Result:
+    ) -> _RoundResult:
         cut, job = skip.cuts[number], self.jobs[number]
         known = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
         alone = len(skip.cuts) == 1
         found = extrapolate_steps(times.part(part), cut.skipped, known, alone=alone)
-        return _Result(times, part.start, found)
+        return _RoundResult(times, part.start, found)
 
     def update_rates(self, outcome: _core.PacketOutcome, results: _Results, rates: Rates) -> bool:
         """Update the step times; whether they differ from those of the plan."""
@@ -413,7 +413,7 @@ class _Round:
         )  # fmt: skip
 
     def _part(
-        self, cut: Cut, number: int, result: _Result, outcome: _core.PacketOutcome
+        self, cut: Cut, number: int, result: _RoundResult, outcome: _core.PacketOutcome
     ) -> JobSkip:
         job, basis = self.jobs[number], result.basis
         begin = int(np.searchsorted(self.kept[number], cut.begin))
