@@ -14,10 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.report.attribution import Attribution, by_call_site
-from tailback.report.figure_data import FigureCase, FigureData, Floats, LinkLoad
+from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData, Floats, LinkLoad
 from tailback.report.flame import Frame
 from tailback.schema import conform
 from tailback.telemetry.estimate import Z95
+from tailback.units import percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,9 @@ class LinkChange:
         return np.maximum(self.before.weight, self.after.weight)
 
 
+MAX_DEVIATION = 8.0
+"""Largest deviation drawn, in standard errors; a normal variable never gets there."""
+
 UNUSED_SHARE = 0.05
 """A link counts as unused below this share of the other run's packets."""
 
@@ -88,6 +92,48 @@ def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
     if after is None or not after.measured or not case.sampled_reference.measured:
         return None
     return case.sampled_reference, after
+
+
+@dataclass(frozen=True, eq=False)
+class LinkDeviations:
+    """Changes of links in units of their standard error.
+
+    Attributes:
+        score: Change over standard error, limited to ±:data:`MAX_DEVIATION`, shape (K,) for the K
+            links with enough samples in both runs and a standard error.
+        beyond_noise: Share of the K links that changed beyond their 95 % interval.
+        without_error: Number of links with enough samples but none congested in either run; they
+            have no standard error.
+    """
+
+    score: Floats
+    beyond_noise: float
+    without_error: int
+
+    @property
+    def title(self) -> str:
+        """Title of the figure."""
+        share = percent(self.beyond_noise)
+        return f"{share} of {len(self.score):,} links changed beyond noise (5 % would by chance)"
+
+
+def link_deviations(case: FigureCase) -> LinkDeviations | None:
+    """Deviations of all links of a case; None without a second run or without such links."""
+    both = compared(case)
+    if both is None:
+        return None
+    found = link_change(*both)
+    sampled = (found.before.samples >= MIN_SAMPLES) & (found.after.samples >= MIN_SAMPLES)
+    chosen = sampled & (found.error > 0)
+    if not chosen.any():
+        return None
+    score = np.clip(found.value[chosen] / found.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
+    met = found.before.congested_samples + found.after.congested_samples > 0
+    return LinkDeviations(
+        score,
+        float(beyond_noise(found)[chosen].mean()),
+        int((sampled & ~met & ~chosen).sum()),
+    )
 
 
 def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:

@@ -19,15 +19,15 @@ from tailback.diagnosis.wording import bar_name
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.dragonfly import Grouped
 from tailback.report.difference import (
-    beyond_noise,
+    MAX_DEVIATION,
     call_site_changes,
     compared,
-    link_change,
+    link_deviations,
     pair_changes,
 )
-from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.figures.change_back_pressure import LINES
-from tailback.report.figures.change_how_sure import MAX_DEVIATION, normal
+from tailback.report.figures.change_how_sure import normal
 from tailback.report.figures.change_rank_matrix import distances
 from tailback.report.figures.distance_histogram import shares as distance_shares
 from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
@@ -202,20 +202,14 @@ def _distance_change(case: FigureCase) -> dict[str, Any] | None:
 
 
 def _deviations(case: FigureCase) -> dict[str, Any] | None:
-    both = compared(case)
-    if both is None:
+    found = link_deviations(case)
+    if found is None:
         return None
-    found = link_change(*both)
-    sampled = (found.before.samples >= MIN_SAMPLES) & (found.after.samples >= MIN_SAMPLES)
-    chosen = sampled & (found.error > 0)
-    if not chosen.any():
-        return None
-    score = np.clip(found.value[chosen] / found.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
+    score = found.score
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 33)
     counts, _ = np.histogram(score, edges)
     middle = (edges[1:] + edges[:-1]) / 2
     names = [f"{at:g}".replace("-", "−") for at in edges.tolist()]
-    share = percent(float(beyond_noise(found)[chosen].mean()))
     return {
         "labels": [f"{a} to {b}" for a, b in pairwise(names)],
         "edges": names,
@@ -223,7 +217,7 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
         "curve": {"name": "if nothing had changed",
                   "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist()},
         "stacked": False, "unit": "links",
-        "title": f"{share} of {len(score):,} links changed beyond noise (5 % would by chance)",
+        "title": found.title,
         "x": "change in standard errors (ends: and beyond)", "y": "links",
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
-from tailback.simulation.outcome import RateOutcome
+from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
@@ -311,7 +311,7 @@ def rank_model(
     )
 
 
-def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
+def _outcome(times: ProgramTimes, packet_bytes: int) -> ModelledOutcome:
     """The outcome; unknown columns are null."""
     messages: dict[str, Any] = {**times.messages}
     switches = messages.pop("switches").astype(np.int64)
@@ -326,7 +326,7 @@ def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
         for name in ("window", "label", "link", "hop_samples", "hop_weight", "hop_variance",
                      "hop_bytes", "congested_samples", "congested_weight", "congested_variance")
     }  # fmt: skip
-    return RateOutcome(
+    return ModelledOutcome(
         packets=int(packets.sum()),
         packet_hops=int((packets * switches).sum()),
         events=times.settlements,

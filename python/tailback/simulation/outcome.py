@@ -15,17 +15,17 @@ Columns: TypeAlias = Mapping[str, Any]
 """Columns of a table by name, all of one length."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RateOutcome:
-    """Outcome of a run of the fluid model, with the attributes of :class:`_core.PacketOutcome`.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelledOutcome:
+    """Outcome with the attributes of :class:`_core.PacketOutcome`, but not of the engine alone.
 
-    Columns and values that the model does not compute are null; there are no probes.
+    Columns and values that were not computed are null; there are no probes.
     """
 
     packets: int
     packet_hops: int
-    vc_refused: None = None
-    marked_packets: None = None
+    vc_refused: int | None = None
+    marked_packets: int | None = None
     events: int
     end_ps: int
     complete: bool = True
@@ -44,8 +44,8 @@ class RateOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExtrapolatedOutcome:
-    """Outcome of a run with skipped steps, with the attributes of :class:`_core.PacketOutcome`.
+class ExtrapolatedOutcome(ModelledOutcome):
+    """Outcome of a run with skipped steps.
 
     Attributes:
         window_starts: Start of each window: windows of skips are longer than the others.
@@ -54,30 +54,11 @@ class ExtrapolatedOutcome:
         observed_left_out: Number of data packets of observed jobs in skipped steps.
     """
 
-    packets: int
-    packet_hops: int
-    vc_refused: int | None
-    marked_packets: int | None
-    events: int
-    end_ps: int
-    complete: bool
-    window_ps: int
     window_starts: NDArray[np.uint64]
     skip_windows: list[int]
     messages_left_out: int
     observed_left_out: int
-    ranks: Columns
-    computations: Columns
-    messages: Columns
-    samples: Columns
-    truth: Columns
-    counters_ps: int = 0
-    counters: Columns = field(default_factory=dict)
-    queues_ps: int = 0
-    queues: Columns = field(default_factory=dict)
-    one_in: int = 0
-    carried: Columns = field(default_factory=dict)
 
 
-Outcome: TypeAlias = _core.PacketOutcome | RateOutcome | ExtrapolatedOutcome
+Outcome: TypeAlias = _core.PacketOutcome | ModelledOutcome
 """Any outcome that tables can be made from."""
