@@ -3,6 +3,7 @@
 //!
 //! Routers are numbered group by group, nodes router by router; `switch_pod` is the group.
 
+use crate::error::require_positive;
 use crate::global::{Arrangement, cables as global_cables};
 use crate::{CableList, Fabric, FabricError};
 
@@ -30,16 +31,11 @@ pub struct Shape {
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
 pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
-    for (field, value) in [
+    require_positive(&[
         ("nodes_per_router", shape.nodes_per_router),
         ("routers", shape.routers),
         ("groups", shape.groups),
-    ] {
-        if value == 0 {
-            let why = "must be at least 1".to_owned();
-            return Err(FabricError::Parameter { field, value: 0, why });
-        }
-    }
+    ])?;
     let routers = u64::from(shape.routers) * u64::from(shape.groups);
     let vertices = routers.saturating_mul(1 + u64::from(shape.nodes_per_router));
     let ports = u64::from(shape.routers) * u64::from(shape.global_ports);

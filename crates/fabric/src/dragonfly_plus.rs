@@ -3,6 +3,7 @@
 //!
 //! Switches are numbered group by group, leaves before spines; `switch_pod` is the group.
 
+use crate::error::require_positive;
 use crate::global::{Arrangement, cables as global_cables};
 use crate::{CableList, Fabric, FabricError};
 
@@ -32,17 +33,12 @@ pub struct Shape {
 /// # Errors
 /// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
 pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
-    for (field, value) in [
+    require_positive(&[
         ("nodes_per_leaf", shape.nodes_per_leaf),
         ("leaves", shape.leaves),
         ("spines", shape.spines),
         ("groups", shape.groups),
-    ] {
-        if value == 0 {
-            let why = "must be at least 1".to_owned();
-            return Err(FabricError::Parameter { field, value: 0, why });
-        }
-    }
+    ])?;
     let groups = u64::from(shape.groups);
     let nodes = (groups * u64::from(shape.leaves)).saturating_mul(shape.nodes_per_leaf.into());
     let switches = groups.saturating_mul(u64::from(shape.leaves) + u64::from(shape.spines));

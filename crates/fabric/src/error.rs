@@ -46,6 +46,17 @@ macro_rules! message {
 }
 pub(crate) use message;
 
+/// Checks that each parameter, by name, is at least 1.
+pub(crate) fn require_positive(parameters: &[(&'static str, u32)]) -> Result<(), FabricError> {
+    match parameters.iter().find(|(_, value)| *value == 0) {
+        None => Ok(()),
+        Some(&(field, _)) => {
+            let why = "must be at least 1".to_owned();
+            Err(FabricError::Parameter { field, value: 0, why })
+        }
+    }
+}
+
 /// A fabric that is inconsistent, impossible or cannot be routed.
 ///
 /// `Display` gives nodes, switches and links by number; [`FabricError::message`] lets a caller that

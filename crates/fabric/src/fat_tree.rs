@@ -4,6 +4,7 @@
 //! core switches.
 //! Tapered and Full are the two networks of Taffet's thesis, Table 3.1.
 
+use crate::error::require_positive;
 use crate::{CableList, Fabric, FabricError};
 
 /// Shape of a fat tree. `pods = 0` gives a two-level tree, with the aggregation switches at the top.
@@ -60,16 +61,12 @@ impl Shape {
         let wrong = |field, value: u32, why: &str| {
             Err(FabricError::Parameter { field, value: value.into(), why: why.to_owned() })
         };
-        for (field, value) in [
+        require_positive(&[
             ("hosts_per_leaf", self.hosts_per_leaf),
             ("leaves", self.leaves),
             ("aggregation", self.aggregation),
             ("leaf_cables", self.leaf_cables),
-        ] {
-            if value == 0 {
-                return wrong(field, value, "must be at least 1");
-            }
-        }
+        ])?;
         if self.pods == 0 {
             if self.cores != 0 {
                 return wrong("cores", self.cores, "a two-level tree (pods = 0) has no cores");
