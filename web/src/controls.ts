@@ -40,7 +40,7 @@ export function connectCopyButtons(): void {
   }
 }
 
-const NONE = "Whole run";
+const NONE = "All phases";
 
 export function connectSelectors(model: Model, store: Store): void {
   const phases = byId<HTMLSelectElement>("phase");
@@ -100,7 +100,7 @@ function connectTime(model: Model, store: Store): void {
 /** The time span shown; for a difference, as shares of each run's time. */
 export function spanText(model: Model, store: Store): string {
   const { time, dataset } = store.now;
-  if (!time) return "Whole run";
+  if (!time) return "All of the time";
   const runs = model.runsOf(dataset);
   const { edges_ps: edges, frames } = model.run(runs[0] ?? 0).course;
   if (runs.length > 1) {

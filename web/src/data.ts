@@ -225,6 +225,9 @@ export interface Payload {
   scenario: string;
 }
 
+/** The payload as the page holds it: the flame graph is JSON among the packed arrays. */
+export type Embedded = Omit<Payload, "flames"> & { flames: Ref | null };
+
 export type Quantity = "congestion" | "utilization" | "stall";
 export type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array;
 
@@ -268,6 +271,11 @@ export class Arrays {
     const out = new kind(plain.buffer);
     this.cache.set(ref.o, out);
     return out;
+  }
+
+  /** Plain values that were stored as JSON. */
+  json(ref: Ref): unknown {
+    return JSON.parse(new TextDecoder().decode(this.get(ref) as Uint8Array<ArrayBuffer>));
   }
 
   /** Running sums of an array that was stored as differences. */

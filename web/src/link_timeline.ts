@@ -119,15 +119,15 @@ export class LinkTimeline implements Drawing {
     return y;
   }
 
-  /** Whether no run has a value anywhere in a band: a line of text then replaces it. */
+  /** Whether what is shown has no value anywhere in a band: a line of text then replaces it. */
   private folded(band: number): boolean {
-    let known = this.empty.get(band);
+    const key = this.store.now.dataset * this.course.bands.length + band;
+    let known = this.empty.get(key);
     if (known === undefined) {
-      known = this.model.payload.datasets.every(({ course }) => {
-        const cells = course.bands[band]?.cells;
-        return !cells || this.model.arrays.get(cells).every((_, i, all) => Number.isNaN(share(all as Numbers, i)));
-      });
-      this.empty.set(band, known);
+      const { change } = this.model.payload;
+      const ref = this.shown.change ? change?.cells[band] : this.course.bands[band]?.cells;
+      known = !ref || this.model.arrays.get(ref).every((_, i, all) => Number.isNaN(share(all as Numbers, i)));
+      this.empty.set(key, known);
     }
     return known;
   }

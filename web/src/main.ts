@@ -6,7 +6,7 @@ import { Columns } from "./columns";
 import { connectCommand } from "./command";
 import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
 import { LinkTimeline } from "./link_timeline";
-import type { Payload } from "./data";
+import type { Embedded, Flames } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
 import { FabricPlot } from "./fabric";
@@ -95,9 +95,10 @@ async function start(): Promise<void> {
   connectTables();
   connectGlossary();
   document.documentElement.classList.add("js");
-  const payload = JSON.parse(byId("report-data").textContent ?? "") as Payload;
-  const bytes = await inflate(byId("report-arrays").textContent ?? "");
-  const model = new Model(payload, new Arrays(bytes));
+  const embedded = JSON.parse(byId("report-data").textContent ?? "") as Embedded;
+  const arrays = new Arrays(await inflate(byId("report-arrays").textContent ?? ""));
+  const flames = embedded.flames && (arrays.json(embedded.flames) as Flames);
+  const model = new Model({ ...embedded, flames }, arrays);
   const store = new Store();
   document.documentElement.classList.add("interactive");
 
