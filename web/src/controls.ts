@@ -40,6 +40,19 @@ export function connectCopyButtons(): void {
   }
 }
 
+/** Buttons that download a file which another link of the page holds; without a script they lead there. */
+export function connectDownloads(): void {
+  for (const button of document.querySelectorAll<HTMLAnchorElement>("a[data-file]")) {
+    const held = [...document.querySelectorAll<HTMLAnchorElement>("a[download]")]
+      .find((link) => link.download === button.dataset["file"]);
+    if (!held) continue;
+    button.addEventListener("click", (event) => {
+      event.preventDefault();
+      held.click();
+    });
+  }
+}
+
 const NONE = "All phases";
 
 export function connectSelectors(model: Model, store: Store): void {

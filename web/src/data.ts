@@ -116,6 +116,8 @@ export interface CourseMeta {
   congested_variance: Ref;
   bytes: Ref;
   left_out: number;
+  /** Windows that stand for extrapolated steps: start and end in picoseconds, number of steps. */
+  skipped: [number, number, number][];
   sums: { tiers: TierMeta[]; bytes: Ref };
 }
 
@@ -526,6 +528,14 @@ export function fraction(view: View, link: number): number {
 /** Frame of a time course at a point in time. */
 export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): number {
   return Math.min(Math.max(ascending.right(edges, ps) - 1, 0), frames - 1);
+}
+
+/** Extrapolated steps in a frame as text; null where every packet was simulated. */
+export function extrapolated({ edges_ps: edges, skipped }: CourseMeta, frame: number): string | null {
+  const [from = 0, to = 0] = [edges[frame], edges[frame + 1]];
+  const inside = skipped.filter(([start, end]) => start < to && end > from);
+  const steps = inside.reduce((sum, [, , each]) => sum + each, 0);
+  return steps > 0 ? `extrapolated: ${steps} steps that were not simulated` : null;
 }
 
 /** Meaning of the time axis of a time course. */

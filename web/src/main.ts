@@ -4,7 +4,7 @@ import { connectAddress } from "./address";
 import { Bars } from "./bars";
 import { Columns } from "./columns";
 import { connectCommand } from "./command";
-import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
+import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable } from "./controls";
 import { LinkTimeline } from "./link_timeline";
 import type { Embedded, Flames } from "./data";
 import { Arrays, inflate, Model } from "./data";
@@ -92,6 +92,7 @@ function keepInSight(): void {
 
 async function start(): Promise<void> {
   connectCopyButtons();
+  connectDownloads();
   connectTables();
   connectGlossary();
   document.documentElement.classList.add("js");

@@ -3,7 +3,7 @@
 import type { Scale } from "./axis";
 import { AXIS_HEIGHT, bottomAxis, leftAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { CourseMeta, Model, Numbers, TierMeta } from "./data";
-import { frameAt, timeOf } from "./data";
+import { extrapolated, frameAt, timeOf } from "./data";
 import type { Estimate } from "./interval";
 import { ofDifference } from "./interval";
 import type { Renderer } from "./renderer";
@@ -233,7 +233,8 @@ export class TimeCourse implements Drawing {
       ? `${((100 * frame) / frames).toFixed(0)} – ${((100 * (frame + 1)) / frames).toFixed(0)} % of each run`
       : `${timeText(edges[frame] ?? 0)} – ${timeText(edges[frame + 1] ?? 0)}`;
     const tiers = this.tiers.map((tier) => `${tier.name}: ${this.told(tier, frame)}`);
-    return [span, `arrived ${rates.join(" → ")} GB/s`, ...tiers];
+    const skipped = this.change ? null : extrapolated(this.course, frame);
+    return [span, ...(skipped ? [skipped] : []), `arrived ${rates.join(" → ")} GB/s`, ...tiers];
   }
 
   /** A tier in a frame as text. */

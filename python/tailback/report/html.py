@@ -119,7 +119,7 @@ def render_report(
             shared["lines"],
             link_names(case.observed.links) if diagnosis.explanation else [],
         ),
-        measured=measured_view(diagnosis),
+        measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),
         root_links=roots,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import Measured
 from tailback.evidence.other_traffic import UNKNOWN
 from tailback.evidence.split import PART_NAMES
+from tailback.report.figure_data import LinkLoad
 from tailback.report.scales import CAUSE_COLOURS, INK, KIND_COLOURS, MUTED
 from tailback.units import format_time, percent
 
@@ -88,18 +91,25 @@ def _total(name: str, ps: int) -> dict[str, Any]:
             "text": format_time(ps), "colour": INK, "strong": True}  # fmt: skip
 
 
-def measured_view(diagnosis: Diagnosis) -> dict[str, Any] | None:
+def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | None:
     """Texts for the tables of the measured run; None if nothing was measured.
+
+    Args:
+        diagnosis: The diagnosis.
+        expected: Estimates of every link in the expected run.
 
     Returns:
         ``parts``: name, time, share, bounds by the clocks; ``efficiencies``: name and value;
         ``phases``: name, time, share, its largest parts; ``latecomers``; ``shared``: links shared
-        with other jobs.
+        with other jobs; ``sampled``: links by the samples in real packets, each with its congested
+        fraction in the expected run, None if that is unknown.
     """
     measured = diagnosis.measured
     if measured is None:
         return None
     shared = diagnosis.explanation.shared_links if diagnosis.explanation else []
+    sampled = diagnosis.explanation.sampled_links if diagnosis.explanation else []
+    fraction = expected.fraction
     return {
         "parts": [
             (PART_NAMES[part.name], part.ps, part.share, part.low_ps, part.high_ps)
@@ -115,6 +125,10 @@ def measured_view(diagnosis: Diagnosis) -> dict[str, Any] | None:
             (link.link, link.ours, ", ".join(f"{_job(job)} {percent(part)}"
                                              for job, part in link.jobs.items()), link.error)
             for link in shared
+        ],
+        "sampled": [
+            (link, None if np.isnan(fraction[link.number]) else float(fraction[link.number]))
+            for link in sampled if link.number < len(fraction)
         ],
     }  # fmt: skip
 
