@@ -26,7 +26,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT))
-from tailback.report import write_comparison  # noqa: E402
+from tailback.api.compare import compare  # noqa: E402
 from tailback.scenario import parse  # noqa: E402
 from tailback.simulation import simulate  # noqa: E402
 from tests.factories import webdriver  # noqa: E402
@@ -105,7 +105,7 @@ def results(folder: Path) -> None:
 
 
 def torus(path: Path) -> None:
-    """A page on a torus with two placements; existing results are kept."""
+    """The comparison of two placements on a torus, as a folder; existing results are kept."""
     if path.exists():
         return
     runs = [simulate(parse({
@@ -114,13 +114,13 @@ def torus(path: Path) -> None:
         "job": [{"placement": placement, "pattern": {
             "kind": "stencil3d", "dims": [12, 8, 8], "size": "64 KiB", "rounds": 2}}],
     })) for placement in ("random", "block")]  # fmt: skip
-    write_comparison(path, *runs, [])
+    compare(*runs).write(path)
 
 
 def document(folder: Path) -> None:
     """The pictures of the documentation."""
     results(folder)
-    torus(folder / "torus.html")
+    torus(folder / "torus")
     with webdriver.Browser("--hide-scrollbars") as browser:
         look(browser, WIDE)
         browser.open(folder / "demo" / "report.html")
@@ -141,7 +141,7 @@ def document(folder: Path) -> None:
         top = top_of(browser, "#tools")
         below = top_of(browser, "#where h3:nth-of-type(2)")
         shoot(browser, "report-change.png", top, below - top)
-        browser.open(folder / "torus.html")
+        browser.open(folder / "torus" / "compare.html")
         browser.run("document.querySelector('input[name=dataset]').click()")
         top = top_of(browser, "#figure-grids")
         below = top_of(browser, "#where h3:nth-of-type(2)")
@@ -154,7 +154,7 @@ def document(folder: Path) -> None:
 
 SHEET = {
     "demo": "demo/report.html", "stencil2d": "stencil2d/report.html",
-    "background": "background/report.html", "torus": "torus.html",
+    "background": "background/report.html", "torus": "torus/compare.html",
     "change": "compare/compare.html",
 }  # fmt: skip
 """Pages of the picture that shows reports in every style."""

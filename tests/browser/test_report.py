@@ -79,7 +79,7 @@ def test_phase_selector_changes_what_is_drawn(browser: webdriver.Browser, plain:
     options = browser.run(
         "return [...document.querySelectorAll('#phase option')].map(o => o.textContent)"
     )
-    assert options == ["Whole run", "Phase +x", "Phase -x", "Phase +y", "Phase -y"]
+    assert options == ["All phases", "Phase +x", "Phase -x", "Phase +y", "Phase -y"]
     before = {canvas: picture(browser, canvas) for canvas in ("fabric", "raster")}
     choose(browser, "phase", "3")
     for canvas, old in before.items():

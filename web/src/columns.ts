@@ -11,6 +11,8 @@ const LEFT = 52;
 const RIGHT = 8;
 const TALL = 210;
 const LINE = 16;
+/** Extent of an axis below which all values count as 0: shares in per cent, or links. */
+const SMALLEST = 1e-3;
 
 export class Columns extends ItemPlot {
   constructor(canvas: HTMLCanvasElement, private readonly meta: ColumnsMeta) {
@@ -49,7 +51,10 @@ export class Columns extends ItemPlot {
       ? [series.reduce((sum, { values }) => sum + (values[c] ?? 0), 0)]
       : series.map(({ values }) => values[c] ?? 0));
     const values = [...sums.flat(), ...(curve?.values ?? [])];
-    const y = linear([Math.min(0, ...values), Math.max(1e-9, ...values)], [top + TALL, top]).nice(4);
+    // Where nothing differs from 0, rounding errors must not fill the axis.
+    const [least, most] = [Math.min(0, ...values), Math.max(0, ...values)];
+    const flat = most - least < SMALLEST;
+    const y = linear(flat ? [0, 1] : [least, most], [top + TALL, top]).nice(4);
     leftAxis(renderer, y, LEFT, width - RIGHT, this.meta.y);
     const pitch = (width - LEFT - RIGHT) / labels.length;
     const items = labels.map((label, c) => this.column(renderer, label, c, LEFT + c * pitch, pitch, y));

@@ -40,7 +40,20 @@ export function connectCopyButtons(): void {
   }
 }
 
-const NONE = "Whole run";
+/** Buttons that download a file which another link of the page holds; without a script they lead there. */
+export function connectDownloads(): void {
+  for (const button of document.querySelectorAll<HTMLAnchorElement>("a[data-file]")) {
+    const held = [...document.querySelectorAll<HTMLAnchorElement>("a[download]")]
+      .find((link) => link.download === button.dataset["file"]);
+    if (!held) continue;
+    button.addEventListener("click", (event) => {
+      event.preventDefault();
+      held.click();
+    });
+  }
+}
+
+const NONE = "All phases";
 
 export function connectSelectors(model: Model, store: Store): void {
   const phases = byId<HTMLSelectElement>("phase");
@@ -100,7 +113,7 @@ function connectTime(model: Model, store: Store): void {
 /** The time span shown; for a difference, as shares of each run's time. */
 export function spanText(model: Model, store: Store): string {
   const { time, dataset } = store.now;
-  if (!time) return "Whole run";
+  if (!time) return "All of the time";
   const runs = model.runsOf(dataset);
   const { edges_ps: edges, frames } = model.run(runs[0] ?? 0).course;
   if (runs.length > 1) {

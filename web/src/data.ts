@@ -116,6 +116,8 @@ export interface CourseMeta {
   congested_variance: Ref;
   bytes: Ref;
   left_out: number;
+  /** Windows that stand for extrapolated steps: start and end in picoseconds, number of steps. */
+  skipped: [number, number, number][];
   sums: { tiers: TierMeta[]; bytes: Ref };
 }
 
@@ -225,6 +227,9 @@ export interface Payload {
   scenario: string;
 }
 
+/** The payload as the page holds it: the flame graph is JSON among the packed arrays. */
+export type Embedded = Omit<Payload, "flames"> & { flames: Ref | null };
+
 export type Quantity = "congestion" | "utilization" | "stall";
 export type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array;
 
@@ -268,6 +273,11 @@ export class Arrays {
     const out = new kind(plain.buffer);
     this.cache.set(ref.o, out);
     return out;
+  }
+
+  /** Plain values that were stored as JSON. */
+  json(ref: Ref): unknown {
+    return JSON.parse(new TextDecoder().decode(this.get(ref) as Uint8Array<ArrayBuffer>));
   }
 
   /** Running sums of an array that was stored as differences. */
@@ -518,6 +528,14 @@ export function fraction(view: View, link: number): number {
 /** Frame of a time course at a point in time. */
 export function frameAt({ edges_ps: edges, frames }: CourseMeta, ps: number): number {
   return Math.min(Math.max(ascending.right(edges, ps) - 1, 0), frames - 1);
+}
+
+/** Extrapolated steps in a frame as text; null where every packet was simulated. */
+export function extrapolated({ edges_ps: edges, skipped }: CourseMeta, frame: number): string | null {
+  const [from = 0, to = 0] = [edges[frame], edges[frame + 1]];
+  const inside = skipped.filter(([start, end]) => start < to && end > from);
+  const steps = inside.reduce((sum, [, , each]) => sum + each, 0);
+  return steps > 0 ? `extrapolated: ${steps} steps that were not simulated` : null;
 }
 
 /** Meaning of the time axis of a time course. */

@@ -3,7 +3,7 @@
 import { timeUnit } from "./axis";
 import type { Flames, Frame, Model } from "./data";
 import type { Renderer } from "./renderer";
-import { fitted, INK, SELECTED } from "./renderer";
+import { fitted, INK, SELECTED, textWidth } from "./renderer";
 import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
@@ -11,7 +11,13 @@ import { pointer, Surface } from "./surface";
 import { Tip } from "./tooltip";
 
 const ROW = 22;
-const NARROWEST = 26;
+const NARROWEST = 22;
+
+/** A rank's number alone where its name does not fit: a part of its name would say nothing. */
+function shortRank(name: string, room: number): string {
+  const number = /^rank (\d+)$/.exec(name)?.[1];
+  return number && textWidth(name, 11) > room ? number : name;
+}
 
 interface Box {
   frame: Frame;
@@ -107,7 +113,7 @@ export class Flame implements Drawing {
       renderer.rects([box.x, y, Math.max(box.w - 1, 0.4), ROW - 2], this.colour(box));
       if (box.w < NARROWEST) continue;
       const name = box.row === 0 ? `${this.name(top)}: ${this.amount(top[2])}` : box.frame[0];
-      const text = fitted(name, 11, box.w - 8);
+      const text = fitted(shortRank(name, box.w - 8), 11, box.w - 8);
       const colour = this.dark(box) ? "#fff" : INK;
       renderer.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
     }

@@ -15,6 +15,15 @@ const TERMS: readonly [RegExp, string][] = [
   [/^kind of/i, "What the change affects: placement, routing, order of messages …"],
   [/^range over seeds/i, "Lowest and highest value over repetitions with different random seeds."],
   [/^switches a packet visits/i, "Path length: mean number of switches between two ranks."],
+  [/^feature$/i, "Adjacent links that are congested in the same step."],
+  [/^links ever congested/i, "Links of this part that were congested in at least one step."],
+  [/^most at once/i, "Largest number of links of this part that were congested in the same step."],
+  [/^parallel efficiency/i, "Mean computation of the ranks ÷ measured time (POP)."],
+  [/^load balance/i, "Mean computation of the ranks ÷ that of the rank that computes longest (POP)."],
+  [/^serialisation/i, "Longest computation of a rank ÷ time on an ideal network: what is lost to dependencies (POP)."],
+  [/^transfer$/i, "Time on an ideal network ÷ measured time: what is lost to moving data (POP)."],
+  [/^by the clocks/i, "Bounds that the uncertainty of the ranks' clocks leaves."],
+  [/^because of noise/i, "The part of the wait caused by computations that took longer than usual; the rest is imbalance."],
   [/^telemetry scheme/i, "What the header bits of a packet mean and how switches update them."],
 ];
 

@@ -1,7 +1,7 @@
 // The link timeline: phases as a strip on top, below it the worst link of each row in each frame.
 
 import type { CourseMeta, Model, Numbers } from "./data";
-import { frameAt, share, timeOf } from "./data";
+import { extrapolated, frameAt, share, timeOf } from "./data";
 import { estimate } from "./detail";
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
 import type { Renderer } from "./renderer";
@@ -77,7 +77,13 @@ export class LinkTimeline implements Drawing {
   }
 
   private top(): number {
-    return 20 + this.course.phases.length * STRIP + GAP;
+    const strips = this.course.phases.length + (this.skipped.length > 0 ? 1 : 0);
+    return 20 + strips * STRIP + GAP;
+  }
+
+  /** Extrapolated steps; two runs of a difference may differ in them. */
+  private get skipped(): [number, number, number][] {
+    return this.shown.change ? [] : this.course.skipped;
   }
 
   height(width: number): number {
@@ -119,15 +125,15 @@ export class LinkTimeline implements Drawing {
     return y;
   }
 
-  /** Whether no run has a value anywhere in a band: a line of text then replaces it. */
+  /** Whether what is shown has no value anywhere in a band: a line of text then replaces it. */
   private folded(band: number): boolean {
-    let known = this.empty.get(band);
+    const key = this.store.now.dataset * this.course.bands.length + band;
+    let known = this.empty.get(key);
     if (known === undefined) {
-      known = this.model.payload.datasets.every(({ course }) => {
-        const cells = course.bands[band]?.cells;
-        return !cells || this.model.arrays.get(cells).every((_, i, all) => Number.isNaN(share(all as Numbers, i)));
-      });
-      this.empty.set(band, known);
+      const { change } = this.model.payload;
+      const ref = this.shown.change ? change?.cells[band] : this.course.bands[band]?.cells;
+      known = !ref || this.model.arrays.get(ref).every((_, i, all) => Number.isNaN(share(all as Numbers, i)));
+      this.empty.set(key, known);
     }
     return known;
   }
@@ -217,6 +223,7 @@ export class LinkTimeline implements Drawing {
     const caption = "phases (darkness: share of a frame's samples)";
     const left = Math.max(0, Math.min(LEFT, this.width - textWidth(caption, 11) - 2));
     renderer.text(caption, left, 10, { size: 11, colour: MUTED });
+    this.drawSkipped(renderer, 20 + course.phases.length * STRIP);
     const shares = this.model.arrays.get(course.phase_shares);
     course.phases.forEach((phase, p) => {
       const y = 20 + p * STRIP;
@@ -230,6 +237,24 @@ export class LinkTimeline implements Drawing {
       const name = fitted(phase, 11, LEFT - 12);
       renderer.text(name, LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
     });
+  }
+
+  /** A strip below the phases where steps were not simulated. */
+  private drawSkipped(renderer: Renderer, y: number): void {
+    if (this.skipped.length === 0) return;
+    const { edges_ps: edges, frames } = this.course;
+    const scale = linear([edges[0] ?? 0, edges[frames] ?? 1], [LEFT, this.width - RIGHT]);
+    renderer.text("extrapolated", LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
+    for (const [start, end, steps] of this.skipped) {
+      const [from, wide] = [scale(start), Math.max(scale(end) - scale(start), 1)];
+      renderer.rects([from, y, wide, STRIP - 3], "hatch");
+      renderer.frame(from, y, wide, STRIP - 3, "#c3cad1", 1);
+      const text = `${steps} steps`;
+      const room = textWidth(text, 10) + 6;
+      if (room > wide) continue;
+      renderer.rects([from + (wide - room) / 2, y, room, STRIP - 3], "#fff");
+      renderer.text(text, from + wide / 2, y + STRIP / 2 - 1, { size: 10, align: "middle" });
+    }
   }
 
   overlay(renderer: Renderer): void {
@@ -308,7 +333,8 @@ export class LinkTimeline implements Drawing {
     const value = this.cellAt(cell);
     let first = 0;
     const band = bands.find((one) => cell.row < (first += one.rows));
-    const head = [`${band?.name ?? ""}, ${span}`];
+    const skipped = this.shown.change ? null : extrapolated(this.course, cell.frame);
+    const head = [`${band?.name ?? ""}, ${span}`, ...(skipped ? [skipped] : [])];
     if (Number.isNaN(value)) return [...head, "too few samples"];
     const best = this.worst(cell);
     const views = this.model.runsOf(this.store.now.dataset).map((run) => this.model.view(run, null, [from, to]));

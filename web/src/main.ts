@@ -4,9 +4,9 @@ import { connectAddress } from "./address";
 import { Bars } from "./bars";
 import { Columns } from "./columns";
 import { connectCommand } from "./command";
-import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
+import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable } from "./controls";
 import { LinkTimeline } from "./link_timeline";
-import type { Payload } from "./data";
+import type { Embedded, Flames } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
 import { FabricPlot } from "./fabric";
@@ -92,12 +92,14 @@ function keepInSight(): void {
 
 async function start(): Promise<void> {
   connectCopyButtons();
+  connectDownloads();
   connectTables();
   connectGlossary();
   document.documentElement.classList.add("js");
-  const payload = JSON.parse(byId("report-data").textContent ?? "") as Payload;
-  const bytes = await inflate(byId("report-arrays").textContent ?? "");
-  const model = new Model(payload, new Arrays(bytes));
+  const embedded = JSON.parse(byId("report-data").textContent ?? "") as Embedded;
+  const arrays = new Arrays(await inflate(byId("report-arrays").textContent ?? ""));
+  const flames = embedded.flames && (arrays.json(embedded.flames) as Flames);
+  const model = new Model({ ...embedded, flames }, arrays);
   const store = new Store();
   document.documentElement.classList.add("interactive");
 

@@ -20,7 +20,7 @@ from tailback.api.runs import (
     require_packets,
     with_samples,
 )
-from tailback.api.source import read_base_run
+from tailback.api.source import read_base_run, report_address
 from tailback.report import (
     FigureData,
     attribute,
@@ -49,11 +49,13 @@ class Comparison(FolderResult):
         before: The first run.
         after: The second run.
         facts: The differences as plain values, as ``tailback compare --format json`` prints them.
+        sources: Folders of the two runs, to whose reports the page links; None if not known.
     """
 
     before: Run
     after: Run
     facts: dict[str, Any]
+    sources: tuple[Path | None, Path | None] = (None, None)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.before!r} and {self.after!r}>"
@@ -79,7 +81,10 @@ class Comparison(FolderResult):
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         for run, name in zip((self.before, self.after), NAMES, strict=True):
             require_packets(run, Path(name), "draw")
-        _write(folder, self.before, self.after, self.facts, tuple(figures))
+        # The folder is a sibling of the one it becomes: relative addresses are the same.
+        page = folder / "compare.html"
+        one, other = ("" if of is None else report_address(of, page) for of in self.sources)
+        _write(page, self, tuple(figures), (one, other))
 
     def _repr_html_(self) -> str:
         rows = {
@@ -107,18 +112,22 @@ def compare(before: Run | str | Path, after: Run | str | Path) -> Comparison:
     one, other = (
         with_samples(run if isinstance(run, Run) else read_base_run(run)) for run in (before, after)
     )
-    return Comparison(one, other, compare_runs(one, other))
+    first, second = (None if isinstance(run, Run) else Path(run) for run in (before, after))
+    return Comparison(one, other, compare_runs(one, other), (first, second))
 
 
 def _write(
-    folder: Path, before: Run, after: Run, facts: dict[str, Any], figures: tuple[str, ...]
+    page: Path, found: Comparison, figures: tuple[str, ...], reports: tuple[str, str]
 ) -> None:
     """The page, the facts and the table of a comparison."""
+    folder, before, after = page.parent, found.before, found.after
     rows = [
-        (name.capitalize(), one, other, change) for name, one, other, change in summary_rows(facts)
+        (name.capitalize(), one, other, change)
+        for name, one, other, change in summary_rows(found.facts)
     ]
-    write_comparison(folder / "compare.html", before, after, rows, names=NAMES)
-    (folder / "compare.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    write_comparison(page, before, after, rows, names=NAMES, reports=reports)
+    facts = json.dumps(found.facts, indent=2) + "\n"
+    (folder / "compare.json").write_text(facts, encoding="utf-8")
     change_table(FigureData(before), FigureData(after)).write_parquet(folder / "changes.parquet")
     if figures:
         export_figures(before, None, folder / "figures", figures, after=after, names=NAMES)

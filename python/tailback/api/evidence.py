@@ -25,6 +25,8 @@ from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
 from tailback.simulation.routes import forwarded_links
 from tailback.telemetry.captured import is_capture
+from tailback.telemetry.estimate import link_estimates
+from tailback.telemetry.header_counts import HASHED
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
@@ -40,6 +42,8 @@ class NetworkEvidence:
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
+        estimates: The same with intervals, a row for each sampled link, as
+            ``tailback.telemetry.estimate.link_estimates`` returns them; None without samples.
     """
 
     counters: LinkCounters | None = None
@@ -47,6 +51,7 @@ class NetworkEvidence:
     jobs: tuple[str, ...] | None = None
     congested: Floats | None = None
     sampled: Floats | None = None
+    estimates: pl.DataFrame | None = None
 
 
 def with_samples(
@@ -57,15 +62,17 @@ def with_samples(
         return evidence
     fabric, path = prepared.fabric, Path(samples)
     if is_capture(path):
-        table = captured_run([path], with_capture_telemetry(prepared.scenario)).tables["samples"]
+        run = captured_run([path], with_capture_telemetry(prepared.scenario))
+        table, hashed = run.tables["samples"], run.scenario.telemetry.scheme in HASHED
     else:
-        table = read_samples(path, fabric).samples
+        table, hashed = read_samples(path, fabric).samples, False
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
-    return replace(evidence, congested=fraction, sampled=packets)
+    estimates = link_estimates(table, hashed=hashed)
+    return replace(evidence, congested=fraction, sampled=packets, estimates=estimates)
 
 
 def read_network_evidence(

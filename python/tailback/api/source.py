@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
+from urllib.parse import quote
 
 from tailback.atomic_exchange import recover
 from tailback.calibration.file import load as load_calibration
@@ -121,6 +122,22 @@ def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Sce
         >>> scenario = tb.load_scenario("app_trace/", fabric="fabric.txt")
     """
     return Source.of(source, **options).scenario
+
+
+def report_address(source: Path, page: Path) -> str:
+    """Address of the report of a result, or of the result that a run is part of, from a page.
+
+    Args:
+        source: The folder of the result or of the run.
+        page: The page that links to it.
+
+    Returns:
+        The address relative to the page; empty without a report.
+    """
+    for found in (source / "report.html", source.parent / "report.html"):
+        if found.is_file() and (found.parent / "diagnosis.json").is_file():
+            return quote(os.path.relpath(found.resolve(), page.resolve().parent))
+    return ""
 
 
 def read_base_run(folder: str | Path) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def compare(
     elif figures:
         raise TailbackError("--figures needs --out", remedy="name a folder: --out changes")
     runs = read_samples(before), read_samples(after)
-    found = api_compare(*runs)
+    found = replace(api_compare(*runs), sources=(before, after))
     if out is not None:
         for run, folder in zip(runs, (before, after), strict=True):
             require_packets(run, folder, "draw")

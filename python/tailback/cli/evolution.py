@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 import numpy as np
@@ -12,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.api.source import read_base_run as read_run
+from tailback.api.source import report_address
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.runs import default_output
 from tailback.errors import RunError, TailbackError
@@ -81,20 +80,12 @@ def evolution(
             raise _option_error("--direction", "only a simulated torus has directions here", source)
         graph, panels, values, full, title = _of_counters(source, fabric, threshold)
     write_evolution(
-        out, graph, panels, values, full=full, title=title, report=_report_of(source, out)
+        out, graph, panels, values, full=full, title=title, report=report_address(source, out)
     )
     click.echo(
         f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
         f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
     )
-
-
-def _report_of(source: Path, page: Path) -> str:
-    """Address of the report of a result, or of the result a run is part of, from the page."""
-    for found in (source / "report.html", source.parent / "report.html"):
-        if found.is_file() and (found.parent / "diagnosis.json").is_file():
-            return quote(os.path.relpath(found.resolve(), page.resolve().parent))
-    return ""
 
 
 def _option_error(option: str, why: str, source: Path) -> TailbackError:

@@ -57,6 +57,26 @@ class SharedLink(FrozenModel):
     error: float
 
 
+class SampledLink(FrozenModel):
+    """A link as the samples in our real packets show it.
+
+    Attributes:
+        link: Name of the link.
+        number: Its number in table ``links``.
+        packets: Our packets through it, estimated.
+        congested_fraction: Share of them that met congestion there, 0–1.
+        low: Lower bound of its 95 % interval.
+        high: Upper bound.
+    """
+
+    link: str
+    number: int
+    packets: float
+    congested_fraction: float
+    low: float
+    high: float
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -75,6 +95,8 @@ class Explanation(FrozenModel):
         sources: Evidence used, one line each.
         shared_links: Links that our job shares with other jobs, largest foreign share first; empty
             if the counters cannot separate jobs.
+        sampled_links: Links with the most congested packets by the samples in our packets; empty
+            without samples.
     """
 
     elapsed_ps: int
@@ -85,6 +107,7 @@ class Explanation(FrozenModel):
     missing: list[str]
     sources: list[str]
     shared_links: list[SharedLink] = Field(default_factory=list)
+    sampled_links: list[SampledLink] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -26,7 +26,7 @@ from tailback.diagnosis.decision import (
     decide,
     fault_share,
 )
-from tailback.diagnosis.explanation import Cost, Explanation, Origin, SharedLink
+from tailback.diagnosis.explanation import Cost, Explanation, Origin, SampledLink, SharedLink
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
@@ -57,6 +57,7 @@ class EvidenceSummary:
         others: Source of other traffic; empty if there is none.
         others_shown_by: Evidence for the other traffic.
         shared_links: Links that our job shares with other jobs.
+        sampled_links: Links with the most congested packets by the samples in our packets.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         rival: An unknown job that explains the times as well as adapters that send messages one
             after the other, with which the expected run was simulated.
@@ -76,6 +77,7 @@ class EvidenceSummary:
     others: str = ""
     others_shown_by: str = ""
     shared_links: tuple[SharedLink, ...] = ()
+    sampled_links: tuple[SampledLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     unknown_job: UnknownJob | None = None
     rival: UnknownJob | None = None
@@ -168,7 +170,7 @@ def explain(
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
         missing=list(found.missing), sources=list(found.sources),
-        shared_links=list(found.shared_links),
+        shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
     )  # fmt: skip
     decision = decide(costs, ensemble, _identified(found))
     main = next((cost for cost in costs if cost.cause == decision.cause), None)

@@ -23,7 +23,7 @@ from tailback.diagnosis.link_directions import links_in_words
 from tailback.diagnosis.run_analysis import OTHER_PHASES, PhaseAnalysis
 from tailback.diagnosis.run_analysis import RunAnalysis as Trees
 from tailback.diagnosis.topology import LinkTopology
-from tailback.report.flame import Frame, sort_frames
+from tailback.report.flame import Frame, add_rest, sort_frames, title
 from tailback.report.layout import tier_direction_name
 from tailback.run import Run
 from tailback.schema import DERIVED, conform
@@ -408,8 +408,9 @@ def _insert(
         box.value += factor * value
         box.node = waits.nodes[rank]
     if len(ranks) > NAMED_RANKS:
-        rest = frame.add(f"{len(ranks) - NAMED_RANKS} more ranks", "rank")
-        rest.value += factor * sum(values[NAMED_RANKS:])
+        more = dict(zip(ranks[NAMED_RANKS:], values[NAMED_RANKS:], strict=True))
+        add_rest(frame, {waits.ranks[rank]: factor * value for rank, value in more.items()},
+                 {waits.ranks[rank]: waits.nodes[rank] for rank in more})  # fmt: skip
 
 
 def _table(
@@ -489,7 +490,7 @@ def to_json(attribution: Attribution) -> str:
 
     def frame(one: Frame) -> dict[str, object]:
         children = [frame(child) for child in one.children]
-        return {"name": one.name, "kind": one.kind, "value": one.value, "link": one.link,
+        return {"name": title(one), "kind": one.kind, "value": one.value, "link": one.link,
                 "children": children}  # fmt: skip
 
     lines = [{**asdict(line), "ranks": sorted(line.ranks)} for line in attribution.lines]

@@ -34,6 +34,7 @@ from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sent
 from tailback.report.figures.torus_rings import dims_of, ring_of
 from tailback.report.figures.waterfall import STEP_COLOURS, TOTAL_BARS, adds, amount, step_name
 from tailback.report.layout import tier_direction_name
+from tailback.report.measured_view import explained_bars, measured_bars
 from tailback.report.packing import Packer
 from tailback.report.scales import INK, MUTED
 from tailback.report.timeline import Timeline
@@ -45,13 +46,15 @@ SLICES = 12
 
 
 def bar_figures(case: FigureCase) -> dict[str, Any]:
-    """``waterfall``, ``before_after`` and ``change_back_pressure``, those that have rows.
+    """The waterfalls and the bars of candidates and of lines that changed, those that have rows.
 
     A row is ``name``, ``from`` and ``to`` on the axis, the interval ``low`` to ``high`` (null for
     none), the ``text`` beside it, its ``colour`` and whether it is ``strong``.
     """
     found = {
         "waterfall": _waterfall(case),
+        "measured_parts": measured_bars(case.diagnosis),
+        "explained_parts": explained_bars(case.diagnosis),
         "before_after": _before_after(case),
         "change_back_pressure": _changed_lines(case),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -23,6 +23,8 @@ class Frame:
         change: Of two runs in one graph, how much more it is in the second.
         phase: Of a line, the phase of its messages where it has only one.
         node: Of a rank, the node it ran on, -1 where unknown.
+        waiting: Of the box of ranks that have none of their own: the value of each rank.
+        nodes: The node of every rank, where ``waiting`` is not empty.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Frame:
     change: float = 0.0
     phase: str = ""
     node: int = -1
+    waiting: dict[int, float] = field(default_factory=dict)
+    nodes: dict[int, int] = field(default_factory=dict)
 
     def add(self, name: str, kind: Kind, link: int = -1, tiers: str = "") -> Frame:
         """Return the child of that name, created if it is new."""
@@ -52,12 +56,81 @@ def _only(values: set[T], otherwise: T) -> T:
     return next(iter(values)) if len(values) == 1 else otherwise
 
 
-_REST = re.compile(r"\d+ more ranks|other ranks")
+RANKS_OF_LINE = 40
+"""Ranks of a line that have a box of their own; the box of the others names them."""
+
+REST = "other ranks"
+"""Name of the box of ranks that have none of their own; :func:`title` says which they are."""
+
+_RANGES = 12
+
+
+def title(frame: Frame) -> str:
+    """The name of a box as it is shown."""
+    if frame.name != REST or not frame.waiting:
+        return frame.name
+    plural = "rank" if len(frame.waiting) == 1 else "ranks"
+    return f"{len(frame.waiting)} more {plural}: {_ranges(frame.waiting)}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers as text: ``0–3, 7``; cut after a dozen ranges."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    shown = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:_RANGES]]
+    return ", ".join([*shown, "…"] if len(found) > _RANGES else shown)
+
+
+def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int]) -> None:
+    """Add ranks to the box of those of a line that have none of their own.
+
+    Args:
+        frame: The line.
+        waiting: Stall (ps) of each of the ranks.
+        nodes: The node of each of them.
+    """
+    rest = frame.add(REST, "rank")
+    rest.value += sum(waiting.values())
+    for rank, value in waiting.items():
+        rest.waiting[rank] = rest.waiting.get(rank, 0.0) + value
+    rest.nodes |= nodes
+
+
+def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
+    """Boxes of the ranks of several places: the sums of each rank, the heaviest by name."""
+    value, nodes = _waiting_of(members)
+    order = sorted(value, key=lambda rank: (-value[rank], rank))
+    line = Frame("", "line")
+    for rank in order[:RANKS_OF_LINE]:
+        line.children.append(Frame(f"rank {rank}", "rank", value[rank], node=nodes[rank]))
+    if rest := order[RANKS_OF_LINE:]:
+        add_rest(line, {rank: value[rank] for rank in rest}, {rank: nodes[rank] for rank in rest})
+    return line.children
+
+
+def _waiting_of(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, int]]:
+    """The value and the node of each rank in several boxes."""
+    value: dict[int, float] = {}
+    nodes: dict[int, int] = {}
+    for frame in frames:
+        if frame.name == REST:
+            own, at = frame.waiting, frame.nodes
+        else:
+            rank = int(frame.name.removeprefix("rank "))
+            own, at = {rank: frame.value}, {rank: frame.node}
+        for rank, part in own.items():
+            value[rank] = value.get(rank, 0.0) + part
+        nodes |= at
+    return value, nodes
 
 
 def sort_frames(frame: Frame) -> None:
     """Sort the children of each frame: heaviest first, unnamed ranks last."""
-    frame.children.sort(key=lambda c: (bool(_REST.fullmatch(c.name)), -c.value, c.name))
+    frame.children.sort(key=lambda c: (c.name == REST, -c.value, c.name))
     for child in frame.children:
         sort_frames(child)
 
@@ -67,12 +140,13 @@ def by_kind(frame: Frame) -> Frame:
     out = replace(frame, children=[])
     groups: dict[tuple[str, Kind], list[Frame]] = {}
     for child in frame.children:
-        name = child.tiers if child.kind == "link" else _REST.sub("other ranks", child.name)
-        groups.setdefault((name, child.kind), []).append(child)
+        name = child.tiers if child.kind == "link" else child.name
+        if child.kind != "rank":
+            groups.setdefault((name, child.kind), []).append(child)
+    out.children += _joined_ranks([child for child in frame.children if child.kind == "rank"])
     for (name, kind), members in groups.items():
         joined = Frame(name, kind, sum(child.value for child in members))
         joined.phase = _only({child.phase for child in members}, "")
-        joined.node = _only({child.node for child in members}, -1)
         joined.change = sum(child.change for child in members)
         joined.children = [grandchild for child in members for grandchild in child.children]
         if kind == "link":
@@ -100,8 +174,11 @@ def prune_frames(frame: Frame, most: int, least: float) -> Frame:
     if rest and value >= least:
         words = {"link": "places", "line": "lines", "rank": "", "all": ""}
         mixed = len({child.kind for child in rest}) > 1
-        what = f"{len(rest)} more {'' if mixed else words[rest[0].kind]}".strip()
-        name = "other ranks" if rest[0].kind == "rank" and not mixed else what
+        name = f"{len(rest)} more {'' if mixed else words[rest[0].kind]}".strip()
         change = sum(child.change for child in rest)
-        out.children.append(Frame(name, rest[0].kind, value, change=change))
+        left = Frame(name, rest[0].kind, value, change=change)
+        if rest[0].kind == "rank" and not mixed:
+            left.name = REST
+            left.waiting, left.nodes = _waiting_of(rest)
+        out.children.append(left)
     return out

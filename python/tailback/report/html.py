@@ -25,13 +25,16 @@ from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
+from tailback.port_names import link_names
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
 from tailback.report.export import make_case
 from tailback.report.figure_data import FigureCase
+from tailback.report.measured_view import measured_view
 from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import build_payload, phases_carried
+from tailback.report.story import story_of
 from tailback.run import Run
 from tailback.stages import stage
 from tailback.units import format_time, percent
@@ -104,12 +107,22 @@ def render_report(
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
     case = replace(make_case(run, diagnosis, before, after, measured), attributed=attribution)
+    shared = _shared(case)
+    roots = _surest(_root_links(diagnosis), case)
     return _template("report.html.j2").render(
-        **_shared(case),
+        **shared,
         run=run,
+        story=story_of(
+            diagnosis,
+            CAUSES[diagnosis.cause],
+            roots,
+            shared["lines"],
+            link_names(case.observed.links) if diagnosis.explanation else [],
+        ),
+        measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),
-        root_links=_surest(_root_links(diagnosis), case),
+        root_links=roots,
         symptoms=_surest(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
@@ -159,7 +172,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
 
 def write_comparison(
     path: str | Path, before: Run, after: Run, short: Sequence[tuple[str, str, str, str]],
-    *, names: tuple[str, str] = ("before", "after"),
+    *, names: tuple[str, str] = ("before", "after"), reports: tuple[str, str] = ("", ""),
 ) -> Path:  # fmt: skip
     """Write two runs of one fabric as differences, as one HTML file.
 
@@ -169,6 +182,7 @@ def write_comparison(
         after: The other run.
         short: Rows for the top of the page: name, value before, value after, change.
         names: Names of the two runs.
+        reports: Addresses of their reports, relative to the page; empty where there is none.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -187,12 +201,22 @@ def write_comparison(
     page = _template("compare.html.j2").render(
         **_shared(case),
         headline=_headline(before, after, names),
+        reports=_linked(reports, names),
         short=short,
         show_change=True,
         change_question="Where did it get better or worse, for whom, and is it more than noise?",
         provenance=[(name, one.get(name, "–"), other.get(name, "–")) for name in {**one, **other}],
     )
     return write_page(path, page, "comparison")
+
+
+def _linked(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Reports with the words of their links: one where both runs are of the same result."""
+    known = [(address, f"Report of {name}")
+             for address, name in zip(reports, names, strict=True) if address]  # fmt: skip
+    if len(known) == 2 and known[0][0] == known[1][0]:
+        return [(known[0][0], "Report")]
+    return known
 
 
 def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
@@ -332,6 +356,25 @@ def _steps(
     return out + [(None, command) for command in left]
 
 
+def _model(run: Run) -> str:
+    """What the numbers of a run come from."""
+    if "captured" in run.tables["jobs"]["placement"]:
+        return "none: captured packets"
+    return "packet engine" if run.summary.get("model", "packet") == "packet" else "fluid"
+
+
+def _skips(run: Run) -> list[tuple[str, str]]:
+    """Steps that were not simulated, job by job."""
+    jobs = run.tables["jobs"].select("job", "name")
+    return [
+        (f"Steps extrapolated, job {row['name']!r}",
+         f"{row['steps']:,} from step {row['first_step']:,} on, from {row['basis']:,} simulated "
+         f"ones: {format_time(row['time_ps'])}"
+         + (", exact" if row["exact"] else f" ± {format_time(row['half_ps'])} (95 %)"))
+        for row in run.tables["skips"].join(jobs, on="job", maintain_order="left").to_dicts()
+    ]  # fmt: skip
+
+
 def _provenance(run: Run) -> list[tuple[str, Any]]:
     scenario, summary = run.scenario, run.summary
     digest = hashlib.sha256(scenario.model_dump_json(indent=2).encode()).hexdigest()
@@ -339,7 +382,7 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         ("Scenario", scenario.name),
         ("Seed", scenario.seed),
         ("Scenario SHA-256", digest),
-        ("Model", "packet engine" if summary.get("model", "packet") == "packet" else "fluid"),
+        ("Model", _model(run)),
         ("Written by", f"Tailback {tailback.__version__}"),
         ("Nodes, switches, directed links",
          ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links"))),
@@ -358,6 +401,7 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
             rows.append((label, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"))
     if "pacing" in summary:
         rows.append(("Flows are paced", summary["pacing"]))
+    rows += _skips(run)
     if not run.complete:
         rows.append(("Completeness", "interrupted: the tables end where the run was stopped"))
     return rows

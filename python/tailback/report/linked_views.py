@@ -75,7 +75,17 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
         "step": packer.add(np.diff(rows["link"].to_numpy().astype(np.int64), prepend=0), "i4"),
         **{name: packer.count(rows[column].to_numpy()) for name, column in _SUMS.items()},
         "left_out": left_out,
+        "skipped": _skipped(course.evidence.run),
     }
+
+
+def _skipped(run: Run) -> list[list[int]]:
+    """Start and end (ps) of windows that stand for steps not simulated, and how many steps."""
+    found = (
+        run.tables["skips"].group_by("window").agg(pl.col("steps").sum())
+        .join(run.tables["windows"], on="window").sort("start_ps")
+    )  # fmt: skip
+    return [list(row) for row in found.select("start_ps", "end_ps", "steps").iter_rows()]
 
 
 def matrix_data(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:

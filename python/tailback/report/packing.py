@@ -42,6 +42,13 @@ class Packer:
             return self.add(values, "f4")
         return self.add(np.round(values), "u4")
 
+    def json(self, data: object) -> dict[str, int | str]:
+        """Store plain values as JSON, whose repeated words deflate well; returns where.
+
+        Their names are as :func:`in_order` has them, and can be no markup: they are in no page.
+        """
+        return self.add(np.frombuffer(safe_json(data).encode("utf-8"), np.uint8), "u1")
+
     def base64(self) -> str:
         """Everything stored, deflated (zlib), as base64."""
         # Level 9 takes several times as long for a page hardly smaller.

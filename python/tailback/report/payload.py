@@ -21,7 +21,7 @@ from tailback.report.figure_specs import (
 )
 from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
-from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
+from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames, title
 from tailback.report.layout import switch_tier_name, tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
@@ -83,7 +83,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
         "datasets": [_dataset(packer, entry, course)
                      for entry, course in zip(datasets, courses, strict=True)],
         "change": None if both is None else _change(packer, courses, both),
-        "flames": _flames(case),
+        "flames": _flames(packer, case),
         "bars": bar_figures(case),
         "columns": column_figures(case),
         "points": truth_points(evidence),
@@ -131,8 +131,8 @@ def _change(
     }  # fmt: skip
 
 
-def _flames(case: FigureCase) -> dict[str, Any] | None:
-    """The back-pressure flame graph, with links merged by tier and without."""
+def _flames(packer: Packer, case: FigureCase) -> dict[str, int | str] | None:
+    """The back-pressure flame graph, with links merged by tier and without: JSON, packed."""
     found = case.attribution
     if found is None or found.flame.value <= 0:
         return None
@@ -144,14 +144,14 @@ def _flames(case: FigureCase) -> dict[str, Any] | None:
         merged = flame_change(by_kind(found.flame), by_kind(after.flame))
         sort_frames(merged)
         trees.append(("change: both runs, by colour", merged, True))
-    return {
+    return packer.json({
         "unit": found.unit,
         "trees": [
             {"name": name, "change": change,
              "top": _frame(prune_frames(top, FLAME_CHILDREN, FLAME_MIN_SHARE * top.value), phases)}
             for name, top, change in trees
         ],
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def _frame(frame: Frame, phases: list[str]) -> list[Any]:
@@ -166,7 +166,7 @@ def _frame(frame: Frame, phases: list[str]) -> list[Any]:
         refers = phases.index(frame.phase) if frame.phase in phases else -1
     elif frame.kind == "rank":
         refers = frame.node
-    return [frame.name, frame.kind, round(frame.value), refers, children, round(frame.change)]
+    return [title(frame), frame.kind, round(frame.value), refers, children, round(frame.change)]
 
 
 def _layout(evidence: FigureData, packer: Packer) -> dict[str, Any]:

@@ -45,9 +45,19 @@ function bandOf(graph: Graph, panel: PanelMeta): Band {
   return { title: panel.title, links: places.length, rows };
 }
 
+/** Parts in which no link was ever congested as a single one: they are alike. */
+function withoutCalm(bands: Band[]): Band[] {
+  const calm = bands.filter(({ rows }) => rows.length === 0);
+  if (calm.length < 2) return bands;
+  const [first, last] = [calm[0]!.title, calm[calm.length - 1]!.title];
+  const title = calm.length === 2 ? `${first}, ${last}` : `${first} … ${last}`;
+  return [...bands.filter(({ rows }) => rows.length > 0),
+    { title, links: calm.reduce((sum, { links }) => sum + links, 0), rows: [] }];
+}
+
 export class Heat implements Drawing {
   readonly surface: Surface;
-  private readonly bands: Band[];
+  private bands: Band[];
   private readonly rows: number[][];
   private readonly shades: string[];
   private readonly starts: number[];
@@ -71,7 +81,7 @@ export class Heat implements Drawing {
     this.bands = graph.payload.panels.map((panel) => bandOf(graph, panel));
     // The part that congestion reached first is on top.
     const first = ({ rows }: Band): number => (rows[0]?.[0] === undefined ? Infinity : graph.reached(rows[0][0]!));
-    this.bands.sort((a, b) => first(a) - first(b) || 0);
+    this.bands = withoutCalm(this.bands.sort((a, b) => first(a) - first(b) || 0));
     this.rows = this.bands.flatMap((band) => band.rows);
     this.surface = new Surface(canvas, this);
     new Tip(canvas, (x, y) => this.facts(this.hit(x, y)));
@@ -200,7 +210,10 @@ export class Heat implements Drawing {
   overlay(renderer: Renderer): void {
     const { step, feature } = this.choice;
     const [from, wide] = this.span(step);
-    renderer.frame(from, TOP - 2, Math.max(wide, 2), this.bottom - TOP, SELECTED, 1.5);
+    // Not over the text about parts without congestion, which are last.
+    const calm = this.bands.filter(({ rows }) => rows.length === 0).reduce((sum, band) => sum + this.tall(band), 0);
+    const bottom = this.rows.length > 0 ? this.bottom - calm - GAP : this.bottom;
+    renderer.frame(from, TOP - 2, Math.max(wide, 2), bottom - TOP + 4, SELECTED, 1.5);
     const members = new Set(feature < 0 ? [] : this.graph.members(feature));
     this.rows.forEach((row, at) => {
       if (row.some((place) => members.has(place))) {

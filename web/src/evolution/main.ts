@@ -1,6 +1,8 @@
 // Viewer of a congestion evolution graph. All data is in the page; it makes no network requests.
 
-import { byId, save } from "../controls";
+import { byId } from "../controls";
+import { connectGlossary } from "../glossary";
+import { connectSaving } from "../saving";
 import { connectTables } from "../tables";
 import { Arrays, inflate } from "../data";
 import type { Payload } from "./data";
@@ -75,6 +77,7 @@ async function start(): Promise<void> {
   const graph = new Graph(payload, new Arrays(bytes));
   document.documentElement.classList.add("js", "interactive");
   connectTables();
+  connectGlossary();
 
   const detail = byId("detail");
   const now = byId("now");
@@ -113,10 +116,8 @@ async function start(): Promise<void> {
   byId<HTMLDetailsElement>("features").open = heat === null || plot.legible(byId("features").clientWidth);
   slider.addEventListener("input", () => choose({ feature: -1, step: Number(slider.value) }));
   const surfaces = { graph: plot.surface, network: panels.surface, ...(heat && { heat: heat.surface }) };
-  for (const [name, surface] of Object.entries(surfaces)) {
-    const file = name === "graph" ? "evolution" : name === "heat" ? "spread" : "network";
-    byId(`save-${name}`).addEventListener("click", () => save(`${file}.svg`, surface.svg(), "image/svg+xml"));
-  }
+  const files: Record<string, string> = { graph: "evolution", heat: "spread", network: "network" };
+  for (const [name, surface] of Object.entries(surfaces)) connectSaving(surface, files[name] ?? name);
   const drawn = Object.values(surfaces);
   window.addEventListener("beforeprint", () => drawn.forEach((surface) => surface.forPaper()));
   window.addEventListener("afterprint", () => drawn.forEach((surface) => surface.redraw()));

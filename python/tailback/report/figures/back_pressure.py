@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
-from tailback.report.flame import Frame, by_kind, prune_frames
+from tailback.report.flame import Frame, by_kind, prune_frames, title
 from tailback.report.scales import FAINT, INK, MUTED, luminance, table
 from tailback.units import percent
 
@@ -81,7 +81,7 @@ def _draw(
         dark = float(luminance(table("stall", 9)[_shade(row)][None, :])[0]) < 0.35
         axes.text(
             left / scale + 0.4 * POINTS_A_LETTER / points_a_unit, row + 0.5,
-            shorten(frame.name, letters), va="center", fontsize=FONT_SIZE, clip_on=True,
+            shorten(title(frame), letters), va="center", fontsize=FONT_SIZE, clip_on=True,
             color="white" if frame.link >= 0 and dark else INK,
         )  # fmt: skip
     for child in frame.children:

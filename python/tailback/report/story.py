@@ -1,0 +1,144 @@
+"""The verdict in four steps for the first screen: cause, root links, phase and call, remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
+from tailback.report.attribution import CallSite
+from tailback.units import format_time, percent
+
+SHOWN = 2
+"""Links and lines named in a step: the first of the tables further down."""
+
+_PEOPLE = ("imbalance", "noise", "late-partner")
+"""Causes whose subject are ranks, not links."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of a step.
+
+    Attributes:
+        text: A link, a line of the program or a phase.
+        address: Where the page shows it, with the selection; empty for plain text.
+    """
+
+    text: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step from the cause to the remedy.
+
+    Attributes:
+        name: What the step is about.
+        items: What is said, most important first.
+        note: A line below, empty for none.
+    """
+
+    name: str
+    items: Sequence[Item]
+    note: str = ""
+
+
+def story_of(
+    diagnosis: Diagnosis, cause: str, roots: Sequence[LinkEvidence], lines: Sequence[CallSite],
+    names: Sequence[str],
+) -> list[Step]:  # fmt: skip
+    """Steps from the cause to the remedy, without those that the diagnosis says nothing about.
+
+    Args:
+        diagnosis: The diagnosis.
+        cause: Name of its cause.
+        roots: Root links of the congestion, in the order of the page's table.
+        lines: Lines of the program by stall, in the order of the page's table.
+        names: Name of every link; may be empty if nothing was measured.
+    """
+    steps = [
+        _cause(diagnosis, cause),
+        _place(diagnosis, roots, names),
+        _program(diagnosis, roots, lines),
+        _remedy(diagnosis.remedy),
+    ]
+    return [step for step in steps if step is not None]
+
+
+def _cause(diagnosis: Diagnosis, cause: str) -> Step:
+    share = sum(each.share for each in diagnosis.findings if each.cause == diagnosis.cause)
+    cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
+    note = ""
+    if cost is not None:
+        note = f"{format_time(cost.ps)}, {percent(cost.share)} of the measured time"
+    elif share > 0:
+        note = f"{percent(share)} of the congested packets"
+    return Step("Cause", [Item(cause)], note)
+
+
+def _place(
+    diagnosis: Diagnosis, roots: Sequence[LinkEvidence], names: Sequence[str]
+) -> Step | None:
+    """The links at which congestion begins, or the ranks that others wait for."""
+    cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
+    if cost is not None and cost.subject:
+        if diagnosis.cause in _PEOPLE:
+            return Step("Ranks", [Item(cost.subject, "#measured")])
+        link = next(
+            (i for i, name in enumerate(names) if cost.subject.startswith(f"{name} ")), None
+        )
+        address = "#measured" if link is None else _where(link)
+        return Step("Root links", [Item(cost.subject, address)])
+    mine = {link.link for each in diagnosis.findings if each.cause == diagnosis.cause
+            for link in each.links}  # fmt: skip
+    found = [link for link in roots if link.link in mine]
+    if not found:
+        return None
+    items = [Item(link.name, _where(link.link)) for link in found[:SHOWN]]
+    more = "and others, see Where" if len(found) > SHOWN else ""
+    return Step("Root links", items, more)
+
+
+def _where(link: int) -> str:
+    return f"#where?{urlencode({'link': link})}"
+
+
+def _program(
+    diagnosis: Diagnosis, roots: Sequence[LinkEvidence], lines: Sequence[CallSite]
+) -> Step | None:
+    """Phases and calls whose messages congest the links."""
+    if lines and roots:
+        shown = [
+            Item(
+                line.line if line.phase in line.line else f"{line.phase}: {line.line}",
+                f"#waiting?{urlencode({'phase': line.phase})}",
+            )
+            for line in lines[:SHOWN]
+        ]
+        return Step("Phase and call", shown)
+    phases = [phase for each in diagnosis.findings if each.cause == diagnosis.cause
+              for phase in each.phases]  # fmt: skip
+    if not phases:
+        return None
+    addresses = [f"#when?{urlencode({'phase': phase})}" for phase in phases[:SHOWN]]
+    return Step("Phase", [Item(*pair) for pair in zip(phases, addresses, strict=False)])
+
+
+_SENTENCE = re.compile(r"(?<=[a-z0-9)%][.]) (?=[A-Z])")
+
+
+def _remedy(remedy: Remedy | None) -> Step | None:
+    """The remedy's first sentence, and its saving if that sentence does not name it."""
+    if remedy is None:
+        return None
+    first = _SENTENCE.split(remedy.action)[0]
+    if not remedy.name or remedy.gain <= 0:
+        return Step("Remedy", [Item(first, "#remedy")])
+    times = f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
+    if remedy.name in first:
+        return Step("Remedy", [Item(first, "#remedy")], times)
+    return Step("Remedy", [Item(first, "#remedy")],
+                f"{remedy.name}: {percent(remedy.gain)} less time, {times}")  # fmt: skip
