@@ -260,10 +260,10 @@ def not_decoded(packets: int, scheme: str) -> str:
 
 
 def bottlenecks_only(names: Sequence[str]) -> str:
-    """TB005: limits of scheme worst-hop; ``names``: the links reported by most packets."""
+    """TB005: limits of scheme csig; ``names``: the links reported by most packets."""
     seen = f"Most packets name {'; '.join(names)}. " if names else ""
     return (
-        f"{seen}Scheme worst-hop names only the most congested link of each packet: a lower bound "
+        f"{seen}Scheme csig names only the most congested link of each packet: a lower bound "
         "of a link's congested packets, and no count of all its packets. Congestion trees and the "
         "utilization of their roots therefore assume packets spread evenly over the routes, and "
         "more samples cannot settle them."

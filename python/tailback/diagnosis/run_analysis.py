@@ -151,7 +151,7 @@ class RunAnalysis:
     @property
     def bottlenecks_only(self) -> bool:
         """Whether packets record only their most congested link."""
-        return self.scheme == "worst-hop"
+        return self.scheme == "csig"
 
     @property
     def hashed(self) -> bool:

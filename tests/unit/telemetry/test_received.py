@@ -106,8 +106,8 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     assert "Switch telemetry on" not in diagnosis.sampling.note
 
 
-def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
-    run = decoded({"scheme": "worst-hop"})
+def test_bottlenecks_alone_are_told_and_nothing_made_of_them() -> None:
+    run = decoded({"scheme": "csig"})
     both = against_truth(run)
     assert (both["congested"] <= both["observed_congested_packets"]).all()
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.01)
@@ -241,9 +241,7 @@ def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, see
     assert enough.unsure_share < 0.7 * few.unsure_share
 
 
-@pytest.mark.parametrize(
-    "scheme", ["compact", "coordinated", "xor-digest", "node-marking", "worst-hop"]
-)
+@pytest.mark.parametrize("scheme", ["compact", "coordinated", "xor-digest", "node-marking", "csig"])
 def test_tables_that_lead_to_nodes_of_a_switch_by_different_ways(
     scheme: str, tmp_path: Path
 ) -> None:
@@ -331,7 +329,7 @@ def dragonfly(groups: int) -> dict[str, Any]:
     ("fabric", "scheme"),
     [
         (dragonfly(9), "coordinated"),
-        (dragonfly(9), "worst-hop"),
+        (dragonfly(9), "csig"),
         (dragonfly(5), "compact"),
         (dragonfly(5), "edge-marking"),
         ({"topology": TORUS | {"dims": [5, 4]}, "routes": "up-down"}, "coordinated"),
@@ -384,7 +382,7 @@ def test_paths_of_several_lengths_are_told() -> None:
     [
         ("coordinated", "hops", 7, "passed 7 switches, and its routes have"),
         ("node-marking", "header", 1 << 24, "names link 8388607, and there are"),
-        ("worst-hop", "header", (1 << 24) | 1, "names link 1048575, and there are"),
+        ("csig", "header", 1 << 7, "carries locator 0, which no link on its routes has"),
     ],
 )
 def test_damaged_packets_are_refused(

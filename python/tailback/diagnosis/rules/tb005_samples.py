@@ -22,7 +22,7 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     switches but no packet carried a sample, or none that can be decoded.
     The finding states how many more packets of which phase are needed, and which links are least
     certain. Counts decoded from hashes vary more than counts of whole links, so fewer header bits
-    need more packets. Scheme `worst-hop` names the most congested link of each packet and counts
+    need more packets. Scheme `csig` names the most congested link of each packet and counts
     nothing else: there the rule always fires, without a number.
 
     ## Why it matters
@@ -74,7 +74,7 @@ def _undecoded(evidence: RunAnalysis) -> Finding:
 
 
 def _bottlenecks(evidence: RunAnalysis) -> Finding:
-    """What scheme worst-hop shows."""
+    """What scheme csig shows."""
     names = [evidence.topology.name[link.link] for link in evidence.top_links(3)]
     return evidence.finding(
         "TB005", "undetermined", wording.BOTTLENECKS, wording.bottlenecks_only(names),
