@@ -161,7 +161,7 @@ def draw_bottlenecks(
         RunError: As :func:`find_bottlenecks`.
     """
     alike = _grouped(table, pairs, links)
-    share = alike.share.multiply(_fitted(alike)[None, :] + 1e-9).tocsr()
+    share = csr_matrix(alike.share.multiply(_fitted(alike)[None, :] + 1e-9))
     sums = np.concatenate([[0.0], np.cumsum(share.data)])
     first, last = share.indptr[alike.of], share.indptr[alike.of + 1] - 1
     target = sums[first] + uniform[alike.rows] * (sums[last + 1] - sums[first])
@@ -179,7 +179,8 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
     last = np.where((locators(last) == seen) & pairs.ejects()[dst], last, links)
     # A row of `entries` per pair and candidate, in the order of pair and locator.
     start, candidates = pairs.any_hop()
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start.astype(np.int64)))
+    sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
     entry = owner << LOCATOR_BITS | locators(candidates.astype(np.int64))
     order = np.argsort(entry, kind="stable")
     entry, link = entry[order], candidates[order].astype(np.int64)
@@ -211,7 +212,7 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
 
 def _fitted(alike: _Alike) -> Floats:
     """Counts of maximum likelihood, from an even division of the packets of each group, (L,)."""
-    share, back = alike.share, alike.share.T.tocsr()
+    share, back = alike.share, csr_matrix(alike.share.T)
     found = np.asarray(back @ (alike.size / np.asarray(share.sum(axis=1)).ravel()), np.float64)
     for _ in range(_STEPS):
         expected = share @ found
@@ -230,6 +231,6 @@ def _crossing(hot: pl.DataFrame, pairs: PairCandidates, links: int) -> Floats:
     pair = pairs.of(src, dst)
     total = np.bincount(pair[pairs.length[pair] > 1], minlength=len(pairs.length))
     start, candidates = pairs.any_hop()
-    each = np.repeat(total, np.diff(start.astype(np.int64)))
+    each = np.repeat(total, np.asarray(np.diff(start.astype(np.int64)), np.int64))
     crossing = np.bincount(candidates.astype(np.int64), each, links)
     return np.asarray(crossing + np.bincount(pairs.ejection[dst], minlength=links), np.float64)

@@ -181,7 +181,8 @@ class PairCandidates:
         """Candidates of each pair at any hop between switches, each once, as ``(start, links)``."""
         owners, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for start, links in self.hops:
-            owners.append(np.repeat(np.arange(len(self.length)), np.diff(start.astype(np.int64))))
+            sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
+            owners.append(np.repeat(np.arange(len(sizes)), sizes))
             found.append(links.astype(np.int64))
         both = np.unique(np.stack([np.concatenate(owners), np.concatenate(found)]), axis=1)
         ends = np.searchsorted(both[0], np.arange(len(self.length) + 1))

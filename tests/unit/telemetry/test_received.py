@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,14 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     assert "Switch telemetry on" not in diagnosis.sampling.note
 
 
-def test_bottlenecks_alone_are_told_and_nothing_made_of_them() -> None:
+def test_bottlenecks_are_a_lower_bound_and_that_is_said() -> None:
     run = decoded({"scheme": "csig"})
     both = against_truth(run)
     assert (both["congested"] <= both["observed_congested_packets"]).all()
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.01)
     diagnosis = diagnose_cause(run)
-    assert diagnosis.cause == "undetermined" and diagnosis.top_links
-    finding = next(f for f in diagnosis.findings if f.code == "TB005")
-    assert "lower bound" in finding.explanation and "coordinated" in finding.advice
+    assert any("bottleneck of each packet" in warning for warning in diagnosis.warnings)
+    assert diagnosis.sampling.packets == run.tables["packets"].height
 
 
 @pytest.mark.parametrize("scheme", ["compact", "single-bit"])
@@ -216,6 +216,17 @@ def test_six_bits_lead_to_the_verdict_of_whole_links(
     assert "(coordinated, 6 bits)" in six["sampling"]["note"]
     assert "coordinated" in (tmp_path / "coordinated" / "report.html").read_text()
     assert Run.read(tmp_path / "coordinated" / "run").tables["samples"].height > 0
+
+
+@pytest.mark.parametrize("cause", THESIS)
+def test_bottlenecks_lead_to_the_verdict_of_whole_links(cause: str) -> None:
+    scenario = tomllib.loads(THESIS[cause])
+    found = {}
+    for scheme in ("full", "csig"):
+        run = simulate(parse({**scenario, "telemetry": {"scheme": scheme}}))
+        found[scheme] = diagnose_cause(decode_samples(run))
+    assert found["csig"].cause == found["full"].cause == cause
+    assert found["csig"].sampling.header_bits == 32
 
 
 @pytest.mark.parametrize(
