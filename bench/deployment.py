@@ -1,10 +1,11 @@
 r"""Effect of partial telemetry on the verdict: `python bench/deployment.py [--count N] [--json]`.
 
 Generated scenarios (``diagnosis_suite``) are observed with whole links, with six bits a packet
-(stamped by every switch or by leaf switches only, and with samples lost on the way) and with the
-four-byte tag of CSIG; or, with ``--circuits``, with the random-number circuits of the switch port in
-place of independent random numbers. The diagnosis gets only the samples; nothing is simulated. A verdict is right if it names
-the cause that was built in, wrong if it names another one, and open if it names none.
+(stamped by every switch or by leaf switches only, and with samples lost on the way) and with CSIG's
+tag of four bytes; or, with ``--circuits``, with the random-number circuits of the switch port in
+place of independent random numbers. The diagnosis gets only the samples; nothing is simulated. A
+verdict is right if it names the cause that was built in, wrong if it names another one, and open if
+it names none.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ const BASE_LOG2: u32 = 16;
 ///
 /// A tag has 32 bands with freely configured limits (Ravi et al. 2024, SAI proposal §3.2). These grow by √2, as
 /// the difference between a short and a long queue matters more than that between two long ones: the
-/// last band begins at 1.5 ms, which no switch buffer exceeds at its port's speed.
+/// last band begins at 1.1 ms, or 13 MB at 100 Gb/s.
 #[inline]
 pub fn band(drain_ps: u64) -> u8 {
     let Some(octave) = drain_ps.checked_ilog2().and_then(|log2| log2.checked_sub(BASE_LOG2)) else {

@@ -200,7 +200,7 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
         raise RunError(
             f"packets.parquet header: packet {table['packet'][int(rows[row])]} carries locator "
             f"{seen[row]}, which no link on its routes has",
-            remedy="give the fabric and routing that the packets crossed",
+            remedy="run the scenario again: the table is damaged, or the fabric another one",
         )
     group = np.repeat(np.arange(len(groups)), count)
     at = np.arange(len(group)) + np.repeat(begin - (np.cumsum(count) - count), count)
