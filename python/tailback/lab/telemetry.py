@@ -83,6 +83,7 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
                 masks = hash_masks(link.number, sampling.hash_bits)
                 ports["masks"][link.number, : len(masks)] = masks
             ports["congested_bytes"][link.number] = plan.spec.fabric.congested_bytes
+            ports["ecn"][link.number] = plan.spec.fabric.rule == "ecn"
     for command in plan.attach(pinned / "programs"):
         system.run(command)
 
