@@ -25,6 +25,9 @@ ns_per_packet_hop   the program of a port, as the kernel measured it during the 
 ns_warm             the program of a port on one packet over and over; ns_receiver_warm that of a
                     receiver
 
+``--throughput PAIRS`` instead sends with iperf3 from a host to another one of its leaf, through
+ports that nothing limits but the processor, in turn with and without sampling.
+
 Cases that ``--keep`` finds in its folder are not run again. Where many runs share a scheme they are
 summed up by scheme, too.
 """
@@ -41,6 +44,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,7 +53,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from _machine import machine
-from _pages import put
+from _pages import cpu_seconds, put
 
 from tailback import TailbackError
 from tailback.datapath.counts import LinkSums, fraction_interval
@@ -319,12 +323,91 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@contextmanager
+def two_hosts(name: str, scheme: str | None) -> Iterator[Plan]:
+    """Two hosts of one leaf, on cables that are faster than any processor sends."""
+    shape = {"leaves": 1, "spines": 1, "hosts_per_leaf": 2, "host_rate": "400 Gb/s",
+             "spine_rate": "400 Gb/s", "queue": "8 MB", "burst": "4 MB"}  # fmt: skip
+    lab = spec.parse({"name": name, "fabric": shape, "job": {"hosts": ["h00"]}})
+    plan = fabric.bring_up(lab, None if scheme is None else PacketScheme.parse(scheme))
+    try:
+        fabric.settle(plan, {}, ["s0"])
+        yield plan
+    finally:
+        fabric.take_down(name)
+
+
+def stream(plan: Plan, seconds: int) -> tuple[float, float]:
+    """Gb/s that iperf3 reaches from h00 to h01, and processor seconds of both ends per GB."""
+
+    def command(host: str, *arguments: str) -> list[str]:
+        return ["nsenter", f"--net=/run/netns/{plan.namespace(host)}", "iperf3", *arguments]
+
+    before = cpu_seconds()
+    server = subprocess.Popen(command("h01", "-s", "-1"), stdout=subprocess.DEVNULL)
+    try:
+        client = command("h00", "-c", plan.address("h01"), "-t", str(seconds), "--json")
+        for _ in range(50):  # until the server listens
+            ran = subprocess.run(client, capture_output=True, text=True, timeout=seconds + 20)
+            if ran.returncode == 0:
+                break
+            time.sleep(0.1)
+        ran.check_returncode()
+        server.wait(10)
+    finally:
+        server.kill()
+        server.wait()
+    received = json.loads(ran.stdout)["end"]["sum_received"]
+    return received["bits_per_second"] / 1e9, (cpu_seconds() - before) / (received["bytes"] / 1e9)
+
+
+def throughput(pairs: int, scheme: str, seconds: int = 3) -> dict[str, Any]:
+    """Throughput and processor time with sampling and without, by turns."""
+    found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
+    with two_hosts("tbplain", None) as plain, two_hosts("tbsampled", scheme) as sampled:
+        for _ in range(pairs):
+            found["without"].append(stream(plain, seconds))
+            found["with"].append(stream(sampled, seconds))
+        truth = telemetry.truth(sampled, fabric.folder_of(sampled))
+    without, with_ = (np.array(found[name]) for name in ("without", "with"))
+    ratio = with_ / without
+    return {
+        "scheme": scheme, "pairs": pairs,
+        "gbps_without": round(float(np.median(without[:, 0])), 2),
+        "gbps_with": round(float(np.median(with_[:, 0])), 2),
+        "throughput_ratio": round(float(np.median(ratio[:, 0])), 3),
+        "throughput_ratio_range": np.round(np.quantile(ratio[:, 0], [0.25, 0.75]), 3).tolist(),
+        "cpu_ratio": round(float(np.median(ratio[:, 1])), 3),
+        "cpu_ratio_range": np.round(np.quantile(ratio[:, 1], [0.25, 0.75]), 3).tolist(),
+        "packets_sampled": int(truth.packets.sum()),
+    }  # fmt: skip
+
+
+def throughput_table(rows: list[dict[str, Any]]) -> str:
+    """The figures as the page has them."""
+    lines = [
+        "| scheme | Gb/s without | with | throughput, with / without | processor time a byte, "
+        "with / without |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        (slow, fast), (less, more) = row["throughput_ratio_range"], row["cpu_ratio_range"]
+        lines.append(
+            f"| `{row['scheme']}` | {row['gbps_without']} | {row['gbps_with']} | "
+            f"{row['throughput_ratio']} ({slow}–{fast}) | {row['cpu_ratio']} ({less}–{more}) |"
+        )
+    return "\n".join(
+        [*lines, "", f"Medians of {rows[0]['pairs']} pairs, with quartiles. {machine()}."]
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Samples of real packets against the kernel.")
     parser.add_argument("--runs", type=int, default=5, help="runs of each scheme")
     parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--only", help="one scheme, like coordinated:4")
     parser.add_argument("--keep", type=Path, help="folder of the cases")
+    parser.add_argument("--throughput", type=int, metavar="PAIRS", help="measure throughput only")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
@@ -333,6 +416,13 @@ def main() -> int:
     chosen = [one for one in SCHEMES if args.only in (None, one[1])]
     try:
         system.require(system.FABRIC_TOOLS | system.JOB_TOOLS | telemetry.TOOLS)
+        if args.throughput:
+            system.require({"iperf3": "iperf3"})
+            rows = [throughput(args.throughput, scheme) for ip, scheme in chosen if ip == 4]
+            if args.write:
+                put(PAGE, {"throughput": throughput_table(rows)})
+            print(json.dumps(rows, indent=2) if args.json else throughput_table(rows))
+            return 0
         with tempfile.TemporaryDirectory(prefix="tailback-bench-") as name:
             folder = args.keep or Path(name)
             folder.mkdir(parents=True, exist_ok=True)

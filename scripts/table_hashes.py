@@ -162,7 +162,7 @@ TELEMETRY: dict[str, dict[str, Any]] = {
     "compact": {"scheme": "compact", "hash_bits": 3},
     "coordinated": {"scheme": "coordinated", "hash_bits": 5},
     "xor-digest": {"scheme": "xor-digest", "hash_bits": 4},
-    "worst-hop": {"scheme": "worst-hop", "hash_bits": 4},
+    "csig": {"scheme": "csig"},
     "node-marking": {"scheme": "node-marking", "hash_bits": 8},
     "edge-marking": {"scheme": "edge-marking", "hash_bits": 8, "count_bits": 3},
     "one-in-three": {"scheme": "coordinated", "hash_bits": 5, "one_in": 3},
@@ -192,7 +192,7 @@ PATTERNS: dict[str, dict[str, Any]] = {
 }
 
 SCHEMES = ("full", "single_bit", "compact", "coordinated", "node_marking", "edge_marking",
-           "xor_digest", "full_int", "worst_hop")  # fmt: skip
+           "xor_digest", "full_int", "csig")  # fmt: skip
 HASHES = ("gf", "md5", "crc", "mult", "double_mult", "parity")
 
 SHORT_EXAMPLES = ("alltoall/alltoall", "congestion/hot-spot", "demo/demo", "probes/probes",

@@ -26,6 +26,7 @@ from tailback.errors import (
     nearest,
     type_remedy,
 )
+from tailback.header_schemes import SCHEMES
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
@@ -220,8 +221,8 @@ class TelemetrySection(Section):
     """What packets carry, and when a port counts as congested."""
 
     scheme: Literal[
-        "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "worst-hop",
-        "node-marking", "edge-marking",
+        "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "csig", "node-marking",
+        "edge-marking",
     ] = "full"  # fmt: skip
     rule: Literal["queue-exceeds-credit", "queue", "credit", "proportional", "fecn"] = (
         "queue-exceeds-credit"
@@ -302,12 +303,7 @@ class TelemetrySection(Section):
     @property
     def header_bits(self) -> int:
         """Bits that the scheme takes in the header of a packet; 0 for ``off``."""
-        b, c, link = self.hash_bits, self.count_bits, 24
-        return {
-            "off": 0, "full": 2 * (link + 8), "single-bit": 2 * (b + c), "compact": 1 + b + c,
-            "coordinated": 1 + b, "xor-digest": 1 + b, "worst-hop": 4 + link,
-            "node-marking": 1 + link, "edge-marking": 1 + link + 5,
-        }[self.scheme]  # fmt: skip
+        return SCHEMES[self.scheme](self)
 
     @property
     def header_bytes(self) -> int:

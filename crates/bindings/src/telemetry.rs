@@ -9,8 +9,8 @@ use tailback_telemetry::decode::cost::Choice;
 use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, EdgeMarking, FullInt, FullReservoirs, NodeMarking, PacketPaths, Scheme,
-    SchemeColumns, SingleBit, WorstHop, XorDigest, mix, run,
+    Compact, Coordinated, Csig, EdgeMarking, FullInt, FullReservoirs, NodeMarking, PacketPaths,
+    Scheme, SchemeColumns, SingleBit, XorDigest, mix, run,
 };
 
 use crate::errors::raise;
@@ -77,11 +77,11 @@ fn dispatch<U: SchemeVisitor>(
             let max_hops = in_range(1, size, 16, "hops")? as u8;
             action.with(FullInt { max_hops, link_bits: 24 })
         }
-        "worst_hop" => action.with(WorstHop { link_bits: 24, level_bits: 4 }),
+        "csig" => action.with(Csig),
         other => {
             return Err(PyValueError::new_err(format!(
                 "no scheme {other:?}; valid: full, single_bit, compact, coordinated, node_marking, \
-                 edge_marking, xor_digest, full_int, worst_hop"
+                 edge_marking, xor_digest, full_int, csig"
             )));
         }
     })

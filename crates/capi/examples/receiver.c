@@ -48,6 +48,18 @@ int main(void) {
            found[at].packets, found[at].packets_error, found[at].congested,
            found[at].congested_error);
 
+  /* Samples in one of four packets, written by leaf switches only: the middle hop has no candidates. */
+  tailback_config part = {.struct_size = sizeof part, .scheme = TAILBACK_SCHEME_COORDINATED,
+                          .hash_bits = 5, .links = 8, .one_in = 4};
+  tailback_receiver *leaves = NULL;
+  const uint32_t up[] = {1, 2}, down[] = {4};
+  if ((status = tailback_receiver_new(&part, &leaves)) != TAILBACK_STATUS_OK ||
+      (status = tailback_receiver_add_hop(leaves, SOURCE, 0, up, 2)) != TAILBACK_STATUS_OK ||
+      (status = tailback_receiver_add_hop(leaves, SOURCE, 1, NULL, 0)) != TAILBACK_STATUS_OK ||
+      (status = tailback_receiver_add_hop(leaves, SOURCE, 2, down, 1)) != TAILBACK_STATUS_OK)
+    return fail("leaves", status);
+  tailback_receiver_free(leaves);
+
   /* Mistakes are refused, not obeyed. */
   if (tailback_receiver_take(NULL, 0, 0, 0, 0) != TAILBACK_STATUS_BAD_ARGUMENT ||
       tailback_receiver_take(receiver, 0, 9 | 1 << 24, 0, 0) != TAILBACK_STATUS_UNKNOWN_LINK ||

@@ -8,20 +8,10 @@
 #include <stdint.h>
 
 // Version of the binary interface: it is incremented when a struct or function changes.
-#define TAILBACK_ABI 1
+#define TAILBACK_ABI 2
 
 // Used in place of a context: all contexts together.
 #define TAILBACK_ALL_CONTEXTS 4294967295
-
-// What switches write into packets.
-typedef enum tailback_scheme {
-  // Two whole links with counts, 64 bits; hash_bits and count_bits are not used.
-  TAILBACK_SCHEME_FULL = 0,
-  // Congested bit, hash, count of hops.
-  TAILBACK_SCHEME_COMPACT = 1,
-  // Congested bit and hash; count_bits is not used.
-  TAILBACK_SCHEME_COORDINATED = 2,
-} tailback_scheme;
 
 // What a call returns.
 typedef enum tailback_status {
@@ -37,13 +27,23 @@ typedef enum tailback_status {
   TAILBACK_STATUS_UNKNOWN_LINK = 4,
   // A memory limit is reached: too many contexts or candidates.
   TAILBACK_STATUS_NO_ROOM = 5,
-  // The receivers have different schemes or numbers of links.
+  // The receivers have different schemes, numbers of links or packets per sample.
   TAILBACK_STATUS_DIFFERENT = 6,
   // The array is too small; the number needed was written.
   TAILBACK_STATUS_TOO_SMALL = 7,
   // Internal error: the call was aborted, and the receiver must be freed.
   TAILBACK_STATUS_INTERNAL = 8,
 } tailback_status;
+
+// What switches write into packets.
+typedef enum tailback_scheme {
+  // Two whole links with counts, 64 bits; hash_bits and count_bits are not used.
+  TAILBACK_SCHEME_FULL = 0,
+  // Congested bit, hash, count of hops.
+  TAILBACK_SCHEME_COMPACT = 1,
+  // Congested bit and hash; count_bits is not used.
+  TAILBACK_SCHEME_COORDINATED = 2,
+} tailback_scheme;
 
 // Sums the samples of received packets. Opaque to C.
 typedef struct tailback_receiver tailback_receiver;
@@ -60,6 +60,9 @@ typedef struct tailback_config {
   uint32_t count_bits;
   // Directed links of the network, numbered from 0; below 2^24.
   uint32_t links;
+  // One in this many packets carries a sample, up to 1000000; 0 and 1 mean every packet. Hand over only packets
+  // that carry one.
+  uint32_t one_in;
 } tailback_config;
 
 // Estimates for one link.
@@ -116,8 +119,11 @@ void tailback_receiver_free(struct tailback_receiver *receiver);
 // Adds the candidate links of a source at a hop: hop 0 first, the ejection link of this node last.
 // Scheme full needs none.
 //
+// If only some switches write samples, leave out the links of the others; at a hop where none does, `count` is 0
+// and `links` may be null. With scheme coordinated, either all switches of a hop write or none.
+//
 // # Safety
-// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Null is rejected.
+// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Other nulls are rejected.
 enum tailback_status tailback_receiver_add_hop(struct tailback_receiver *receiver,
                                                uint32_t source,
                                                uint32_t hop,

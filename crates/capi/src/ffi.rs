@@ -13,7 +13,7 @@ use tailback_telemetry::packet_id::{FlowKey, packet_id};
 use crate::receiver::{Receiver, ReceiverError, ReceiverScheme};
 
 /// Version of the binary interface: it is incremented when a struct or function changes.
-pub const TAILBACK_ABI: u32 = 1;
+pub const TAILBACK_ABI: u32 = 2;
 
 /// Used in place of a context: all contexts together.
 pub const TAILBACK_ALL_CONTEXTS: u32 = 0xffff_ffff;
@@ -34,7 +34,7 @@ pub enum TailbackStatus {
     UnknownLink = 4,
     /// A memory limit is reached: too many contexts or candidates.
     NoRoom = 5,
-    /// The receivers have different schemes or numbers of links.
+    /// The receivers have different schemes, numbers of links or packets per sample.
     Different = 6,
     /// The array is too small; the number needed was written.
     TooSmall = 7,
@@ -68,6 +68,9 @@ pub struct TailbackConfig {
     pub count_bits: u32,
     /// Directed links of the network, numbered from 0; below 2^24.
     pub links: u32,
+    /// One in this many packets carries a sample, up to 1000000; 0 and 1 mean every packet. Hand over only packets
+    /// that carry one.
+    pub one_in: u32,
 }
 
 /// Estimates for one link.
@@ -136,7 +139,7 @@ pub extern "C" fn tailback_status_text(status: c_int) -> *const c_char {
         3 => b"no candidate links were given for this source\0",
         4 => b"the link does not exist\0",
         5 => b"too many contexts or candidates\0",
-        6 => b"the receivers have different schemes or numbers of links\0",
+        6 => b"the receivers have different schemes, numbers of links or packets per sample\0",
         7 => b"the array is too small\0",
         8 => b"internal error; free the receiver\0",
         _ => b"unknown status\0",
@@ -184,7 +187,8 @@ pub unsafe extern "C" fn tailback_receiver_new(
             2 => ReceiverScheme::Coordinated { hash_bits },
             _ => return Err(TailbackStatus::OutOfRange),
         };
-        let made = Box::new(TailbackReceiver(Receiver::new(scheme, config.links)?));
+        let made =
+            Box::new(TailbackReceiver(Receiver::new(scheme, config.links, config.one_in.max(1))?));
         // SAFETY: not null, and the caller says that a pointer may be written there.
         unsafe { receiver.write(Box::into_raw(made)) };
         Ok(())
@@ -206,8 +210,11 @@ pub unsafe extern "C" fn tailback_receiver_free(receiver: *mut TailbackReceiver)
 /// Adds the candidate links of a source at a hop: hop 0 first, the ejection link of this node last.
 /// Scheme full needs none.
 ///
+/// If only some switches write samples, leave out the links of the others; at a hop where none does, `count` is 0
+/// and `links` may be null. With scheme coordinated, either all switches of a hop write or none.
+///
 /// # Safety
-/// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Null is rejected.
+/// `receiver` is from tailback_receiver_new; `links` points to `count` numbers. Other nulls are rejected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tailback_receiver_add_hop(
     receiver: *mut TailbackReceiver,
@@ -219,11 +226,11 @@ pub unsafe extern "C" fn tailback_receiver_add_hop(
     guarded(|| {
         // SAFETY: null or a receiver that no other call uses meanwhile, as the caller says.
         let receiver = unsafe { receiver.as_mut() }.ok_or(TailbackStatus::BadArgument)?;
-        if links.is_null() || count > 1 << 24 {
+        if (links.is_null() && count > 0) || count > 1 << 24 {
             return Err(TailbackStatus::BadArgument);
         }
         // SAFETY: not null, `count` numbers as the caller says, far below isize::MAX bytes.
-        let links = unsafe { slice::from_raw_parts(links, count) };
+        let links = if count > 0 { unsafe { slice::from_raw_parts(links, count) } } else { &[] };
         Ok(receiver.0.add_hop(source, hop as usize, links)?)
     })
 }

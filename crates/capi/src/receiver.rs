@@ -2,12 +2,13 @@
 //!
 //! A sample of weight l represents l packets on a link of its hop. A candidate link whose hash agrees
 //! gets x = l, every other one x = −l κ, with κ = 1/(2^b − 1): this is unbiased, with Var = κ Σ l² +
-//! Σ (l − 1 − κ l) x over the packets. For a whole link κ = 0.
+//! Σ (l − 1 − κ l) x over the packets. For a whole link κ = 0. If one in k packets carries a sample, a count is
+//! k times that of the samples, and its variance k² times theirs plus k (k − 1) times the count.
 
 use std::collections::BTreeMap;
 
 use tailback_telemetry::hash::GaloisField;
-use tailback_telemetry::scheme::Coordinated;
+use tailback_telemetry::packet_id::takes_sample;
 
 /// Bits of a link number, and n of the GF(2^n) hash.
 const LINK_BITS: u32 = 24;
@@ -16,6 +17,8 @@ const MAX_HASH_BITS: u32 = 8;
 const MAX_SUMS: usize = 1 << 22;
 /// Maximum number of candidate links of all sources together.
 const MAX_CANDIDATES: usize = 1 << 24;
+/// Maximum number of packets per sample.
+const MAX_ONE_IN: u32 = 1_000_000;
 /// Maximum number of hops of a path.
 const MAX_HOPS: usize = 64;
 
@@ -53,15 +56,16 @@ pub enum ReceiverError {
     Different,
 }
 
-/// Sums of one kind of packets (all, or congested) of a link.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Sums of one kind of packets (all, or congested) of a link. Where l is whole they are exact up to 2^53, in any
+/// order of the packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sums {
     /// (2^b − 1) Σ x.
-    score: i64,
+    score: f64,
     /// (2^b − 1) Σ l x.
-    score_l: i64,
+    score_l: f64,
     /// Σ l² over packets that may have crossed the link.
-    squares: u64,
+    squares: f64,
     /// Packets whose sample matched the link.
     samples: u64,
 }
@@ -74,13 +78,14 @@ impl Sums {
         self.samples += other.samples;
     }
 
-    /// Count and standard error.
-    fn estimate(&self, scheme: ReceiverScheme) -> (f64, f64) {
+    /// Count and standard error; one in `k` packets carried a sample.
+    fn estimate(&self, scheme: ReceiverScheme, k: f64) -> (f64, f64) {
         let unit = f64::from(scheme.unit());
         let kappa = if matches!(scheme, ReceiverScheme::Full) { 0.0 } else { 1.0 / unit };
-        let count = self.score as f64 / unit;
-        let slope = (1.0 - kappa) * self.score_l as f64 / unit - count;
-        (count, (kappa * self.squares as f64 + slope).max(0.0).sqrt())
+        let count = self.score / unit;
+        let slope = (1.0 - kappa) * self.score_l / unit - count;
+        let variance = k * k * (kappa * self.squares + slope) + k * (k - 1.0) * count;
+        (k * count, variance.max(0.0).sqrt())
     }
 }
 
@@ -140,8 +145,9 @@ pub struct LinkEstimate {
 pub struct Receiver {
     scheme: ReceiverScheme,
     links: u32,
+    one_in: u32,
     field: GaloisField,
-    /// Candidate links of every hop, by source.
+    /// Candidate links of every hop, by source; none at a hop where switches write nothing.
     sources: BTreeMap<u32, Vec<Vec<Candidate>>>,
     candidates: usize,
     /// All packets and congested ones, by context and link.
@@ -151,18 +157,20 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// For a network of `links` directed links, numbered from 0.
+    /// For a network of `links` directed links, numbered from 0, where one in `one_in` packets carries a
+    /// sample.
     ///
     /// # Errors
-    /// Numbers of bits or of links are out of range.
-    pub fn new(scheme: ReceiverScheme, links: u32) -> Result<Self, ReceiverError> {
+    /// Numbers of bits, of links or of packets are out of range.
+    pub fn new(scheme: ReceiverScheme, links: u32, one_in: u32) -> Result<Self, ReceiverError> {
         let field = GaloisField::new(LINK_BITS).map_err(|_| ReceiverError::Range)?;
-        if !(1..1 << LINK_BITS).contains(&links) {
+        if !(1..1 << LINK_BITS).contains(&links) || !(1..=MAX_ONE_IN).contains(&one_in) {
             return Err(ReceiverError::Range);
         }
         Ok(Self {
             scheme: scheme.checked()?,
             links,
+            one_in,
             field,
             sources: BTreeMap::new(),
             candidates: 0,
@@ -173,17 +181,21 @@ impl Receiver {
     }
 
     /// Adds the links that packets of a source may cross at a hop: to be called for hop 0, 1 … of each
-    /// source, the ejection link last.
+    /// source, the ejection link last. Links of switches that write nothing are left out; there are
+    /// none at a hop where no switch does.
     ///
     /// # Errors
     /// Hops are out of order, a link does not exist, or the hop count has too few bits.
     pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), ReceiverError> {
-        let known = self.sources.get(&source).map_or(0, Vec::len);
+        let before = self.sources.get(&source).map_or(&[][..], Vec::as_slice);
+        let writing = before.iter().filter(|links| !links.is_empty()).count();
         let saturates = match self.scheme {
-            ReceiverScheme::Compact { count_bits, .. } => hop + 1 >= 1 << count_bits,
+            ReceiverScheme::Compact { count_bits, .. } => {
+                !links.is_empty() && writing + 1 >= 1 << count_bits
+            }
             _ => false,
         };
-        if hop != known || hop >= MAX_HOPS || links.is_empty() || saturates {
+        if hop != before.len() || hop >= MAX_HOPS || saturates {
             return Err(ReceiverError::Range);
         }
         if links.iter().any(|&link| link >= self.links) {
@@ -227,17 +239,17 @@ impl Receiver {
                 for (congested, (link, count)) in seen.into_iter().enumerate() {
                     if count > 0 {
                         let sums = self.entry(context, link - 1)?;
-                        charge(&mut sums[congested], i64::from(count), i64::from(count), true);
+                        charge(&mut sums[congested], f64::from(count), f64::from(count), true);
                     }
                 }
                 self.count(any);
             }
             ReceiverScheme::Coordinated { hash_bits } => {
-                let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?.len();
-                let survivor = Coordinated::survivor(id, hops as u8);
-                if let Some(hop) = survivor.map(usize::from) {
+                let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?;
+                let survivor = sampled(id, hops);
+                if let Some((hop, weight)) = survivor {
                     let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.add_hashed(id, seen, (source, hop..hop + 1), context, hops as u32)?;
+                    self.add_hashed(id, seen, (source, hop..hop + 1), context, weight)?;
                 }
                 self.count(survivor.is_some());
             }
@@ -246,7 +258,7 @@ impl Receiver {
                 let count = bits_from(1 + hash_bits, count_bits);
                 if count > 0 {
                     let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.add_hashed(id, seen, (source, 0..hops), context, count)?;
+                    self.add_hashed(id, seen, (source, 0..hops), context, count.into())?;
                 }
                 self.count(count > 0);
             }
@@ -273,9 +285,9 @@ impl Receiver {
         (seen, bits, congested): (u32, u32, bool),
         (source, hops): (u32, std::ops::Range<usize>),
         context: u32,
-        weight: u32,
+        l: f64,
     ) -> Result<(), ReceiverError> {
-        let (l, unit) = (i64::from(weight), i64::from(self.scheme.unit()));
+        let unit = f64::from(self.scheme.unit());
         let lists = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?;
         // A link that is a candidate of several hops counts once.
         let mut chosen: Vec<Candidate> = lists[hops].iter().flatten().copied().collect();
@@ -300,9 +312,11 @@ impl Receiver {
     /// Adds the packets of another receiver.
     ///
     /// # Errors
-    /// Schemes or numbers of links differ, or there are too many contexts together; nothing is added.
+    /// Schemes, numbers of links or shares of packets with a sample differ, or there are too many contexts
+    /// together; nothing is added.
     pub fn merge(&mut self, other: &Self) -> Result<(), ReceiverError> {
-        if (self.scheme, self.links) != (other.scheme, other.links) {
+        let network = |of: &Self| (of.scheme, of.links, of.one_in);
+        if network(self) != network(other) {
             return Err(ReceiverError::Different);
         }
         let new = other.sums.keys().filter(|key| !self.sums.contains_key(key)).count();
@@ -331,8 +345,8 @@ impl Receiver {
         let estimate = |(link, [all, met]): (u32, [Sums; 2])| LinkEstimate {
             link,
             samples: all.samples,
-            packets: all.estimate(self.scheme),
-            congested: met.estimate(self.scheme),
+            packets: all.estimate(self.scheme, self.one_in.into()),
+            congested: met.estimate(self.scheme, self.one_in.into()),
         };
         total.into_iter().map(estimate).collect()
     }
@@ -343,10 +357,22 @@ impl Receiver {
     }
 }
 
-fn charge(sums: &mut Sums, score: i64, l: i64, agrees: bool) {
+/// Hop whose sample a packet carries in scheme coordinated, and the inverse of its probability: hop h
+/// replaces the sample with probability 1/(h + 1), and each later hop j keeps it with j/(j + 1).
+fn sampled(id: u32, hops: &[Vec<Candidate>]) -> Option<(usize, f64)> {
+    let writes = |&hop: &usize| !hops[hop].is_empty();
+    let last = (0..hops.len()).filter(writes).rfind(|&hop| takes_sample(id, hop as u8))?;
+    if hops.iter().all(|links| !links.is_empty()) {
+        return Some((last, hops.len() as f64));
+    }
+    let later = (last + 1..hops.len()).filter(writes).map(|hop| (hop + 1) as f64 / hop as f64);
+    Some((last, (last + 1) as f64 * later.product::<f64>()))
+}
+
+fn charge(sums: &mut Sums, score: f64, l: f64, agrees: bool) {
     sums.score += score;
     sums.score_l += l * score;
-    sums.squares += (l * l).unsigned_abs();
+    sums.squares += l * l;
     sums.samples += u64::from(agrees);
 }
 
@@ -355,7 +381,7 @@ mod tests {
     use super::*;
     use tailback_telemetry::hash::LinkHash;
     use tailback_telemetry::packet_id::{FlowKey, packet_id};
-    use tailback_telemetry::scheme::{Compact, Scheme as _, Visit, mix};
+    use tailback_telemetry::scheme::{Compact, Coordinated, Scheme as _, Visit, mix};
 
     const HOPS: [&[u32]; 3] = [&[10, 11, 12, 13], &[20, 21, 22, 23], &[30]];
     const PACKETS: u32 = 800;
@@ -363,12 +389,20 @@ mod tests {
     /// Packets that cross the first candidate of each hop, but every fourth one the second; the second
     /// hop of even packets is congested.
     fn sent(scheme: ReceiverScheme, seed: u32) -> Receiver {
-        let mut receiver = Receiver::new(scheme, 40).unwrap();
+        sent_in_part(scheme, seed, 1, &[0, 1, 2])
+    }
+
+    /// The same with a sample in one of `one_in` packets, written at some hops only.
+    fn sent_in_part(scheme: ReceiverScheme, seed: u32, one_in: u32, writing: &[usize]) -> Receiver {
+        let mut receiver = Receiver::new(scheme, 40, one_in).unwrap();
         for (hop, links) in HOPS.into_iter().enumerate() {
+            let links = if writing.contains(&hop) { links } else { &[] };
             receiver.add_hop(5, hop, links).unwrap();
         }
         let hash = LinkHash::Gf(GaloisField::new(LINK_BITS).unwrap());
-        for psn in 0..PACKETS {
+        let chosen =
+            |psn: &u32| mix(u64::from(seed) << 40 | u64::from(*psn)) % u64::from(one_in) == 0;
+        for psn in (0..PACKETS).filter(chosen) {
             let id = packet_id(psn, FlowKey { source: 6, destination: 9, queue_pair: seed });
             let visit = |hop: usize| Visit {
                 link: HOPS[hop][usize::from(psn % 4 == 0 && hop < 2)] + 1,
@@ -382,13 +416,13 @@ mod tests {
                 ReceiverScheme::Coordinated { hash_bits } => {
                     let scheme = Coordinated { hash, bits: hash_bits };
                     let mut mark = scheme.start();
-                    (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
+                    writing.iter().for_each(|&hop| scheme.visit(&mut mark, &visit(hop)));
                     scheme.to_wire(mark).into()
                 }
                 ReceiverScheme::Compact { hash_bits, count_bits } => {
                     let scheme = Compact { hash, bits: hash_bits, count_bits };
                     let mut mark = scheme.start();
-                    (0..3).for_each(|hop| scheme.visit(&mut mark, &visit(hop)));
+                    writing.iter().for_each(|&hop| scheme.visit(&mut mark, &visit(hop)));
                     scheme.to_wire(mark).into()
                 }
                 ReceiverScheme::Full => {
@@ -437,6 +471,47 @@ mod tests {
     }
 
     #[test]
+    fn part_of_the_packets_and_of_the_switches_still_give_unbiased_counts() {
+        let runs = 300;
+        for (scheme, one_in, writing) in [
+            (ReceiverScheme::Coordinated { hash_bits: 5 }, 1, [0, 2]),
+            (ReceiverScheme::Coordinated { hash_bits: 5 }, 3, [0, 1]),
+            (ReceiverScheme::Coordinated { hash_bits: 5 }, 1, [1, 2]),
+            (ReceiverScheme::Compact { hash_bits: 3, count_bits: 2 }, 4, [0, 2]),
+        ] {
+            let every: Vec<_> = (0..runs)
+                .map(|seed| sent_in_part(scheme, seed, one_in, &writing).estimates(None))
+                .collect();
+            for (hop, link, truth) in [(0, 10, 600.0), (1, 21, 200.0), (2, 30, 800.0)] {
+                let found: Vec<(f64, f64)> = every
+                    .iter()
+                    .filter_map(|all| all.iter().find(|one| one.link == link))
+                    .map(|one| one.packets)
+                    .collect();
+                if !writing.contains(&hop) {
+                    assert!(found.is_empty(), "{scheme:?}: nothing is known of link {link}");
+                    continue;
+                }
+                let n = f64::from(runs);
+                let mean = |of: &dyn Fn(&(f64, f64)) -> f64| found.iter().map(of).sum::<f64>() / n;
+                let (off, stated) = (mean(&|x| x.0 - truth), mean(&|x| x.1 * x.1).sqrt());
+                let real = mean(&|x| (x.0 - truth).powi(2)).sqrt();
+                assert!(off.abs() < 4.0 * stated / n.sqrt() + 1e-9, "{scheme:?} {link}: {off}");
+                // Which packets carry a sample is the same at a link of all packets: no error there.
+                let exact = link == 30 && one_in == 1 && stated < 1e-9;
+                assert!(
+                    exact || (0.8..1.25).contains(&(real / stated)),
+                    "{scheme:?} {link}: {real} {stated}"
+                );
+            }
+        }
+        let one = Receiver::new(ReceiverScheme::Full, 4, 2).unwrap();
+        let mut other = Receiver::new(ReceiverScheme::Full, 4, 3).unwrap();
+        assert_eq!(other.merge(&one), Err(ReceiverError::Different));
+        assert!(Receiver::new(ReceiverScheme::Full, 4, 0).is_err());
+    }
+
+    #[test]
     fn congested_packets_and_contexts_are_told_apart() {
         let receiver = sent(ReceiverScheme::Coordinated { hash_bits: 5 }, 1);
         let near =
@@ -464,19 +539,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_and_counts_nothing() {
-        let mut receiver = Receiver::new(ReceiverScheme::Full, 4).unwrap();
+        let mut receiver = Receiver::new(ReceiverScheme::Full, 4, 1).unwrap();
         assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));
         assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));
         assert_eq!(receiver.received(), (0, 0));
-        let mut receiver = Receiver::new(ReceiverScheme::Coordinated { hash_bits: 5 }, 4).unwrap();
+        let mut receiver =
+            Receiver::new(ReceiverScheme::Coordinated { hash_bits: 5 }, 4, 1).unwrap();
         assert_eq!(receiver.take(0, 0, 0, 0), Err(ReceiverError::UnknownSource));
         assert_eq!(receiver.add_hop(0, 1, &[1]), Err(ReceiverError::Range));
         assert_eq!(receiver.add_hop(0, 0, &[4]), Err(ReceiverError::UnknownLink));
-        assert_eq!(Receiver::new(ReceiverScheme::Full, 0).err(), Some(ReceiverError::Range));
-        assert!(Receiver::new(ReceiverScheme::Coordinated { hash_bits: 9 }, 4).is_err());
+        assert_eq!(Receiver::new(ReceiverScheme::Full, 0, 1).err(), Some(ReceiverError::Range));
+        assert!(Receiver::new(ReceiverScheme::Coordinated { hash_bits: 9 }, 4, 1).is_err());
         // Two bits count three hops, and a count of three may have been four.
         let mut receiver =
-            Receiver::new(ReceiverScheme::Compact { hash_bits: 3, count_bits: 2 }, 4).unwrap();
+            Receiver::new(ReceiverScheme::Compact { hash_bits: 3, count_bits: 2 }, 4, 1).unwrap();
         assert!(receiver.add_hop(0, 0, &[1]).is_ok() && receiver.add_hop(0, 1, &[2]).is_ok());
         assert!(receiver.add_hop(0, 2, &[3]).is_ok());
         assert_eq!(receiver.add_hop(0, 3, &[3]), Err(ReceiverError::Range));

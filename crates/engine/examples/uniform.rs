@@ -95,7 +95,6 @@ fn settings() -> Settings {
         hash_bits: 5,
         count_bits: 4,
         probability: 0.2,
-        level_bytes: 16384,
         most: 1 << 30,
         one_in: 1,
         queue_pairs: QueuePairs::PerPeer,

@@ -13,6 +13,7 @@ from tailback.registry import Registry, kinds
 from tailback.schema import TABLES
 
 PACKAGES = (
+    "tailback.header_schemes",
     "tailback.fabric.topologies",
     "tailback.placement",
     "tailback.port_counters.readers",

@@ -4,6 +4,9 @@
  * The scheme updates the sample in packets of one segment. Packets of several segments (GSO) are
  * left alone and counted, because one sample cannot stand for several packets. The lab limits
  * interfaces to one segment.
+ *
+ * The queue behind this program would mark packets (ECN) only after it has run, so a port that marks
+ * does so here, by its own threshold, and its mark is the congested bit.
  */
 #include "maps.h"
 
@@ -53,7 +56,7 @@ int tailback_egress(struct __sk_buff *skb) {
   struct visit visit = {
       .link = link,
       .hop = packet.hop,
-      .congested = backlog(skb) > port->congested_bytes,
+      .congested = backlog(skb) > port->congested_bytes && (!port->ecn || packet.ecn),
       .id = packet_id(&packet.flow),
       .masks = port->masks,
   };
@@ -68,7 +71,11 @@ int tailback_egress(struct __sk_buff *skb) {
     learn(skb, &packet);
   put_sample(&packet, visited(sample, &visit));
   __sync_fetch_and_add(&port->packets, 1);
-  if (visit.congested) __sync_fetch_and_add(&port->congested, 1);
+  if (visit.congested) {
+    __sync_fetch_and_add(&port->congested, 1);
+    /* Last: the helper may move the packet. */
+    if (port->ecn) bpf_skb_ecn_set_ce(skb);
+  }
   return TC_ACT_UNSPEC;
 }
 

@@ -27,7 +27,7 @@ from tailback.datapath.sampling import SamplingError
 
 PORT: Final = np.dtype(
     [
-        ("masks", np.uint32, 8), ("congested_bytes", np.uint32), ("reserved", np.uint32),
+        ("masks", np.uint32, 8), ("congested_bytes", np.uint32), ("ecn", np.uint32),
         ("packets", np.uint64), ("congested", np.uint64), ("super_packets", np.uint64),
         ("received", np.uint64), ("lost", np.uint64),
     ]

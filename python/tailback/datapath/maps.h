@@ -11,7 +11,7 @@
 struct port {
   __u32 masks[8];         /* of the link hash, written when the lab comes up */
   __u32 congested_bytes;  /* congested if a packet finds more bytes queued */
-  __u32 reserved;
+  __u32 ecn;              /* 1: congested only for packets that it marks (ECN) */
   __u64 packets;          /* that got a sample here, the truth for estimates */
   __u64 congested;        /* of them, those that found the port congested */
   __u64 super_packets;    /* of several segments, left alone */

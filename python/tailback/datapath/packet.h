@@ -37,6 +37,7 @@
 #define DO_NOT_FRAGMENT 0x4000
 #define FRAGMENT_OFFSET_OR_MORE 0x3fff
 #define FLOW_LABEL 0xfffffu
+#define ECN 3
 
 /* Odd numbers that spread the words of a TCP header over 32 bits: the primes of xxHash (Collet). */
 #define SPREAD_PORTS 0x9e3779b1u
@@ -59,6 +60,7 @@ struct packet {
   enum place place;
   __u32 hop;    /* how many times it has been forwarded */
   __u32 length; /* as the IP header states it */
+  __u32 ecn;    /* explicit congestion notification: 0 if it may not be marked */
   __u16 port[2];
   union {
     struct iphdr *v4;
@@ -119,6 +121,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
     packet->v4 = ip;
     packet->hop = INITIAL_TTL - ip->ttl;
     packet->length = bpf_ntohs(ip->tot_len);
+    packet->ecn = ip->tos & ECN;
     packet->flow.source = end_of(ip->saddr);
     packet->flow.destination = end_of(ip->daddr);
     return parse_transport(packet, ip + 1, end, ip->protocol);
@@ -130,6 +133,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
     packet->v6 = ip;
     packet->hop = INITIAL_TTL - ip->hop_limit;
     packet->length = bpf_ntohs(ip->payload_len);
+    packet->ecn = bpf_ntohl(*(__be32 *)ip) >> 20 & ECN;
     packet->flow.source = end_of(ip->saddr.in6_u.u6_addr32[3]);
     packet->flow.destination = end_of(ip->daddr.in6_u.u6_addr32[3]);
     return parse_transport(packet, ip + 1, end, ip->nexthdr);

@@ -7,17 +7,16 @@ time are missing from the file. The sums themselves remain in the kernel.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from tailback.datapath.background import Wait
 from tailback.datapath.counts import Counted, LinkSums, Routes, count
 from tailback.datapath.kernel import Sums, read_sums
-from tailback.datapath.sampling import MAX_SUMS, PacketScheme, SamplingError, link_bits
+from tailback.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
 
 COLUMNS: Final = (
     "time_utc", "rank", "link", "samples", "packets", "packets_variance", "packets_idle_variance",
@@ -76,38 +75,7 @@ def rows(counted: Counted, links: int, time: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-class SampleLog:
-    """Context manager: a thread appends the counts to a file every second, and at the end.
-
-    Args:
-        receivers: The receivers whose counts to write.
-        file: A CSV file; appended to if it exists.
-    """
-
-    def __init__(self, receivers: Receivers, file: Path) -> None:
-        self.receivers, self.file = receivers, file
-        self._end = threading.Event()
-        self._problem: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
-
-    def __enter__(self) -> SampleLog:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._end.set()
-        self._thread.join()
-        if self._problem is not None and kind is None:
-            raise self._problem
-
-    def _run(self) -> None:
-        try:
-            append_until(self.receivers, self.file, self._end.wait)
-        except (SamplingError, OSError) as error:
-            self._problem = error
-
-
-def append_until(receivers: Receivers, file: Path, wait: Callable[[float], bool]) -> None:
+def append_until(receivers: Receivers, file: Path, wait: Wait) -> None:
     """Append the counts to a file every second until ``wait(seconds)`` is true, then once more."""
     with file.open("a+b", buffering=0) as out:
         # A writer that was killed may have left part of a line.

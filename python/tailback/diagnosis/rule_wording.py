@@ -21,7 +21,6 @@ WITHIN_HOSTS: Final = "Not the network: none of your messages crosses it"
 TOO_FEW_SAMPLES: Final = "Too few samples to be sure"
 NO_SAMPLE: Final = "Too few samples: no packet carried one"
 NOT_DECODED: Final = "Too few samples: those that arrived cannot be decoded"
-BOTTLENECKS: Final = "The bottlenecks are known, but not whose traffic fills them"
 ROUTING: Final = "Routing imbalance: links are full while equivalent ones are not"
 SLOW_LINK: Final = "Slow link: a link runs slower than it should"
 INJECTION: Final = "Injection limit: adapters send at line rate"
@@ -39,9 +38,6 @@ LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of s
 LOOK_WITHIN_HOSTS: Final = "Look at load balance and within the hosts: memory, sockets, processors."
 SWITCH_ON: Final = "Switch telemetry on (scheme = 'full') for a job with observed = true."
 FOLLOW_NOTE: Final = "Follow that note, or use scheme = 'full', which works on all routes."
-COUNT_PACKETS: Final = (
-    "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet)."
-)
 
 STAYS_WITHIN_HOSTS: Final = (
     "No message of an observed job crosses a switch: all communication stays within hosts, or "
@@ -256,17 +252,6 @@ def not_decoded(packets: int, scheme: str) -> str:
     return (
         f"{packets} packets arrived with a header of scheme {scheme}, but on these routes it does "
         "not identify links (a note of the run says why), so the state of the links is unknown."
-    )
-
-
-def bottlenecks_only(names: Sequence[str]) -> str:
-    """TB005: limits of scheme worst-hop; ``names``: the links reported by most packets."""
-    seen = f"Most packets name {'; '.join(names)}. " if names else ""
-    return (
-        f"{seen}Scheme worst-hop names only the most congested link of each packet: a lower bound "
-        "of a link's congested packets, and no count of all its packets. Congestion trees and the "
-        "utilization of their roots therefore assume packets spread evenly over the routes, and "
-        "more samples cannot settle them."
     )
 
 

@@ -131,7 +131,8 @@ class RunAnalysis:
 
     def _received(self, samples: pl.DataFrame) -> int:
         """Number of packets that arrived with a sample."""
-        if self.bottlenecks_only:
+        if self.scheme == "csig":
+            # Every packet names one link, and is spread over all hops.
             return self.run.tables["packets"].height
         return int(samples["hop_samples"].sum())
 
@@ -147,11 +148,6 @@ class RunAnalysis:
     def captured(self) -> bool:
         """Whether the run is a packet capture, without information on the sending ranks."""
         return self.run.summary.get("source") == "capture"
-
-    @property
-    def bottlenecks_only(self) -> bool:
-        """Whether packets record only their most congested link."""
-        return self.scheme == "worst-hop"
 
     @property
     def hashed(self) -> bool:
@@ -367,8 +363,6 @@ class RunAnalysis:
     @cached_property
     def unsure_share(self) -> float:
         """Share of congested packets on links, or charged to roots, that remain unsettled."""
-        if self.bottlenecks_only:
-            return 1.0
         if self.congested_packets <= 0:
             return 0.0
         open_roots = self.roots.filter(pl.col("verdict") == "unsettled")

@@ -10,14 +10,14 @@ import gzip
 import os
 import socket
 import struct
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from tailback.datapath.background import Wait
 from tailback.lab import system
 from tailback.lab.plan import Link, Plan
 from tailback.lab.spec import LabError
@@ -97,57 +97,40 @@ def read(kernel: socket.socket) -> dict[str, tuple[int, ...]]:
             for index, name in names.items()}  # fmt: skip
 
 
-class Recorder:
-    """Context manager: a thread writes all counters to a file until the end.
+def record_until(plan: Plan, file: Path, wait: Wait) -> None:
+    """Write all counters to a file ten times a second until ``wait(seconds)`` is true.
 
     Args:
         plan: A lab that is up.
         file: A CSV compressed by gzip.
+        wait: Waits between readings.
+
+    Raises:
+        LabError: The kernel refuses counters.
     """
-
-    def __init__(self, plan: Plan, file: Path) -> None:
-        self.plan = plan
-        self.file = file
-        self._end = threading.Event()
-        self._problem: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="lab counters", daemon=True)
-
-    def __enter__(self) -> Recorder:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._end.set()
-        self._thread.join()
-        if self._problem is not None and kind is None:
-            raise self._problem
-
-    def _run(self) -> None:
-        # Late readings distort all rates; ten readings per second cost very little time.
-        with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        try:
-            with ExitStack() as stack, gzip.open(self.file, "wt", encoding="ascii") as out:
-                self._record(stack, out)
-        except (LabError, OSError) as error:
-            self._problem = error
-
-    def _record(self, stack: ExitStack, out: TextIO) -> None:
+    # Late readings distort all rates; ten readings per second cost very little time.
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    with ExitStack() as stack, gzip.open(file, "wt", encoding="ascii") as out:
         ports: list[tuple[socket.socket, list[Link]]] = []
-        for node in self.plan.nodes:
-            with system.inside(self.plan.namespace(node)):
+        for node in plan.nodes:
+            with system.inside(plan.namespace(node)):
                 kernel = stack.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
-            ports.append((kernel, [link for link in self.plan.links if link.source == node]))
+            ports.append((kernel, [link for link in plan.links if link.source == node]))
         out.write(",".join(COLUMNS) + "\n")
         due = time.monotonic()
         while True:
             for kernel, links in ports:
-                # Each node is read on its own, so it has a time of its own.
-                now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-                values = read(kernel)
-                for link in links:
-                    row = (now, link.number, link.source, link.interface, link.target)
-                    out.write(",".join(map(str, (*row, *values[link.interface]))) + "\n")
+                _write(out, kernel, links)
             due += INTERVAL_S
-            if self._end.wait(max(0.0, due - time.monotonic())):
+            if wait(max(0.0, due - time.monotonic())):
                 return
+
+
+def _write(out: TextIO, kernel: socket.socket, links: Sequence[Link]) -> None:
+    """A reading of the interfaces of one node, which has a time of its own."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    values = read(kernel)
+    for link in links:
+        row = (now, link.number, link.source, link.interface, link.target)
+        out.write(",".join(map(str, (*row, *values[link.interface]))) + "\n")

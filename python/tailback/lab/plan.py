@@ -167,7 +167,8 @@ class Plan:
                 ]
             if node in self.hosts:
                 gateway = self._address((int(node[1]), int(node[2])), 1)
-                lines.append(f"route add default via {gateway} {_TRANSPORT}")
+                ecn = " features ecn" if self.spec.fabric.rule == "ecn" else ""
+                lines.append(f"route add default via {gateway} {_TRANSPORT}{ecn}")
             elif node in self.spines:
                 lines += [f"route add {self._leaf_network(leaf)} "
                           f"via {self._address((100 + int(leaf[1]), int(node[1])), 2)}"

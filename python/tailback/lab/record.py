@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tailback.datapath.background import BackgroundRecorder
 from tailback.folders import AtomicDirectory
-from tailback.lab import causes, fabric, job, system, telemetry
+from tailback.lab import causes, counters, fabric, job, system, telemetry
 from tailback.lab.causes import Setting
-from tailback.lab.counters import Recorder
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabError
 from tailback.traffic.readers.otf2 import load
@@ -86,7 +86,12 @@ def record(
         step("running the program")
         sampled = fabric.sampling_of(plan)
         with ExitStack() as recorders:
-            recorders.enter_context(Recorder(plan, folder / "counters.csv.gz"))
+            recorders.enter_context(
+                BackgroundRecorder(
+                    "lab counters",
+                    lambda wait: counters.record_until(plan, folder / "counters.csv.gz", wait),
+                )
+            )
             if sampled is not None:
                 recorders.enter_context(
                     telemetry.recorded(plan, sampled, fabric.folder_of(plan), folder)

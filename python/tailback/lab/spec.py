@@ -40,6 +40,7 @@ class FabricSpec(_SpecSection):
     burst: SizeBytes = 6000
     queue: SizeBytes = 400_000
     congested: SizeBytes | None = None
+    rule: Literal["queue", "ecn"] = "queue"
     ip: Literal[4, 6] = 4
     ecmp_seed: int = Field(default=1, ge=1, lt=2**31)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.datapath.background import BackgroundRecorder
 from tailback.datapath.counts import Routes
 from tailback.datapath.kernel import port_table
-from tailback.datapath.record import Receivers, SampleLog
+from tailback.datapath.record import Receivers, append_until
 from tailback.datapath.sampling import PacketScheme, hash_masks, link_bits
 from tailback.lab import system
 from tailback.lab.plan import Command, Plan
@@ -82,6 +83,7 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
                 masks = hash_masks(link.number, sampling.hash_bits)
                 ports["masks"][link.number, : len(masks)] = masks
             ports["congested_bytes"][link.number] = plan.spec.fabric.congested_bytes
+            ports["ecn"][link.number] = plan.spec.fabric.rule == "ecn"
     for command in plan.attach(pinned / "programs"):
         system.run(command)
 
@@ -122,7 +124,8 @@ def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> It
         case: Folder of the case.
     """
     before = truth(plan, folder)
-    with SampleLog(receivers(plan, sampling, folder, from_now=True), case / SAMPLES):
+    counted = receivers(plan, sampling, folder, from_now=True)
+    with BackgroundRecorder("samples", lambda w: append_until(counted, case / SAMPLES, w)):
         yield
     found = truth(plan, folder).since(before)
     (case / "truth").mkdir(exist_ok=True)

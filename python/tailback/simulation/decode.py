@@ -38,6 +38,14 @@ NO_DETOUR = 0xFFFFFFFF
 """Value for a packet that takes no detour."""
 
 
+BOTTLENECKS_ONLY: Final = (
+    "scheme csig names the bottleneck of each packet and counts neither packets nor congested "
+    "packets of a link: packets are spread evenly over the routes, and a link has at least as many "
+    "congested packets as those whose bottleneck it was"
+)
+"""Note of a run whose table ``samples`` was decoded from such tags."""
+
+
 COMPILED_DECODER: Final[HashCore] = _core
 """Decodes hashes of links, for :func:`tailback.telemetry.count_links`."""
 
@@ -142,7 +150,10 @@ def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
         if error.remedy:
             note += f"; {error.remedy}"
         return replace(run, notes=[*run.notes, note])
-    return replace(run, tables={**run.tables, "samples": samples})
+    notes = run.notes
+    if run.scenario.telemetry.scheme == "csig":
+        notes = [*notes, BOTTLENECKS_ONLY]
+    return replace(run, tables={**run.tables, "samples": samples}, notes=notes)
 
 
 def _fabric(run: Run) -> Fabric:

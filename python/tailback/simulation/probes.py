@@ -35,7 +35,6 @@ class HeaderSettings:
         hash_bits: Bits per link hash.
         count_bits: Bits per hop count.
         probability: Probability that a switch updates the header, for schemes that use one.
-        level_bytes: Queue length of the highest level, for scheme worst-hop.
         most: Maximum number of recorded packets.
         one_in: One packet in this many carries a sample.
         queue_pairs: Whether a queue pair serves one peer or all.
@@ -47,7 +46,6 @@ class HeaderSettings:
     hash_bits: int
     count_bits: int
     probability: float
-    level_bytes: int
     most: int
     one_in: int
     queue_pairs: str
@@ -80,7 +78,6 @@ def probes_of(scenario: Scenario) -> ProbeSettings:
             hash_bits=telemetry.hash_bits,
             count_bits=telemetry.count_bits,
             probability=telemetry.probability,
-            level_bytes=telemetry.rule_bytes,
             most=most,
             one_in=telemetry.one_in,
             queue_pairs=telemetry.queue_pairs,

@@ -177,6 +177,17 @@ class PairCandidates:
         """Pair of each packet."""
         return np.asarray(self.index[self.node_switch[source], self.goal[destination]], np.int64)
 
+    def any_hop(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """Candidates of each pair at any hop between switches, each once, as ``(start, links)``."""
+        owners, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for start, links in self.hops:
+            sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
+            owners.append(np.repeat(np.arange(len(sizes)), sizes))
+            found.append(links.astype(np.int64))
+        both = np.unique(np.stack([np.concatenate(owners), np.concatenate(found)]), axis=1)
+        ends = np.searchsorted(both[0], np.arange(len(self.length) + 1))
+        return ends.astype(np.uint64), both[1].astype(np.uint32)
+
     def stage(
         self,
         hop: int,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import RunError
 from tailback.run import Run
+from tailback.telemetry.bottlenecks import Bottlenecks, find_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.estimate import smoothed_excess
 from tailback.telemetry.hashed import (
@@ -37,8 +38,6 @@ from tailback.telemetry.packet_ids import (
 
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
-LEVEL_BITS = 4
-"""Bits of the level of ``worst-hop``."""
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -75,29 +74,40 @@ class LinkCounts:
 
     Attributes:
         packets: Packets of observed jobs; None if the scheme does not count them.
-        congested: Those that met congestion. For ``worst-hop`` a lower bound over the packets that
-            carried a sample, with variance and interval NaN.
+        congested: Those that met congestion; None if the scheme does not count them.
         counted: Links that are sampled, shape (L,): without injection links, unless they count as
             hops. Counts of other links are 0 and meaningless.
+        bottlenecks: What scheme ``csig`` finds instead of counts; None for other schemes.
     """
 
     packets: HashedCounts | None
-    congested: HashedCounts
+    congested: HashedCounts | None
     counted: NDArray[np.bool_]
+    bottlenecks: Bottlenecks | None = None
 
     def table(self) -> pl.DataFrame:
-        """One row per link: both counts with variance and 95 % interval, null if unknown."""
+        """One row per link: both counts with variance and 95 % interval, null if unknown.
+
+        Of scheme ``csig`` also the packets whose bottleneck the link was, with their interval; its
+        congested packets have bounds only.
+        """
         columns: dict[str, Floats | None] = {}
         for name, counts in (("packets", self.packets), ("congested", self.congested)):
             low, high = counts.interval() if counts is not None else (None, None)
             columns[name] = None if counts is None else counts.packets
             columns[f"{name}_variance"] = None if counts is None else counts.variance
             columns[f"{name}_low"], columns[f"{name}_high"] = low, high
+        if self.bottlenecks is not None:
+            columns["congested_low"], columns["congested_high"] = self.bottlenecks.congested()
+            found = self.bottlenecks.counts()
+            columns |= dict(
+                zip(("bottleneck", "bottleneck_low", "bottleneck_high"), found, strict=True)
+            )
         columns = {
             name: None if values is None else np.where(self.counted, values, np.nan)
             for name, values in columns.items()
         }
-        links = np.arange(len(self.congested.packets), dtype=np.uint32)
+        links = np.arange(len(self.counted), dtype=np.uint32)
         known = {name: values for name, values in columns.items() if values is not None}
         unknown = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in known]
         # NaN: not known.
@@ -157,8 +167,8 @@ def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.
 
 def header_samples(
     run: Run, pairs: PairCandidates, saturated: bool = False
-) -> tuple[HeaderSamples | None, HeaderSamples]:
-    """Decode the headers of a run.
+) -> tuple[HeaderSamples, HeaderSamples]:
+    """Decode the headers of a run of any scheme but ``csig``.
 
     Args:
         run: A run with table ``packets``.
@@ -167,7 +177,7 @@ def header_samples(
             a sample of its own, with the inverse of its chance to be the one that arrived.
 
     Returns:
-        What they say about packets (None for ``worst-hop``) and about congested packets.
+        What they say about packets and about congested packets.
 
     Raises:
         RunError: No packets were kept, lengths of paths are needed and not known, counts of hops
@@ -219,7 +229,7 @@ def _hop_by_hop(
 
 def _taken_apart(
     run: Run, pairs: PairCandidates, saturated: bool
-) -> tuple[HeaderSamples | None, HeaderSamples]:
+) -> tuple[HeaderSamples, HeaderSamples]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
     if table.height == 0:
@@ -248,9 +258,6 @@ def _taken_apart(
     if scheme == "compact":
         both = _counted(part(1, b), part(1 + b, c))
         return both, _keep(both, flag)
-    if scheme == "worst-hop":
-        level = part(0, LEVEL_BITS)
-        return None, _links(part(LEVEL_BITS, FIELD_BITS), (level > 0).astype(np.uint32))
     if table["hops"].null_count():
         raise RunError(
             f"scheme {scheme!r} needs the length of paths, which detours leave unknown",
@@ -297,30 +304,27 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
             remedy="set [telemetry] count_injection = false",
         )
     n_links, k = run.tables["links"].height, packets_a_sample(run)
-    found: list[HashedCounts | None] = []
-    for about in header_samples(run, pairs, _saturates(run)):
-        if about is None:
-            found.append(None)
-        elif hashed:
-            found.append(_scaled(_decoded(run, about, pairs, decoder, n_links), k))
-        else:
-            added = _added(about, n_links)
-            found.append(_scaled(added, k) if telemetry.scheme != "worst-hop" else _at_least(added))
-    packets, congested = found
-    assert congested is not None
-    if packets is not None:
-        # The paths of packets without a sample are unknown.
-        possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
-        # Where the hop is not known, slopes are those of all packets already.
-        if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
-            seen = np.maximum(packets.packets, 0.0)
-            usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
-            packets = _smoothed(packets, usual, possible)
-        congested = _smoothed(congested, packets.slope, possible)
     injects = run.tables["links"].sort("link")["from_node"].to_numpy()
     counted = np.ones(n_links, np.bool_) if telemetry.count_injection else ~injects
     if pairs.stamped is not None:
         counted &= pairs.stamped
+    if telemetry.scheme == "csig":
+        found = find_bottlenecks(run.tables["packets"], pairs, n_links, k)
+        return LinkCounts(None, None, counted, found)
+    packets, congested = (
+        _scaled(
+            _decoded(run, about, pairs, decoder, n_links) if hashed else _added(about, n_links), k
+        )
+        for about in header_samples(run, pairs, _saturates(run))
+    )
+    # The paths of packets without a sample are unknown.
+    possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
+    # Where the hop is not known, slopes are those of all packets already.
+    if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
+        seen = np.maximum(packets.packets, 0.0)
+        usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
+        packets = _smoothed(packets, usual, possible)
+    congested = _smoothed(congested, packets.slope, possible)
     return LinkCounts(packets, congested, counted)
 
 
@@ -384,14 +388,14 @@ def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
         )
 
 
-def _check_links(run: Run, about: HeaderSamples | None) -> None:
+def _check_links(run: Run, about: HeaderSamples) -> None:
     """Reject headers with links that the run does not have.
 
     Raises:
         RunError: There are such headers.
     """
     n_links = run.tables["links"].height
-    if about is not None and int(about.seen.max(initial=0)) >= n_links:
+    if int(about.seen.max(initial=0)) >= n_links:
         row = int(about.rows[int(about.seen.argmax())])
         raise RunError(
             f"packets.parquet header: packet {run.tables['packets']['packet'][row]} names link "
@@ -477,12 +481,6 @@ def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
     return HashedCounts(packets, variance, np.zeros(n_links), slope)
 
 
-def _at_least(counts: HashedCounts) -> HashedCounts:
-    """A count of packets known to exist: a lower bound."""
-    unknown = np.full(len(counts.packets), np.nan)
-    return HashedCounts(counts.packets, unknown, unknown, unknown)
-
-
 def _decoded(
     run: Run, about: HeaderSamples, pairs: PairCandidates, decoder: Decoder, n_links: int
 ) -> HashedCounts:
@@ -529,7 +527,7 @@ def _plan(
     if hop is None:
         pair = pairs.of(src, dst)
         within = np.flatnonzero(pairs.length[pair] > 1)
-        start, links = _any_hop(pairs)
+        start, links = pairs.any_hop()
         inner = CandidateLinks(pair[within].astype(np.uint32), start, links)
         return [(within, inner), (np.arange(len(src)), pairs.last(dst))]
     stages: Stages = []
@@ -547,18 +545,6 @@ def _owners(start: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The pair that each entry of a list of candidates belongs to."""
     ends = start.astype(np.int64)
     return np.repeat(np.arange(len(start) - 1, dtype=np.int64), ends[1:] - ends[:-1])
-
-
-def _any_hop(pairs: PairCandidates) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Candidates of each pair at any hop between switches, each once."""
-    n, n_pairs = np.int64(1) << FIELD_BITS, len(pairs.length)
-    keys = [np.zeros(0, np.int64)]
-    for start, links in pairs.hops:
-        owner = _owners(start)
-        keys.append(owner * n + links.astype(np.int64))
-    both = np.unique(np.concatenate(keys))
-    ends = np.searchsorted(both, np.arange(n_pairs + 1) * n)
-    return ends.astype(np.uint64), (both % n).astype(np.uint32)
 
 
 def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:

@@ -20,6 +20,7 @@ from tailback.errors import RunError
 from tailback.run import Run
 from tailback.schema import conform
 from tailback.telemetry.assign import AmbiguousPackets, Floats, Ints, draw_links
+from tailback.telemetry.bottlenecks import draw_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.hashed import Decoder, HashedCounts
 from tailback.telemetry.header_counts import (
@@ -65,22 +66,20 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         core: The compiled core.
 
     Returns:
-        Rows of table ``samples``. ``worst-hop`` counts no packets: its packets of a link are those
-        that would cross it if every hop were drawn evenly from the candidates, and its congested
-        packets a lower bound.
+        Rows of table ``samples``. ``csig`` counts no packets: its packets of a link are those that
+        would cross it if every hop were drawn evenly from the candidates, and its congested packets
+        those whose bottleneck it was, a lower bound.
 
     Raises:
         RunError: As :func:`tailback.telemetry.header_counts.count_from_headers`, or no packet was
         kept.
     """
     k = packets_a_sample(run)
+    if run.scenario.telemetry.scheme == "csig":
+        return _of_bottlenecks(run, pairs, k)
     packets, congested = header_samples(run, pairs)
     carried = count_from_headers(run, pairs, core)
-    if packets is None:
-        hop, spread = _evenly(run, pairs)
-        met = _whole(congested)
-        return _table(run, (hop, _excess(hop, spread, k)), (met, np.full(_links(run), k - 1.0)), k)
-    assert carried.packets is not None
+    assert carried.packets is not None and carried.congested is not None
     if run.scenario.telemetry.scheme not in HASHED:
         hop, met = _whole(packets), _whole(congested)
     elif run.scenario.telemetry.scheme == "single-bit":
@@ -100,6 +99,15 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         (met, _of_counts(met, carried.congested, k)),
         k,
     )
+
+
+def _of_bottlenecks(run: Run, pairs: PairCandidates, k: float) -> pl.DataFrame:
+    """Rows of table ``samples`` from tags that name one link a packet."""
+    table = run.tables["packets"]
+    rows, link = draw_bottlenecks(table, pairs, _links(run), _uniform(table, _DRAW))
+    hop, spread = _evenly(run, pairs)
+    met = _Charged(rows, link, np.ones(len(rows)))
+    return _table(run, (hop, _excess(hop, spread, k)), (met, np.full(_links(run), k - 1.0)), k)
 
 
 def _links(run: Run) -> int:
@@ -200,7 +208,7 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
     table = run.tables["packets"]
     if table["hops"].null_count():
         raise RunError(
-            "scheme 'worst-hop' counts no packets, and detours leave their paths unknown",
+            "scheme 'csig' counts no packets, and detours leave their paths unknown",
             remedy="use compact or full, which count hops, or routes without detours",
         )
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
@@ -219,7 +227,11 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
         leaves = begin[candidates[entry]] == at[some][row]
         row, entry = row[leaves], entry[leaves]
         size = np.bincount(row, minlength=len(some))
-        pick = np.cumsum(size) - size + (_uniform(table, _DRAW - hop)[some] * size).astype(np.int64)
+        pick = (
+            np.cumsum(size)
+            - size
+            + (_uniform(table, _DRAW - 1 - hop)[some] * size).astype(np.int64)
+        )
         rows.append(some)
         link.append(candidates[entry[pick]].astype(np.int64))
         other.append(1.0 - 1.0 / size)

@@ -13,7 +13,7 @@ from tailback.api.evidence import NetworkEvidence, with_samples
 from tailback.errors import TailbackError
 from tailback.run import Run
 from tailback.simulation import prepare
-from tailback.simulation.decode import decode_link_counts
+from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tests.factories import captures as made
@@ -70,6 +70,32 @@ def test_what_export_writes_is_read_back_to_the_same_sums(folder: Path) -> None:
     assert found.notes == []
     # A scenario says the same of the network.
     assert sums(read_captures([folder / "all.pcap"], folder / "s.toml")).equals(sums(run))
+
+
+@pytest.mark.parametrize(
+    "telemetry",
+    [
+        'scheme = "coordinated"\nhash_bits = 5\none_in = 3',
+        'scheme = "coordinated"\nhash_bits = 4\nqueue_pairs = "shared"\npsn_start = "random"',
+        'scheme = "compact"\nhash_bits = 2\ncount_bits = 3\none_in = 2\nheader_loss = 0.2',
+        'scheme = "compact"\nhash_bits = 3\ncount_bits = 2\nstamping = "leaf"\none_in = 2',
+        'scheme = "single-bit"\nhash_bits = 1\ncount_bits = 2\nstamping = "leaf"',
+        'scheme = "xor-digest"\nhash_bits = 5\none_in = 2',
+    ],
+)
+def test_every_scheme_of_six_bits_comes_back_to_the_same_sums(
+    tmp_path: Path, telemetry: str
+) -> None:
+    """With one in so many packets, part of the switches, lost samples, and datagrams."""
+    text = SCENARIO.replace('scheme = "coordinated"\nhash_bits = 5', telemetry)
+    (tmp_path / "s.toml").write_text(text)
+    run, capture = tmp_path / "run", tmp_path / "all.pcap"
+    assert tailback(["simulate", str(tmp_path / "s.toml"), "--out", str(run), "--quiet"]) == 0
+    assert tailback(["export", "pcap", str(run), str(capture), "--payload", "4096"]) == 0
+    expected = sums(decode_samples(tb.read_run(run)))
+    for fabric in (run, tmp_path / "s.toml"):
+        found = read_captures([capture], fabric)
+        assert sums(found).equals(expected) and expected["hop_weight"].sum() > 0
 
 
 def test_every_format_and_network_gives_the_same_sums(folder: Path, tmp_path: Path) -> None:

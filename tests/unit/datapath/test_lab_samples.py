@@ -48,13 +48,13 @@ def halo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def four_ranks(name: str, ip: int, scheme: str) -> Iterator[Plan]:
+def four_ranks(name: str, ip: int, scheme: str, rule: str = "queue") -> Iterator[Plan]:
     """Two leaves and spines, a rank on each of four hosts; a tenth of a queue is soon exceeded."""
     spec = parse(
         {
             "name": f"{name}{os.getpid()}",
             "fabric": {"leaves": 2, "spines": 2, "hosts_per_leaf": 2, "ip": ip,
-                       "congested": "3 kB"},
+                       "congested": "3 kB", "rule": rule},
             "job": {"hosts": ["h00", "h10", "h01", "h11"]},
         }
     )  # fmt: skip
@@ -147,6 +147,52 @@ def _samples(written: bytes) -> int:
     rows = list(csv.DictReader(written.decode().splitlines()))
     last = max(row["time_utc"] for row in rows)
     return sum(int(row["samples"]) for row in rows if row["time_utc"] == last)
+
+
+def _marked(plan: Plan, host: str) -> int:
+    """Packets that reached a host with *congestion experienced*, as its kernel counts them."""
+    counters = Path("/proc/thread-self/net")
+    with system.inside(plan.namespace(host)):
+        if plan.ip == 6:
+            words = (counters / "snmp6").read_text().split()
+            return int(words[words.index("Ip6InCEPkts") + 1])
+        lines = (counters / "netstat").read_text().splitlines()
+    names, values = (line.split() for line in lines if line.startswith("IpExt:"))
+    return int(values[names.index("InCEPkts")])
+
+
+@bpf
+@pytest.mark.parametrize(("rule", "ip"), [("ecn", 4), ("ecn", 6), ("queue", 4)])
+def test_a_port_that_marks_takes_its_mark_as_the_congested_bit(rule: str, ip: int) -> None:
+    """A sender of 50 Mb/s through cables of 40 Mb/s; acknowledgements may not be marked."""
+    with four_ranks("tbe", ip, "coordinated:4", rule) as plan:
+        fabric.settle(plan, {}, ["s0"])
+        with system.inside(plan.namespace("h11")):
+            server = socket.create_server(
+                (plan.address("h11"), 0), family=socket.AF_INET if ip == 4 else socket.AF_INET6
+            )
+        with system.inside(plan.namespace("h00")):
+            sender = socket.socket(server.family)
+        received = 0
+        with server, sender:
+            sender.connect(server.getsockname()[:2])
+            receiver, _ = server.accept()
+            thread = threading.Thread(target=lambda: (sender.sendall(bytes(2_000_000)),
+                                                      sender.close()))  # fmt: skip
+            thread.start()
+            with receiver:
+                while data := receiver.recv(1 << 16):
+                    received += len(data)
+            thread.join()
+        found = telemetry.truth(plan, fabric.folder_of(plan))
+        arrived = _marked(plan, "h11")
+    met = int(found.congested.sum())
+    assert received == 2_000_000 and met > 20
+    if rule == "queue":
+        assert arrived == 0
+    else:
+        # A packet may be marked by several ports; none is marked by any other.
+        assert 0 < arrived <= met and int(found.congested.max()) <= arrived
 
 
 @bpf

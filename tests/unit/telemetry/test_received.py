@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
-from tailback.simulation.decode import decode_link_counts, decode_samples
+from tailback.simulation.decode import BOTTLENECKS_ONLY, decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.older_runs import without_sha256
@@ -106,15 +107,14 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     assert "Switch telemetry on" not in diagnosis.sampling.note
 
 
-def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
-    run = decoded({"scheme": "worst-hop"})
+def test_bottlenecks_are_a_lower_bound_and_that_is_said() -> None:
+    run = decoded({"scheme": "csig"})
     both = against_truth(run)
     assert (both["congested"] <= both["observed_congested_packets"]).all()
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.01)
     diagnosis = diagnose_cause(run)
-    assert diagnosis.cause == "undetermined" and diagnosis.top_links
-    finding = next(f for f in diagnosis.findings if f.code == "TB005")
-    assert "lower bound" in finding.explanation and "coordinated" in finding.advice
+    assert any("bottleneck of each packet" in warning for warning in diagnosis.warnings)
+    assert diagnosis.sampling.packets == run.tables["packets"].height
 
 
 @pytest.mark.parametrize("scheme", ["compact", "single-bit"])
@@ -218,6 +218,17 @@ def test_six_bits_lead_to_the_verdict_of_whole_links(
     assert Run.read(tmp_path / "coordinated" / "run").tables["samples"].height > 0
 
 
+@pytest.mark.parametrize("cause", THESIS)
+def test_bottlenecks_lead_to_the_verdict_of_whole_links(cause: str) -> None:
+    scenario = tomllib.loads(THESIS[cause])
+    found = {}
+    for scheme in ("full", "csig"):
+        run = simulate(parse({**scenario, "telemetry": {"scheme": scheme}}))
+        found[scheme] = diagnose_cause(decode_samples(run))
+    assert found["csig"].cause == found["full"].cause == cause
+    assert found["csig"].sampling.header_bits == 32
+
+
 @pytest.mark.parametrize(
     ("scheme", "bits", "messages", "seed"),
     [("full", 1, 1, 1), ("full", 1, 1, 3), ("compact", 1, 2, 1), ("compact", 1, 2, 2),
@@ -241,9 +252,7 @@ def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, see
     assert enough.unsure_share < 0.7 * few.unsure_share
 
 
-@pytest.mark.parametrize(
-    "scheme", ["compact", "coordinated", "xor-digest", "node-marking", "worst-hop"]
-)
+@pytest.mark.parametrize("scheme", ["compact", "coordinated", "xor-digest", "node-marking", "csig"])
 def test_tables_that_lead_to_nodes_of_a_switch_by_different_ways(
     scheme: str, tmp_path: Path
 ) -> None:
@@ -331,7 +340,7 @@ def dragonfly(groups: int) -> dict[str, Any]:
     ("fabric", "scheme"),
     [
         (dragonfly(9), "coordinated"),
-        (dragonfly(9), "worst-hop"),
+        (dragonfly(9), "csig"),
         (dragonfly(5), "compact"),
         (dragonfly(5), "edge-marking"),
         ({"topology": TORUS | {"dims": [5, 4]}, "routes": "up-down"}, "coordinated"),
@@ -343,7 +352,7 @@ def test_routes_need_not_be_the_shortest(fabric: dict[str, Any], scheme: str) ->
     """Local, global, local where two global links would be nearer; up and down where a ring is."""
     run = run_of({"scheme": scheme, "hash_bits": 8}, fabric)
     decoded = decode_samples(run)
-    assert decoded.notes == run.notes
+    assert [note for note in decoded.notes if note != BOTTLENECKS_ONLY] == run.notes
     both = against_truth(decoded)
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.02)
     counts = decode_link_counts(run).packets
@@ -384,7 +393,7 @@ def test_paths_of_several_lengths_are_told() -> None:
     [
         ("coordinated", "hops", 7, "passed 7 switches, and its routes have"),
         ("node-marking", "header", 1 << 24, "names link 8388607, and there are"),
-        ("worst-hop", "header", (1 << 24) | 1, "names link 1048575, and there are"),
+        ("csig", "header", 1 << 7, "carries locator 0, which no link on its routes has"),
     ],
 )
 def test_damaged_packets_are_refused(

@@ -144,7 +144,7 @@ def test_declared_bits() -> None:
         ("compact", 1, 4): (6, 1, True),
         ("coordinated", 4, 1): (5, 4, True),
         ("coordinated", 5, 1): (6, 5, True),
-        ("worst_hop", 1, 1): (28, None, False),
+        ("csig", 1, 1): (32, None, False),
     }
     for (name, bits, size), expected in facts.items():
         assert _core.scheme_facts(name, bits, size, 0.2) == expected

@@ -269,7 +269,7 @@ impl<P: Probe> Shard<'_, P> {
                     local: link,
                     link: self.links.global(link),
                     congested: false,
-                    queue: 0,
+                    drain_ps: 0,
                     packet: packet.id,
                     message,
                     index: 0,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use tailback_telemetry::congestion::level;
+use tailback_telemetry::congestion::band;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
-    SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark, mix,
+    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _,
+    SingleBit, SingleBitMark, Visit, XorDigest, XorMark, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
@@ -24,7 +24,6 @@ use crate::settings::{HeaderScheme, HeaderSettings};
 /// Bits of a link number, as many as of a packet id: those of the GF(2^24) hash.
 pub const LINK_BITS: u32 = ID_BITS;
 const DISTANCE_BITS: u32 = 5;
-const LEVEL_BITS: u32 = 4;
 
 /// Record of a packet that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +176,7 @@ impl HeaderProbe {
     /// Whether headers depend on queue lengths.
     #[inline]
     pub fn wants_queue(&self) -> bool {
-        self.carry.scheme == HeaderScheme::WorstHop
+        self.carry.scheme == HeaderScheme::Csig
     }
 
     /// One of every k consecutive packets, drawn by a hash. Taking every k-th would stay in
@@ -193,12 +192,11 @@ impl HeaderProbe {
             return;
         }
         let random = self.circuits.word(now_ps, hop.link, self.counts(word(mark)), random);
-        let queue = if hop.congested { hop.queue } else { 0 };
         let visit = Visit {
             link: hop.link + 1,
             hop: hop.index,
             congested: hop.congested,
-            level: level(queue, self.carry.level_bytes),
+            level: if hop.congested { band(hop.drain_ps) } else { 0 },
             packet: self.connections[hop.message as usize].packet_id(hop.packet),
             random,
         };
@@ -254,12 +252,10 @@ impl HeaderProbe {
                 XorDigest { hash, bits: b, probability }.visit(&mut mark, visit);
                 u64::from(mark.digest) << 1 | u64::from(mark.congested)
             }
-            HeaderScheme::WorstHop => {
-                let link = bits(word, LEVEL_BITS, LINK_BITS);
-                let mut mark = WorstMark { link, level: bits(word, 0, LEVEL_BITS) as u8 };
-                let scheme = WorstHop { link_bits: LINK_BITS, level_bits: LEVEL_BITS };
-                scheme.visit(&mut mark, visit);
-                u64::from(mark.link) << LEVEL_BITS | u64::from(mark.level)
+            HeaderScheme::Csig => {
+                let mut mark = Csig.from_wire(word as u32);
+                Csig.visit(&mut mark, visit);
+                Csig.to_wire(mark).into()
             }
             HeaderScheme::NodeMarking => {
                 let mut mark = NodeMark::default();
@@ -283,7 +279,12 @@ impl HeaderProbe {
         if !self.tagged(packet) || !self.deployment.arrives(packet) {
             return;
         }
-        let header = if self.full() { full_header(&mark) } else { word(&mark) };
+        let header = match self.carry.scheme {
+            HeaderScheme::Full => full_header(&mark),
+            // The sender chose the type of signal, whether or not a switch replaced the tag.
+            HeaderScheme::Csig => Csig.to_wire(Csig.from_wire(word(&mark) as u32)).into(),
+            _ => word(&mark),
+        };
         let connection = &self.connections[message as usize];
         let (psn, queue_pair) = (connection.psn(packet), connection.queue_pair());
         let record =
@@ -328,7 +329,6 @@ mod tests {
             hash_bits: 4,
             count_bits: 3,
             probability: 0.5,
-            level_bytes: 1000,
             most: 1 << 20,
             one_in: 1,
             queue_pairs: QueuePairs::PerPeer,
@@ -355,7 +355,8 @@ mod tests {
         for index in 0..5u8 {
             let (link, congested) = (u32::from(index) + 1, index == 1);
             let message = 0;
-            let hop = Hop { local: link, link, congested, queue: 900, packet, message, index };
+            let hop =
+                Hop { local: link, link, congested, drain_ps: 1 << 16, packet, message, index };
             let random = tailback_telemetry::scheme::mix(packet * 16 + u64::from(index));
             probe.visit(0, &hop, &mut mark, random);
         }
@@ -378,8 +379,8 @@ mod tests {
             let header = word(&send(&mut carried(HeaderScheme::SingleBit), packet));
             assert_eq!((bits(header, 4, 3), bits(header, 11, 3)), (5, 1));
             assert_eq!(bits(header, 7, 4), hash(packet, 2));
-            let header = word(&send(&mut carried(HeaderScheme::WorstHop), packet));
-            assert_eq!((bits(header, 0, 4), bits(header, 4, 24)), (14, 3));
+            let header = word(&send(&mut carried(HeaderScheme::Csig), packet));
+            assert_eq!((bits(header, 7, 5), bits(header, 0, 7)), (3, 3));
             let header = word(&send(&mut carried(HeaderScheme::EdgeMarking), packet));
             let since = bits(header, 25, 5);
             match link_of(header) {

@@ -71,8 +71,8 @@ pub struct Hop {
     pub link: u32,
     /// Whether the link was congested for this packet.
     pub congested: bool,
-    /// Bytes queued for the link; 0 unless the probe requests it.
-    pub queue: u64,
+    /// Time that the link needs for what is queued; 0 unless the probe requests it.
+    pub drain_ps: u64,
     /// Number of the packet in the run.
     pub packet: u64,
     /// Its message.

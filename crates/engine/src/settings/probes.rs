@@ -52,8 +52,8 @@ pub enum HeaderScheme {
     Coordinated,
     /// Congested (1), digest (b).
     XorDigest,
-    /// Level (4), link (24).
-    WorstHop,
+    /// Locator (7), signal value (5), reserved (1), signal type (3).
+    Csig,
     /// Congested (1), link (24).
     NodeMarking,
     /// Congested (1), link (24), switches since (5).
@@ -92,8 +92,6 @@ pub struct HeaderSettings {
     pub count_bits: u32,
     /// Probability that a switch acts, for the schemes that use one.
     pub probability: f64,
-    /// Queue length of the highest level, for scheme worst-hop.
-    pub level_bytes: u64,
     /// Maximum number of recorded packets; with more packets, one in k carries a sample.
     pub most: u64,
     /// One packet in this many carries a sample, drawn at random from each group of that size.

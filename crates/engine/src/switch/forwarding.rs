@@ -353,14 +353,18 @@ impl<P: Probe> Shard<'_, P> {
         if !self.probe.wants_hops() {
             return;
         }
-        let queue =
-            if self.probe.wants_queue() { self.queued(out.lane) + u64::from(joining) } else { 0 };
+        let drain_ps = if self.probe.wants_queue() {
+            let cable = self.links.cable(self.links.lane(out.lane));
+            cable.drain_ps(self.queued(out.lane) + u64::from(joining))
+        } else {
+            0
+        };
         let packet = &mut self.packets[slot];
         let hop = Hop {
             local: out.link,
             link: self.links.lane(out.lane).global,
             congested,
-            queue,
+            drain_ps,
             packet: packet.id,
             message: packet.message,
             index: packet.hops - 1 + u8::from(self.model.settings.count_injection),

@@ -19,14 +19,12 @@ use tailback_fabric::{Fabric, RoutePlan, Routes, RoutingRule, fat_tree, torus};
 const PACKET: u64 = 327_680;
 
 fn carry(scheme: HeaderScheme) -> Option<HeaderSettings> {
-    let (most, level_bytes) = (1 << 20, 16384);
     Some(HeaderSettings {
         scheme,
         hash_bits: 4,
         count_bits: 4,
         probability: 0.3,
-        level_bytes,
-        most,
+        most: 1 << 20,
         one_in: 1,
         queue_pairs: QueuePairs::PerPeer,
         psn_start: PsnStart::Zero,
@@ -97,7 +95,7 @@ fn tables_are_the_same_on_any_number_of_threads() {
         HeaderScheme::Compact,
         HeaderScheme::Coordinated,
         HeaderScheme::XorDigest,
-        HeaderScheme::WorstHop,
+        HeaderScheme::Csig,
         HeaderScheme::NodeMarking,
         HeaderScheme::EdgeMarking,
     ];

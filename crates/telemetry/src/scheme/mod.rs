@@ -6,22 +6,22 @@
 
 mod compact;
 mod coordinated;
+mod csig;
 mod edge_marking;
 mod full;
 mod int;
 mod run;
 mod single_bit;
-mod worst_hop;
 mod xor_digest;
 
 pub use compact::{Compact, CompactMark};
 pub use coordinated::{Coordinated, CoordinatedMark};
+pub use csig::{Csig, CsigMark, LOCATOR_BITS, LOCATORS, MAX_VALUE, locator};
 pub use edge_marking::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
 pub use run::{PacketPaths, SchemeColumns, run};
 pub use single_bit::{SingleBit, SingleBitMark};
-pub use worst_hop::{WorstHop, WorstMark};
 pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;
@@ -37,7 +37,7 @@ pub struct Visit {
     pub hop: u8,
     /// Whether the outgoing port is congested.
     pub congested: bool,
-    /// How congested, 0 to 255, for schemes that carry a level.
+    /// How congested, from 0 (see [`crate::congestion::band`]), for schemes that carry a value.
     pub level: u8,
     /// Packet id.
     pub packet: u32,

@@ -22,8 +22,8 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     switches but no packet carried a sample, or none that can be decoded.
     The finding states how many more packets of which phase are needed, and which links are least
     certain. Counts decoded from hashes vary more than counts of whole links, so fewer header bits
-    need more packets. Scheme `worst-hop` names the most congested link of each packet and counts
-    nothing else: there the rule always fires, without a number.
+    need more packets. Scheme `csig` names the most congested link of each packet and counts
+    nothing else: packets of links are those that routing spreads evenly, and a note says so.
 
     ## Why it matters
     A packet samples one hop of its path, so a link needs some tens of packets before its congested
@@ -46,8 +46,6 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
             "TB005", "undetermined", wording.NO_SAMPLE, wording.NOTHING_SAMPLED,
             evidence.roots.clear(), wording.SWITCH_ON,
         )  # fmt: skip
-    if evidence.bottlenecks_only:
-        return _bottlenecks(evidence)
     if not evidence.uncertainty_matters:
         return None
     more = evidence.packets_needed()
@@ -70,13 +68,4 @@ def _undecoded(evidence: RunAnalysis) -> Finding:
         "TB005", "undetermined", wording.NOT_DECODED,
         wording.not_decoded(evidence.run.tables["packets"].height, evidence.scheme),
         evidence.roots.clear(), wording.FOLLOW_NOTE,
-    )  # fmt: skip
-
-
-def _bottlenecks(evidence: RunAnalysis) -> Finding:
-    """What scheme worst-hop shows."""
-    names = [evidence.topology.name[link.link] for link in evidence.top_links(3)]
-    return evidence.finding(
-        "TB005", "undetermined", wording.BOTTLENECKS, wording.bottlenecks_only(names),
-        evidence.roots.clear(), wording.COUNT_PACKETS,
     )  # fmt: skip
