@@ -401,7 +401,7 @@ mod tests {
         }
         let hash = LinkHash::Gf(GaloisField::new(LINK_BITS).unwrap());
         let chosen =
-            |psn: &u32| mix(u64::from(seed) << 40 | u64::from(*psn)) % u64::from(one_in) == 0;
+            |psn: &u32| mix(u64::from(seed) << 40 | u64::from(*psn)).is_multiple_of(one_in.into());
         for psn in (0..PACKETS).filter(chosen) {
             let id = packet_id(psn, FlowKey { source: 6, destination: 9, queue_pair: seed });
             let visit = |hop: usize| Visit {

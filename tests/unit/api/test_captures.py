@@ -18,6 +18,7 @@ from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tests.factories import captures as made
 from tests.factories.cli import tailback
+from tests.factories.forwarding_tables import DISCOVERY
 
 SUMS = ["hop_samples", "hop_weight", "hop_variance", "hop_bytes",
         "congested_samples", "congested_weight", "congested_variance"]  # fmt: skip
@@ -115,6 +116,38 @@ def test_every_format_and_network_gives_the_same_sums(folder: Path, tmp_path: Pa
     ):
         found = read_captures([path], folder / "run", contexts=contexts)
         assert found.notes == [] and sums(found).equals(sums(run)), path.name
+
+
+def test_a_discovered_fabric_needs_no_scenario_and_no_addresses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Local ids come from ibnetdiscover, telemetry is the default; contexts name calls."""
+    discovery = DISCOVERY.replace("lid 1 lmc", "lid 11 lmc").replace("lid 2 lmc", "lid 12 lmc")
+    # The local ids of simulated nodes are their numbers + 1.
+    for old, new in ((3, 1), (4, 2), (5, 3)):
+        discovery = discovery.replace(f'HCA-1" lid {old}', f'HCA-1" lid {new}')
+    fabric = tmp_path / "fabric.txt"
+    fabric.write_text(discovery)
+    (tmp_path / "s.toml").write_text(
+        f'[fabric]\nfile = "{fabric}"\n[[job]]\npattern = {{ kind = "alltoall", ranks = 3, '
+        'size = "64 KiB", rounds = 20 }\n[telemetry]\nscheme = "coordinated"\nhash_bits = 5\n'
+    )
+    run, capture = tmp_path / "run", tmp_path / "all.pcapng"
+    assert tailback(["simulate", str(tmp_path / "s.toml"), "--out", str(run), "--quiet"]) == 0
+    assert tailback(["export", "pcap", str(run), str(tmp_path / "all.pcap"), "--payload",
+                     "4096"]) == 0  # fmt: skip
+    made.pcapng(capture, made.infiniband(tmp_path / "all.pcap"), 247)
+    contexts = tmp_path / "contexts"
+    contexts.mkdir()
+    (contexts / "calls.csv").write_text("source,call,phase\na,MPI_Alltoall,exchange\n")
+    out = tmp_path / "out"
+    assert tailback(["diagnose", str(capture), "--fabric", str(fabric), "--contexts",
+                     str(contexts), "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    assert "VERDICT" in capsys.readouterr().out
+    found = tb.read_run(out)
+    assert sums(found).equals(sums(decode_samples(tb.read_run(run))))
+    labels = found.tables["labels"]
+    assert "MPI_Alltoall" in labels["call"].to_list() and "exchange" in labels["phase"].to_list()
 
 
 def test_a_file_of_each_host_counts_each_packet_where_it_arrived(
