@@ -344,7 +344,7 @@ def stream(plan: Plan, seconds: int) -> tuple[float, float]:
         return ["nsenter", f"--net=/run/netns/{plan.namespace(host)}", "iperf3", *arguments]
 
     before = cpu_seconds()
-    server = subprocess.Popen(command("h01", "-s", "-1"), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(command("h01", "-s"), stdout=subprocess.DEVNULL)
     try:
         client = command("h00", "-c", plan.address("h01"), "-t", str(seconds), "--json")
         for _ in range(50):  # until the server listens
@@ -353,9 +353,8 @@ def stream(plan: Plan, seconds: int) -> tuple[float, float]:
                 break
             time.sleep(0.1)
         ran.check_returncode()
-        server.wait(10)
     finally:
-        server.kill()
+        server.terminate()
         server.wait()
     received = json.loads(ran.stdout)["end"]["sum_received"]
     return received["bits_per_second"] / 1e9, (cpu_seconds() - before) / (received["bytes"] / 1e9)

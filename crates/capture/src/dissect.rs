@@ -10,6 +10,10 @@ use crate::erf;
 use crate::record::read_u16;
 
 const UDP_PORT_ROCE: u16 = 4791;
+/// Ethernet type of CSIG's compact tag that switch software uses (FBOSS and SAI); none is assigned yet.
+const CSIG: u16 = 0x9900;
+/// In [`Headers::csig`]: there was a tag.
+const TAGGED: u32 = 1 << 16;
 const LRH: usize = 8;
 const GRH: usize = 40;
 const BTH: usize = 12;
@@ -112,6 +116,8 @@ pub struct Headers {
     pub queue_pair: u32,
     /// The six reserved bits.
     pub sample: u8,
+    /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
+    pub csig: u32,
     /// Payload, padding not included.
     pub payload_bytes: u32,
 }
@@ -177,11 +183,15 @@ pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Header
 }
 
 fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
-    let mut at = 12;
+    let (mut at, mut csig) = (12, 0);
     for _ in 0..=MAX_TAGS {
         let kind = read_u16(frame.first(at + 2)?, at, true);
-        if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            return network(kind, frame.after(at + 2)?);
+        match kind {
+            0x8100 | 0x88a8 | 0x9100 => {}
+            CSIG => csig = TAGGED | u32::from(read_u16(frame.first(at + 4)?, at + 2, true)),
+            _ => {
+                return network(kind, frame.after(at + 2)?).map(|found| Headers { csig, ..found });
+            }
         }
         at += 4;
     }
@@ -336,6 +346,7 @@ fn transport(
         psn: number(&bth[9..]),
         queue_pair: pair.map_or(0, number),
         sample: bth[4] & 0x3f,
+        csig: 0,
         payload_bytes: (length - BTH - extended - ICRC - pad) as u32,
     })
 }

@@ -61,6 +61,8 @@ pub struct PacketColumns {
     pub size_bytes: Vec<u32>,
     /// The six reserved bits.
     pub sample: Vec<u8>,
+    /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
+    pub csig: Vec<u32>,
     /// [`Direction`].
     pub direction: Vec<u8>,
     /// Which file, in the order they were read.
@@ -217,6 +219,7 @@ impl CaptureLog {
         columns.id.push(id);
         columns.size_bytes.push(headers.payload_bytes);
         columns.sample.push(headers.sample);
+        columns.csig.push(headers.csig);
         columns.direction.push(direction as u8);
         columns.file.push(file);
         while self.columns.time_ns.len() > self.most && self.shift < 63 {
@@ -258,6 +261,7 @@ impl CaptureLog {
             &mut c.queue_pair,
             &mut c.id,
             &mut c.size_bytes,
+            &mut c.csig,
         ] {
             retain(column, &stays);
         }

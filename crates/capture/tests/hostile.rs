@@ -224,6 +224,20 @@ fn tags_and_fragments_in_any_number_are_skipped_with_a_reason() {
 }
 
 #[test]
+fn a_csig_tag_is_read_in_front_of_or_behind_vlan_tags() {
+    let tag = [0x99, 0, 0x2b, 0x85];
+    let mut frames: Vec<_> = (0..3).map(|psn| roce(psn, psn == 1, 1)).collect();
+    frames[0].splice(12..12, tag);
+    frames[1].splice(16..16, tag);
+    let mut cut = frames[0][..14].to_vec();
+    cut.push(0x2b);
+    frames.push(cut);
+    let (summary, packets, _) = read(&pcap(&frames, 1, true, false), 100).unwrap();
+    assert_eq!(packets.csig, [0x1_2b85, 0x1_2b85, 0]);
+    assert_eq!(summary.skipped[Skip::Malformed as usize].frames, 1);
+}
+
+#[test]
 fn faults_name_their_byte() {
     let frames: Vec<_> = (0..3).map(|psn| infiniband(psn, false)).collect();
     let whole = pcap(&frames, 247, true, false);

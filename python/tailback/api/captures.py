@@ -78,7 +78,8 @@ def capture_scenario(fabric: str | Path) -> tuple[Scenario, float]:
 
 def with_capture_telemetry(scenario: Scenario) -> Scenario:
     """The scenario, with default telemetry if its own does not fit the reserved bits."""
-    if 0 < scenario.telemetry.header_bits <= RESERVED_BITS:
+    section = scenario.telemetry
+    if section.scheme == "csig" or 0 < section.header_bits <= RESERVED_BITS:
         return scenario
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
     return scenario.model_copy(update={"telemetry": section})

@@ -132,8 +132,9 @@ class RunAnalysis:
     def _received(self, samples: pl.DataFrame) -> int:
         """Number of packets that arrived with a sample."""
         if self.scheme == "csig":
-            # Every packet names one link, and is spread over all hops.
-            return self.run.tables["packets"].height
+            # Every packet is spread over all hops, of which one leads to its node.
+            last = pl.Series(np.flatnonzero(self.topology.to_node).astype(np.uint32))
+            samples = samples.filter(pl.col("link").is_in(last.implode()))
         return int(samples["hop_samples"].sum())
 
     @property
@@ -348,7 +349,11 @@ class RunAnalysis:
     def unsure(self) -> Bools:
         """Links with our traffic whose samples do not settle whether they are congested."""
         w = self.whole
-        return ~w.decided & (w.packets + w.weight > 0) & ~self.topology.from_node
+        open_ = ~w.decided
+        if self.scheme == "csig":
+            # Congestion may hide behind more congested links; only its presence is certain.
+            open_ = open_ | ~w.congested
+        return open_ & (w.packets + w.weight > 0) & ~self.topology.from_node
 
     @cached_property
     def links_seen(self) -> int:

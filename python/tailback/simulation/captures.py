@@ -18,10 +18,11 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, JobSection, Scenario
 from tailback.schema import TABLES, conform
-from tailback.simulation.decode import COMPILED_DECODER, route_candidates
+from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route_candidates
 from tailback.simulation.prepare import load_fabric
 from tailback.simulation.routes import routes_for
 from tailback.simulation.tables import fabric_tables
+from tailback.telemetry.bottlenecks import MAXIMUM_SIGNALS, SIGNAL_SHIFT
 from tailback.telemetry.captured import (
     Captured,
     CapturedFile,
@@ -88,13 +89,13 @@ def captured_run(
         telemetry does not fit into the six reserved bits or cannot be decoded in the fabric.
     """
     telemetry, first = setting.telemetry, paths[0]
-    if not 0 < telemetry.header_bits <= RESERVED_BITS:
+    if telemetry.scheme != "csig" and not 0 < telemetry.header_bits <= RESERVED_BITS:
         raise CaptureError(
             f"scheme {telemetry.scheme!r} takes {telemetry.header_bits} header bits; the reserved "
             f"bits of a packet are {RESERVED_BITS}",
             file=first,
             remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
-            'or "xor-digest" with six bits or less, in a scenario given as --fabric',
+            'or "xor-digest" with six bits or less, or "csig", in a scenario given as --fabric',
         )
     fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
     known = read_contexts(contexts, fabric)
@@ -102,6 +103,7 @@ def captured_run(
     notes = [loss for file in found.files for loss in file.losses()]
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
+    found = _with_headers(found, telemetry.scheme, first, notes)
     packets = _located(found, fabric, known, setting.fabric.file, notes)
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
@@ -115,6 +117,31 @@ def captured_run(
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
     notes += [note for note in fabric.notes if note not in notes]
     return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
+
+
+def _with_headers(found: Captured, scheme: str, first: Path, notes: list[str]) -> Captured:
+    """Column ``header``: the six reserved bits, or the CSIG tag of packets that have one.
+
+    Raises:
+        CaptureError: Tags carry a signal whose bottleneck is its minimum.
+    """
+    if scheme != "csig":
+        header = pl.col("sample").cast(pl.UInt64)
+        return replace(found, packets=found.packets.with_columns(header=header))
+    tagged = found.packets.filter(pl.col("csig") > 0)
+    if lost := found.packets.height - tagged.height:
+        notes.append(f"{lost * found.one_in:,} packets left out: they have no CSIG tag")
+    table = tagged.with_columns(header=(pl.col("csig") & 0xFFFF).cast(pl.UInt64))
+    kinds = (table["header"] // (1 << SIGNAL_SHIFT)).unique()
+    other = kinds.filter(~kinds.is_in(MAXIMUM_SIGNALS)).to_list()
+    if other:
+        raise CaptureError(
+            f"has CSIG tags of signal type {other[0]}; only types "
+            f"{' and '.join(map(str, MAXIMUM_SIGNALS))} (delay, queue depth) grow with congestion",
+            file=first, remedy="let the switches write nQD, type 3",
+        )  # fmt: skip
+    notes.append(BOTTLENECKS_ONLY)
+    return replace(found, packets=table)
 
 
 def _located(
@@ -163,7 +190,8 @@ def _received(
             strange = (src != owner) & (dst != owner)
             sent |= (src == owner) & (stated == _UNKNOWN)
         elif mine.height and not stated.any():
-            sent |= _sent_by_common_host(src, dst, mine["sample"].to_numpy(), len(found.files) > 1)
+            written = mine["header"].to_numpy() % (1 << SIGNAL_SHIFT)
+            sent |= _sent_by_common_host(src, dst, written, len(found.files) > 1)
         if (count := int(strange.sum())) > 0:
             notes.append(
                 f"{file.path.name}: {count * found.one_in:,} packets left out, neither from nor to "
@@ -179,7 +207,7 @@ def _received(
 
 
 def _sent_by_common_host(
-    src: NDArray[np.int64], dst: NDArray[np.int64], sample: NDArray[np.uint8], several: bool
+    src: NDArray[np.int64], dst: NDArray[np.int64], sample: NDArray[np.uint64], several: bool
 ) -> NDArray[np.bool_]:
     """Packets sent by the one host that all packets have in common, if it captured them.
 
@@ -211,7 +239,6 @@ def _run(
     packets = packets.sort("time_ns", maintain_order=True).with_columns(
         packet=pl.int_range(pl.len(), dtype=pl.UInt64),
         time_ps=((pl.col("time_ns") - origin) * _PS_PER_NS).cast(pl.UInt64),
-        header=pl.col("sample").cast(pl.UInt64),
         hops=pl.lit(1, pl.UInt8),
         src_node=pl.col("src_node").cast(pl.UInt32),
         dst_node=pl.col("dst_node").cast(pl.UInt32),

@@ -41,6 +41,11 @@ LOCATORS: Final = (1 << LOCATOR_BITS) - 1
 VALUE_BITS: Final = 5
 """Bits of the signal value, above the locator."""
 
+SIGNAL_SHIFT: Final = 13
+"""Position of the signal type, the upper three bits of the tag."""
+MAXIMUM_SIGNALS: Final = (2, 3)
+"""Signal types whose largest value is the bottleneck: delay of a hop, queue depth over speed."""
+
 _STEPS: Final = 1000
 _SETTLED_PACKETS: Final = 0.01
 """Largest change of a link in a step of the fit at which it ends; counts are whole."""

@@ -101,9 +101,9 @@ class Captured:
 
     Attributes:
         files: The files.
-        packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, direction,
-            file``; ends are indices of ``addresses``, ``direction`` is 1 received, 2 sent, 0
-            unknown.
+        packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, csig,
+            direction, file``; ends are indices of ``addresses``, ``csig`` is the tag with bit 16
+            set, 0 without one, ``direction`` is 1 received, 2 sent, 0 unknown.
         addresses: Local ids and IP addresses.
         one_in: One in this many packets was kept.
     """

@@ -16,6 +16,7 @@ from tailback.simulation import prepare
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
+from tailback.telemetry.wire import IbPacket
 from tests.factories import captures as made
 from tests.factories.cli import tailback
 from tests.factories.forwarding_tables import DISCOVERY
@@ -116,6 +117,54 @@ def test_every_format_and_network_gives_the_same_sums(folder: Path, tmp_path: Pa
     ):
         found = read_captures([path], folder / "run", contexts=contexts)
         assert found.notes == [] and sums(found).equals(sums(run)), path.name
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, made.Frames]:
+    """A run of scheme csig, and its packets over Ethernet with their tags."""
+    folder = tmp_path_factory.mktemp("csig")
+    text = SCENARIO.replace('scheme = "coordinated"\nhash_bits = 5', 'scheme = "csig"')
+    (folder / "s.toml").write_text(text)
+    assert tailback(["simulate", str(folder / "s.toml"), "--out", str(folder / "run"),
+                     "--quiet"]) == 0  # fmt: skip
+    table = tb.read_run(folder / "run").tables["packets"].sort("time_ps", "packet")
+    columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair", "size_bytes")
+    packets = (
+        (time // 1000, IbPacket(src + 1, dst + 1, psn, 0, bytes(size), destination_qp=pair))
+        for time, src, dst, psn, pair, size in table.select(columns).iter_rows()
+    )
+    write_pcap(folder / "all.pcap", packets)
+    frames = made.rocev2(folder / "all.pcap", 4, tags=1)
+    return folder, [
+        (time, frame[:12] + b"\x99\0" + tag.to_bytes(2) + frame[12:])
+        for (time, frame), tag in zip(frames, table["header"].to_list(), strict=True)
+    ]
+
+
+def test_csig_tags_of_a_capture_give_the_sums_of_the_run(
+    tagged: tuple[Path, made.Frames], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, frames = tagged
+    run = tb.read_run(folder / "run")
+    known = addresses(tmp_path, run, 4)
+    capture = made.pcap(tmp_path / "all.pcap", frames, 1)
+    found = read_captures([capture], folder / "s.toml", contexts=known)
+    assert sums(found).equals(sums(decode_samples(run)))
+    assert sums(found)["congested_weight"].sum() > 0 and "bottleneck" in found.notes[0]
+    out = tmp_path / "out"
+    assert tailback(["diagnose", str(capture), "--fabric", str(folder / "run"), "--contexts",
+                     str(known), "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    assert "VERDICT" in capsys.readouterr().out
+    some = [(time, frame[:12] + frame[16:]) for time, frame in frames[:5]] + frames[5:]
+    notes = read_captures(
+        [made.pcap(tmp_path / "some.pcap", some, 1)], folder / "s.toml", contexts=known
+    ).notes
+    assert "5 packets left out: they have no CSIG tag" in notes
+    other = [(time, frame[:14] + b"\0\0" + frame[16:]) for time, frame in frames]
+    with pytest.raises(TailbackError, match="CSIG tags of signal type 0"):
+        read_captures(
+            [made.pcap(tmp_path / "other.pcap", other, 1)], folder / "s.toml", contexts=known
+        )
 
 
 def test_a_discovered_fabric_needs_no_scenario_and_no_addresses(

@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn a_tag_is_laid_out_as_in_the_draft() {
         let mark = CsigMark { value: 0x17, locator: 5 };
-        // Type 3 in the upper three bits, a reserved 0, 10111, 0000101.
-        assert_eq!(Csig.to_wire(mark), 0b011_0_10111_0000101);
+        // From the highest bit: type 011, reserved 0, value 10111, locator 0000101.
+        assert_eq!(Csig.to_wire(mark), 0b0110_1011_1000_0101);
         for tag in 0..1 << 16 {
             let mark = Csig.from_wire(tag);
             assert_eq!(Csig.to_wire(mark) & 0xfff, tag & 0xfff);
