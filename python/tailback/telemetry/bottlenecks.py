@@ -191,14 +191,14 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
     entry, link = entry[order], candidates[order].astype(np.int64)
     within = pairs.length[pair] == 1
     key = np.where(within, -1, pair << LOCATOR_BITS | seen)
-    groups, of, size = np.unique(
-        np.stack([key, last], axis=1), axis=0, return_inverse=True, return_counts=True
+    both, of, size = np.unique(
+        (key + 1) * (links + 1) + last, return_inverse=True, return_counts=True
     )
     of = of.reshape(-1)
-    begin = np.searchsorted(entry, groups[:, 0], side="left")
-    count = np.searchsorted(entry, groups[:, 0], side="right") - begin
-    count = np.where(groups[:, 0] < 0, 0, count)
-    ejected = groups[:, 1] < links
+    key, last = both // (links + 1) - 1, both % (links + 1)
+    begin = np.searchsorted(entry, key, side="left")
+    count = np.where(key < 0, 0, np.searchsorted(entry, key, side="right") - begin)
+    ejected = last < links
     unknown = np.flatnonzero(count + ejected == 0)
     if len(unknown):
         row = int(np.flatnonzero(of == unknown[0])[0])
@@ -207,11 +207,11 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
             f"{seen[row]}, which no link on its routes has",
             remedy="run the scenario again: the table is damaged, or the fabric another one",
         )
-    group = np.repeat(np.arange(len(groups)), count)
+    group = np.repeat(np.arange(len(both)), count)
     at = np.arange(len(group)) + np.repeat(begin - (np.cumsum(count) - count), count)
     row_of = np.concatenate([group, np.flatnonzero(ejected)])
-    column = np.concatenate([link[at], groups[ejected, 1]])
-    share = csr_matrix((np.ones(len(row_of)), (row_of, column)), shape=(len(groups), links))
+    column = np.concatenate([link[at], last[ejected]])
+    share = csr_matrix((np.ones(len(row_of)), (row_of, column)), shape=(len(both), links))
     return _Alike(rows, of, size.astype(np.float64), share)
 
 

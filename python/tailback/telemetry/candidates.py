@@ -184,9 +184,11 @@ class PairCandidates:
             sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
             owners.append(np.repeat(np.arange(len(sizes)), sizes))
             found.append(links.astype(np.int64))
-        both = np.unique(np.stack([np.concatenate(owners), np.concatenate(found)]), axis=1)
-        ends = np.searchsorted(both[0], np.arange(len(self.length) + 1))
-        return ends.astype(np.uint64), both[1].astype(np.uint32)
+        owner, link = np.concatenate(owners), np.concatenate(found)
+        n = int(link.max(initial=0)) + 1
+        both = np.unique(owner * n + link)
+        ends = np.searchsorted(both, np.arange(len(self.length) + 1) * n)
+        return ends.astype(np.uint64), (both % n).astype(np.uint32)
 
     def stage(
         self,
