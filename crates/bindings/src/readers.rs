@@ -9,7 +9,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use tailback_program::Program;
 use tailback_readers::chakra::{ChakraError, ChakraProblem};
-use tailback_readers::goal::ScheduleError;
+use tailback_readers::goal::{Schedule, ScheduleError};
+use tailback_readers::goal_binary;
 use tailback_readers::graph::{Graph, GraphError};
 use tailback_readers::simgrid_ti::LineError;
 use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
@@ -30,6 +31,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(read_chakra, m)?)?;
     m.add_function(wrap_pyfunction!(read_goal, m)?)?;
+    m.add_function(wrap_pyfunction!(read_goal_binary, m)?)?;
     m.add_function(wrap_pyfunction!(read_simgrid_ti, m)?)
 }
 
@@ -100,7 +102,7 @@ fn pair_posts<'py>(
 ) -> PyResult<(Option<Bound<'py, PyArray1<i64>>>, Bound<'py, PyArray1<i64>>)> {
     let posts = posts_of(&posts)?;
     checked(&posts, n_ranks)?;
-    let (order, partner) = py.detach(|| assembly::match_posts(&posts));
+    let (order, partner) = py.detach(|| assembly::match_posts(n_ranks, &posts));
     Ok((order.map(|order| order.into_pyarray(py)), partner.into_pyarray(py)))
 }
 
@@ -193,6 +195,10 @@ fn compile_graph<'py>(
     let right = lengths == [n; 5]
         && ends.iter().all(|column| column.len() == graph.begun.len())
         && ends.iter().all(|column| column.iter().all(|&at| (at as usize) < n))
+        && ends[0]
+            .iter()
+            .zip(ends[1])
+            .all(|(&before, &after)| graph.rank[before as usize] == graph.rank[after as usize])
         && graph.rank.is_sorted()
         && graph.rank.last().is_none_or(|&rank| (rank as usize) < n_ranks);
     if !right {
@@ -218,7 +224,23 @@ fn full_fault(kind: &str, row: u64, text: &[u8], number: i64, limit: f64) -> PyE
 /// A GOAL schedule without comments.
 #[pyfunction]
 fn read_goal(py: Python<'_>, data: PyBackedBytes, longest_ps: u64) -> PyResult<Bound<'_, PyDict>> {
-    let found = py.detach(|| goal::read(&data, longest_ps)).map_err(goal_fault)?;
+    schedule_columns(py, py.detach(|| goal::read(&data, longest_ps)).map_err(goal_fault)?)
+}
+
+/// A GOAL schedule in LogGOPSim's binary form; `number` of the error is the offset in bytes.
+#[pyfunction]
+fn read_goal_binary(
+    py: Python<'_>,
+    data: PyBackedBytes,
+    longest_ps: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let found = py
+        .detach(|| goal_binary::read(&data, longest_ps))
+        .map_err(|fault| full_fault("binary", 0, fault.what.as_bytes(), fault.byte as i64, 0.0))?;
+    schedule_columns(py, found)
+}
+
+fn schedule_columns(py: Python<'_>, found: Schedule) -> PyResult<Bound<'_, PyDict>> {
     let out = columns!(py, found; line, rank, kind, peer, tag, amount, label, before, after, begun);
     out.set_item("n_ranks", found.n_ranks)?;
     out.set_item("cores", found.cores)?;

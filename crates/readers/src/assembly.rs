@@ -1,6 +1,6 @@
 //! Matches sends with receives and orders the operations of each rank.
 
-use crate::numbering::Map;
+use crate::matching::{MessageRows, NONE, match_messages};
 use tailback_program::{OpKind, Program};
 
 /// A peer or a wait that the trace does not record.
@@ -105,76 +105,59 @@ fn sorted_order(posts: &Posts<'_>) -> Option<Vec<i64>> {
 ///
 /// Returns the order of posts by rank, position and step (`None` if they are already sorted), and for
 /// each post in that order the index of its match, -1 if there is none.
-pub fn match_posts(posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
+pub fn match_posts(n_ranks: usize, posts: &Posts<'_>) -> (Option<Vec<i64>>, Vec<i64>) {
     let Some(order) = sorted_order(posts) else {
-        return (None, match_sorted(posts));
+        return (None, match_sorted(n_ranks, posts));
     };
     fn take<T: Copy>(column: &[T], order: &[i64]) -> Vec<T> {
         order.iter().map(|&at| column[at as usize]).collect()
     }
-    let partner = match_sorted(&Posts {
+    let sorted = Posts {
         rank: &take(posts.rank, &order),
         is_send: &take(posts.is_send, &order),
         peer: &take(posts.peer, &order),
         channel: &take(posts.channel, &order),
         ..*posts
-    });
+    };
+    let partner = match_sorted(n_ranks, &sorted);
     (Some(order), partner)
 }
 
-fn match_sorted(posts: &Posts<'_>) -> Vec<i64> {
-    const NONE: u32 = u32::MAX;
-    let mut streams: Map<(u64, i64), u32> = Map::default();
-    let mut counts: Vec<[u32; 2]> = Vec::new();
-    let mut last = ((u64::MAX, 0), NONE);
-    let stream: Vec<u32> = (0..posts.rank.len())
-        .map(|at| {
-            if posts.peer[at] == UNKNOWN {
-                return NONE;
-            }
-            let (mut from, mut to) = (posts.rank[at] as u64, posts.peer[at] as u64);
-            if !posts.is_send[at] {
-                std::mem::swap(&mut from, &mut to);
-            }
-            let key = (from << 32 | to & 0xFFFF_FFFF, posts.channel[at]);
-            if key != last.0 {
-                let next = counts.len() as u32;
-                last = (key, *streams.entry(key).or_insert(next));
-                if last.1 == next {
-                    counts.push([0; 2]);
-                }
-            }
-            counts[last.1 as usize][usize::from(posts.is_send[at])] += 1;
-            last.1
-        })
-        .collect();
-    drop(streams);
-    // Slots for the matches of each stream; surplus sends or receives get none.
-    let mut first = Vec::with_capacity(counts.len());
-    let mut total = 0;
-    for [receives, sends] in &counts {
-        first.push(total);
-        total += receives.min(sends);
+fn match_sorted(n_ranks: usize, posts: &Posts<'_>) -> Vec<i64> {
+    let mut rank_start = vec![0];
+    for rank in 0..n_ranks {
+        let first = rank_start[rank];
+        rank_start.push(first + posts.rank[first..].partition_point(|&one| one as usize == rank));
     }
-    let mut next = vec![[0u32; 2]; counts.len()];
-    let mut slots = vec![[0u32; 2]; total as usize];
-    for (at, &number) in stream.iter().enumerate() {
-        if number == NONE {
-            continue;
-        }
-        let (number, side) = (number as usize, usize::from(posts.is_send[at]));
-        let k = next[number][side];
-        next[number][side] += 1;
-        if k < counts[number][0].min(counts[number][1]) {
-            slots[(first[number] + k) as usize][side] = at as u32;
-        }
+    let pair = match_messages(posts, &rank_start);
+    pair.into_iter().map(|at| if at == NONE { -1 } else { at.into() }).collect()
+}
+
+impl MessageRows for Posts<'_> {
+    #[inline]
+    fn is_send(&self, row: usize) -> Option<bool> {
+        (self.peer[row] != UNKNOWN).then_some(self.is_send[row])
     }
-    let mut partner = vec![-1; stream.len()];
-    for [receive, send] in slots {
-        partner[send as usize] = i64::from(receive);
-        partner[receive as usize] = i64::from(send);
+
+    #[inline]
+    fn rank(&self, row: usize) -> u32 {
+        self.rank[row] as u32
     }
-    partner
+
+    #[inline]
+    fn peer(&self, row: usize) -> u32 {
+        self.peer[row] as u32
+    }
+
+    #[inline]
+    fn channel(&self, row: usize) -> i64 {
+        self.channel[row]
+    }
+
+    #[inline]
+    fn order(&self, _row: usize) -> u32 {
+        0
+    }
 }
 
 /// Builds a program from posts, waits and computations.

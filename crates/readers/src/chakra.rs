@@ -365,7 +365,9 @@ struct Node<'a> {
 enum AttributeValue<'a> {
     #[default]
     Missing,
-    Number(i128),
+    Number(i64),
+    /// Larger than the largest signed number.
+    Large(u64),
     Real(f64),
     Text(&'a str),
 }
@@ -373,7 +375,8 @@ enum AttributeValue<'a> {
 impl AttributeValue<'_> {
     fn number(&self, name: &str, default: Option<i128>) -> Result<i128, String> {
         match self {
-            Self::Number(value) => Ok(*value),
+            Self::Number(value) => Ok((*value).into()),
+            Self::Large(value) => Ok((*value).into()),
             Self::Missing => default.ok_or_else(|| format!("has no {name}")),
             Self::Real(value) => Err(format!("{name} is '{value:?}'")),
             Self::Text(text) => {
@@ -397,7 +400,7 @@ enum FieldContent {
     Bytes(usize, usize),
 }
 
-#[inline]
+#[inline(always)]
 fn field(data: &[u8], at: &mut usize) -> Result<ProtobufField, ChakraProblem> {
     let begin = *at;
     let key = varint(data, at)?;
@@ -529,6 +532,7 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
                 AttributeValue::Missing => {}
                 AttributeValue::Text(text) => node.has_process_group = !text.is_empty(),
                 AttributeValue::Number(number) => node.has_process_group = number != 0,
+                AttributeValue::Large(_) => node.has_process_group = true,
                 AttributeValue::Real(number) => node.has_process_group = number != 0.0,
             }
             return Ok(());
@@ -547,19 +551,23 @@ fn content(data: &[u8], field: ProtobufField) -> Result<AttributeValue<'_>, Chak
         (_, FieldContent::Bytes(..)) => AttributeValue::Missing,
         (3, FieldContent::Wide(bits)) => AttributeValue::Real(f64::from_bits(bits)),
         (5, FieldContent::Narrow(bits)) => AttributeValue::Real(f64::from(f32::from_bits(bits))),
-        (23, FieldContent::Narrow(bits)) => AttributeValue::Number(i128::from(bits as i32)),
-        (25, FieldContent::Wide(bits)) => AttributeValue::Number(i128::from(bits as i64)),
+        (23, FieldContent::Narrow(bits)) => AttributeValue::Number((bits as i32).into()),
+        (25, FieldContent::Wide(bits)) => AttributeValue::Number(bits as i64),
         (3 | 25, FieldContent::Narrow(_)) | (5 | 23, FieldContent::Wide(_)) => {
             AttributeValue::Missing
         }
-        (_, FieldContent::Wide(bits)) => AttributeValue::Number(i128::from(bits)),
-        (_, FieldContent::Narrow(bits)) => AttributeValue::Number(i128::from(bits)),
-        (7 | 9, FieldContent::Varint(bits)) => AttributeValue::Number(i128::from(bits as i64)),
+        (_, FieldContent::Wide(bits)) => unsigned(bits),
+        (_, FieldContent::Narrow(bits)) => AttributeValue::Number(bits.into()),
+        (7 | 9, FieldContent::Varint(bits)) => AttributeValue::Number(bits as i64),
         (15 | 17, FieldContent::Varint(bits)) => {
-            AttributeValue::Number(i128::from((bits >> 1) as i64 ^ -((bits & 1) as i64)))
+            AttributeValue::Number((bits >> 1) as i64 ^ -((bits & 1) as i64))
         }
-        (_, FieldContent::Varint(bits)) => AttributeValue::Number(i128::from(bits)),
+        (_, FieldContent::Varint(bits)) => unsigned(bits),
     })
+}
+
+fn unsigned(bits: u64) -> AttributeValue<'static> {
+    i64::try_from(bits).map_or(AttributeValue::Large(bits), AttributeValue::Number)
 }
 
 #[cfg(test)]

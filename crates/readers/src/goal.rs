@@ -14,7 +14,7 @@ const PS_PER_NS: u64 = 1000;
 pub struct Schedule {
     /// Number of ranks.
     pub n_ranks: u32,
-    /// Line of each operation, from 0.
+    /// Line of each operation, from 0; of a binary schedule, its number.
     pub line: Vec<u32>,
     /// Rank of each.
     pub rank: Vec<u32>,
@@ -112,6 +112,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// Splits a label from the beginning of a text.
+#[inline]
 fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if !text.first()?.is_ascii_alphabetic() {
         return None;
@@ -121,10 +122,18 @@ fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(text.split_at(end))
 }
 
-/// Splits digits from the beginning of a text.
-fn digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    (end > 0).then(|| text.split_at(end))
+/// Splits a number from the beginning of a text; its value is `None` if it is too large.
+#[inline]
+fn number(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
+    let (mut value, mut length) = (0u64, 0);
+    while let Some(digit) = text.get(length).map(|byte| byte.wrapping_sub(b'0')).filter(|&d| d < 10)
+    {
+        value = value.wrapping_mul(10).wrapping_add(digit.into());
+        length += 1;
+    }
+    // Nineteen digits fit in 64 bits.
+    let value = if length < 20 { Some(value) } else { natural(&text[..length]) };
+    (length > 0).then(|| (value, &text[length..]))
 }
 
 #[derive(Default)]
@@ -231,11 +240,11 @@ impl<'a> GoalReader<'a> {
         at: u32,
         rank: u32,
         name: Option<&'a [u8]>,
-        found: &Operation<'_>,
+        found: &Operation,
     ) -> Result<(), ScheduleError> {
         let n_ranks = self.n_ranks;
         let invalid = || ScheduleError::InvalidValue(at, n_ranks);
-        let mut amount = natural(found.amount).ok_or_else(invalid)?;
+        let mut amount = found.amount.ok_or_else(invalid)?;
         let most = match found.kind {
             op::COMPUTE => self.longest_ps / PS_PER_NS,
             _ => MAX_BYTES,
@@ -249,20 +258,16 @@ impl<'a> GoalReader<'a> {
             return Err(invalid());
         }
         let peer = match found.peer {
-            Some((_, text)) => {
-                natural(text).filter(|&peer| peer < self.n_ranks).ok_or_else(invalid)? as i32
-            }
+            Some((_, peer)) => peer.filter(|&peer| peer < self.n_ranks).ok_or_else(invalid)? as i32,
             None => -1,
         };
         let tag = match found.tag {
-            Some(text) => {
-                natural(text).and_then(|tag| i64::try_from(tag).ok()).ok_or_else(invalid)?
-            }
+            Some(tag) => tag.and_then(|tag| i64::try_from(tag).ok()).ok_or_else(invalid)?,
             None => 0,
         };
         if found.kind == op::COMPUTE {
             amount *= PS_PER_NS;
-            let core = found.core.and_then(natural).unwrap_or(0);
+            let core = found.core.flatten().unwrap_or(0);
             if !self.cores.contains(&core) && self.cores.len() < 1 << 10 {
                 self.cores.push(core);
             }
@@ -308,21 +313,23 @@ fn tail_is_number(tail: &[u8]) -> bool {
 
 /// The rank of `rank R {`.
 fn block(line: &[u8]) -> Option<u64> {
-    let (number, rest) = digits(blanks(line.strip_prefix(b"rank")?)?)?;
-    (maybe_blanks(rest) == b"{").then(|| natural(number)).flatten()
+    let (rank, rest) = number(blanks(line.strip_prefix(b"rank")?)?)?;
+    rank.filter(|_| maybe_blanks(rest) == b"{")
 }
 
-struct Operation<'a> {
+/// An operation; numbers that are too large are `None`.
+struct Operation {
     kind: u8,
-    amount: &'a [u8],
+    amount: Option<u64>,
     /// Whether it is `to`, and the rank.
-    peer: Option<(bool, &'a [u8])>,
-    tag: Option<&'a [u8]>,
-    core: Option<&'a [u8]>,
+    peer: Option<(bool, Option<u64>)>,
+    tag: Option<Option<u64>>,
+    core: Option<Option<u64>>,
 }
 
 /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv 8b from 1`, `calc 100`.
-fn operation(text: &[u8]) -> Option<Operation<'_>> {
+#[inline]
+fn operation(text: &[u8]) -> Option<Operation> {
     let (name, rest) = label(text)?;
     let kind = match name {
         b"send" => op::ISEND,
@@ -330,17 +337,17 @@ fn operation(text: &[u8]) -> Option<Operation<'_>> {
         b"calc" => op::COMPUTE,
         _ => return None,
     };
-    let (amount, rest) = digits(blanks(rest)?)?;
+    let (amount, rest) = number(blanks(rest)?)?;
     let mut rest = rest.strip_prefix(b"b").unwrap_or(rest);
     let mut found = Operation { kind, amount, peer: None, tag: None, core: None };
     let mut first = true;
     while !rest.is_empty() {
         let (word, tail) = label(blanks(rest)?)?;
-        let (number, tail) = digits(blanks(tail)?)?;
+        let (value, tail) = number(blanks(tail)?)?;
         match word {
-            b"to" | b"from" if first => found.peer = Some((word == b"to", number)),
-            b"tag" => found.tag = found.tag.or(Some(number)),
-            b"cpu" => found.core = found.core.or(Some(number)),
+            b"to" | b"from" if first => found.peer = Some((word == b"to", value)),
+            b"tag" => found.tag = found.tag.or(Some(value)),
+            b"cpu" => found.core = found.core.or(Some(value)),
             b"nic" => {}
             _ => return None,
         }
@@ -367,15 +374,25 @@ impl<'a> LabelTable<'a> {
     const MAX_WORDS: usize = 8;
 
     /// Word and number of a label.
+    #[inline]
     fn split(name: &[u8]) -> Option<(&[u8], usize)> {
-        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let (word, number) = name.split_at(name.len() - digits);
-        if digits == 0 || digits > 9 || (number[0] == b'0' && digits > 1) {
+        let (mut number, mut scale, mut at) = (0, 1, name.len());
+        while at > 0 && name[at - 1].is_ascii_digit() {
+            at -= 1;
+            if name.len() - at > 9 {
+                return None;
+            }
+            number += scale * usize::from(name[at] - b'0');
+            scale *= 10;
+        }
+        let digits = name.len() - at;
+        if digits == 0 || (name[at] == b'0' && digits > 1) {
             return None;
         }
-        natural(number).map(|number| (word, number as usize))
+        Some((&name[..at], number))
     }
 
+    #[inline]
     fn get(&self, name: &[u8]) -> Option<u32> {
         let split = Self::split(name);
         let known = split.and_then(|(word, number)| {
@@ -428,7 +445,7 @@ impl<'a> LabelTable<'a> {
 }
 
 impl Schedule {
-    fn depend(&mut self, before: u32, after: u32, begun: bool) {
+    pub(crate) fn depend(&mut self, before: u32, after: u32, begun: bool) {
         self.before.push(before);
         self.after.push(after);
         self.begun.push(begun);
@@ -464,7 +481,7 @@ impl Schedule {
         }
     }
 
-    fn number_labels(&mut self) {
+    pub(crate) fn number_labels(&mut self) {
         let mut numbers = Interner::default();
         self.label.reserve_exact(self.kind.len());
         for (&kind, &tag) in self.kind.iter().zip(&self.tag) {

@@ -1,15 +1,18 @@
 //! Turns graphs of operations and dependencies into sequential rank programs.
 
-use crate::numbering::{Map, SeededHash};
+use crate::matching::{MessageRows, NONE, match_messages};
+use crate::numbering::Map;
 use tailback_program::{OpKind, Program};
 
 use crate::op;
 
-const NONE: u32 = u32::MAX;
-/// Marks an edge from the start of its operation, not from its end.
+/// Marks a requirement that is met when its operation has begun, not when it has ended.
 const AT_START: u32 = 1 << 31;
-/// Limit of operations: there are up to two events for each, and their numbers leave a bit for a flag.
+/// Limit of operations: their numbers leave a bit for a flag, and their levels are at most twice as many.
 const MAX_OPERATIONS: usize = 1 << 29;
+/// Level of an operation that has not been reached, and of one that waits for its requirements.
+const NOT_REACHED: u32 = u32::MAX;
+const IN_PROGRESS: u32 = u32::MAX - 1;
 
 /// Operations of all ranks, rank by rank, and dependencies within ranks.
 #[derive(Clone, Copy)]
@@ -61,411 +64,385 @@ pub enum GraphError {
 /// Puts the operations of a graph in order.
 ///
 /// Operations are ordered by the earliest time at which they could begin if messages took no time. The
-/// waits for what an operation requires come right before it.
+/// waits for what an operation requires come right before it. Dependencies must be within ranks.
 pub fn compile(graph: &Graph<'_>) -> Result<OrderedGraph, GraphError> {
-    if graph.rank.len() >= MAX_OPERATIONS {
+    let n = graph.rank.len();
+    if n >= MAX_OPERATIONS {
         return Err(GraphError::TooLarge);
     }
     let is_empty = |at: usize| graph.kind[at] == op::COMPUTE && graph.amount[at] == 0;
-    let kinds: Vec<u8> = (0..graph.kind.len())
-        .map(|at| if is_empty(at) { op::NOTHING } else { graph.kind[at] })
-        .collect();
-    let edges = with_inherited_edges(graph, &kinds);
-    let matched = match_messages(graph, &kinds, &edges)?;
-    let (place, order, buffered) = sequence(graph, &kinds, &edges, &matched.pair)?;
-    Ok(OrderedGraph {
-        program: emit(graph, &kinds, &edges, &matched.pair, (&place, &order), buffered),
-        lost_sends: matched.lost_sends,
-        lost_receives: matched.lost_receives,
+    let kinds: Vec<u8> =
+        (0..n).map(|at| if is_empty(at) { op::NOTHING } else { graph.kind[at] }).collect();
+    let mut rank_start = vec![0];
+    for rank in 0..graph.n_ranks {
+        let first = rank_start[rank];
+        rank_start.push(first + graph.rank[first..].partition_point(|&one| one as usize == rank));
+    }
+    let required = Requirements::new(graph, &kinds);
+    let operations = Operations { graph, kinds: &kinds, required: &required };
+    let mut times = Times::default();
+    operations.earliest_times(&vec![NONE; n], true, &mut times).map_err(GraphError::Cycle)?;
+    let pair =
+        match_messages(&GraphMessages { graph, kinds: &kinds, level: &times.level }, &rank_start);
+    let buffered = operations.earliest_times(&pair, true, &mut times).is_err();
+    if buffered {
+        operations.earliest_times(&pair, false, &mut times).map_err(GraphError::Cycle)?;
+    }
+    let lost = |kind| (0..n).filter(|&at| kinds[at] == kind && pair[at] == NONE).count() as u64;
+    let mut emission = Emission {
+        graph,
+        kinds: &kinds,
+        required: &required,
+        pair: &pair,
+        times: &times,
         buffered,
-    })
+        number: vec![0; n],
+        messages: 0,
+        out: Program::with_capacity(graph.n_ranks, n + n / 4 + graph.n_ranks),
+    };
+    let mut buffers = RankBuffers::default();
+    for ends in rank_start.windows(2) {
+        emission.rank(ends[0], ends[1], &mut buffers);
+    }
+    let (lost_sends, lost_receives) = (lost(op::ISEND), lost(op::IRECV));
+    Ok(OrderedGraph { program: emission.out, lost_sends, lost_receives, buffered })
 }
 
-/// Before, after, and whether it suffices that the first has begun.
-type Edge = (u32, u32, bool);
+/// Sends and receives in the order in which their ranks can begin them.
+struct GraphMessages<'a> {
+    graph: &'a Graph<'a>,
+    kinds: &'a [u8],
+    level: &'a [u32],
+}
 
-/// The dependencies. An operation that may begin with a computation inherits the dependencies of that
-/// computation.
+impl MessageRows for GraphMessages<'_> {
+    #[inline]
+    fn is_send(&self, row: usize) -> Option<bool> {
+        match self.kinds[row] {
+            op::ISEND => Some(true),
+            op::IRECV => Some(false),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn rank(&self, row: usize) -> u32 {
+        self.graph.rank[row]
+    }
+
+    #[inline]
+    fn peer(&self, row: usize) -> u32 {
+        self.graph.peer[row] as u32
+    }
+
+    #[inline]
+    fn channel(&self, row: usize) -> i64 {
+        self.graph.tag[row]
+    }
+
+    #[inline]
+    fn order(&self, row: usize) -> u32 {
+        self.level[row]
+    }
+}
+
+/// What each operation requires, as lists of operations, with [`AT_START`].
+struct Requirements {
+    /// End of the list of each operation.
+    end: Vec<u32>,
+    source: Vec<u32>,
+}
+
+impl Requirements {
+    fn new(graph: &Graph<'_>, kinds: &[u8]) -> Self {
+        let inherited = inherited_edges(graph, kinds);
+        let mut end = vec![0u32; kinds.len()];
+        for &after in graph.after {
+            end[after as usize] += 1;
+        }
+        for &(_, after) in &inherited {
+            end[after as usize] += 1;
+        }
+        let mut total = 0;
+        for one in &mut end {
+            // Begin of the list; becomes its end as the list is filled.
+            total += std::mem::replace(one, total);
+        }
+        let mut source = vec![0u32; total as usize];
+        let mut add = |after: u32, required: u32| {
+            let at = &mut end[after as usize];
+            source[*at as usize] = required;
+            *at += 1;
+        };
+        for ((&before, &after), &begun) in graph.before.iter().zip(graph.after).zip(graph.begun) {
+            add(after, before | if begun { AT_START } else { 0 });
+        }
+        inherited.iter().for_each(|&(before, after)| add(after, before));
+        Self { end, source }
+    }
+
+    #[inline]
+    fn of(&self, at: usize) -> &[u32] {
+        let begin = if at == 0 { 0 } else { self.end[at - 1] };
+        &self.source[begin as usize..self.end[at] as usize]
+    }
+}
+
+/// Further dependencies, before and after: an operation that may begin with a computation inherits those
+/// of that computation.
 ///
 /// It precedes the computation in the sequence, because a rank does nothing else while it computes.
-fn with_inherited_edges(graph: &Graph<'_>, kinds: &[u8]) -> Vec<Edge> {
-    let mut edges: Vec<Edge> = graph
-        .before
-        .iter()
-        .zip(graph.after)
-        .zip(graph.begun)
-        .map(|((&before, &after), &begun)| (before, after, begun))
+fn inherited_edges(graph: &Graph<'_>, kinds: &[u8]) -> Vec<(u32, u32)> {
+    let edges = || graph.before.iter().zip(graph.after).zip(graph.begun);
+    let early: Vec<(u32, u32)> = edges()
+        .filter(|((before, _), begun)| **begun && kinds[**before as usize] == op::COMPUTE)
+        .map(|((&before, &after), _)| (before, after))
         .collect();
-    let early: Vec<(u32, u32)> = edges
-        .iter()
-        .filter(|edge| edge.2 && kinds[edge.0 as usize] == op::COMPUTE)
-        .map(|edge| (edge.0, edge.1))
-        .collect();
-    if early.is_empty() {
-        return edges;
-    }
     let mut required: Map<u32, Vec<u32>> = early.iter().map(|&(at, _)| (at, Vec::new())).collect();
-    for &(before, after, begun) in &edges {
-        if let Some(of) = required.get_mut(&after).filter(|_| !begun) {
+    if required.is_empty() {
+        return Vec::new();
+    }
+    for ((&before, after), _) in edges().filter(|(_, begun)| !**begun) {
+        if let Some(of) = required.get_mut(after) {
             of.push(before);
         }
     }
-    for (computation, at) in early {
-        edges.extend(required[&computation].iter().map(|&before| (before, at, false)));
-    }
-    edges
+    let inherits =
+        |&(computation, at): &(u32, u32)| required[&computation].iter().map(move |&one| (one, at));
+    early.iter().flat_map(inherits).collect()
 }
 
-struct Matched {
-    /// The match of each send and receive.
-    pair: Vec<u32>,
-    lost_sends: u64,
-    lost_receives: u64,
+/// When operations can begin.
+#[derive(Default)]
+struct Times {
+    /// Earliest time of each operation.
+    time: Vec<u64>,
+    /// Number of dependencies, including those through messages, on the longest path to it.
+    level: Vec<u32>,
 }
 
-/// Matches the k-th send with the k-th receive of each source, destination and tag, in the order in which
-/// their ranks can begin them.
-fn match_messages(graph: &Graph<'_>, kinds: &[u8], edges: &[Edge]) -> Result<Matched, GraphError> {
-    let n = kinds.len();
-    let level = earliest_times(n, &EdgesOnly(edges), |_| 0)?.level;
-    let messages = by_level(kinds, &level);
-    drop(level);
-    let mut pair = vec![NONE; n];
-    // First and last unmatched operation of each stream; `next` links those between.
-    let mut waiting: Map<(u64, i64), (u32, u32)> =
-        Map::with_capacity_and_hasher(messages.len() / 2, SeededHash::default());
-    let mut next = vec![NONE; n];
-    for at in messages {
-        let row = at as usize;
-        let (mut from, mut to) = (u64::from(graph.rank[row]), graph.peer[row] as u64);
-        if kinds[row] == op::IRECV {
-            std::mem::swap(&mut from, &mut to);
-        }
-        let (head, tail) = waiting.entry((from << 32 | to, graph.tag[row])).or_insert((NONE, NONE));
-        if *head != NONE && kinds[*head as usize] != kinds[row] {
-            pair[row] = *head;
-            pair[*head as usize] = at;
-            *head = next[*head as usize];
-        } else {
-            if *head == NONE {
-                *head = at;
-            } else {
-                next[*tail as usize] = at;
-            }
-            *tail = at;
-        }
-    }
-    let lost = |kind| (0..n).filter(|&at| kinds[at] == kind && pair[at] == NONE).count() as u64;
-    let (lost_sends, lost_receives) = (lost(op::ISEND), lost(op::IRECV));
-    Ok(Matched { pair, lost_sends, lost_receives })
+/// What determines when operations can begin.
+struct Operations<'a> {
+    graph: &'a Graph<'a>,
+    kinds: &'a [u8],
+    required: &'a Requirements,
 }
 
-/// Index of each operation in the sequence of all, the operations in that order, and whether sends must
-/// be buffered.
-fn sequence(
-    graph: &Graph<'_>,
-    kinds: &[u8],
-    edges: &[Edge],
-    pair: &[u32],
-) -> Result<(Vec<u32>, Vec<u32>, bool), GraphError> {
-    let n = kinds.len();
-    let receives: Vec<u32> = (0..n as u32)
-        .filter(|&at| kinds[at as usize] == op::IRECV && pair[at as usize] != NONE)
-        .collect();
-    // A receive has two events: it is posted, and its message arrives.
-    let mut arrival = vec![NONE; n];
-    for (number, &at) in receives.iter().enumerate() {
-        arrival[at as usize] = (n + number) as u32;
-    }
-    let duration = |at: u32| match kinds.get(at as usize) {
-        Some(&op::COMPUTE) => graph.amount[at as usize],
-        _ => 0,
-    };
-    let events = n + receives.len();
-    let (receives, arrival) = (&receives[..], &arrival[..]);
-    let strict = WithMessages { kinds, edges, pair, receives, arrival, strict: true };
-    let (times, buffered) = match earliest_times(events, &strict, duration) {
-        Ok(times) => (times, false),
-        Err(_) => match earliest_times(events, &WithMessages { strict: false, ..strict }, duration)
-        {
-            Ok(times) => (times, true),
-            Err(GraphError::Cycle(at)) if at as usize >= n => {
-                return Err(GraphError::Cycle(receives[at as usize - n]));
-            }
-            Err(error) => return Err(error),
-        },
-    };
-    let mut order = Vec::with_capacity(n);
-    let mut row = Vec::new();
-    let mut first = 0;
-    while first < n {
-        let last = first + graph.rank[first..].partition_point(|&rank| rank == graph.rank[first]);
-        row.clear();
-        row.extend((first..last).map(|at| {
-            let computes = u64::from(kinds[at] == op::COMPUTE);
-            (times.time[at], computes << 32 | u64::from(times.level[at]), at as u32)
-        }));
-        row.sort_unstable();
-        order.extend(row.iter().map(|&(_, _, at)| at));
-        first = last;
-    }
-    let mut place = vec![0; n];
-    for (number, &at) in order.iter().enumerate() {
-        place[at as usize] = number as u32;
-    }
-    Ok((place, order, buffered))
-}
-
-/// Writes the operations in order, each after the waits for what it requires.
-fn emit(
-    graph: &Graph<'_>,
-    kinds: &[u8],
-    edges: &[Edge],
-    pair: &[u32],
-    (place, order): (&[u32], &[u32]),
-    buffered: bool,
-) -> Program {
-    let n = kinds.len();
-    let sent_at_once = |row: usize| buffered && kinds[row] == op::ISEND;
-    let waits = Waits::of(n, edges, pair, (place, order), sent_at_once);
-    let number = message_numbers(pair);
-    let mut out = Program::with_capacity(graph.n_ranks, n + waits.count + graph.n_ranks);
-    let mut request = vec![-1i32; n];
-    let mut first = 0;
-    for rank in 0..graph.n_ranks {
-        let last = first + graph.rank[first..].partition_point(|&one| one as usize == rank);
-        let (mut requests, mut open) = (0, false);
-        for (index, &at) in (first..last).zip(&order[first..last]) {
-            for waited in waits.before(index) {
-                out.push(OpKind::Wait, -1, 0, 0, request[waited as usize], 0);
-            }
-            let row = at as usize;
-            if kinds[row] == op::COMPUTE {
-                out.push(OpKind::Compute, -1, graph.amount[row], 0, -1, 0);
-            } else if pair[row] != NONE {
-                // The size of the send counts, not the size of the receive buffer.
-                let receives = kinds[row] == op::IRECV;
-                let sender = if receives { pair[row] as usize } else { row };
-                let kind = if receives { OpKind::Irecv } else { OpKind::Isend };
-                let (size, tag) = (graph.amount[sender], i64::from(number[row]));
-                request[row] = requests;
-                requests += 1;
-                open |= waits.needed[row] == NONE;
-                out.push(kind, graph.peer[row], size, tag, request[row], graph.label[row]);
+impl Operations<'_> {
+    /// Sets the earliest times of all operations, given the match of each send and receive, and whether
+    /// sends complete only once their receives are posted (rendezvous). The error is an operation that
+    /// waits for itself.
+    ///
+    /// Depth first from each operation to what it requires, so that each is visited at most twice.
+    fn earliest_times(&self, pair: &[u32], strict: bool, times: &mut Times) -> Result<(), u32> {
+        let n = self.kinds.len();
+        times.time.resize(n, 0);
+        times.level.clear();
+        times.level.resize(n, NOT_REACHED);
+        let mut stack = Vec::new();
+        for root in 0..n as u32 {
+            stack.push(root);
+            while let Some(&at) = stack.last() {
+                let row = at as usize;
+                if times.level[row] < IN_PROGRESS {
+                    stack.pop();
+                    continue;
+                }
+                let depth = stack.len();
+                if let Some(begin) = self.begin(row, times, (pair, strict), &mut stack)? {
+                    (times.time[row], times.level[row]) = begin;
+                    stack.pop();
+                } else if stack.len() > depth {
+                    times.level[row] = IN_PROGRESS;
+                }
             }
         }
-        if open {
-            out.push(OpKind::Waitall, -1, 0, 0, -1, 0);
-        }
-        out.close_rank();
-        first = last;
+        Ok(())
     }
-    out
+
+    /// Time and level of an operation. If what it requires is not known yet, adds that to `missing`.
+    #[inline]
+    fn begin(
+        &self,
+        at: usize,
+        times: &Times,
+        (pair, strict): (&[u32], bool),
+        missing: &mut Vec<u32>,
+    ) -> Result<Option<(u64, u32)>, u32> {
+        let (mut time, mut level) = (0, 0);
+        let mut known = true;
+        let mut get = |at: u32| match times.level[at as usize] {
+            IN_PROGRESS => Err(at),
+            NOT_REACHED => {
+                missing.push(at);
+                known = false;
+                Ok((0, 0))
+            }
+            level => Ok((times.time[at as usize], level)),
+        };
+        for &required in self.required.of(at) {
+            let before = required & !AT_START;
+            let (mut from, mut steps) = get(before)?;
+            if required & AT_START == 0 {
+                let (row, partner) = (before as usize, pair[before as usize]);
+                let receives = self.kinds[row] == op::IRECV;
+                if self.kinds[row] == op::COMPUTE {
+                    from = from.saturating_add(self.graph.amount[row]);
+                } else if partner != NONE && (receives || strict) {
+                    let other = get(partner)?;
+                    // The arrival of a message is an event between the receive and what requires it.
+                    (from, steps) = (from.max(other.0), steps.max(other.1) + u32::from(receives));
+                }
+            }
+            (time, level) = (time.max(from), level.max(steps + 1));
+        }
+        Ok(known.then_some((time, level)))
+    }
 }
 
-/// The waits before each operation, as linked lists.
-struct Waits {
-    /// Index in the sequence before which each message must be complete; [`NONE`] if it need not.
+/// Space for the operations of one rank, by their index within the rank.
+#[derive(Default)]
+struct RankBuffers {
+    /// Time, whether it computes and level, and index.
+    keys: Vec<(u64, u64, u32)>,
+    /// Index in the sequence.
+    place: Vec<u32>,
+    /// Index in the sequence before which a message must be complete; [`NONE`] if it need not.
     needed: Vec<u32>,
-    /// The first message to wait for, by index in the sequence.
+    /// By index in the sequence: the first message to wait for.
     head: Vec<u32>,
-    /// The next message to wait for at the same index, in the order in which they were posted.
+    /// The next message to wait for at the same index, in the order in which they are posted.
     next: Vec<u32>,
-    /// Number of waits.
-    count: usize,
+    request: Vec<i32>,
 }
 
-impl Waits {
-    fn of(
-        n: usize,
-        edges: &[Edge],
-        pair: &[u32],
-        (place, order): (&[u32], &[u32]),
-        sent_at_once: impl Fn(usize) -> bool,
-    ) -> Self {
-        let mut needed = vec![NONE; n];
-        for &(before, after, begun) in edges {
-            if !begun {
-                let first = &mut needed[before as usize];
-                *first = (*first).min(place[after as usize]);
-            }
+impl RankBuffers {
+    fn clear(&mut self, operations: usize) {
+        self.keys.clear();
+        for column in [&mut self.place, &mut self.needed, &mut self.head, &mut self.next] {
+            column.clear();
+            column.resize(operations, NONE);
         }
-        let mut out = Self { needed, head: vec![NONE; n], next: vec![NONE; n], count: 0 };
-        for &at in order.iter().rev() {
-            let row = at as usize;
-            if pair[row] == NONE || sent_at_once(row) {
-                out.needed[row] = NONE;
-            } else if out.needed[row] != NONE {
-                let head = &mut out.head[out.needed[row] as usize];
-                out.next[row] = std::mem::replace(head, at);
-                out.count += 1;
-            }
-        }
-        out
+        self.request.clear();
+        self.request.resize(operations, -1);
     }
 
     /// Messages to wait for before the operation at `place`.
-    fn before(&self, place: usize) -> impl Iterator<Item = u32> {
+    fn waits(&self, place: usize) -> impl Iterator<Item = u32> {
         let known = |at: u32| (at != NONE).then_some(at);
         std::iter::successors(known(self.head[place]), move |&at| known(self.next[at as usize]))
     }
 }
 
-/// Number of the message of each send and receive; 0 for other operations.
-fn message_numbers(pair: &[u32]) -> Vec<u32> {
-    let mut number = vec![0u32; pair.len()];
-    let mut messages = 0;
-    for at in 0..pair.len() {
-        if pair[at] != NONE && at < pair[at] as usize {
-            number[at] = messages;
-            number[pair[at] as usize] = messages;
-            messages += 1;
-        }
-    }
-    number
-}
-
-struct Times {
-    /// Earliest time of each event.
-    time: Vec<u64>,
-    /// Number of edges of the longest path to it.
-    level: Vec<u32>,
-}
-
-/// Dependencies between events.
-trait Dependencies {
-    /// Calls `add` for each dependency: before, after, and whether it suffices that the first has begun.
-    fn each(&self, add: impl FnMut(u32, u32, bool));
-}
-
-/// The given dependencies, without durations.
-struct EdgesOnly<'a>(&'a [Edge]);
-
-impl Dependencies for EdgesOnly<'_> {
-    fn each(&self, mut add: impl FnMut(u32, u32, bool)) {
-        self.0.iter().for_each(|edge| add(edge.0, edge.1, true));
-    }
-}
-
-/// The given dependencies, and those of receives on their messages.
-#[derive(Clone, Copy)]
-struct WithMessages<'a> {
+/// Writes the operations in order, each after the waits for what it requires.
+struct Emission<'a> {
+    graph: &'a Graph<'a>,
     kinds: &'a [u8],
-    edges: &'a [Edge],
+    required: &'a Requirements,
     pair: &'a [u32],
-    receives: &'a [u32],
-    /// For each receive, the event of the arrival of its message.
-    arrival: &'a [u32],
-    /// Whether sends complete only once their receives are posted.
-    strict: bool,
+    times: &'a Times,
+    buffered: bool,
+    /// Number of the message of each send and receive.
+    number: Vec<u32>,
+    messages: u32,
+    out: Program,
 }
 
-impl Dependencies for WithMessages<'_> {
-    fn each(&self, mut add: impl FnMut(u32, u32, bool)) {
-        for &(before, after, begun) in self.edges {
-            let row = before as usize;
-            if begun {
-                add(before, after, true);
-                continue;
+impl Emission<'_> {
+    /// The operations from `first` to before `last`, which are those of a rank.
+    fn rank(&mut self, first: usize, last: usize, buffers: &mut RankBuffers) {
+        self.number_messages(first, last);
+        buffers.clear(last - first);
+        buffers.keys.extend((first..last).map(|at| {
+            let computes = u64::from(self.kinds[at] == op::COMPUTE);
+            let level = u64::from(self.times.level[at]);
+            (self.times.time[at], computes << 32 | level, (at - first) as u32)
+        }));
+        sort_nearly_sorted(&mut buffers.keys);
+        self.set_waits(first, buffers);
+        let (mut requests, mut open) = (0, false);
+        for place in 0..buffers.keys.len() {
+            for waited in buffers.waits(place) {
+                self.out.push(OpKind::Wait, -1, 0, 0, buffers.request[waited as usize], 0);
             }
-            let arrival = self.arrival[row];
-            add(if arrival == NONE { before } else { arrival }, after, false);
-            // A large send completes only after its receive is posted (rendezvous).
-            if self.strict && self.kinds[row] == op::ISEND && self.pair[row] != NONE {
-                add(self.pair[row], after, true);
+            let index = buffers.keys[place].2 as usize;
+            let row = first + index;
+            if self.kinds[row] == op::COMPUTE {
+                self.out.push(OpKind::Compute, -1, self.graph.amount[row], 0, -1, 0);
+            } else if self.pair[row] != NONE {
+                // The size of the send counts, not the size of the receive buffer.
+                let receives = self.kinds[row] == op::IRECV;
+                let sender = if receives { self.pair[row] as usize } else { row };
+                let kind = if receives { OpKind::Irecv } else { OpKind::Isend };
+                let (size, tag) = (self.graph.amount[sender], i64::from(self.number[row]));
+                let (peer, label) = (self.graph.peer[row], self.graph.label[row]);
+                self.out.push(kind, peer, size, tag, requests, label);
+                buffers.request[index] = requests;
+                requests += 1;
+                open |= buffers.needed[index] == NONE;
             }
         }
-        for &at in self.receives {
-            add(at, self.arrival[at as usize], true);
-            add(self.pair[at as usize], self.arrival[at as usize], true);
+        if open {
+            self.out.push(OpKind::Waitall, -1, 0, 0, -1, 0);
         }
+        self.out.close_rank();
     }
-}
 
-/// Sends and receives sorted by level, in their original order within a level.
-fn by_level(kinds: &[u8], level: &[u32]) -> Vec<u32> {
-    let is_message = |at: usize| matches!(kinds[at], op::ISEND | op::IRECV);
-    let deepest = level.iter().max().map_or(0, |&level| level as usize);
-    let mut next = vec![0u32; deepest + 2];
-    let messages = (0..kinds.len()).filter(|&at| is_message(at));
-    messages.clone().for_each(|at| next[level[at] as usize + 1] += 1);
-    for at in 0..=deepest {
-        next[at + 1] += next[at];
-    }
-    let mut out = vec![0; next[deepest + 1] as usize];
-    for at in messages {
-        let slot = &mut next[level[at] as usize];
-        out[*slot as usize] = at as u32;
-        *slot += 1;
-    }
-    out
-}
-
-/// The earliest time of each of `n` events, given the `duration` of each.
-fn earliest_times(
-    n: usize,
-    edges: &impl Dependencies,
-    duration: impl Fn(u32) -> u64,
-) -> Result<Times, GraphError> {
-    let mut first = vec![0u32; n + 1];
-    let mut missing = vec![0u32; n];
-    edges.each(|before, after, _| {
-        first[before as usize + 1] += 1;
-        missing[after as usize] += 1;
-    });
-    for at in 0..n {
-        first[at + 1] += first[at];
-    }
-    let mut target = vec![0u32; first[n] as usize];
-    edges.each(|before, after, begun| {
-        let next = &mut first[before as usize];
-        target[*next as usize] = after | if begun { AT_START } else { 0 };
-        *next += 1;
-    });
-    // Each `first` has become the one after it.
-    let mut times = Times { time: vec![0; n], level: vec![0; n] };
-    let mut ready: Vec<u32> = (0..n as u32).filter(|&at| missing[at as usize] == 0).collect();
-    let mut done = 0;
-    while let Some(at) = ready.pop() {
-        done += 1;
-        let row = at as usize;
-        let begin = if row == 0 { 0 } else { first[row - 1] };
-        let ends = times.time[row].saturating_add(duration(at));
-        for &edge in &target[begin as usize..first[row] as usize] {
-            let to = (edge & !AT_START) as usize;
-            let then = if edge & AT_START == 0 { ends } else { times.time[row] };
-            times.time[to] = times.time[to].max(then);
-            times.level[to] = times.level[to].max(times.level[row] + 1);
-            missing[to] -= 1;
-            if missing[to] == 0 {
-                ready.push(to as u32);
+    /// Numbers messages in the order of their first operation.
+    fn number_messages(&mut self, first: usize, last: usize) {
+        for at in first..last {
+            let partner = self.pair[at];
+            if partner != NONE && at < partner as usize {
+                self.number[at] = self.messages;
+                self.number[partner as usize] = self.messages;
+                self.messages += 1;
             }
         }
     }
-    if done < n { Err(GraphError::Cycle(on_a_cycle(&first, &target, &missing))) } else { Ok(times) }
-}
 
-/// An event on a cycle, found by going backwards from an event that never happens.
-fn on_a_cycle(first: &[u32], target: &[u32], missing: &[u32]) -> u32 {
-    let mut back = vec![NONE; missing.len()];
-    let mut start = NONE;
-    let mut begin = 0;
-    for (at, &end) in first[..missing.len()].iter().enumerate() {
-        for &edge in &target[begin as usize..end as usize] {
-            let to = (edge & !AT_START) as usize;
-            if missing[at] > 0 && missing[to] > 0 {
-                back[to] = at as u32;
-                start = if start == NONE { to as u32 } else { start };
+    /// Finds the operation before which each message must be complete.
+    fn set_waits(&self, first: usize, buffers: &mut RankBuffers) {
+        let RankBuffers { keys, place, needed, head, next, .. } = buffers;
+        for (at, key) in keys.iter().enumerate() {
+            place[key.2 as usize] = at as u32;
+        }
+        for (index, &place) in place.iter().enumerate() {
+            for &required in self.required.of(first + index) {
+                if required & AT_START == 0 {
+                    let one = &mut needed[required as usize - first];
+                    *one = (*one).min(place);
+                }
             }
         }
-        begin = end;
+        for &(_, _, index) in keys.iter().rev() {
+            let (row, needed) = (first + index as usize, &mut needed[index as usize]);
+            let sent_at_once = self.buffered && self.kinds[row] == op::ISEND;
+            if self.pair[row] == NONE || sent_at_once {
+                *needed = NONE;
+            } else if *needed != NONE {
+                next[index as usize] = std::mem::replace(&mut head[*needed as usize], index);
+            }
+        }
     }
-    let mut seen = vec![false; missing.len()];
-    let mut at = start;
-    while !std::mem::replace(&mut seen[at as usize], true) {
-        at = back[at as usize];
+}
+
+/// Sorts keys that are mostly in order: each moves to its place among those before it, unless that takes
+/// long.
+fn sort_nearly_sorted<T: Copy + Ord>(keys: &mut [T]) {
+    let mut moves = 8 * keys.len();
+    for at in 1..keys.len() {
+        let key = keys[at];
+        let mut to = at;
+        while to > 0 && keys[to - 1] > key {
+            keys[to] = keys[to - 1];
+            to -= 1;
+        }
+        keys[to] = key;
+        let Some(left) = moves.checked_sub(at - to) else {
+            return keys.sort_unstable();
+        };
+        moves = left;
     }
-    at
 }
 
 #[cfg(test)]

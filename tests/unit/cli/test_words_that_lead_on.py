@@ -172,7 +172,6 @@ def test_shells_complete_commands(shell: str) -> None:
 # --- traces of other tools --------------------------------------------------------------------
 
 SAMPLES: dict[str, tuple[str, bytes]] = {
-    "a binary GOAL schedule": ("tree.bin", b"\x7f\x10\0\0\0\0\0\0\2\0\0\0"),
     "a Chakra execution trace that is not named": ("x.et", b"\x12\x1d\n\x06schema chakra"),
     "an Nsight Systems report": ("x.nsys-rep", b"\0\1\2"),
     "an IPM banner": ("app.out", b"##IPMv2.0.6####\n# command : ./app\n"),
@@ -184,7 +183,6 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
 
 
 REMEDIES = {
-    "a binary GOAL schedule": "txt2bin",
     "a Chakra execution trace that is not named": "NAME.0.et",
     "a Caliper profile": "CALI_MPI_MSG_TRACING",
     "a Charm++ Projections log": ".sts",

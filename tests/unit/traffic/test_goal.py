@@ -182,11 +182,3 @@ def test_blocks_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: 
     with pytest.raises(TraceError, match=message) as got:
         read_trace(path)
     assert got.value.file == path
-
-
-def test_a_binary_schedule_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "run.bin"
-    path.write_bytes((4223).to_bytes(8, "little") + bytes(64))
-    with pytest.raises(TraceError, match="binary GOAL schedule") as got:
-        read_trace(path)
-    assert "txt2bin" in (got.value.remedy or "")

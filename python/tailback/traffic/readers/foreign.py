@@ -24,10 +24,6 @@ _PATTERN: Final = (
 )
 _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
 _WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
-_GOAL_TEXT: Final = (
-    "give the text that it was made of: what Schedgen writes and txt2bin is given (num_ranks, "
-    "rank 0 { … })"
-)
 _CALIPER: Final = (
     "if it was recorded with CALI_MPI_MSG_TRACING=true, export the pairs of ranks: cali-query -q "
     "'SELECT mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world, count() WHERE mpi.msg.dst "
@@ -73,8 +69,6 @@ _FORMATS: Final = (
     _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _CALIPER),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
-    _Format("a binary GOAL schedule (LogGOPSim)", rb"\A\x7f\x10\0\0\0\0\0\0", (".goal",),
-            _GOAL_TEXT),
     _Format("a Chakra execution trace that is not named NAME.RANK.et",
             rb"\A[^\n]{0,400}chakra", (".et",), _CHAKRA),
     _Format("JSON", rb"\A\s*[{\[]"),

@@ -1,18 +1,20 @@
-"""GOAL schedules (LogGOPSim, ATLAHS) as text: messages and computation with dependencies.
+"""GOAL schedules (LogGOPSim, ATLAHS): messages and computation with dependencies.
 
-``num_ranks N``, then for every rank ``rank R {``, lines like ``l1: send 8b to 1 tag 0``, ``l2: recv
-8b from 1 tag 0``, ``l3: calc 100`` (nanoseconds) and ``l3 requires l2`` (once it has ended) or ``l3
-irequires l2`` (once it has begun), and ``}``. There are no times and no names of calls.
+As text: ``num_ranks N``, then for every rank ``rank R {``, lines like ``l1: send 8b to 1 tag 0``,
+``l2: recv 8b from 1 tag 0``, ``l3: calc 100`` (nanoseconds) and ``l3 requires l2`` (once it has
+ended) or ``l3 irequires l2`` (once it has begun), and ``}``. The binary form, which ``txt2bin``
+writes, holds the same without labels. There are no times and no names of calls.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from tailback import _core
 from tailback.available import available_memory
-from tailback.delimited import head, shown
+from tailback.delimited import content, head, head_bytes, shown
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
@@ -31,22 +33,30 @@ CAPABILITIES = Capabilities(
 _FIRST_LINE = re.compile(r"\A(?:\s|//[^\n]*\n|/\*.*?\*/)*num_ranks[ \t]+\d+", re.DOTALL)
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COLUMNS = ("rank", "kind", "peer", "tag", "amount", "label", "before", "after", "begun")
+_MAGIC = (4223).to_bytes(8, "little")
+"""First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
 _CALLS = {int(Op.ISEND): "MPI_Isend", int(Op.IRECV): "MPI_Irecv"}
 
 
 def sniff(path: Path) -> bool:
-    """A file that begins with the number of ranks, or a folder with one such file."""
-    if path.is_dir():
-        return len(_schedules(path)) == 1
-    return _FIRST_LINE.match(head(path)) is not None
+    """A file that begins as a schedule, text or binary, or a folder with one such file."""
+    return len(_schedules(path)) == 1 if path.is_dir() else _is_schedule(path)
+
+
+def _is_schedule(path: Path) -> bool:
+    return _is_binary(path) or _FIRST_LINE.match(head(path)) is not None
+
+
+def _is_binary(path: Path) -> bool:
+    return head_bytes(path).startswith(_MAGIC)
 
 
 def read(path: Path) -> Program:
     """Compile a schedule to a rank program.
 
     Args:
-        path: The schedule, plain or gzip, or the folder that holds it.
+        path: The schedule, text or binary, plain or gzip, or the folder that holds it.
 
     Returns:
         The program. The operations of a rank are in the order in which they can begin.
@@ -61,34 +71,51 @@ def read(path: Path) -> Program:
             raise TraceError(f"holds {len(schedules)} GOAL schedules", file=path,
                              remedy="name the schedule")  # fmt: skip
         path = schedules[0]
-    text = read_text([path])
-    text.data[0] = _without_comments(text.data[0])
-    try:
-        found = _core.read_goal(text.data[0], LONGEST_PS)
-    except ValueError as error:
-        raise _fault(text, path, *error.args) from None
+    found = _read_binary(path) if _is_binary(path) else _read_text(path)
     try:
         require_memory(2 * len(found["kind"]), available_memory(), what="the schedule",
                      error=TraceError, remedy="generate a smaller one")  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
-    text.data.clear()
     labels = [Label(f"tag {tag}", _CALLS.get(op, "none"), tag) for op, tag in found["labels"]]
     graph = DependencyGraph(found["n_ranks"], *(found[column] for column in _COLUMNS))
     try:
         return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))
     except DependencyCycle as cycle:
-        text = read_text([path])
-        at = int(found["line"][cycle.node])
-        raise text.fault(
-            at, f"{text.quoted(at)} waits for itself: a cycle of dependencies and messages",
-            "correct what generated the schedule",
-        ) from None  # fmt: skip
+        raise _cycle(path, int(found["line"][cycle.node])) from None
+
+
+def _read_text(path: Path) -> dict[str, Any]:
+    text = read_text([path])
+    text.data[0] = _without_comments(text.data[0])
+    try:
+        return _core.read_goal(text.data[0], LONGEST_PS)
+    except ValueError as error:
+        raise _fault(text, path, *error.args) from None
+
+
+def _read_binary(path: Path) -> dict[str, Any]:
+    try:
+        return _core.read_goal_binary(content(path, TraceError), LONGEST_PS)
+    except ValueError as error:
+        _, _, what, byte, _ = error.args
+        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None
+
+
+def _cycle(path: Path, at: int) -> TraceError:
+    """The error for the operation in line ``at`` of a text, or with this number in a binary."""
+    message = "waits for itself: a cycle of dependencies and messages"
+    remedy = "correct what generated the schedule"
+    if _is_binary(path):
+        return TraceError(f"the operation {message}", file=path, place=f"operation {at}",
+                          remedy=remedy)  # fmt: skip
+    text = read_text([path])
+    return text.fault(at, f"{text.quoted(at)} {message}", remedy)
 
 
 def _schedules(folder: Path) -> list[Path]:
     files = sorted(entry for entry in folder.iterdir() if ".goal" in entry.name)
-    return [file for file in files if file.is_file() and _FIRST_LINE.match(head(file))]
+    return [file for file in files if file.is_file() and _is_schedule(file)]
 
 
 def _without_comments(data: bytes) -> bytes:

@@ -1,0 +1,48 @@
+"""Binary GOAL schedules as LogGOPSim's txt2bin writes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SEND, RECEIVE, COMPUTE = 1, 2, 3
+
+
+class Operation(NamedTuple):
+    """An operation, and the numbers of those it requires to have ended or begun."""
+
+    kind: int
+    amount: int
+    peer: int = 0
+    tag: int = 0
+    core: int = 0
+    ended: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
+
+
+def schedule(*ranks: Sequence[Operation]) -> bytes:
+    """The file of these operations of each rank."""
+    parts = [_part(operations) for operations in ranks]
+    begin = 6 + 16 * len(parts)
+    table = b""
+    for part in parts:
+        table += struct.pack("<QQ", begin, begin + len(part))
+        begin += len(part)
+    cores = max((one.core for operations in ranks for one in operations), default=0)
+    return struct.pack("<QIBB", 4223, len(parts), cores, 0) + table + b"".join(parts)
+
+
+def _part(operations: Sequence[Operation]) -> bytes:
+    roots = [n for n, one in enumerate(operations) if not one.ended + one.begun]
+    records, appendix = b"", list[int]()
+    for number, one in enumerate(operations):
+        requirements = len(one.ended) + len(one.begun)
+        records += struct.pack("<IBIQIBB", requirements, one.kind, one.peer, one.amount, one.tag,
+                               one.core, 0)  # fmt: skip
+        for name in ("ended", "begun"):
+            later = [n for n, other in enumerate(operations) if number in getattr(other, name)]
+            records += struct.pack("<II", len(later), len(appendix))
+            appendix += later
+    head = struct.pack(f"<II{len(roots)}I", len(operations), len(roots), *roots)
+    return head + records + struct.pack(f"<{len(appendix)}I", *appendix)

@@ -1,0 +1,135 @@
+"""Binary GOAL schedules: the same programs as their text, and damaged files."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Program
+from tailback.traffic.readers import read_trace
+from tests.factories.goal_binaries import COMPUTE, RECEIVE, SEND, Operation, schedule
+from tests.factories.public_data import real
+
+TEXT = """num_ranks 2
+rank 0 {
+a: calc 7 cpu 1
+b: send 64b to 1 tag 3
+b requires a
+c: recv 32b from 1 tag 4
+d: calc 9
+d requires c
+e: send 1b to 1 tag 5
+e irequires d
+}
+rank 1 {
+a: recv 64b from 0 tag 3
+b: send 32b to 0 tag 4
+b requires a
+c: recv 1b from 0 tag 5
+}
+"""
+BINARY = schedule(
+    [
+        Operation(COMPUTE, 7, core=1),
+        Operation(SEND, 64, peer=1, tag=3, ended=(0,)),
+        Operation(RECEIVE, 32, peer=1, tag=4),
+        Operation(COMPUTE, 9, ended=(2,)),
+        Operation(SEND, 1, peer=1, tag=5, begun=(3,)),
+    ],
+    [
+        Operation(RECEIVE, 64, peer=0, tag=3),
+        Operation(SEND, 32, peer=0, tag=4, ended=(0,)),
+        Operation(RECEIVE, 1, peer=0, tag=5),
+    ],
+)
+
+
+def columns(program: Program) -> list[object]:
+    names = ("rank_start", "kind", "peer", "amount", "tag", "request", "label")
+    arrays = [getattr(program, name).tolist() for name in names]
+    return [*arrays, program.labels, program.notes]
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "run.bin"
+    path.write_bytes(data)
+    return path
+
+
+def test_the_binary_form_gives_the_program_of_the_text(tmp_path: Path) -> None:
+    text = tmp_path / "run.goal"
+    text.write_text(TEXT)
+    assert columns(read_trace(written(tmp_path, BINARY))) == columns(read_trace(text))
+
+
+@pytest.mark.data
+def test_what_txt2bin_writes_gives_the_program_of_its_input(tmp_path: Path) -> None:
+    tool = shutil.which("txt2bin")
+    if tool is None:
+        pytest.skip("LogGOPSim's txt2bin is not on PATH: build it from src/LogGOPSim, which needs "
+                    "re2c and gengetopt")  # fmt: skip
+    own = tmp_path / "own.goal"
+    own.write_text(TEXT)
+    for text in (own, real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal")):
+        binary = tmp_path / "out.bin"
+        subprocess.run([tool, "-i", text, "-o", binary], check=True)
+        assert columns(read_trace(binary)) == columns(read_trace(text))
+        if text == own:
+            assert binary.read_bytes() == BINARY
+
+
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    for length in range(8, len(BINARY)):
+        with pytest.raises(TraceError) as got:
+            read_trace(written(tmp_path, BINARY[:length]))
+        assert "cut short" in str(got.value)
+        assert got.value.place == f"byte {length}"
+        assert got.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("operations", "message"),
+    [
+        ([Operation(9, 1)], "an operation of unknown type 9"),
+        ([Operation(SEND, 1, peer=5)], "rank 5 of 1 ranks"),
+        ([Operation(SEND, 2**60)], "a size or time of"),
+        ([Operation(COMPUTE, 2**63)], "a size or time of"),
+        ([Operation(RECEIVE, 8, peer=2**32 - 1)], "a receive from any source"),
+        ([Operation(RECEIVE, 8, tag=2**32 - 1)], "with any tag"),
+    ],
+)
+def test_an_operation_that_does_not_fit_is_named(
+    tmp_path: Path, operations: list[Operation], message: str
+) -> None:
+    path = written(tmp_path, schedule(operations))
+    with pytest.raises(TraceError, match=message) as got:
+        read_trace(path)
+    assert got.value.file == path
+    assert str(got.value.place).startswith("byte ")
+
+
+def test_a_cycle_names_its_operation(tmp_path: Path) -> None:
+    cycle = [Operation(COMPUTE, 5, ended=(1,)), Operation(COMPUTE, 6, ended=(0,))]
+    with pytest.raises(TraceError, match="waits for itself") as got:
+        read_trace(written(tmp_path, schedule(cycle)))
+    assert got.value.place in ("operation 0", "operation 1")
+
+
+def test_damaged_bytes_give_errors_or_programs_but_nothing_else(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    refused = 0
+    for _ in range(400):
+        data = bytearray(BINARY)
+        for _ in range(draw.randint(1, 3)):
+            data[draw.randrange(8, len(data))] = draw.choice((0, 1, 127, 128, 255))
+        try:
+            read_trace(written(tmp_path, bytes(data)))
+        except TraceError as error:
+            refused += 1
+            assert error.remedy
+    assert refused > 100
