@@ -1,44 +1,65 @@
-"""Explanations of a measured run, tried with either adapter model and compared."""
+"""Search for an explanation of a measured run: hypotheses are proposed, simulated and compared.
+
+Every hypothesis is simulated at packet level. The posterior over all of them
+(:mod:`tailback.diagnosis.hypotheses`) gives the probability of each, and that of a fault which none
+of them contains. Hypotheses are added while the latter is large. The constants below bound the
+number of simulations; they decide nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
-import polars as pl
 
-from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
-from tailback.api.unknown_hosts import unknown_hosts
-from tailback.diagnosis.comparisons import (
-    MAX_SCALE,
-    CallTimes,
-    LinkSamples,
-    PortStalls,
-    SendTimes,
-    stall_error_ps,
+from tailback.api.network_clues import (
+    OtherJobs,
+    Slow,
+    all_queues_counted,
+    counted_slow,
+    is_lossy,
+    modelled_part_ps,
+    queued_more_than_busy,
 )
-from tailback.diagnosis.hidden_cables import MAX_TIME_RATIO, CableSearch, Misfit, search_cables
-from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects
-from tailback.diagnosis.topology import LinkTopology, link_totals
-from tailback.diagnosis.traffic_bursts import BurstFit, Outcome, fit_bursts
-from tailback.diagnosis.unknown_job import Draw, UnknownJob, fit_unknown_job
+from tailback.api.unknown_hosts import unknown_hosts
+from tailback.diagnosis.comparisons import Comparisons
+from tailback.diagnosis.error_model import MISFIT_ERROR, ErrorModel, Outcome
+from tailback.diagnosis.hidden_cables import CableSearch, CableTrials, Trial
+from tailback.diagnosis.hypotheses import (
+    UNUSUAL,
+    Hypothesis,
+    Posterior,
+    Prior,
+    at_other_rates,
+    came_otherwise,
+)
+from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
+from tailback.diagnosis.unknown_job import Draw, try_unknown_job
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
-from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
-from tailback.evidence.send_times import send_profile
-from tailback.fabric.degraded import SlowLink
-from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario, make_evaluate
 
-MIN_MISSING_SHARE = 0.08
-"""Share of the measured time that the simulation must lack before causes are searched for."""
+BURSTS = (None, 4, 8, 16, 32, 64)
+"""Bursts per counter window with which counted traffic of other jobs is simulated: counters give
+the bytes of a window, not their timing within it. More bursts are equivalent to even spreading
+(None)."""
+
+WORTH_A_SEARCH = 0.15
+"""Probability of a fault that was not found above which hidden causes are searched for: about 8 %
+of the time is missing then. A search takes as long as the rest of the diagnosis."""
+
+BETWEEN = 2
+"""Maximum number of further bursts tried between two whose simulated times enclose the measured
+one."""
 
 SEARCH_EVENTS = 200_000_000
 """Events that the search for slow cables may simulate: about a minute. A limit in events, not in
@@ -52,116 +73,63 @@ OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
 the routing: adaptive traffic avoids slow links, so that they cost little."""
 
 SUSPECTS_PER_ROUTING = 12
-"""Cables to try with each of them. With up to three simulations per cable, it takes less than half
-as long as the first search; with counters, the right cable is among the most suspect."""
+"""Cables to try with each of them, and with the second kind of adapters. With up to three
+simulations per cable, this takes less than half as long as the first search; the right cable is
+among the best of the first search even if its adapters or its routing are wrong."""
 
 TRIALS_PER_SUSPECT = 3
 """Simulations per suspect in that search, over rates and directions: one to screen it, and on
 average two for the few that are examined further."""
 
 MIN_STRETCHES = 50
-"""Minimum number of intervals in MPI calls, over all ranks, to infer a slow cable from times alone;
-with fewer, some cable nearly always fits."""
+"""Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
+alone: with fewer, some cable nearly always fits."""
 
-MAX_MISFIT_OF_OTHERS = 0.6
-"""Ratio of the misfit to calls and stalls with other traffic to that without it. From this ratio
-on, a slow cable is sought even though other jobs' traffic explains the time."""
-
-EQUAL_MISFIT = 0.005
-"""Misfits below this count as equal: such small ones do not tell adapter models apart."""
-
-CLEARLY_BETTER = 0.8
-"""Mean ratio of misfits up to which the other adapter model replaces the usual one if both explain
-the time. On simulated machines with a slow cable it is 0.62, 0.76, 0.85 and 1.68 where adapters
-queue messages, and 1.05 and 1.45 where they take turns. An unknown job must be better than a slow
-cable by the same ratio."""
-
-EQUAL_SPREAD = 0.002
-"""Differences in distribution below this count as equal: simulations of healthy machines with the
-right adapter model differ from the measurement by 0.001 to 0.015."""
-
-CLEARLY_UNKNOWN_JOB = 0.5
-"""Ratio of the difference in distribution with an unknown job to that with the other adapter model,
-if that explains the time without one. The job is assumed only up to this ratio."""
-
-MIN_OTHER_SHARE = 0.02
-"""Ratio of other jobs' bytes to ours from which the expected run includes their traffic."""
-
-Slow = tuple[SlowLink, ...]
+WHERE_IT_SENDS = ("calls", "sends")
+"""Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """Best explanation with one adapter model.
+class World:
+    """Adapter model and routing with which hypotheses are simulated.
 
     Attributes:
         prepared: The scenario with the job alone.
-        fit: Bursts of other jobs' traffic; None without such traffic.
-        slow: Slow cables.
-        slow_shown: The evidence for them.
-        search: Result of the search for them.
-        gap: Share of the measured time that the simulation with all of these lacks.
-        misfits: Misfit to each kind of evidence; None if they cannot be compared.
-        unknown_job: An unknown job, if one explains the times of messages.
-        spread: Difference in distribution of these times; None if they cannot be compared.
-        rival: An unknown job that explains them equally well with the usual adapter model.
+        log_prior: Logarithm of the prior probability of the adapter model and the routing.
+        slow: Slow cables according to counters of queues.
     """
 
     prepared: PreparedScenario
-    fit: BurstFit | None
+    log_prior: float
     slow: Slow
-    slow_shown: str
-    search: CableSearch
-    gap: float
-    misfits: tuple[float | None, ...]
-    unknown_job: UnknownJob | None = None
-    spread: float | None = None
-    rival: UnknownJob | None = None
 
     @property
-    def explains(self) -> bool:
-        """Whether the simulation takes as long as the measured run."""
-        return abs(self.gap) < MIN_MISSING_SHARE
-
-    def agrees_better(self, other: Attempt, at_most: float = 1.0) -> bool:
-        """Whether calls, sends and stalls agree at least as well as in the other attempt.
-
-        An unknown job is compared by the distribution of times: since it is unknown where it sends,
-        so is the time of each call site.
-
-        Args:
-            other: The attempt to compare with.
-            at_most: Maximum mean ratio of the misfits.
-        """
-        if self.unknown_job is not None or other.unknown_job is not None:
-            if self.spread is None or other.spread is None:
-                return False
-            return self.spread <= at_most * max(other.spread, EQUAL_SPREAD)
-        ratios = [
-            max(mine, EQUAL_MISFIT) / max(its, EQUAL_MISFIT)
-            for mine, its in zip(self.misfits, other.misfits, strict=True)
-            if mine is not None and its is not None
-        ]
-        return bool(ratios) and sum(ratios) / len(ratios) <= at_most
+    def name(self) -> tuple[str, str]:
+        """Adapter model and routing."""
+        engine = self.prepared.scenario.engine
+        return engine.injection, engine.routing
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExplanationSearch:
     """The search for an explanation of one measured run."""
 
     others: OtherJobs
     profile: CallProfile
-    comparisons: Sequence[Misfit]
+    compare: Comparisons
     measured: MeasuredRun
     evidence: NetworkEvidence
     progress: Progress
     threads: int | None
-    outcomes: dict[tuple[int, Slow, int | None, bool], Outcome] = field(default_factory=dict)
-    """Outcomes of simulations by scenario, slow cables and bursts: explanations share many."""
-    unknown_jobs: dict[int, UnknownJob | None] = field(default_factory=dict)
-    """Unknown jobs by scenario."""
-    routed: dict[Routing, PreparedScenario] = field(default_factory=dict)
-    """Scenarios with other routing, kept alive because outcomes are keyed by their identity."""
+    worlds: dict[tuple[str, str], World] = field(default_factory=dict)
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+    runs: dict[tuple[tuple[str, str], int | None, bool], Run] = field(default_factory=dict)
+    """Runs without hidden causes, by world, bursts, and whether counted traffic was included."""
+
+    @property
+    def inside_ps(self) -> int:
+        """Measured time that a simulation covers, ps."""
+        return modelled_part_ps(self.measured)
 
     def recorded_on(self, prepared: PreparedScenario) -> bool:
         """Whether the run was recorded on this fabric, so that its times are evidence on the links.
@@ -173,23 +141,260 @@ class ExplanationSearch:
             return True
         return not unknown_hosts(prepared, self.measured)
 
-    def best(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Attempt:
-        """The best explanation: the simplest first, with the usual routing and adapters.
+    def explained(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Posterior:
+        """Add hypotheses until it is probable that the right one is among them.
 
-        Other routing is tried only together with slow cables: routes that cost time by themselves
-        show up in the bytes of links.
+        Args:
+            round_robin: The scenario with the job alone and adapters that serve messages in turn.
+            fifo: The same with adapters that send messages one after another; None if the scenario
+                states how adapters share their link.
         """
-        usual = self._with_either_adapter(round_robin, fifo)
-        if usual.gap < MIN_MISSING_SHARE or not self._routing_is_open(round_robin):
-            return usual
-        for routing in OTHER_ROUTING:
-            self.routed[routing] = _with_routing(round_robin, routing)
-            other = self.attempt(
-                self.routed[routing], search=True, max_suspects=SUSPECTS_PER_ROUTING
+        if is_lossy(self.evidence, round_robin.fabric):
+            fifo = None  # Hosts share their link between sockets.
+        given = [one for one in (round_robin, fifo) if one is not None]
+        for prepared in given:
+            self._add_world(prepared, -math.log(len(given)))
+        if not self.recorded_on(round_robin):
+            return self.posterior()
+        self._look_for_causes(self.worlds.values(), MAX_TRIALS)
+        self._confirm()
+        if self._routing_is_open(round_robin):
+            for routing in OTHER_ROUTING:
+                if self._open:
+                    prior = math.log(UNUSUAL / len(given))
+                    world = self._add_world(_with_routing(round_robin, routing), prior)
+                    self._look_for_causes([world], SUSPECTS_PER_ROUTING)
+        return self.posterior()
+
+    def posterior(self) -> Posterior:
+        """Probabilities of all hypotheses simulated so far."""
+        lossy = is_lossy(self.evidence, next(iter(self.worlds.values())).prepared.fabric)
+        alone = [
+            [
+                one.outcome for one in self.hypotheses
+                if one.world == name and one.slow == world.slow and one.job is None
+            ]
+            for name, world in self.worlds.items()
+        ]  # fmt: skip
+        model = ErrorModel.of(self.inside_ps, alone, lossy=lossy)
+        otherwise = [
+            one for name, world in self.worlds.items()
+            for one in self._came_otherwise(name, world.slow, model)
+        ]  # fmt: skip
+        cables = [one for one in self.hypotheses if one.slow != self.worlds[one.world].slow]
+        prior = self._prior()
+        otherwise += at_other_rates(cables, model, prior)
+        return Posterior([*self.hypotheses, *otherwise], model, prior)
+
+    def _came_otherwise(
+        self, name: tuple[str, str], slow: Slow, model: ErrorModel
+    ) -> list[Hypothesis]:
+        """Hypotheses in which counted traffic costs other than simulated, with ``slow`` cables."""
+        if self.others.traffic is None:
+            return []
+        ways = [one for one in self.hypotheses if one.world == name and one.slow == slow]
+        without = self.alone(name, None, with_others=False).elapsed_ps
+        return came_otherwise(ways, without, model)
+
+    def alone(self, name: tuple[str, str], bursts: int | None, *, with_others: bool = True) -> Run:
+        """The run without hidden causes, with or without counted traffic of other jobs."""
+        key = (name, bursts, with_others)
+        if key not in self.runs:
+            world = self.worlds[name]
+            scenario = self.others.add_to(world.prepared, bursts) if with_others else world.prepared
+            self.runs[key] = self._simulated(scenario, world.slow)
+        return self.runs[key]
+
+    @property
+    def _open(self) -> bool:
+        """Whether a fault that was not found is probable enough to search for it."""
+        return self.posterior().unexplained > WORTH_A_SEARCH
+
+    def _prior(self) -> Prior:
+        name = next(iter(self.worlds))
+        fabric = self.worlds[name].prepared.fabric
+        return Prior(len(carrying_cables(self.alone(name, None), fabric)), fabric.link_reverse)
+
+    def _most_probable(self, worlds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Worlds by their probability, the most probable first."""
+        total = dict.fromkeys(worlds, 0.0)
+        for one in self.posterior().weighed:
+            if one.hypothesis.world in total:
+                total[one.hypothesis.world] += one.probability
+        return sorted(total, key=lambda name: -total[name])
+
+    def _add_world(self, prepared: PreparedScenario, log_prior: float) -> World:
+        """Simulate the run without hidden causes, with each arrangement of counted traffic."""
+        slow, _ = counted_slow(self.evidence, prepared.fabric)
+        world = World(prepared, log_prior, slow)
+        self.worlds[world.name] = world
+        for bursts in self._arrangements:
+            self._add(world, self.compare(self.alone(world.name, bursts)), slow, bursts)
+        for _ in range(BETWEEN if len(self._arrangements) > 1 else 0):
+            between = self._between(world)
+            if between is None:
+                break
+            self._add(world, self.compare(self.alone(world.name, between)), slow, between)
+        return world
+
+    def _between(self, world: World) -> int | None:
+        """Number of bursts between two whose simulated times enclose the measured time.
+
+        One of the two is the most probable number; None if there is no number between them.
+        """
+        mine = [one for one in self.hypotheses if one.world == world.name and one.bursts]
+        mine.sort(key=lambda one: one.bursts or 0)
+        likely = self._likely_bursts(world)
+        for few, many in pairwise(mine):
+            assert few.bursts is not None and many.bursts is not None
+            between = round(math.sqrt(few.bursts * many.bursts))
+            shorter, longer = sorted((few.outcome.elapsed_ps, many.outcome.elapsed_ps))
+            crosses = shorter < self.inside_ps < longer
+            if (
+                crosses
+                and likely in (few.bursts, many.bursts)
+                and few.bursts < between < many.bursts
+            ):
+                return between
+        return None
+
+    @property
+    def _arrangements(self) -> tuple[int | None, ...]:
+        return (None,) if self.others.traffic is None else BURSTS
+
+    def _add(
+        self, world: World, outcome: Outcome, slow: Slow, bursts: int | None,
+        job: Draw | None = None,
+    ) -> None:  # fmt: skip
+        prior = world.log_prior - math.log(len(self._arrangements))
+        alone = self.alone(world.name, bursts).elapsed_ps
+        self.hypotheses.append(
+            Hypothesis(
+                world.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone
             )
-            if other.slow and other.explains:
-                return other
-        return usual
+        )  # fmt: skip
+
+    def _likely_bursts(self, world: World) -> int | None:
+        """Most probable number of bursts of counted traffic in a world."""
+        mine = [one for one in self.posterior().weighed if one.hypothesis.world == world.name]
+        return mine[0].hypothesis.bursts if mine else None
+
+    def _look_for_causes(self, worlds: Iterable[World], max_suspects: int) -> None:
+        """Add slow cables and an unknown job to the hypotheses.
+
+        Cables are screened in each world before any is examined further: with the right adapters,
+        the right cable stands out immediately. With the others it is at least among the best.
+        """
+        names = self._most_probable(world.name for world in worlds)
+        searches: dict[tuple[str, str], CableSearch] = {}
+        among: tuple[int, ...] = ()
+        for name in names:
+            world = self.worlds[name]
+            search = self._cable_search(world, max_suspects, among) if self._open else None
+            if search is None:
+                continue
+            searches = {**searches, name: search}
+            self._add_trials(world, search, search.screen(self.progress))
+            among = search.likeliest(SUSPECTS_PER_ROUTING)
+            if search.is_conclusive:
+                searches = {name: search}
+                break
+        for name in self._most_probable(names):
+            search = searches.get(name)
+            if search is not None and (self._open or search.is_conclusive):
+                self._add_trials(self.worlds[name], search, search.refine())
+            # A cable that another job loads looks like a slow one: both are tried.
+            if self._open or search is not None:
+                self._look_for_job(self.worlds[name])
+
+    def _add_trials(self, world: World, search: CableSearch, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            self._add(world, trial.outcome, trial.cables, search.trials.bursts)
+
+    def _cable_search(
+        self, world: World, max_suspects: int, among: tuple[int, ...] = ()
+    ) -> CableSearch | None:
+        """Search for slow cables together with counted traffic; only ``among`` some, if given."""
+        if self.evidence.counters is None and self.profile.count.sum() < MIN_STRETCHES:
+            return None
+        bursts = self._likely_bursts(world)
+        run = self.alone(world.name, bursts)
+        if world.slow or run.elapsed_ps >= self.inside_ps:
+            return None
+        fabric = world.prepared.fabric
+        each = max(int(run.summary["events"]), 1)
+        budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
+        ahead = ahead_of_stalls(self.evidence.counters, run, fabric)
+        suspects = list(among) or cable_suspects(self.measured, run, ahead, fabric, budget)
+        if not among and all_queues_counted(self.evidence, fabric):
+            queued = queued_more_than_busy(self.evidence, fabric)
+            suspects = [cable for cable in suspects if cable in queued]
+        if not suspects:
+            return None
+        scenario = self.others.add_to(world.prepared, bursts)
+        trials = CableTrials(
+            make_evaluate(scenario, threads=self.threads), self.compare, self.posterior().model,
+            self._prior(), self.compare(run), np.asarray(fabric.link_gbps, np.float64),
+            bursts=bursts, most_trials=TRIALS_PER_SUSPECT * max(len(suspects), MIN_TRIALS),
+        )  # fmt: skip
+        return CableSearch(trials, suspects, fabric, ahead)
+
+    def _look_for_job(self, world: World) -> None:
+        """Add traffic of an unknown job to the hypotheses.
+
+        With counters there is no need: they show other traffic. In a lossy network there is no
+        evidence: retransmissions scatter the repetitions of healthy runs as much.
+        """
+        prepared = world.prepared
+        if self.evidence.counters is not None or is_lossy(self.evidence, prepared.fabric):
+            return
+        nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
+        alone = self.compare(self.alone(world.name, None))
+        if len(nodes) < 2 or alone.misfits.get("spread") is None:
+            return
+        # Either any place fits as well as the one drawn, or some place fits, which is charged.
+        somewhere = {kind: MISFIT_ERROR[kind] for kind in WHERE_IT_SENDS}
+        model = self.posterior().model
+
+        def placed(one: Outcome) -> Outcome:
+            return replace(one, misfits={**one.misfits, **somewhere})
+
+        def with_job(draw: Draw) -> Outcome:
+            messages = assumed_messages(
+                prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * self.inside_ps),
+                draw.seed,
+            )  # fmt: skip
+            scenario = prepared.with_other_traffic("an unknown job", messages)
+            return self.compare(self._simulated(scenario, world.slow))
+
+        self.progress("searching for traffic of other jobs", 0.0)
+        tried = try_unknown_job(
+            with_job, lambda one: model.log_shape(placed(one)) + model.log_time(one.elapsed_ps),
+            alone.elapsed_ps, self.inside_ps,
+        )  # fmt: skip
+        for one in tried:
+            self._add(world, one.outcome, world.slow, None, one.draw)
+            self._add(world, placed(one.outcome), world.slow, None, replace(one.draw, place=True))
+
+    def _confirm(self) -> None:
+        """Simulate the most probable slow cables in other worlds, and with other bursts."""
+        credible = [one.hypothesis for one in self.posterior().credible() if one.hypothesis.slow]
+        cables = [one for one in credible if not self.worlds[one.world].slow]
+        if not cables:
+            return
+        links = tuple(dict.fromkeys(s.link for one in cables for s in one.slow))
+        searched = {one.world for one in self.hypotheses if one.slow}
+        for name, world in self.worlds.items():
+            search = self._cable_search(world, MAX_TRIALS, links) if name not in searched else None
+            if search is not None:
+                self._add_trials(world, search, [*search.screen(), *search.refine()])
+        best = cables[0]
+        world = self.worlds[best.world]
+        for bursts in self._arrangements:
+            if bursts != best.bursts:
+                scenario = self.others.add_to(world.prepared, bursts)
+                run = self._simulated(scenario, best.slow)
+                self._add(world, self.compare(run), best.slow, bursts)
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""
@@ -202,370 +407,12 @@ class ExplanationSearch:
         )
         return counted and not stated
 
-    def _with_either_adapter(
-        self, round_robin: PreparedScenario, fifo: PreparedScenario | None
-    ) -> Attempt:
-        """The best explanation: the simplest and the usual adapter model first."""
-        usual = self.attempt(round_robin, search=False)
-        if is_lossy(self.evidence, round_robin.fabric):
-            fifo = None  # Hosts share their link between sockets.
-        if fifo is not None and not usual.explains:
-            other = self.attempt(fifo, search=False)
-            if other.explains and other.agrees_better(usual):
-                job = self._unknown_job(round_robin)
-                if job is None or not _clearly_better(job, other.spread, CLEARLY_UNKNOWN_JOB):
-                    rival = job if job is not None and _as_good(job, other.spread) else None
-                    return replace(other, rival=rival)
-        usual = self.attempt(round_robin, search=True, other=fifo)
-        if fifo is None:
-            return usual
-        if usual.explains and usual.search.found is not None and usual.unknown_job is None:
-            # With other adapters the same cables may explain it equally well, and cost less.
-            cables = tuple(cable.link for cable in usual.slow)
-            other = self.attempt(fifo, search=True, among=cables)
-            clearly = other.explains and other.agrees_better(usual, CLEARLY_BETTER)
-            return other if clearly and other.slow else usual
-        if usual.gap < 0 or (usual.explains and usual.unknown_job is None):
-            return usual
-        other = self.attempt(fifo, search=True, other=round_robin)
-        at_most = CLEARLY_BETTER if usual.explains else 1.0
-        return other if other.explains and other.agrees_better(usual, at_most) else usual
-
-    def attempt(
-        self,
-        prepared: PreparedScenario,
-        *,
-        search: bool,
-        among: tuple[int, ...] = (),
-        max_suspects: int = MAX_TRIALS,
-        other: PreparedScenario | None = None,
-    ) -> Attempt:
-        """The best explanation with one adapter model.
-
-        Args:
-            prepared: The scenario with the job alone.
-            search: Also search for slow cables and unknown jobs.
-            among: The only cables to try; all if empty.
-            max_suspects: Maximum number of cables to try.
-            other: The scenario with the other adapter model, if that is possible.
-        """
-        evidence, measured = self.evidence, self.measured
-        search = search and self.recorded_on(prepared)
-        fit = self._fit(prepared, ())
-        slow, shown = _counted_slow(evidence, prepared.fabric)
-        found = CableSearch()
-        if search and not slow and not _others_explain(fit, measured):
-            scenario = self.others.add_to(prepared, None)
-            found = _search(
-                scenario, measured, evidence, self.comparisons, self.progress, self.threads, among,
-                max_suspects,
-            )  # fmt: skip
-            if found.found is not None:
-                slow, shown = found.found.cables, _search_text(found, evidence)
-        unknown_job = self._unknown_job(prepared) if search and not among else None
-        if unknown_job is not None and self._explained_otherwise(
-            unknown_job, slow, prepared, other
-        ):
-            unknown_job = None
-        if unknown_job is not None:
-            slow, shown = (), ""
-        if slow:
-            fit = self._fit(prepared, slow)
-        inside = modelled_part_ps(measured)
-        outcome = self._outcome(prepared, slow, None if fit is None else fit.bursts)
-        explained = outcome.elapsed_ps + (0 if unknown_job is None else unknown_job.ps)
-        gap = (inside - explained) / inside
-        spread = outcome.spread if unknown_job is None else unknown_job.spread
-        return Attempt(prepared, fit, slow, shown, found, gap, outcome.misfits, unknown_job, spread)
-
-    def _explained_otherwise(
-        self,
-        job: UnknownJob,
-        slow: Slow,
-        prepared: PreparedScenario,
-        other: PreparedScenario | None,
-    ) -> bool:
-        """Whether the slow cables found, or other adapters, explain the times equally well.
-
-        Other adapters are compared up to a common factor, as a model error affects all messages.
-        """
-        rivals = [self._spread(self._simulated(prepared, slow))] if slow else []
-        if other is not None:
-            alone = self._simulated(other, ())
-            if alone.elapsed_ps <= MAX_TIME_RATIO * modelled_part_ps(self.measured):
-                rivals.append(self._spread(alone, MAX_SCALE))
-        return not all(_clearly_better(job, one, CLEARLY_BETTER) for one in rivals)
-
-    def _unknown_job(self, prepared: PreparedScenario) -> UnknownJob | None:
-        """An unknown job, if the missing time looks like the effect of one.
-
-        With counters there is no need: they show other traffic. In a lossy network there is no
-        evidence: retransmissions scatter the repetitions of healthy runs as much.
-        """
-        if self.evidence.counters is not None or _lossy_or_elsewhere(self, prepared):
-            return None
-        if id(prepared) not in self.unknown_jobs:
-            self.unknown_jobs[id(prepared)] = self._fit_unknown_job(prepared)
-        return self.unknown_jobs[id(prepared)]
-
-    def _fit_unknown_job(self, prepared: PreparedScenario) -> UnknownJob | None:
-        alone = self._simulated(prepared, ())
-        inside = modelled_part_ps(self.measured)
-        nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
-        # A model error affects every repetition of every message alike.
-        off = self._spread(alone, MAX_SCALE)
-        missing = inside - alone.elapsed_ps
-        if off is None or missing < MIN_MISSING_SHARE * inside or len(nodes) < 2:
-            return None
-
-        def with_job(draw: Draw) -> Run:
-            messages = assumed_messages(
-                prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * inside), draw.seed
-            )
-            return self._simulated(prepared.with_other_traffic("an unknown job", messages), ())
-
-        self.progress("searching for traffic of other jobs", 0.0)
-        return fit_unknown_job(with_job, self._spread, alone.elapsed_ps, inside, off)
-
-    def _spread(self, run: Run, max_scale: float = 1.0) -> float | None:
-        """Difference in distribution of the times of messages; None if these are unknown."""
-        sends = next((one for one in self.comparisons if isinstance(one, SendTimes)), None)
-        return None if sends is None else sends.spread(run, max_scale)
-
-    def _fit(self, prepared: PreparedScenario, slow: Slow) -> BurstFit | None:
-        """Bursts of other jobs' traffic that fit best; None without such traffic."""
-        if self.others.traffic is None:
-            return None
-        return fit_bursts(
-            self._outcome(prepared, slow, None, with_others=False),
-            lambda bursts: self._outcome(prepared, slow, bursts),
-            modelled_part_ps(self.measured),
-        )
-
-    def _outcome(
-        self,
-        prepared: PreparedScenario,
-        slow: Slow,
-        bursts: int | None,
-        *,
-        with_others: bool = True,
-    ) -> Outcome:
-        """How a simulation, with or without other jobs' traffic, compares with the measurement."""
-        key = (id(prepared), slow, bursts, with_others)
-        if key not in self.outcomes:
-            scenario = self.others.add_to(prepared, bursts) if with_others else prepared
-            run = self._simulated(scenario, slow)
-            misfits = tuple(compare(run) for compare in self.comparisons)
-            self.outcomes[key] = Outcome(run.elapsed_ps, misfits, self._spread(run))
-        return self.outcomes[key]
-
     def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
         evaluate = make_evaluate(prepared, threads=self.threads)
         return evaluate(Change(slow=slow, computations=True, measure=True))
-
-
-@dataclass(frozen=True)
-class OtherJobs:
-    """Traffic of other jobs, if there is enough to matter.
-
-    Attributes:
-        traffic: Counted traffic; None if too little to matter.
-        whose: The jobs, in words.
-        shown: The evidence, in words.
-    """
-
-    traffic: OtherTraffic | None = None
-    whose: str = ""
-    shown: str = ""
-
-    @classmethod
-    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> OtherJobs:
-        """Other traffic according to the counters."""
-        traffic = evidence.others
-        if traffic is None or not _is_significant(traffic, run):
-            return cls()
-        return cls(traffic, *_others_text(traffic, evidence))
-
-    def add_to(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
-        """The scenario with this traffic, in ``bursts`` per window of the counters."""
-        if self.traffic is None:
-            return prepared
-        name = f"other traffic ({_job_names(self.traffic)})"
-        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
 
 
 def _with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
     """The scenario with another choice among the paths of a route."""
     engine = prepared.scenario.engine.model_copy(update={"routing": routing})
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
-
-
-def _clearly_better(job: UnknownJob, spread: float | None, at_most: float) -> bool:
-    """Whether a job leaves at most ``at_most`` of a spread that is not negligible."""
-    return spread is not None and spread > EQUAL_SPREAD and job.spread <= at_most * spread
-
-
-def _as_good(job: UnknownJob, spread: float | None) -> bool:
-    """Whether a job leaves no larger difference than ``spread``."""
-    return spread is not None and job.spread <= max(spread, EQUAL_SPREAD)
-
-
-def _lossy_or_elsewhere(case: ExplanationSearch, prepared: PreparedScenario) -> bool:
-    """Whether the network drops packets, or the run was recorded on another machine."""
-    return is_lossy(case.evidence, prepared.fabric) or not case.recorded_on(prepared)
-
-
-def _others_explain(fit: BurstFit | None, measured: MeasuredRun) -> bool:
-    """Whether other jobs' traffic explains the time, and what ports and calls show."""
-    if fit is None:
-        return False
-    inside = modelled_part_ps(measured)
-    missing = inside - fit.elapsed_ps
-    return missing < MIN_MISSING_SHARE * inside and fit.misfit < MAX_MISFIT_OF_OTHERS
-
-
-def _is_significant(others: OtherTraffic, run: Run) -> bool:
-    if not others.flows.height:
-        return False
-    own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
-    return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
-
-
-def _job_names(others: OtherTraffic) -> str:
-    return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
-
-
-def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
-    """Whose traffic it was, and the evidence for it."""
-    assert evidence.counters is not None
-    seconds = evidence.counters.seconds
-    named = [
-        wording.job_traffic(None if job.job == UNKNOWN else job.job, job.hosts,
-                            job.sent_bytes * 8 / seconds / 1e9)
-        for job in others.jobs[:3]
-    ]  # fmt: skip
-    shown = wording.counted_traffic(others.sent_bytes, others.own_overhead - 1.0)
-    return "; ".join(named), shown
-
-
-def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
-    """Links that carry less than their rate according to counters of queues."""
-    counters = evidence.counters
-    if counters is None or not counters.findings.height:
-        return (), ""
-    rows = counters.findings.filter(
-        (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
-    )
-    cables: dict[int, list[float]] = {}
-    for link, gbps in rows.select("link", "served_gbps").rows():
-        cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
-    slow = tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
-    return slow, wording.QUEUED_BELOW_RATE
-
-
-def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether the network drops packets: by its counters, else by its having named interfaces."""
-    counters = evidence.counters
-    if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
-        return counters.lossy
-    return fabric.link_interface is not None
-
-
-def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether every link between switches has counters of bytes and queues."""
-    counters = evidence.counters
-    if counters is None or not counters.lossy:
-        return False
-    inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    return not bool(np.isnan(counters.sent_bytes[inner]).any())
-
-
-def _queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
-    """Cables with a port that had a queue more often than its nominal rate explains.
-
-    A single such reading may be chance; but if every queue is counted, a cable that slows a run has
-    such a port.
-    """
-    assert evidence.counters is not None
-    rows = evidence.counters.findings.filter(
-        pl.col("link").is_not_null()
-        & (pl.col("finding") == "queued")
-        & (pl.col("queued_share") > pl.col("busy_share"))
-    )
-    return {min(link, int(fabric.link_reverse[link])) for link in map(int, rows["link"])}
-
-
-def comparisons(
-    prepared: PreparedScenario,
-    measured: MeasuredRun,
-    evidence: NetworkEvidence,
-    run: Run,
-    profile: CallProfile,
-) -> list[Misfit]:
-    """Kinds of evidence that a simulation can be compared with."""
-    program = prepared.observed.program
-    topology = LinkTopology.of(run.tables)
-    out: list[Misfit] = [CallTimes(profile, program)]
-    sends = send_profile(measured.tables, run)
-    if sends is not None:
-        out.append(SendTimes(sends))
-    counters = evidence.counters
-    if counters is not None and not counters.lossy:
-        elapsed = modelled_part_ps(measured)
-        sizes = run.tables["messages"]["size_bytes"]
-        error = stall_error_ps(
-            link_totals(run, "bytes"), prepared.fabric.link_gbps,
-            prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
-        )  # fmt: skip
-        out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
-    if evidence.congested is not None and evidence.sampled is not None:
-        out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
-    return out
-
-
-def _search(
-    prepared: PreparedScenario,
-    measured: MeasuredRun,
-    evidence: NetworkEvidence,
-    comparisons: Sequence[Misfit],
-    progress: Progress,
-    threads: int | None,
-    among: tuple[int, ...] = (),
-    max_suspects: int = MAX_TRIALS,
-) -> CableSearch:
-    """Search for slow cables by simulation if time is missing; only ``among`` some, if given."""
-    evaluate = make_evaluate(prepared, threads=threads)
-    run = evaluate(Change(computations=True, measure=True))
-    inside = modelled_part_ps(measured)
-    if inside - run.elapsed_ps < MIN_MISSING_SHARE * inside:
-        return CableSearch()
-    calls = next(one for one in comparisons if isinstance(one, CallTimes))
-    if evidence.counters is None and calls.profile.count.sum() < MIN_STRETCHES:
-        return CableSearch()
-    each = max(int(run.summary["events"]), 1)
-    budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
-    fabric = prepared.fabric
-    ahead = [] if among else ahead_of_stalls(evidence.counters, run, fabric)
-    suspects = list(among) or cable_suspects(measured, run, ahead, fabric, budget)
-    if not among and _all_queues_counted(evidence, fabric):
-        queued = _queued_more_than_busy(evidence, fabric)
-        suspects = [cable for cable in suspects if cable in queued]
-        if not suspects:
-            return CableSearch()
-    return search_cables(
-        evaluate, comparisons, suspects, fabric, measured_ps=inside, healthy=run, measure=True,
-        ahead=ahead, most_trials=TRIALS_PER_SUSPECT * budget, progress=progress,
-    )  # fmt: skip
-
-
-def modelled_part_ps(measured: MeasuredRun) -> int:
-    """Measured time that a simulation of the program covers."""
-    whole = measured.measured
-    return max(whole.elapsed_ps - whole.outside_model_ps, 1)
-
-
-def _search_text(search: CableSearch, evidence: NetworkEvidence) -> str:
-    assert search.found is not None
-    return wording.reproduced(
-        1.0 - search.found.misfit, stalls=evidence.counters is not None, alone=not search.rivals
-    )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from tailback.api import explain_wording as wording
-from tailback.api.attempts import Attempt, ExplanationSearch, OtherJobs, Slow, comparisons, is_lossy
+from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
 from tailback.api.shared_links import shared_links
 from tailback.api.unknown_hosts import unknown_hosts
+from tailback.diagnosis.decision import Alternative
 from tailback.diagnosis.explanation import SampledLink
+from tailback.diagnosis.hypotheses import CREDIBLE, Hypothesis, Posterior
 from tailback.diagnosis.measured_verdict import EvidenceSummary
-from tailback.diagnosis.traffic_bursts import BurstFit
+from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.diagnosis.waterfall import Progress
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
@@ -22,6 +26,9 @@ from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+
+NEGLIGIBLE = 1e-4
+"""Probability below which hypotheses are left out of the ensemble of the verdict."""
 
 
 @dataclass(frozen=True)
@@ -79,38 +86,48 @@ def add_evidence(
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
         statements.missing.append(wording.HOSTS)
-    attempt = search.best(prepared, fifo)
-    if attempt.prepared is fifo:
+    posterior = search.explained(prepared, fifo)
+    best = posterior.best
+    chosen = search.worlds[best.world].prepared
+    if chosen is fifo:
         statements.sources.append(wording.MESSAGES_IN_ORDER)
-    routing = attempt.prepared.scenario.engine.routing
+    routing = chosen.scenario.engine.routing
     if routing != prepared.scenario.engine.routing:
         statements.sources.append(wording.ROUTED[routing])
-    bursts = attempt.fit.bursts if attempt.fit is not None else None
-    prepared = others.add_to(attempt.prepared, bursts)
-    no_tables = prepared.scenario.fabric.forwarding is None
-    _ask_for_more(statements, evidence, tables=no_tables and any(_candidates(attempt)))
-    found = _summary(search, attempt, prepared.fabric, statements)
-    return ScenarioWithEvidence(prepared.with_slow_links(attempt.slow), found, attempt.slow)
+    candidates = _candidates(posterior, prepared.fabric)
+    no_tables = chosen.scenario.fabric.forwarding is None
+    _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
+    found = _summary(search, posterior, candidates, statements)
+    with_others = others.add_to(chosen, best.bursts)
+    return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
 
 
 def _summary(
-    search: ExplanationSearch, attempt: Attempt, fabric: Fabric, statements: _Statements
+    search: ExplanationSearch,
+    posterior: Posterior,
+    candidates: Sequence[SlowLink],
+    statements: _Statements,
 ) -> EvidenceSummary:
-    """The findings, in words."""
+    """What was found, in statements."""
+    best = posterior.best
+    fabric = search.worlds[best.world].prepared.fabric
     whose, shown = search.others.whose, search.others.shown
-    if attempt.unknown_job is not None:
-        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(attempt.unknown_job)
+    alternatives = _alternatives(search, posterior)
+    job = _unknown_job(search, posterior)
+    if job is not None:
+        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     evidence = search.evidence
     return EvidenceSummary(
-        slow=tuple(_slow_link_text(slow, fabric) for slow in attempt.slow),
-        slow_shown_by=attempt.slow_shown,
+        slow=tuple(_slow_link_text(slow, fabric) for slow in best.slow),
+        slow_shown_by=_slow_shown_by(search, best, alone=not candidates) if best.slow else "",
         others=whose,
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
         sampled_links=_sampled_links(evidence, fabric),
-        unknown_job=attempt.unknown_job,
-        rival=attempt.rival,
-        others_range=_range(attempt.fit),
+        unknown_job=job,
+        alternatives=tuple(one for _, one in alternatives),
+        others_range=_range(posterior),
+        others_more_ps=0 if job is not None else _others_more_ps(alternatives),
         lossy=is_lossy(evidence, fabric),
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
@@ -120,7 +137,7 @@ def _summary(
             wording.candidate(
                 fabric.link_name(slow.link), slow.gbps, float(fabric.link_gbps[slow.link])
             )
-            for trial in _candidates(attempt) for slow in trial
+            for slow in candidates
         ),
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
@@ -147,18 +164,105 @@ def _sampled_links(evidence: NetworkEvidence, fabric: Fabric) -> tuple[SampledLi
     )  # fmt: skip
 
 
-def _range(fit: BurstFit | None) -> tuple[int, int]:
+def _alternatives(
+    search: ExplanationSearch, posterior: Posterior
+) -> list[tuple[float, Alternative]]:
+    """The hypotheses by probability, with the costs of hidden causes; the best one first."""
+    best = posterior.best
+    out: list[tuple[float, Alternative]] = []
+    for one in posterior.weighed:
+        hypothesis = one.hypothesis
+        if one.probability < NEGLIGIBLE and hypothesis is not best:
+            continue
+        world, elapsed = hypothesis.world, hypothesis.outcome.elapsed_ps
+        hidden: dict[str, int] = {}
+        unexplained = hypothesis.unexplained
+        if not posterior.is_named(hypothesis):
+            # One of many places that fit equally well is no more than an unknown cause.
+            elapsed, unexplained = search.alone(world, hypothesis.bursts).elapsed_ps, True
+        elif hypothesis.slow != search.worlds[world].slow:
+            # Slow cables that counters show by themselves are in every alternative.
+            hidden["slow-link"] = elapsed - search.alone(world, hypothesis.bursts).elapsed_ps
+        if hypothesis.job is not None:
+            hidden["other-traffic"] = elapsed - search.alone(world, None).elapsed_ps
+        elif search.others.traffic is not None:
+            without = search.alone(world, None, with_others=False).elapsed_ps
+            beside = search.alone(world, hypothesis.bursts).elapsed_ps
+            hidden["other-traffic"] = (elapsed if hypothesis.otherwise else beside) - without
+        said = Alternative(one.log_weight, elapsed, hidden, unexplained)
+        out.insert(0 if hypothesis is best else len(out), (one.probability, said))
+    return out
+
+
+def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]]) -> int:
+    """How much more counted traffic of other jobs costs than in the first hypothesis, ps.
+
+    The cost is the mean over all hypotheses with the same causes, by their probability.
+    """
+    _, first = alternatives[0]
+    if "other-traffic" not in first.hidden_ps:
+        return 0
+    same = [
+        (probability, one.hidden_ps["other-traffic"]) for probability, one in alternatives
+        if one.hidden_ps.keys() == first.hidden_ps.keys()
+    ]  # fmt: skip
+    weight = sum(probability for probability, _ in same)
+    mean = sum(probability * ps for probability, ps in same) / max(weight, 1e-12)
+    return round(mean) - first.hidden_ps["other-traffic"]
+
+
+def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob | None:
+    """The unknown job of the best hypothesis, if it has one, with its cost."""
+    best = posterior.best
+    if best.job is None:
+        return None
+    alone = search.compare(search.alone(best.world, None))
+    missing = max(search.inside_ps - alone.elapsed_ps, 0)
+    tried = [one for one in search.hypotheses if one.job is not None and one.world == best.world]
+    costs = [min(max(one.outcome.elapsed_ps - alone.elapsed_ps, 0), missing) for one in tried]
+    same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
+    ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
+    return UnknownJob(
+        ps, min(same), missing, best.job.load, best.outcome.misfits.get("spread") or 0.0,
+        alone.misfits.get("spread") or 0.0,
+    )  # fmt: skip
+
+
+def _range(posterior: Posterior) -> tuple[int, int]:
     """How much less and more time the run may take, depending on the bursts of other traffic."""
-    return (0, 0) if fit is None else (fit.low_ps - fit.elapsed_ps, fit.high_ps - fit.elapsed_ps)
+    best = posterior.best
+    times = [
+        one.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
+        for one in posterior.credible()
+        if one.hypothesis.world == best.world and one.hypothesis.slow == best.slow
+    ]
+    return min([0, *times]), max([0, *times])
 
 
-def _candidates(attempt: Attempt) -> list[Slow]:
-    """Cables of which one may be slow, if the search could not tell which."""
-    cables = attempt.search
-    one_named = cables.found is not None and not cables.rivals
-    if cables.best is None or one_named or attempt.unknown_job is not None:
+def _candidates(posterior: Posterior, fabric: Fabric) -> list[SlowLink]:
+    """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
+    slow = [one for one in posterior.weighed if one.hypothesis.slow]
+    likely = [one for one in slow if one.probability >= 1.0 - CREDIBLE]
+    cables: dict[int, SlowLink] = {}
+    for one in likely:
+        for link in one.hypothesis.slow if posterior.is_named(one.hypothesis) else ():
+            cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
+    if posterior.best.slow and len(cables) <= len(posterior.best.slow):
         return []
-    return [cables.best.cables, *(trial.cables for trial in cables.rivals)]
+    return [] if posterior.best.job is not None else list(cables.values())
+
+
+def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) -> str:
+    """The evidence for the slow cables, in words."""
+    if best.slow == search.worlds[best.world].slow:
+        return wording.QUEUED_BELOW_RATE
+    before = search.compare(search.alone(best.world, best.bursts)).misfits
+    both = [
+        (now, before[kind] or 0.0) for kind, now in best.outcome.misfits.items() if now is not None
+    ]
+    removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
+    counted = search.evidence.counters is not None
+    return wording.reproduced(max(removed, 0.0), stalls=counted, alone=alone)
 
 
 def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:

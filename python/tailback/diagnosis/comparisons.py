@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.error_model import Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.send_times import SendProfile
@@ -14,6 +17,33 @@ from tailback.run import Run
 from tailback.traffic.program import Program
 
 Floats = NDArray[np.float64]
+
+
+class Comparison(Protocol):
+    """Distance of a simulation from one kind of evidence."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of evidence in the error model."""
+
+    def __call__(self, run: Run) -> float | None:
+        """The misfit of a run; 0 for no difference, None if they cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """All kinds of evidence on a run.
+
+    Attributes:
+        each: One comparison for each kind.
+    """
+
+    each: Sequence[Comparison]
+
+    def __call__(self, run: Run) -> Outcome:
+        """The prediction of a simulation."""
+        return Outcome(run.elapsed_ps, {one.kind: one(run) for one in self.each})
+
 
 MIN_SCALE, MAX_SCALE = 0.95, 3.0
 """Range of a common factor between measured and simulated call times that is attributed to model
@@ -39,6 +69,7 @@ class CallTimes:
 
     profile: CallProfile
     program: Program
+    kind: ClassVar[str] = "calls"
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
@@ -55,6 +86,7 @@ class SendTimes:
     """
 
     profile: SendProfile
+    kind: ClassVar[str] = "sends"
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none.
@@ -70,26 +102,31 @@ class SendTimes:
         known = [misfit for misfit in misfits if misfit is not None]
         return sum(known) / len(known) if known else None
 
-    def spread(self, run: Run, max_scale: float = 1.0) -> float | None:
-        """The same for the distribution over senders, regardless of which ones are slow.
 
-        Each quantile of the times is sorted over senders: this keeps the variation between senders
-        and between repetitions, but not the senders' identity.
+@dataclass(frozen=True)
+class SendSpread:
+    """Distribution of the times of sends over senders, regardless of which ones are slow.
 
-        Args:
-            run: A simulation.
-            max_scale: Largest ratio of measured to simulated time attributed to model error.
-        """
+    Each quantile of the times is sorted over senders: this keeps the variation between senders and
+    between repetitions, but not the senders' identity.
+
+    Attributes:
+        profile: Measured times.
+    """
+
+    profile: SendProfile
+    kind: ClassVar[str] = "spread"
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none."""
         simulated = self.profile.of_run(run)
         if simulated is None:
             return None
         seen = np.sort(self.profile.quantiles_ps, axis=0)
-        return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0), max_scale)
+        return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0))
 
 
-def _misfit(
-    count: Floats, seen: Floats, simulated: Floats | None, max_scale: float = MAX_SCALE
-) -> float | None:
+def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | None:
     """Squared difference over squared measured times, after the best scale.
 
     ``count``: repetitions, shape (K,); the times are quantiles of them, shape (K, Q).
@@ -101,7 +138,7 @@ def _misfit(
     norm = float((weight * simulated**2).sum())
     if whole <= 0 or norm <= 0:
         return None
-    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, max_scale))
+    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
     return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
 
 
@@ -120,8 +157,7 @@ class PortStalls:
     at_least: NDArray[np.bool_]
     elapsed_ps: int
     error_ps: Floats
-    per_link: bool = True
-    """Stalls are known per link: they rule out cables that do not fit them."""
+    kind: ClassVar[str] = "stalls"
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None if nothing stalled."""
@@ -176,8 +212,7 @@ class LinkSamples:
     fraction: Floats
     packets: Floats
     from_node: NDArray[np.bool_]
-    weight: float = 0.3
-    """Relative to call times: switches and the model differ in their congestion thresholds."""
+    kind: ClassVar[str] = "samples"
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""

@@ -33,12 +33,9 @@ def cable_suspects(
         most: Maximum number of cables.
     """
     reverse = fabric.link_reverse.astype(np.int64)
-    carried = link_totals(run, "bytes")
-    carried = carried + carried[reverse]
+    carried = _carried(run, reverse)
     cable = np.minimum(np.arange(fabric.n_links), reverse)
-    used = np.flatnonzero((carried > MIN_BYTES_SHARE * carried.max(initial=0.0)) & (
-        cable == np.arange(fabric.n_links)))  # fmt: skip
-    used = used[np.argsort(-carried[used], kind="stable")]
+    used = carrying_cables(run, fabric)
     ranked = [list(ahead)]
     paths = _late_paths(measured, run, reverse, carried)
     ranked.append([link for link, _ in paths.suspects(most)])
@@ -48,6 +45,21 @@ def cable_suspects(
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
     likely = [int(cable[link]) for link in (*turns, *used) if carried[link] > 0]
     return list(dict.fromkeys(likely))[:most]
+
+
+def carrying_cables(run: Run, fabric: Fabric) -> Ints:
+    """Cables that carry enough of a run's traffic to slow it, those with most of it first."""
+    reverse = fabric.link_reverse.astype(np.int64)
+    carried = _carried(run, reverse)
+    first = np.minimum(np.arange(fabric.n_links), reverse) == np.arange(fabric.n_links)
+    used = np.flatnonzero((carried > MIN_BYTES_SHARE * carried.max(initial=0.0)) & first)
+    return np.asarray(used[np.argsort(-carried[used], kind="stable")], np.int64)
+
+
+def _carried(run: Run, reverse: Ints) -> Floats:
+    """Bytes on the cable of each link, both ways, shape (L,)."""
+    sent = link_totals(run, "bytes")
+    return np.asarray(sent + sent[reverse], np.float64)
 
 
 def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:

@@ -8,25 +8,25 @@ a model error that scales all times alike (such as an unmodelled protocol) scale
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.decision import (
-    AMBIGUOUS,
-    FAULT,
+    ASSUMED_HOSTS,
     HEALTHY,
     UNEXPLAINED,
-    UNKNOWN_JOB,
     Alternative,
     Decision,
     Ensemble,
     decide,
     fault_share,
 )
+from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost, Explanation, Origin, SampledLink, SharedLink
+from tailback.diagnosis.hypotheses import FAULT, log_unexplained
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
@@ -59,11 +59,12 @@ class EvidenceSummary:
         shared_links: Links that our job shares with other jobs.
         sampled_links: Links with the most congested packets by the samples in our packets.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
-        rival: An unknown job that explains the times as well as adapters that send messages one
-            after the other, with which the expected run was simulated.
+        alternatives: The hypotheses, that of the expected run first; empty if none were compared.
         lossy: The network drops packets when queues are full.
         others_range: Possible decrease and increase of the run time, depending on how bursty the
             other traffic was, ps.
+        others_more_ps: Increase of the cost of other traffic over the expected run: the mean over
+            its possible arrangements, ps.
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
@@ -79,8 +80,9 @@ class EvidenceSummary:
     shared_links: tuple[SharedLink, ...] = ()
     sampled_links: tuple[SampledLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
+    others_more_ps: int = 0
     unknown_job: UnknownJob | None = None
-    rival: UnknownJob | None = None
+    alternatives: tuple[Alternative, ...] = ()
     lossy: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
@@ -154,12 +156,11 @@ def explain(
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unknown_job_ps
+    expected += found.others_more_ps
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
-    ensemble = Ensemble.of(
-        _alternatives(found, expected, inside), max(measured.elapsed_ps, 1), inside,
-        lossy=found.lossy,
-    )  # fmt: skip
+    ensemble = _ensemble(measured, found, expected, (further.routing_mean_ps, surplus))
+    surplus -= found.others_more_ps
     scale = ensemble.mean_scale
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
     rest = measured.elapsed_ps - outside - expected
@@ -172,12 +173,12 @@ def explain(
         missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
     )  # fmt: skip
-    decision = decide(costs, ensemble, _identified(found))
-    main = next((cost for cost in costs if cost.cause == decision.cause), None)
-    # A cause outside the expected run has no evidence to report.
-    named = main is not None or decision.cause == HEALTHY
-    cause: Cause = decision.cause if named else "undetermined"  # type: ignore[assignment]
-    sure = decision.confidence if named else 0.0
+    decision = decide(costs, ensemble, _known(found))
+    cause: Cause = decision.cause  # type: ignore[assignment]
+    sure = decision.confidence
+    main = next((cost for cost in costs if cost.cause == cause), None)
+    if main is None and cause != HEALTHY:
+        cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
     open_question = _nothing_to_diagnose(measured, inside)
     if main is None and not open_question:
@@ -275,34 +276,40 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     )  # fmt: skip
 
 
-def _alternatives(found: EvidenceSummary, expected: int, inside: int) -> list[Alternative]:
-    """Accounts of the measured time: the expected run, and others that fit equally well.
+def _ensemble(
+    measured: Measured, found: EvidenceSummary, expected: int, late: tuple[int, int]
+) -> Ensemble:
+    """The ensemble of hypotheses, corrected for costs that are known only after their search.
 
-    The timing of other traffic is only roughly known: it may have cost more than in the simulation.
-    An unknown job may explain the same time as adapters that send messages one after the other.
+    Args:
+        measured: The measured run.
+        found: Results from evidence other than the trace.
+        expected: The expected time, with all hidden causes, ps.
+        late: Increase of every run by uneven routes, and decrease of the cost of other traffic, ps.
     """
-    out = [Alternative(expected)]
-    more = found.others_range[1]
-    if found.unknown_job is not None:
-        more = found.unknown_job.high_ps - found.unknown_job.ps
-    more = min(more, inside - expected)
-    if more > 0:
-        out.append(Alternative(expected + more, (("other-traffic", more),)))
-    if found.rival is not None:
-        out.append(Alternative(expected, (("other-traffic", found.rival.ps),)))
-    return out
+    elapsed, (routing, surplus) = max(measured.elapsed_ps, 1), late
+    model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=found.lossy)
+    if not found.alternatives:
+        unknown = log_unexplained(model.missing_share(expected), model)
+        both = Alternative(0.0, expected), Alternative(unknown, expected, unexplained=True)
+        return Ensemble.of(both, model, elapsed)
+    moved = [
+        replace(
+            one, elapsed_ps=max(one.elapsed_ps + routing - surplus, 1),
+            hidden_ps={
+                name: ps - surplus * (name == "other-traffic") for name, ps in one.hidden_ps.items()
+            },
+        )
+        for one in found.alternatives
+    ]  # fmt: skip
+    return Ensemble.of(moved, model, elapsed)
 
 
-def _identified(found: EvidenceSummary) -> dict[str, float]:
-    """Probability of correct identification, for causes where it is below the default."""
-    out: dict[str, float] = {}
-    if found.unknown_job is not None:
-        out["other-traffic"] = UNKNOWN_JOB
-    if found.candidates:
-        out["slow-link"] = AMBIGUOUS
-    if found.assumed_hosts:
-        out |= dict.fromkeys(set(ADVICE) - set(NOT_OF_THE_NETWORK), AMBIGUOUS)
-    return out
+def _known(found: EvidenceSummary) -> dict[str, float]:
+    """Probability that the assumptions behind causes hold, where it is not 1."""
+    if not found.assumed_hosts:
+        return {}
+    return {cause: ASSUMED_HOSTS for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
 
 
 def _costs(
@@ -478,9 +485,10 @@ def _headline(
             return wording.nothing_costs(total)
         return wording.no_fault(total, largest, threshold[largest.cause])
     if cause == "undetermined" or main is None:
-        others = decision.chances.get("other-traffic", 0.0)
-        if found.rival is not None and others > decision.chances[UNEXPLAINED]:
-            return wording.adapters_or_job(found.rival.ps, total)
+        named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
+        rival = max(named, key=lambda name: named[name], default=None)
+        if rival is not None and named[rival] > decision.chances[UNEXPLAINED]:
+            return wording.fault_or_none(rival, named[rival], decision.chances[HEALTHY], total)
         rest = max(explanation.not_explained_ps, 0)
         return wording.not_explained(rest, total, found.candidates)
     if cause == "slow-link" and found.candidates:

@@ -143,12 +143,11 @@ def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
     )
 
 
-def adapters_or_job(job_ps: int, elapsed_ps: int) -> str:
-    """Headline of a run that adapter order and other traffic explain equally well."""
+def fault_or_none(cause: str, chance: float, none: float, elapsed_ps: int) -> str:
+    """Headline of a run that may have a fault or none, with the probability of each."""
     return (
-        "Two explanations fit: either the adapters send messages one after another, and there is "
-        f"no fault, or other jobs' traffic costs {percent(job_ps / elapsed_ps)} of the measured "
-        f"time ({format_time(job_ps)} of {format_time(elapsed_ps)})."
+        f"Two explanations fit the measured {format_time(elapsed_ps)}: {NAMES[cause]} "
+        f"({percent(chance)}), or no fault at all ({percent(none)})."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tests whether traffic of an unknown job explains the times of messages.
+"""Traffic of an unknown job that may explain the times of messages: proposes its load.
 
 Other jobs send in bursts: they delay some repetitions of a message and not others, and only on
 links that both jobs use. A slow cable delays every repetition equally, and so does an error of the
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tailback.run import Run
+from tailback.diagnosis.error_model import Outcome
 
 BURSTS = (12, 24, 48, 96)
 """Numbers of bursts per run that are tried: the period of the other program is unknown."""
@@ -28,11 +28,7 @@ FIRST_LOAD = 0.3
 
 MIN_EFFECT = 0.02
 """Share of the measured time that the job must cost at full load; below that, it shares no
-important link with our job."""
-
-MIN_REDUCTION = 0.5
-"""Share of the difference in distribution that it must remove: hidden jobs of simulated machines
-remove 0.52 to 0.97."""
+important link with our job, and is not tried further."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class UnknownJob:
         high_ps: Maximum: all the missing time.
         load: Share of the time in which its hosts send.
         spread: Difference in distribution of the times of messages, 0 for none.
-        spread_alone: The same for our job alone, up to a common factor for the error of the model.
+        spread_alone: The same for our job alone.
     """
 
     ps: int
@@ -64,75 +60,66 @@ class Draw:
         load: Share of the time in which its hosts send.
         bursts: Bursts while our job runs.
         seed: Seed for its partners.
+        place: It sends somewhere else, such that calls and sends agree; otherwise to the partners
+            drawn.
     """
 
     load: float
     bursts: int
     seed: int
+    place: bool = False
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Tried:
+    """A simulated unknown job, and the prediction of that simulation."""
+
     draw: Draw
-    elapsed_ps: int
-    spread: float
+    outcome: Outcome
 
 
-def fit_unknown_job(
-    simulate: Callable[[Draw], Run],
-    spread: Callable[[Run], float | None],
+def try_unknown_job(
+    simulate: Callable[[Draw], Outcome],
+    log_likelihood: Callable[[Outcome], float],
     alone_ps: int,
     measured_ps: int,
-    spread_alone: float,
-) -> UnknownJob | None:
-    """Fit the traffic of an unknown job to the missing time.
+) -> list[Tried]:
+    """Fit the traffic of an unknown job to the measured time, for several bursts and partners.
 
     Args:
         simulate: Simulates our job together with one that has such traffic.
-        spread: Difference in distribution of the times of messages.
+        log_likelihood: Logarithm of the likelihood of the evidence.
         alone_ps: Simulated time of our job alone.
         measured_ps: Time measured in and between calls.
-        spread_alone: Difference in distribution of our job alone.
 
     Returns:
-        None if such a job does not delay ours, or does not explain the variation between
-        repetitions.
+        One for each draw, with the load at which the run takes about as long as measured; empty if
+        no such job delays ours.
     """
-    missing = measured_ps - alone_ps
-    if missing <= 0:
-        return None
-    search = _Search(simulate, spread, alone_ps, measured_ps)
+    if measured_ps <= alone_ps:
+        return []
+    search = _Search(simulate, alone_ps, measured_ps)
     first = search.fit(Draw(FIRST_LOAD, BURSTS[0], 0))
     if first is None:
-        return None
+        return []
     fits = [first]
     for bursts in BURSTS[1:]:
-        fits.append(search.fit(Draw(fits[-1].draw.load, bursts, 0)) or fits[-1])
-    best = min(fits, key=lambda fit: fit.spread)
-    others = (search.fit(Draw(best.draw.load, best.draw.bursts, seed)) for seed in range(1, DRAWS))
-    drawn = [best, *(fit for fit in others if fit is not None)]
-    best = min(drawn, key=lambda fit: fit.spread)
-    if best.spread > (1.0 - MIN_REDUCTION) * spread_alone:
-        return None
-    costs = [min(max(fit.elapsed_ps - alone_ps, 0), missing) for fit in drawn]
-    return UnknownJob(
-        costs[drawn.index(best)],
-        min(costs),
-        missing,
-        best.draw.load,
-        best.spread,
-        spread_alone,
-    )
+        more = search.fit(Draw(fits[-1].draw.load, bursts, 0))
+        fits += [] if more is None else [more]
+    best = max(fits, key=lambda one: log_likelihood(one.outcome))
+    for seed in range(1, DRAWS):
+        more = search.fit(Draw(best.draw.load, best.draw.bursts, seed))
+        fits += [] if more is None else [more]
+    return fits
 
 
 @dataclass(frozen=True)
 class _Search:
-    simulate: Callable[[Draw], Run]
-    spread: Callable[[Run], float | None]
+    simulate: Callable[[Draw], Outcome]
     alone_ps: int
     measured_ps: int
 
-    def fit(self, draw: Draw) -> _Fit | None:
+    def fit(self, draw: Draw) -> Tried | None:
         """Fit the load to the measured time of our run; None if no load delays it.
 
         The time grows with the load, about linearly between two known points.
@@ -140,23 +127,21 @@ class _Search:
         low, high = (0.0, self.alone_ps), (1.0, 0)
         load, best = draw.load, None
         for _ in range(MAX_TRIALS):
-            run = self.simulate(Draw(load, draw.bursts, draw.seed))
-            spread = self.spread(run)
-            error = abs(run.elapsed_ps - self.measured_ps)
-            if spread is not None and (
-                best is None or error < abs(best.elapsed_ps - self.measured_ps)
-            ):
-                best = _Fit(Draw(load, draw.bursts, draw.seed), run.elapsed_ps, spread)
-            if error <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
+            now = Draw(load, draw.bursts, draw.seed)
+            came = self.simulate(now)
+            off = abs(came.elapsed_ps - self.measured_ps)
+            if best is None or off < abs(best.outcome.elapsed_ps - self.measured_ps):
+                best = Tried(now, came)
+            if off <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
                 break
-            if run.elapsed_ps < self.measured_ps:
+            if came.elapsed_ps < self.measured_ps:
                 if load >= 1.0:
                     break
-                low = load, run.elapsed_ps
+                low = load, came.elapsed_ps
             else:
-                high = load, run.elapsed_ps
+                high = load, came.elapsed_ps
             load = self._next(low, high)
-        if best is None or best.elapsed_ps - self.alone_ps < MIN_EFFECT * self.measured_ps:
+        if best is None or best.outcome.elapsed_ps - self.alone_ps < MIN_EFFECT * self.measured_ps:
             return None
         return best
 

@@ -1,7 +1,8 @@
-"""Which adapters a measured run is explained with: as they usually are, unless others agree."""
+"""Hypotheses that are proposed and simulated, as long as some of the time may have a cause."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,107 +10,156 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api import attempts
-from tailback.api.attempts import Attempt, ExplanationSearch, OtherJobs
+from tailback.api import attempts, network_clues
+from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.network_clues import OtherJobs
 from tailback.api.source import Source
-from tailback.diagnosis.hidden_cables import CableSearch, Trial
-from tailback.diagnosis.unknown_job import UnknownJob
-from tailback.fabric.degraded import SlowLink
+from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
+from tailback.diagnosis.hypotheses import Posterior
+from tailback.evaluate import Change
 from tailback.simulation import prepare
 
 EXCHANGE = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
-    "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "256 KiB"}}],
+    "job": [{"pattern": {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB"}}],
 }
-TURN, QUEUE = prepare(Source.of(EXCHANGE).scenario), prepare(Source.of(EXCHANGE).scenario)
+MEASURED = 1000
+GOOD, BAD = 0.001, 0.2
+COUNTED: Any = NetworkEvidence(counters=SimpleNamespace(lossy=False))  # type: ignore[arg-type]
 
 
-def job(spread: float) -> UnknownJob:
-    """An unknown job, which leaves such a difference in distribution."""
-    return UnknownJob(ps=1, low_ps=1, high_ps=1, load=0.3, spread=spread, spread_alone=0.5)
+def prepared(injection: str, **engine: Any) -> Any:
+    return prepare(Source.of(EXCHANGE | {"engine": {"injection": injection, **engine}}).scenario)
 
 
-def chosen(
+TURN, QUEUE = prepared("round-robin"), prepared("fifo")
+
+
+def make_case(evidence: NetworkEvidence, measured: Any = None) -> ExplanationSearch:
+    profile: Any = SimpleNamespace(count=np.full(10, 10.0))
+    return ExplanationSearch(
+        OtherJobs(), profile, lambda run: run, measured, evidence, lambda *_: None, 1
+    )  # type: ignore[arg-type, return-value]
+
+
+def explained(
     monkeypatch: pytest.MonkeyPatch,
-    told: bool,
-    unknown_job: float | None = None,
-    **gaps: tuple[float, float],
-) -> str:
-    """The attempt that is taken, of gaps and misfits by kind of adapter and search.
+    simulated: Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]],
+    evidence: NetworkEvidence = COUNTED,
+    told: bool = False,
+    **engine: Any,
+) -> tuple[Posterior, list[tuple[str, str]]]:
+    """The posterior, and the adapters and routing of all that was simulated.
 
-    ``unknown_job``: what an unknown job leaves where adapters take turns, None for none.
+    ``simulated``: time and misfit of a run by its adapters and routing, its slow links, and
+    whether an unknown job sends.
     """
-    asked = []
+    seen = list[tuple[str, str]]()
 
-    def attempt(
-        _case: ExplanationSearch, prepared: Any, *, search: bool, among: Any = (), **_: Any
-    ) -> Attempt:
-        name = ("turn" if prepared is TURN else "queue") + ("_searched" if search else "")
-        asked.append(name)
-        gap, misfit = gaps[name]
-        missing = search and gaps["turn"][0] > 0.1
-        slow = (SlowLink(3, 20.0),) if missing else ()
-        found = CableSearch(Trial(slow, misfit, 1)) if missing else CableSearch()
-        assert among in ((), (3,))
-        other = job(unknown_job) if unknown_job is not None and name == "turn_searched" else None
-        spread = misfit if other is None else other.spread
-        return Attempt(prepared, None, slow, name, found, gap, (misfit, None), other, spread)
+    def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
+        run = scenario.scenario.engine
+        world = run.injection, run.routing
+        seen.append(world)
+        job = len(scenario.scenario.job) > 1
+        elapsed, misfit = simulated(world, slow, job)
+        return SimpleNamespace(
+            elapsed_ps=elapsed, summary={"events": 1000},
+            misfits={"calls": misfit, "sends": misfit, "spread": misfit},
+        )  # fmt: skip
 
-    def unseen_job(_case: ExplanationSearch, prepared: Any) -> UnknownJob | None:
-        return job(unknown_job) if unknown_job is not None and prepared is TURN else None
+    def make_evaluate(scenario: Any, **_: Any) -> Callable[[Change], Any]:
+        return lambda change: outcome(scenario, tuple(one.link for one in change.slow))
 
-    monkeypatch.setattr(ExplanationSearch, "attempt", attempt)
-    monkeypatch.setattr(ExplanationSearch, "_unknown_job", unseen_job)
+    monkeypatch.setattr(attempts, "make_evaluate", make_evaluate)
+    monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    case = ExplanationSearch(OtherJobs(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
-    best = case.best(TURN, None if told else QUEUE)
-    return best.slow_shown + (" or a job" if best.rival is not None else "")
+    monkeypatch.setattr(attempts, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(attempts, "carrying_cables", lambda *_: range(16))
+    monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
+    monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(
+        attempts, "assumed_messages",
+        lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
+    )  # fmt: skip
+    monkeypatch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
+    case = make_case(evidence)
+    case.compare = lambda run: Outcome(run.elapsed_ps, run.misfits)  # type: ignore[assignment, attr-defined]
+    first = prepared("round-robin", **engine)
+    return case.explained(first, None if told else prepared("fifo", **engine)), seen
 
 
-def test_what_agrees_at_once_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = {"turn": (0.03, 0.1), "turn_searched": (0.03, 0.1)}
-    assert chosen(monkeypatch, False, **at_once) == "turn_searched"
+def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, seen = explained(monkeypatch, lambda *_: (970, GOOD))
+    assert len(seen) == 2 and not found.best.cause and found.unexplained == 0.0
 
 
-def test_queues_of_messages_are_taken_where_they_agree_and_turns_do_not(
+def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gaps = {"turn": (0.3, 0.1), "queue": (0.02, 0.01), "turn_searched": (0.3, 0.1),
-            "queue_searched": (0.02, 0.01)}  # fmt: skip
-    assert chosen(monkeypatch, False, **gaps) == "queue"
-    # A time that agrees by chance, with calls that do not, is no explanation.
-    assert chosen(monkeypatch, False, **gaps | {"queue": (0.02, 0.2)}) == "queue_searched"
-    # A scenario that says how adapters share is believed.
-    assert chosen(monkeypatch, True, **gaps) == "turn_searched"
+    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (980, GOOD) if world[0] == "fifo" else (700, BAD)
+
+    found, seen = explained(monkeypatch, simulated)
+    assert found.best.world[0] == "fifo" and not found.best.cause and len(seen) == 2
+    told, _ = explained(monkeypatch, simulated, told=True)
+    assert told.best.world[0] == "round-robin" and told.unexplained > 0.5
 
 
-def test_an_unknown_job_comes_before_other_adapters_where_it_agrees_clearly_better(
+def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]]:
+    """Runs of which one cable explains all, with adapters that take turns."""
+
+    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        return 1000, GOOD if slow == (right,) and world[0] == "round-robin" else BAD
+
+    return simulated
+
+
+@pytest.mark.parametrize("evidence", [COUNTED, NetworkEvidence()])
+def test_a_slow_cable_is_tried_where_time_is_missing(
+    monkeypatch: pytest.MonkeyPatch, evidence: NetworkEvidence
+) -> None:
+    found, _ = explained(monkeypatch, slow_cable(8), evidence)
+    assert [one.link for one in found.best.slow] == [8]
+    assert found.best.world[0] == "round-robin"
+    assert found.of_cause("slow-link") > 0.9 and found.unexplained < 0.05
+
+
+def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gaps = {"turn": (0.3, 0.1), "queue": (0.02, 0.02), "turn_searched": (0.01, 0.1),
-            "queue_searched": (0.02, 0.02)}  # fmt: skip
-    assert chosen(monkeypatch, False, 0.005, **gaps) == "turn_searched"
-    # Adapters that explain it by themselves are the simpler explanation, but not the only one.
-    assert chosen(monkeypatch, False, 0.015, **gaps) == "queue or a job"
-    assert chosen(monkeypatch, False, 0.03, **gaps) == "queue"
-    # Where they do not, the better of the two is taken, turns if they are as good.
-    searched = gaps | {"queue": (0.2, 0.02)}
-    assert chosen(monkeypatch, False, 0.018, **searched) == "turn_searched"
-    assert chosen(monkeypatch, False, 0.05, **searched) == "queue_searched"
+    monkeypatch.setattr(attempts, "SUSPECTS_PER_ROUTING", 3)
+
+    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return (700, BAD) if world[0] == "round-robin" else (720, 0.99 * BAD)
+        # With the wrong adapters, the right cable is merely the best.
+        right = slow == (24,)
+        return 1000, (GOOD if world[0] == "round-robin" else 0.7 * BAD) if right else BAD
+
+    found, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [24]
+    assert found.best.world[0] == "round-robin" and found.of_cause("slow-link") > 0.9
+    assert seen.index(("round-robin", "adaptive"), 2) > 16  # All cables with the first kind.
+    turns = [world for world in seen[2:] if world[0] == "round-robin"]
+    assert len(turns) < 16
 
 
-def test_a_slow_cable_that_explains_it_comes_before_other_adapters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gaps = {"turn": (0.3, 0.1), "queue": (0.2, 0.1), "turn_searched": (0.01, 0.02),
-            "queue_searched": (0.01, 0.018)}  # fmt: skip
-    assert chosen(monkeypatch, False, **gaps) == "turn_searched"
-    # Unless it explains calls and sends clearly better with those.
-    assert chosen(monkeypatch, False, **gaps | {"queue_searched": (0.01, 0.01)}) == "queue_searched"
+def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], job: bool) -> tuple[int, float]:
+        if job:
+            return 1000, GOOD
+        return (1000 if slow else 850), BAD
 
-
-COUNTED: Any = NetworkEvidence(counters=SimpleNamespace())  # type: ignore[arg-type]
+    alone, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    assert all(one.hypothesis.job is None for one in explained(monkeypatch, simulated)[0].weighed)
+    # Where it sends is unknown: as drawn, or elsewhere, where calls agree as usual.
+    jobs = [one.hypothesis for one in alone.weighed if one.hypothesis.job is not None]
+    misfits = {one.job.place: one.outcome.misfits["calls"] for one in jobs if one.job}
+    assert misfits == {False: GOOD, True: MISFIT_ERROR["calls"]}
+    assert all(one.outcome.misfits["spread"] == GOOD for one in jobs)
 
 
 @pytest.mark.parametrize(
@@ -132,68 +182,22 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
     explains: tuple[str, ...],
     taken: str,
 ) -> None:
-    def attempt(_case: ExplanationSearch, prepared: Any, **_: Any) -> Attempt:
-        fits = prepared.scenario.engine.routing in explains
-        slow = (SlowLink(3, 20.0),) if fits else ()
-        return Attempt(prepared, None, slow, "", CableSearch(), 0.01 if fits else 0.3, ())
+    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        return 1000, GOOD if slow == (8,) and world[1] in explains else BAD
 
-    monkeypatch.setattr(ExplanationSearch, "attempt", attempt)
-    monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    case = ExplanationSearch(OtherJobs(), None, (), None, evidence, lambda *_: None, 1)  # type: ignore[arg-type]
-    prepared = prepare(Source.of(EXCHANGE | {"engine": engine}).scenario)
-    assert case.best(prepared, None).prepared.scenario.engine.routing == taken
-
-
-def test_differences_too_small_to_tell_anything_do_not_choose_the_adapters() -> None:
-    def attempt(*misfits: float | None) -> Attempt:
-        return Attempt(TURN, None, (), "", CableSearch(), 0.0, misfits)  # type: ignore[arg-type]
-
-    # Times of calls agree to a thousandth with both; the times of sends do not.
-    assert not attempt(1e-6, 0.074).agrees_better(attempt(1e-5, 0.052))
-    assert attempt(0.0116, 0.0019).agrees_better(attempt(0.0425, 0.0006))
-    # What agrees as well and explains the time is as good.
-    assert attempt(0.0015, 0.002).agrees_better(attempt(0.0009, 0.0009))
-    assert not attempt(None, 0.01).agrees_better(attempt(0.02, None))
-
-
-@pytest.mark.parametrize(
-    ("cable", "adapters", "overshoot", "left"),
-    [
-        (None, None, False, True),
-        (0.05, None, False, True),
-        (0.02, None, False, False),  # The slow cable that was found explains it about as well.
-        (None, 0.05, False, True),
-        (None, 0.02, False, False),  # So do other adapters and a model that is off by a factor.
-        (None, 0.001, False, False),  # What agrees leaves nothing to explain better.
-        (None, 0.02, True, True),  # They would take longer than was measured.
-    ],
-)
-def test_an_unknown_job_is_meant_only_where_nothing_else_explains_the_times_as_well(
-    monkeypatch: pytest.MonkeyPatch,
-    cable: float | None,
-    adapters: float | None,
-    overshoot: bool,
-    left: bool,
-) -> None:
-    def simulated(_case: ExplanationSearch, prepared: Any, slow: Any) -> Any:
-        took = 1100 if overshoot and prepared is QUEUE else 900
-        return SimpleNamespace(elapsed_ps=took, spread=cable if slow else adapters)
-
-    monkeypatch.setattr(ExplanationSearch, "_simulated", simulated)
-    monkeypatch.setattr(ExplanationSearch, "_spread", lambda _case, run, _scale=1.0: run.spread)
-    monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: 1000)
-    case = ExplanationSearch(OtherJobs(), None, (), None, NetworkEvidence(), lambda *_: None, 1)  # type: ignore[arg-type]
-    slow = () if cable is None else (SlowLink(3, 20.0),)
-    other = None if adapters is None else QUEUE
-    assert case._explained_otherwise(job(0.02), slow, TURN, other) is not left
+    found, seen = explained(monkeypatch, simulated, evidence, **engine)
+    assert found.best.world[1] == taken
+    assert bool(found.best.slow) == (taken in explains)
+    if taken == "adaptive" and explains[:1] == ("adaptive",):
+        assert {world[1] for world in seen} == {"adaptive"}
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
     def recorded_on(names: list[str | None], stated: str = "all", **evidence: Any) -> bool:
         measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
-        case = ExplanationSearch(
-            OtherJobs(), None, (), measured, NetworkEvidence(**evidence), lambda *_: None, 1
-        )  # type: ignore[arg-type]
+        case = make_case(NetworkEvidence(**evidence), measured)
         fabric = SimpleNamespace(
             node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c")
         )  # fmt: skip
@@ -223,5 +227,5 @@ def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_trie
         }
     )
     counters = SimpleNamespace(findings=findings)
-    found = attempts._queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
+    found = network_clues.queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
     assert found == {min(inner[0], int(fabric.link_reverse[inner[0]]))}

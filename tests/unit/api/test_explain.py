@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from tailback.api import explain
 from tailback.api import explain_wording as wording
-from tailback.api.attempts import Attempt
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.hidden_cables import CableSearch, Trial
-from tailback.diagnosis.unknown_job import UnknownJob
+from tailback.diagnosis.decision import Alternative
+from tailback.diagnosis.error_model import ErrorModel, Outcome
+from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior
+from tailback.diagnosis.unknown_job import Draw
 from tailback.fabric.degraded import SlowLink
 
-BEST, RIVAL = Trial((SlowLink(3, 20.0),), 0.1, 1), Trial((SlowLink(5, 30.0),), 0.12, 1)
+WORLD = ("round-robin", "adaptive")
+FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
 
 
-def attempt(search: CableSearch, job: UnknownJob | None = None) -> Attempt:
-    return Attempt(None, None, (), "", search, 0.0, (), job)  # type: ignore[arg-type]
+def compared(*misfits: float, job: float | None = None) -> Posterior:
+    """Hypotheses of cables 0, 2 … that leave such misfits, and of an unknown job."""
+    alone = Hypothesis(WORLD, Outcome(700, {"calls": 0.2, "sends": 0.2}))
+    slow = [
+        Hypothesis(WORLD, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
+        for n, off in enumerate(misfits)
+    ]
+    if job is not None:
+        fits = Outcome(1000, {"calls": job, "sends": job})
+        slow.append(Hypothesis(WORLD, fits, job=Draw(0.3, 24, 0)))
+    model = ErrorModel.of(1000, [[alone.outcome]], lossy=False)
+    return Posterior([alone, *slow], model, Prior(10, FABRIC.link_reverse))
 
 
-def test_several_links_may_be_slow_unless_an_unknown_job_explains_the_run() -> None:
-    ambiguous = attempt(CableSearch(None, (RIVAL,), BEST))
-    assert explain._candidates(ambiguous) == [BEST.cables, RIVAL.cables]
-    assert explain._candidates(attempt(CableSearch(BEST, (), BEST))) == []
-    job = UnknownJob(1, 1, 1, 0.3, 0.01, 0.2)
-    assert explain._candidates(replace(ambiguous, unknown_job=job)) == []
+def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run() -> None:
+    def named(posterior: Posterior) -> list[int]:
+        return [slow.link for slow in explain._candidates(posterior, FABRIC)]
+
+    assert named(compared(0.002, 0.002, 0.2)) == [0, 2]
+    assert named(compared(0.002, 0.2)) == []
+    assert named(compared(0.05, 0.05, job=0.0001)) == []
+
+
+def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
+    def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
+        search: Any = SimpleNamespace(
+            worlds={WORLD: SimpleNamespace(slow=counted)}, others=SimpleNamespace(traffic=None),
+            alone=lambda *_: SimpleNamespace(elapsed_ps=700),
+        )  # fmt: skip
+        found = explain._alternatives(search, compared(0.002))
+        return ["slow-link" in one.hidden_ps for _, one in found]
+
+    # A hypothesis that adds the link costs what it takes longer; the expected run has the other.
+    assert costs(())[0] and not any(costs((SlowLink(0, 20.0),)))
+
+
+def test_counted_traffic_costs_the_mean_over_the_ways_in_which_it_may_have_come() -> None:
+    def of(*ways: tuple[float, int]) -> int:
+        said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
+        return explain._others_more_ps([*said, (0.9, Alternative(0.0, 1000, {"slow-link": 500}))])
+
+    assert of((0.5, 100), (0.5, 200)) == 50
+    assert of((0.9, 100), (0.1, 0)) == -10
+    assert of((1.0, 100)) == 0
+    assert explain._others_more_ps([(1.0, Alternative(0.0, 1000))]) == 0
 
 
 def test_only_missing_evidence_is_asked_for() -> None:

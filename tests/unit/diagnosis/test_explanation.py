@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.decision import IDENTIFIED, UNKNOWN_JOB, fault_share
+from tailback.diagnosis.decision import MODELLED, Alternative, fault_share
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.measured_verdict import EvidenceSummary, FurtherCosts, explain
 from tailback.diagnosis.measured_wording import late_ranks
@@ -95,7 +95,7 @@ def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
     )
     whole = found.explanation
     assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
-    assert 0.0 <= found.confidence <= IDENTIFIED
+    assert 0.0 <= found.confidence <= MODELLED
     costs = [cost.ps for cost in whole.costs]
     assert costs == sorted(costs, reverse=True)
     for cost in whole.costs:
@@ -128,7 +128,7 @@ def test_a_run_as_expected_is_healthy() -> None:
     # What is nearest to a fault: 12 of 15 %, where placement has 2 of 10 %.
     assert "communication pattern, at 11.9 %" in found.headline
     # It is near the share from which it would be a fault.
-    assert 0.6 < found.confidence < 0.9
+    assert 0.5 < found.confidence < 0.9
     assert found.explanation is not None
     # What endpoints cost is there, and is no fault below its own threshold.
     assert found.explanation.costs[0].cause == "pattern"
@@ -181,14 +181,13 @@ def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
     assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS
 
 
-def test_links_of_which_one_is_slow_are_all_named_and_none_is_sure() -> None:
+def test_links_of_which_one_is_slow_are_all_named() -> None:
     two = EvidenceSummary(
         slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
     )
     found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
-    sure = explained(expected(100, share("slow-link", 0.5)), measured(100), found=SLOW)
     assert "does not tell which of these: a (20 of 100); b (25 of 100)" in found.headline
-    assert found.confidence <= 0.6 < sure.confidence
+    assert found.remedy is not None and "a (20 of 100); b (25 of 100)" in found.remedy.action
 
 
 def test_a_second_cause_that_costs_as_much_halves_the_confidence() -> None:
@@ -257,8 +256,8 @@ def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() 
 
 def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
     assert explained(expected(100), measured(108)).cause == "healthy"
-    assert explained(expected(100), measured(122)).cause == "undetermined"
-    near, far = (explained(expected(100), measured(ms)).confidence for ms in (100, 112))
+    assert explained(expected(100), measured(133)).cause == "undetermined"
+    near, far = (explained(expected(100), measured(ms)).confidence for ms in (100, 110))
     assert 0.5 < far < near - 0.1
     # TCP takes longer than a model with back-pressure expects.
     lossy = EvidenceSummary(lossy=True)
@@ -337,19 +336,18 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
     cost = whole.cost("other-traffic")
     assert cost is not None and cost.rests_on == ("trace", "model")
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
-    # The rest stays unexplained, and it is less sure than counted traffic.
-    assert whole.not_explained_ps == 10 * MS and said.confidence <= UNKNOWN_JOB
+    assert whole.not_explained_ps == 10 * MS
 
 
-def test_a_job_that_fits_as_well_as_unusual_adapters_leaves_it_open() -> None:
-    found = EvidenceSummary(rival=unknown_job(15 * MS, 14 * MS, 16 * MS),
-                            missing=("port counters",))  # fmt: skip
-    assert (
-        explained(expected(98), measured(100), found=replace(found, rival=None)).cause == "healthy"
-    )
-    said = explained(expected(98).model_copy(update={"remedy": None}), measured(100), found=found)
+def test_a_job_that_fits_as_well_as_the_adapters_alone_leaves_it_open() -> None:
+    taken = Alternative(0.0, 98 * MS)
+    job = Alternative(0.3, 98 * MS, {"other-traffic": 15 * MS})
+    found = EvidenceSummary(alternatives=(taken,), missing=("port counters",))
+    assert explained(expected(98), measured(100), found=found).cause == "healthy"
+    both = replace(found, alternatives=(taken, job))
+    said = explained(expected(98).model_copy(update={"remedy": None}), measured(100), found=both)
     assert said.cause == "undetermined" and said.confidence == 0.0
-    assert "other jobs' traffic costs 15 % of the measured time" in said.headline
+    assert "other traffic (57 %), or no fault at all" in said.headline
     assert said.remedy is not None and "port counters" in said.remedy.action
 
 
@@ -372,15 +370,6 @@ def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
     found = explained(expected(88, *near), measured(100))
     assert found.cause == "undetermined" and found.confidence == 0.0
     assert "is not explained by any cause with evidence" in found.headline
-
-
-def test_time_that_a_cause_may_explain_as_well_leaves_nothing_open() -> None:
-    some = unknown_job(15 * MS, 5 * MS, 40 * MS)
-    found = explained(
-        expected(60), measured(100), found=EvidenceSummary(others="unknown senders",
-        others_shown_by="steps", unknown_job=some, rests_on={"other-traffic": ("trace", "model")}),
-    )  # fmt: skip
-    assert found.cause == "other-traffic"
 
 
 def test_what_other_traffic_costs_is_open_where_the_model_overshoots() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.api.attempts import ExplanationSearch, OtherJobs, comparisons
+from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnosis.unknown_job import UnknownJob
+from tailback.api.network_clues import OtherJobs, comparisons
+from tailback.diagnosis.hypotheses import Posterior
 from tailback.evaluate import Change
 from tailback.evidence import measure
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
@@ -35,8 +36,8 @@ def world(job: dict[str, Any], seed: int = 1) -> PreparedScenario:
     return prepare(parse(data))
 
 
-def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnknownJob | None:
-    """What the trace of a run that happened shows of unknown jobs."""
+def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> Posterior:
+    """What the trace of a run that happened shows."""
     write = writing(tmp_path)
     path = write(
         scripts_of(prepared.observed.program, happened), resolution=RESOLUTION,
@@ -50,7 +51,7 @@ def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> UnknownJ
     case = ExplanationSearch(
         OtherJobs(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1
     )
-    return case._unknown_job(again)
+    return case.explained(again, None)
 
 
 def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:
@@ -66,10 +67,11 @@ def test_a_hidden_job_is_found_with_what_it_costs(tmp_path: Path) -> None:
     happened = beside(prepared, 0.5, 2 * alone.elapsed_ps)
     cost = happened.elapsed_ps - alone.elapsed_ps
     assert cost > 0.15 * happened.elapsed_ps
-    job = found(tmp_path, happened, prepared)
-    assert job is not None
-    assert job.ps == pytest.approx(cost, rel=0.3)
-    assert job.spread < 0.3 * job.spread_alone
+    posterior = found(tmp_path, happened, prepared)
+    best = posterior.best
+    assert best.job is not None and best.alone_ps is not None
+    assert best.outcome.elapsed_ps - best.alone_ps == pytest.approx(cost, rel=0.3)
+    assert posterior.of_cause("other-traffic") > 0.5
 
 
 def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
@@ -78,9 +80,11 @@ def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
     link = int(np.flatnonzero(fabric.link_src == prepared.observed.node[5])[0])
     slow = (SlowLink(link, 0.4 * float(fabric.link_gbps[link])),)
     happened = make_evaluate(prepared)(Change(slow=slow, computations=True, measure=True))
-    job = found(tmp_path, happened, prepared)
-    # At best it explains a part of the difference, which the right cable explains wholly.
-    assert job is None or job.spread > 0.01
+    posterior = found(tmp_path, happened, prepared)
+    # At best a job explains a part of the difference, which the right cable explains wholly.
+    assert posterior.of_cause("other-traffic") < 0.1
+    assert {one.link for one in posterior.best.slow} <= {link, int(fabric.link_reverse[link])}
+    assert posterior.of_cause("slow-link") > 0.9
 
 
 def test_others_are_hosts_that_we_do_not_use_those_beside_ours_first() -> None:

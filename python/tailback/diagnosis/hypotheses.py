@@ -1,0 +1,324 @@
+"""Posterior over hypotheses on a measured run, by the evidence that they predict.
+
+A hypothesis is a change of the expected run: an adapter model, slow cables, traffic of other jobs,
+or time lost to an unknown cause. Its probability is proportional to its prior times the likelihood
+of the evidence (:mod:`tailback.diagnosis.error_model`); free parameters are charged (Schwarz 1978).
+Anything unusual has a prior of :data:`UNUSUAL`, shared among the cables that it may concern.
+Hypotheses that differ only in a free parameter count once, with the best value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.error_model import ErrorModel, Outcome
+from tailback.diagnosis.unknown_job import Draw
+from tailback.fabric.degraded import SlowLink
+
+UNUSUAL = 0.1
+"""Prior probability of anything unusual: a slow cable on our paths, an unknown job, a fault that no
+search finds, a cable that is slow in one direction only, routing other than usual. Of 103 runs of
+blind cases that were called healthy, 9 had a fault: (9 + 1)/(103 + 2)."""
+
+FAULT = 0.06
+"""Smallest share of the measured time at which a cause counts as a fault: run-to-run variation is
+smaller, and a smaller cost would not justify a change."""
+
+HIDDEN_SHARE, NOT_FOUND_SHARE = 0.25, 0.1
+"""Mean share of the time that a hidden cause costs, of an exponential distribution: slow cables and
+jobs of blind cases cost 0.08 to 0.52, 0.23 on average; those that no search found, 0.1 to 0.24,
+because what costs more shows."""
+
+NAMED = 5
+"""Maximum number of places of a slow link that a verdict names: if more fit, none is evident."""
+
+CREDIBLE = 0.95
+"""Total probability of the hypotheses that are named as candidates or examined further."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A change of the expected run.
+
+    Attributes:
+        world: Adapter model and routing.
+        outcome: Prediction of its simulation.
+        slow: Slow cables.
+        bursts: Bursts per window of counted traffic of other jobs; None if it is even or absent.
+        job: Traffic of an unknown job.
+        unexplained: The remaining time was lost to a fault that was not found.
+        otherwise: The bursts of counted traffic, or the rate of a cable, differ from the simulated
+            ones so that the run takes as long as measured.
+        log_prior: Logarithm of the prior of the world and the bursts.
+        alone_ps: Time of the run without its hidden causes, ps; None if it has none.
+    """
+
+    world: tuple[str, str]
+    outcome: Outcome
+    slow: tuple[SlowLink, ...] = ()
+    bursts: int | None = None
+    job: Draw | None = None
+    unexplained: bool = False
+    otherwise: bool = False
+    log_prior: float = 0.0
+    alone_ps: int | None = None
+
+    @property
+    def cause(self) -> str:
+        """Its hidden cause: ``slow-link``, ``other-traffic``, or empty."""
+        if self.slow:
+            return "slow-link"
+        return "other-traffic" if self.job is not None else ""
+
+    def hidden_share(self, model: ErrorModel) -> float:
+        """Share of the measured time that the slow cables or the unknown job cost."""
+        elapsed = self.outcome.elapsed_ps
+        alone = elapsed if self.alone_ps is None else self.alone_ps
+        return max(elapsed - alone, 0) / model.measured_ps
+
+    def places(self, reverse: NDArray[np.uint32]) -> tuple[Hashable, ...]:
+        """Its slow cables without their rates, and the direction if only one is slow."""
+        ends = ((min(s.link, int(reverse[s.link])), None if s.both else s.link) for s in self.slow)
+        return tuple(sorted(ends, key=str))
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A hypothesis with its probability, and the logarithm of that but for the measured time."""
+
+    probability: float
+    hypothesis: Hypothesis
+    log_weight: float
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Prior probabilities of hypotheses.
+
+    Attributes:
+        cables: Number of cables that may be slow: those that carry our traffic.
+        reverse: The other direction of each link, length L.
+    """
+
+    cables: int
+    reverse: NDArray[np.uint32]
+
+    def log(self, hypothesis: Hypothesis, model: ErrorModel) -> float:
+        """Logarithm of the prior, less the charge for free parameters.
+
+        A parameter that only sets the cost of a cause (the rate of a cable, the load of a job) is
+        charged as that cost (:func:`log_cost`).
+        """
+        unusual = math.log(UNUSUAL)
+        total = hypothesis.log_prior
+        if hypothesis.cause:
+            total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
+        for slow in hypothesis.slow:
+            total += unusual - math.log(max(self.cables, 1))
+            total += 0.0 if slow.both else unusual
+        if hypothesis.job is not None:
+            total += unusual - model.charge  # its bursts
+            if hypothesis.job.place:
+                total -= math.log(max(self.cables, 1))
+        if hypothesis.unexplained:
+            missing = model.missing_share(hypothesis.outcome.elapsed_ps)
+            total += log_unexplained(missing, model)
+        return total
+
+
+def log_cost(share: float, mean: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of a cost, integrated over the error of the measured time.
+
+    Costs are exponentially distributed: the density at this cost, times the width of the error.
+    """
+    return math.log(math.sqrt(2.0 * math.pi) * model.time_error / mean) - share / mean
+
+
+def log_unexplained(missing: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of a fault that no search finds, with this share of the time."""
+    return math.log(UNUSUAL) + log_cost(missing, NOT_FOUND_SHARE, model)
+
+
+class Posterior:
+    """Probabilities of hypotheses.
+
+    Attributes:
+        model: The error model.
+        weighed: The hypotheses, most probable first; of those that differ only in a free parameter,
+            the best.
+    """
+
+    def __init__(self, hypotheses: Iterable[Hypothesis], model: ErrorModel, prior: Prior) -> None:
+        self.model = model
+        self._reverse = prior.reverse
+        best: dict[Hashable, tuple[float, Hypothesis]] = {}
+        for one in _with_unexplained(hypotheses, model):
+            score = log_probability(one, model, prior)
+            free = (one.job and one.job.place, one.otherwise, one.unexplained)
+            key = (one.world, one.places(prior.reverse), one.bursts, *free)
+            if key not in best or score > best[key][0]:
+                best[key] = score, one
+        ranked = sorted(best.values(), key=lambda pair: -pair[0])
+        most = ranked[0][0]
+        whole = sum(math.exp(score - most) for score, _ in ranked)
+        self.weighed = tuple(
+            Weighed(math.exp(score - most) / whole, one, _log_weight(one, model, prior))
+            for score, one in ranked
+        )
+
+    @property
+    def best(self) -> Hypothesis:
+        """The most probable hypothesis of the most probable hidden cause."""
+        cause = max((one.hypothesis.cause for one in self.weighed), key=self.of_cause)
+        mine = [
+            one for one in self.weighed
+            if one.hypothesis.cause == cause
+            and not (one.hypothesis.slow and one.hypothesis.otherwise)
+        ]  # fmt: skip
+        total: dict[Hashable, float] = {}
+        for one in mine:
+            key = _added(one.hypothesis)
+            total[key] = total.get(key, 0.0) + one.probability
+        most = max(mine, key=lambda one: total[_added(one.hypothesis)]).hypothesis
+        same = [one for one in mine if _added(one.hypothesis) == _added(most)]
+        # Of the arrangements of counted traffic, a credible one with about the mean cost.
+        weight = sum(one.probability for one in same)
+        mean = sum(one.probability * one.hypothesis.outcome.elapsed_ps for one in same) / weight
+        ways = [one for one in same if not one.hypothesis.otherwise] or same
+        return min(
+            _credible(ways), key=lambda one: abs(one.hypothesis.outcome.elapsed_ps - mean)
+        ).hypothesis
+
+    @property
+    def unexplained(self) -> float:
+        """Probability of a fault that was not found.
+
+        This includes slow cables whose place is not evident.
+        """
+        return sum(
+            one.probability for one in self.weighed
+            if self._left_open(one.hypothesis) >= FAULT
+        )  # fmt: skip
+
+    def _left_open(self, hypothesis: Hypothesis) -> float:
+        """Share of the measured time to which a hypothesis assigns no evident cause."""
+        if not self.is_named(hypothesis):
+            return hypothesis.hidden_share(self.model)
+        elapsed = hypothesis.outcome.elapsed_ps
+        return self.model.missing_share(elapsed) if hypothesis.unexplained else 0.0
+
+    def of_cause(self, cause: str) -> float:
+        """Probability of the hypotheses with this hidden cause; an empty name stands for none.
+
+        Slow links count if their place is evident.
+        """
+        return sum(
+            one.probability for one in self.weighed
+            if one.hypothesis.cause == cause and self.is_named(one.hypothesis)
+        )  # fmt: skip
+
+    def is_named(self, hypothesis: Hypothesis) -> bool:
+        """Whether the places of its slow cables are among those that a verdict names."""
+        return hypothesis.places(self._reverse) in self._named
+
+    @cached_property
+    def _named(self) -> set[Hashable]:
+        """The most probable places of slow cables, and no place."""
+        places = [one.hypothesis.places(self._reverse) for one in self.weighed]
+        return {(), *list(dict.fromkeys(place for place in places if place))[:NAMED]}
+
+    def credible(self) -> list[Weighed]:
+        """The smallest set of hypotheses with a total probability of :data:`CREDIBLE`."""
+        return _credible(self.weighed)
+
+
+def _credible(weighed: Sequence[Weighed]) -> list[Weighed]:
+    """The first hypotheses that together have most of the probability."""
+    out, total = list[Weighed](), 0.0
+    whole = sum(one.probability for one in weighed)
+    for one in weighed:
+        if total >= CREDIBLE * whole:
+            break
+        out.append(one)
+        total += one.probability
+    return out
+
+
+def _added(hypothesis: Hypothesis) -> Hashable:
+    """Hidden causes of a hypothesis, regardless of the bursts of counted traffic."""
+    return hypothesis.world, hypothesis.slow, hypothesis.job
+
+
+def log_probability(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> float:
+    """Logarithm of prior and likelihood."""
+    time = 0.0 if hypothesis.unexplained else model.log_time(hypothesis.outcome.elapsed_ps)
+    return _log_weight(hypothesis, model, prior) + time
+
+
+def _log_weight(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> float:
+    return prior.log(hypothesis, model) + model.log_shape(hypothesis.outcome)
+
+
+def at_other_rates(
+    tried: Sequence[Hypothesis], model: ErrorModel, prior: Prior
+) -> list[Hypothesis]:
+    """Slow cables at rates that were not simulated, so that the run takes as long as measured.
+
+    Most cables are tried at one rate only, which must not count against them.
+
+    Args:
+        tried: Simulated hypotheses with slow cables.
+        model: The error model.
+        prior: Identifies the places of cables.
+    """
+    timed = {
+        one.places(prior.reverse) for one in tried
+        if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
+    }  # fmt: skip
+    return [
+        replace(one, outcome=replace(one.outcome, elapsed_ps=model.measured_ps), otherwise=True)
+        for one in tried if one.places(prior.reverse) not in timed
+    ]  # fmt: skip
+
+
+def came_otherwise(
+    ways: Sequence[Hypothesis], without_ps: int, model: ErrorModel
+) -> list[Hypothesis]:
+    """Hypotheses in which counted traffic of other jobs costs what the measured time implies.
+
+    Counters show neither its timing within a window nor where it went, so its cost is uniformly
+    distributed between nothing and twice the largest simulated one: that of the traffic matrix
+    nearest to gravity is 0.6 times the true one in blind cases.
+
+    Args:
+        ways: The same hypothesis with several arrangements of counted traffic.
+        without_ps: Time of the run without that traffic, ps.
+        model: The error model.
+    """
+    most = max((one.outcome.elapsed_ps for one in ways), default=0)
+    measured, longest = model.measured_ps, 2 * most - without_ps
+    if not without_ps < measured <= longest:
+        return []
+    width = math.log(longest / without_ps)
+    spread = min(math.log(math.sqrt(2.0 * math.pi) * model.time_error / width), 0.0)
+    return [
+        replace(
+            one, outcome=replace(one.outcome, elapsed_ps=measured), otherwise=True,
+            log_prior=one.log_prior + spread,
+        )
+        for one in ways
+    ]  # fmt: skip
+
+
+def _with_unexplained(hypotheses: Iterable[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
+    """Each hypothesis, with and without a fault that was not found."""
+    for one in hypotheses:
+        yield one
+        if model.missing_share(one.outcome.elapsed_ps) > 0:
+            yield replace(one, unexplained=True)

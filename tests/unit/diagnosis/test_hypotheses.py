@@ -1,0 +1,191 @@
+"""Hypotheses of what the model lacks: compared by evidence, charged for what they assume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tailback.diagnosis.error_model import ErrorModel, Outcome
+from tailback.diagnosis.hypotheses import (
+    HIDDEN_SHARE,
+    NAMED,
+    NOT_FOUND_SHARE,
+    Hypothesis,
+    Posterior,
+    Prior,
+    came_otherwise,
+    log_cost,
+    log_probability,
+)
+from tailback.diagnosis.unknown_job import Draw
+from tailback.fabric.degraded import SlowLink
+
+MEASURED = 1_000_000
+WORLD = ("round-robin", "adaptive")
+NONE = {"calls": 0.2, "sends": 0.2, "stalls": 0.4}
+RIGHT = {"calls": 0.002, "sends": 0.005, "stalls": 0.01}
+PRIOR = Prior(50, np.arange(100, dtype=np.uint32) ^ 1)
+
+
+def outcome(ratio: float, misfits: Mapping[str, float | None]) -> Outcome:
+    return Outcome(round(ratio * MEASURED), misfits)
+
+
+def alone(ratio: float = 0.7, misfits: Mapping[str, float | None] = NONE) -> Hypothesis:
+    return Hypothesis(WORLD, outcome(ratio, misfits))
+
+
+def slow(
+    *links: int, ratio: float = 1.0, gbps: float = 40.0, both: bool = True,
+    misfits: Mapping[str, float | None] = RIGHT,
+) -> Hypothesis:  # fmt: skip
+    cables = tuple(SlowLink(link, gbps, both) for link in links)
+    return Hypothesis(WORLD, outcome(ratio, misfits), cables)
+
+
+def compared(*hypotheses: Hypothesis, lossy: bool = False) -> Posterior:
+    model = ErrorModel.of(MEASURED, [[hypotheses[0].outcome]], lossy=lossy)
+    return Posterior(hypotheses, model, PRIOR)
+
+
+def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
+    found = compared(alone(), slow(4), slow(8, misfits={**NONE, "calls": 0.1}))
+    assert found.best.slow[0].link == 4
+    assert found.of_cause("slow-link") > 0.99 and found.unexplained < 0.01
+    assert len({one.hypothesis.slow for one in found.credible()}) == 1
+
+
+def test_two_causes_that_predict_the_same_evidence_give_no_confident_verdict() -> None:
+    job = Hypothesis(WORLD, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=True))
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    both = Posterior([alone(), slow(4), job], model, replace(PRIOR, cables=3))
+    # The bursts of the job are one more free parameter.
+    assert 0.5 < both.of_cause("slow-link") < 0.9 and 0.1 < both.of_cause("other-traffic") < 0.5
+    cables = compared(alone(), slow(4), slow(8))
+    each = [one.probability for one in cables.weighed[:2]]
+    assert each == pytest.approx([0.5, 0.5], abs=0.01)
+    assert len(cables.credible()) == 2 and cables.of_cause("slow-link") > 0.95
+
+
+def test_evidence_without_any_cause_stays_unexplained() -> None:
+    found = compared(alone(), slow(4, ratio=0.72, misfits=NONE))
+    assert found.unexplained > 0.95 and not found.best.cause
+    # Nothing is missing, so nothing is left to explain.
+    assert compared(alone(1.0)).unexplained == 0.0
+    # What is no fault is no reason to look for one.
+    assert compared(alone(0.96)).unexplained == 0.0
+    assert 0.0 < compared(alone(0.92)).unexplained < 0.3
+
+
+def test_free_parameters_and_rare_assumptions_are_charged() -> None:
+    found = compared(alone(1.0, RIGHT), slow(4))
+    assert found.of_cause("slow-link") < 0.01
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+
+    def of(one: Hypothesis) -> float:
+        return log_probability(one, model, PRIOR)
+
+    # Two cables or one direction must explain more than one cable, which only its rate sets.
+    assert of(slow(4, 8)) < of(slow(4)) - 5 and of(slow(4, both=False)) < of(slow(4)) - 2
+    assert of(slow(4)) == of(slow(4, gbps=70.0))
+    anywhere, somewhere = (
+        Hypothesis(WORLD, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=place))
+        for place in (False, True)
+    )
+    assert of(somewhere) == pytest.approx(of(anywhere) - np.log(PRIOR.cables))
+    fewer = Prior(5, PRIOR.reverse)
+    assert log_probability(slow(4), model, fewer) == pytest.approx(of(slow(4)) + np.log(10))
+
+
+def test_a_rate_is_a_parameter_and_not_another_hypothesis() -> None:
+    near = [slow(4, gbps=rate, ratio=rate / 40.0) for rate in (39.0, 40.0, 41.0)]
+    found = compared(alone(), *near)
+    assert found.best.slow[0].gbps == 40.0
+    # The reverse link is the same cable, one of its directions is not.
+    assert len(compared(alone(), slow(4), slow(5)).weighed) == 3
+    assert len(compared(alone(), slow(4), slow(4, both=False)).weighed) == 4
+
+
+@pytest.mark.parametrize("kinds", [("calls",), ("sends",), ("stalls",), ("calls", "stalls")])
+def test_more_kinds_of_evidence_sharpen(kinds: tuple[str, ...]) -> None:
+    def of(chosen: tuple[str, ...]) -> Posterior:
+        pick = [{kind: one[kind] for kind in chosen} for one in (NONE, RIGHT)]
+        rival = {kind: 0.5 * (NONE[kind] + RIGHT[kind]) for kind in chosen}
+        return compared(alone(0.9, pick[0]), slow(4, misfits=pick[1]), slow(8, misfits=rival))
+
+    few, all_ = of(kinds), of(("calls", "sends", "stalls"))
+    assert few.best.slow == all_.best.slow == slow(4).slow
+    assert few.of_cause("slow-link") < all_.of_cause("slow-link")
+    assert all_.weighed[0].probability > few.weighed[0].probability
+
+
+def test_time_alone_names_no_cable() -> None:
+    found = compared(alone(0.8, {}), slow(4, misfits={}), slow(8, misfits={}))
+    assert found.unexplained > found.of_cause("slow-link")
+
+
+def test_a_kind_that_cannot_be_compared_explains_nothing() -> None:
+    found = compared(alone(), slow(4, misfits={**RIGHT, "stalls": None}))
+    assert found.of_cause("slow-link") < compared(alone(), slow(4)).of_cause("slow-link")
+    # One that says nothing without hidden causes is left out for all.
+    blind = {**NONE, "stalls": None}
+    assert compared(alone(0.7, blind), slow(4)).model.kinds == ("calls", "sends")
+
+
+def test_what_is_unusual_must_agree_better_than_what_is_usual() -> None:
+    usual, rare = slow(4), replace(slow(4), world=("round-robin", "random"), log_prior=np.log(0.1))
+    found = compared(alone(), usual, rare)
+    assert found.best.world == usual.world
+    better = replace(rare, outcome=outcome(1.0, {kind: 0.1 * m for kind, m in RIGHT.items()}))
+    rough = replace(usual, outcome=outcome(1.0, {kind: 5.0 * m for kind, m in RIGHT.items()}))
+    assert compared(alone(), rough, better).best.world == rare.world
+
+
+def test_networks_that_drop_packets_take_longer_than_the_model_without_a_fault() -> None:
+    lossy, lossless = (compared(alone(0.75, {}), lossy=flag) for flag in (True, False))
+    assert lossy.unexplained < 0.3 < 0.9 < lossless.unexplained
+
+
+def test_costs_have_a_distribution_that_depends_on_whether_they_were_found() -> None:
+    model = ErrorModel(MEASURED)
+    costs = np.arange(0.0, 20.0, 0.001)
+    for mean in (HIDDEN_SHARE, NOT_FOUND_SHARE):
+        density = np.exp([log_cost(share, mean, model) for share in costs])
+        # Of the measured time within its error; in all, as much as that is wide.
+        assert density.sum() * 0.001 == pytest.approx(
+            np.sqrt(2 * np.pi) * model.time_error, rel=0.02
+        )
+
+    def sure(share: float) -> float:
+        """Probability of a cable that explains much, and of which the evidence says little."""
+        weak = {kind: 0.5 * misfit for kind, misfit in NONE.items()}
+        cable = replace(slow(4, misfits=weak), alone_ps=round((1 - share) * MEASURED))
+        return compared(alone(1 - share), cable).of_cause("slow-link")
+
+    # What costs more is rarely missed by a search.
+    assert sure(0.2) < sure(0.4) < sure(0.6)
+
+
+def test_counted_traffic_costs_up_to_twice_what_was_simulated() -> None:
+    model = ErrorModel(MEASURED)
+    ways = [replace(alone(ratio), bursts=bursts) for bursts, ratio in ((4, 0.9), (16, 0.8))]
+    between = came_otherwise(ways, 700_000, model)
+    assert {one.outcome.elapsed_ps for one in between} == {MEASURED}
+    assert [one.bursts for one in between] == [4, 16]
+    wide = np.log(1.1 / 0.7) / (np.sqrt(2 * np.pi) * model.time_error)
+    assert between[0].log_prior == pytest.approx(-np.log(wide))
+    # It cannot explain more than that, and costs nothing where the run is shorter without it.
+    assert came_otherwise(ways, 850_000, model) == [] == came_otherwise(ways, MEASURED, model)
+    # A range as narrow as the error of the time is no assumption.
+    close = came_otherwise([alone(0.99)], 970_000, model)
+    assert [one.log_prior for one in close] == [0.0]
+
+
+def test_a_cable_whose_place_is_not_evident_leaves_the_time_unexplained() -> None:
+    places = [replace(slow(2 * cable), alone_ps=700_000) for cable in range(2 * NAMED)]
+    few, many = compared(alone(), *places[:NAMED]), compared(alone(), *places)
+    assert few.of_cause("slow-link") > 0.99 and few.unexplained < 0.01
+    assert many.unexplained == pytest.approx(0.5, abs=0.02)
