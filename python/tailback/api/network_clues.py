@@ -11,8 +11,8 @@ from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.comparisons import (
     CallTimes,
-    Comparison,
     Comparisons,
+    EvidenceComparison,
     LinkSamples,
     PortStalls,
     SendSpread,
@@ -146,7 +146,7 @@ def comparisons(
     """Kinds of evidence that a simulation can be compared with."""
     program = prepared.observed.program
     topology = LinkTopology.of(run.tables)
-    out: list[Comparison] = [CallTimes(profile, program)]
+    out: list[EvidenceComparison] = [CallTimes(profile, program)]
     sends = send_profile(measured.tables, run)
     if sends is not None:
         out += [SendTimes(sends), SendSpread(sends)]

@@ -19,7 +19,7 @@ from tailback.traffic.program import Program
 Floats = NDArray[np.float64]
 
 
-class Comparison(Protocol):
+class EvidenceComparison(Protocol):
     """Distance of a simulation from one kind of evidence."""
 
     @property
@@ -38,7 +38,7 @@ class Comparisons:
         each: One comparison for each kind.
     """
 
-    each: Sequence[Comparison]
+    each: Sequence[EvidenceComparison]
 
     def __call__(self, run: Run) -> Outcome:
         """The prediction of a simulation."""
