@@ -38,8 +38,10 @@ MODELLED = 0.97
 """Probability that the right cause is among the hypotheses: of 341 causes reported in blind cases
 337 were present."""
 
-ASSUMED_HOSTS = 0.6
-"""The same for causes in the network if the hosts of the ranks are an assumption."""
+ASSUMED = 0.6
+"""The same for causes that rest on an untested assumption: those in the network if the hosts of the
+ranks are assumed, and slow links of a lossy network without counters, which could show other
+jobs."""
 
 UNEXPLAINED = "unexplained"
 HEALTHY = "healthy"

@@ -31,10 +31,11 @@ MISFIT_ERROR: Mapping[str, float] = {
 (samples: over runs of the telemetry study). It includes errors of clocks, counter resolution and
 unknown buffer sizes."""
 
-OBSERVATIONS = 6.0
+OBSERVATIONS = 9.0
 """Number of independent observations in one kind of evidence. Call sites and ports are many, but
 ranks wait for one another, and stalls propagate from port to port, so their errors are not
-independent. With 4 to 8 the hidden causes of blind cases get the same ranks."""
+independent. With 9, the stated confidence in 36 diagnoses of build cases is 0.86 on average, and
+0.94 are right; with 6 it is 0.82, and with 12 two right verdicts are lost."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.decision import (
-    ASSUMED_HOSTS,
+    ASSUMED,
     HEALTHY,
     UNEXPLAINED,
     Alternative,
@@ -307,9 +307,10 @@ def _ensemble(
 
 def _known(found: EvidenceSummary) -> dict[str, float]:
     """Probability that the assumptions behind causes hold, where it is not 1."""
-    if not found.assumed_hosts:
-        return {}
-    return {cause: ASSUMED_HOSTS for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
+    if found.assumed_hosts:
+        return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
+    counted = "counters" in found.rests_on.get("slow-link", ("counters",))
+    return {} if counted or not found.lossy else {"slow-link": ASSUMED}
 
 
 def _costs(

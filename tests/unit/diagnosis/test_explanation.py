@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.decision import MODELLED, Alternative, fault_share
+from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.measured_verdict import EvidenceSummary, FurtherCosts, explain
 from tailback.diagnosis.measured_wording import late_ranks
@@ -394,6 +394,19 @@ def test_hosts_that_are_assumed_are_said_and_lower_the_confidence_of_the_network
     assert known.cause == assumed.cause == "placement"
     assert assumed.headline.endswith(f"{why}.") and why not in known.headline
     assert assumed.confidence < 0.7 < known.confidence
+
+
+def test_a_slow_link_of_a_lossy_network_is_less_sure_without_counters() -> None:
+    def sure(lossy: bool, origin: str) -> float:
+        found = EvidenceSummary(
+            slow=("a → b",), lossy=lossy, rests_on={"slow-link": (origin, "model")}
+        )  # type: ignore[dict-item]
+        return explained(
+            expected(100, share("slow-link", 0.5)), measured(110), found=found
+        ).confidence
+
+    assert sure(True, "trace") <= ASSUMED < sure(True, "counters")
+    assert sure(False, "trace") == sure(False, "counters") > ASSUMED
 
 
 def test_a_trace_without_calls_or_of_one_rank_says_nothing() -> None:

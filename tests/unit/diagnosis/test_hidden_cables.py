@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.diagnosis.comparisons import CallTimes, Comparison, Comparisons, PortStalls
+from tailback.diagnosis.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.hidden_cables import WORLD, CableSearch, CableTrials
 from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
@@ -108,8 +108,8 @@ class Found:
 
 
 def search(
-    evaluate: Callable[[Change], Any], kinds: list[Comparison], suspects: list[int], fabric: Any,
-    *, measured_ps: int, measure: bool = False, ahead: tuple[int, ...] = (),
+    evaluate: Callable[[Change], Any], kinds: list[EvidenceComparison], suspects: list[int],
+    fabric: Any, *, measured_ps: int, measure: bool = False, ahead: tuple[int, ...] = (),
     most_trials: int = 1000,
 ) -> Found:  # fmt: skip
     """Search for slow cables, and compare all that was tried."""
@@ -224,7 +224,7 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
             return FakeRun(1_250_000, 1.0)
         share = change.slow[0].gbps / 100.0
         elapsed = round(800_000 / share) if share < 0.64 else 1_250_000
-        return FakeRun(elapsed, 0.3 - 0.15 * min(max(share - 0.5, 0.0) / 0.08, 1.0))
+        return FakeRun(elapsed, 0.3 - 0.05 * min(max(share - 0.5, 0.0) / 0.08, 1.0))
 
     found = search(
         evaluate, [CALLS], [0], cables_of(2),
