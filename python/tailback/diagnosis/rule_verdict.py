@@ -10,19 +10,11 @@ below were chosen on the ``build`` split of the scenarios
 
 from __future__ import annotations
 
+from tailback.diagnosis.confidence import LINE_BOUND, MIN_WORTH, WORTH_FIXING
 from tailback.diagnosis.message_delays import MessageDelays
 from tailback.diagnosis.model import Cause, Finding
 from tailback.diagnosis.rules.tb004_not_network import LITTLE_COMMUNICATION
-from tailback.diagnosis.rules.tb008_injection import LINE_BOUND
 from tailback.diagnosis.run_analysis import RunAnalysis
-
-WORTH_FIXING = 0.05
-"""A cause that costs this share of the total time is always worth fixing."""
-
-MIN_WORTH = 0.02
-"""A cause that costs this share (the smallest gain for which a placement is recommended) is worth
-fixing if contention takes :data:`WORTH_OF_COMMUNICATION` of the communication time: the network is
-then slow, and computation only masks it. Smaller costs are within run-to-run variation."""
 
 CONGESTION_RULES = ("TB001", "TB002", "TB003", "TB006", "TB007")
 """Rules based on congestion trees; their shares are shares of the congested packets."""

@@ -76,6 +76,10 @@ class SlowCableFit:
         return self.fit >= self.needs and abs(self.elapsed - 1.0) <= ELAPSED_TOLERANCE
 
     @property
+    def probability(self) -> float:
+        return 0.9
+
+    @property
     def needs(self) -> float:
         """Fit required to explain the observed times."""
         return MIN_SINGLE_FIT if len(self.cables) == 1 else MIN_SEVERAL_FIT
