@@ -2,8 +2,8 @@
 
 Every step of the waterfall is simulated in several repetitions, and with other engine settings
 (:data:`tailback.diagnosis.waterfall.ENGINE_VARIATIONS`). Each combination is a variation of the
-model with its own costs and its own main cause, chosen by the same rule as the verdict. Nothing here
-is fitted to scenarios with known causes (docs/explanation/diagnosis.md).
+model with its own costs and its own main cause, chosen by the same rule as the verdict. Nothing
+here is fitted to scenarios with known causes (docs/explanation/diagnosis.md).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main_cause(cost: Mapping[Cause, float], setting: Setting) -> Cause:
     """
     if is_worth_fixing(cost, setting.communication):
         return max(cost, key=lambda cause: cost[cause])
-    return cause_without_contention(setting)
+    return cause_without_contention(setting.wire)
 
 
 def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
@@ -67,9 +67,13 @@ def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
     return largest >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
 
 
-def cause_without_contention(setting: Setting) -> Cause:
-    """The cause if there is no contention: the adapters' line rate, or not the network."""
-    return "injection" if setting.wire >= LINE_BOUND else "not-network"
+def cause_without_contention(wire: float) -> Cause:
+    """The cause if there is no contention: the adapters' line rate, or not the network.
+
+    Args:
+        wire: Share of the time that the busiest adapter needs at its line rate, 0–1.
+    """
+    return "injection" if wire >= LINE_BOUND else "not-network"
 
 
 def count_agreement(

@@ -42,9 +42,9 @@ from tailback.diagnosis.model import (
     Sampling,
     WaterfallBar,
 )
-from tailback.diagnosis.rule_verdict import cause_of_rules
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
+from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables, slow_links
 from tailback.diagnosis.waterfall import (
     ENGINE_VARIATIONS,
@@ -107,19 +107,19 @@ def diagnose_cause(
         progress("building congestion trees", 0.0)
     evidence = analyse(run)
     findings = _findings(evidence)
-    found = _by_samples(evidence, findings)
+    sampled = sampled_verdict(evidence)
+    found = _Found(sampled.cause, {}, "samples", sampled.confidence)
     bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
     if evaluate is not None:
         waterfall = build_waterfall(run, evaluate, seeds, progress, placements, rules, engines)
         bars, shares = waterfall.bars, waterfall.shares
         if unexplained_share(bars) >= WORTH_FIXING:
             slow = find_slow_cables(evidence, evaluate)
-        found = _by_time(waterfall, findings, slow, evidence, found.cause)
-    cause, cost, warnings = found.cause, found.cost, found.warnings
+        found = _by_time(waterfall, findings, slow, evidence, sampled)
+    cause, cost, warnings = found.cause, found.cost, list(found.warnings)
     against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
     if against:
         cause = "undetermined"
-    known = None if cause == "undetermined" else found.agreement
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, slow, placements or {})
@@ -136,9 +136,9 @@ def diagnose_cause(
         expected_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
-        confidence=0.0 if known is None else known.confidence,
+        confidence=0.0 if cause == "undetermined" else found.confidence,
         basis=found.basis,
-        agreement=known,
+        agreement=None if cause == "undetermined" else found.agreement,
         shares=shares,
         slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
         times=times_of(run),
@@ -154,16 +154,18 @@ class _Found:
     Attributes:
         cause: The main cause.
         cost: Share of the time that each cause costs; empty without re-simulation.
-        agreement: In how many variations it is the main one.
         basis: What it is based on.
+        confidence: Probability that it is right, 0–1.
+        agreement: In how many variations of the model it is the main cause; None without one.
         warnings: What contradicts it, or is open.
     """
 
     cause: Cause
     cost: dict[Cause, float]
-    agreement: Agreement
     basis: Basis
-    warnings: list[str]
+    confidence: float
+    agreement: Agreement | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def _require_diagnosable(run: Run, seeds: int) -> None:
@@ -187,18 +189,12 @@ def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> li
     return [slow_cables_explain(cables, slow.fit)]
 
 
-def _by_samples(evidence: RunAnalysis, findings: list[Finding]) -> _Found:
-    """The verdict of samples and message log alone."""
-    cause = cause_of_rules(findings, evidence)
-    return _Found(cause, {}, Agreement(holds=0, of=0), "samples", [])
-
-
 def _by_time(
     waterfall: Waterfall,
     findings: list[Finding],
     slow: SlowCableFit | None,
     evidence: RunAnalysis,
-    sampled: Cause,
+    sampled: SampledVerdict,
 ) -> _Found:
     """The cause that costs most by re-simulation, and in how many variations it does.
 
@@ -216,12 +212,13 @@ def _by_time(
     counted = count_agreement(cause, waterfall.variations, unexplained, setting)
     basis: Basis = "re-simulation"
     if unexplained.get(cause, 0.0) > 0.5 * cost.get(cause, 0.0):
-        basis = "hypothesis"
-        counted = counted.model_copy(
-            update={"identified": 0.5 if slow is None else slow.probability}
-        )
-    return _Found(cause, cost, counted, basis, _contradictions(cause, cost, bars, findings, sampled,
-                  with_log=evidence.losses is not None))  # fmt: skip
+        basis, slowed = "hypothesis", 0.5 if slow is None else slow.probability
+        identified = slowed if cause == "slow-link" else 1.0 - slowed
+        counted = counted.model_copy(update={"identified": identified})
+    warnings = _contradictions(
+        cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
+    )
+    return _Found(cause, cost, basis, counted.confidence, counted, tuple(warnings))
 
 
 def _contradictions(
