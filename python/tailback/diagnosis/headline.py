@@ -230,14 +230,6 @@ def unexplained_time(share: float) -> str:
     )
 
 
-def cost_without_congestion(cause: Cause, cost: float) -> str:
-    """A cause costs time although no link is congested."""
-    return (
-        f"Re-simulation attributes {percent(cost)} of the time to {cause}, but no link is "
-        f"congested: the time is spent {_time_without_congestion(cause)}."
-    )
-
-
 def cost_despite_samples(cause: Cause, cost: float) -> str:
     """A cause costs time although the samples show little congestion."""
     return (

@@ -80,7 +80,7 @@ def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
 
 def _without_contention(evidence: RunAnalysis) -> float:
     """Probability that no contention is worth fixing, from the largest time it may have cost."""
-    lost = min(_lost(evidence), evidence.communication_fraction)
+    lost = _lost(evidence)
     # Undecided samples may hide contention.
     settled = 1.0 - evidence.unsure_share
     return (1.0 - SILENT) * settled * NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
@@ -89,12 +89,12 @@ def _without_contention(evidence: RunAnalysis) -> float:
 def _lost(evidence: RunAnalysis) -> float:
     """Time lost to contention as a share of the run, by message log or congestion trees.
 
-    The log cannot detect a delay that is the same for all messages. Trees do, but their packets
-    wait at most the time that adapters do not need.
+    The log cannot detect a delay that is the same for all messages; trees do. Neither can cost more
+    than the time that the busiest adapter does not need, nor than that spent communicating.
     """
     trees = max(evidence.burden(cause)[0] for cause in ROOT_KIND_OF_CAUSE)
-    late = evidence.losses
-    return max(min(trees, 1.0 - evidence.wire_share), 0.0 if late is None else late.total)
+    lost = max(trees, 0.0 if evidence.losses is None else evidence.losses.total)
+    return min(lost, 1.0 - evidence.wire_share, evidence.communication_fraction)
 
 
 def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
@@ -102,17 +102,17 @@ def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
     fixed = _fixed_routes(evidence.run.scenario)
     result = likelihood(fixed if cause == "routing" else 0.5)
     burden = {kind: evidence.burden(kind)[0] for kind in ROOT_KIND_OF_CAUSE}
-    total = sum(burden.values())
+    total, own = sum(burden.values()), burden[cause]
+    late = evidence.losses
+    logged = late is not None and late.total >= MIN_WORTH
+    if cause == "slow-link" and logged:
+        # Our traffic hardly uses either link; the log tells them apart.
+        own += burden["other-traffic"]
     if total > 0:
-        own = burden[cause]
-        if cause == "slow-link":
-            # Our traffic hardly uses either link; proof of a slow one is rare (TB007).
-            own += burden["other-traffic"]
         # What is undecided may belong to any cause.
         decided = 1.0 - evidence.unsure_share
         result *= likelihood(decided * own / total + 1.0 - decided)
-    late = evidence.losses
-    if late is None or late.total < MIN_WORTH:
+    if late is None or not logged:
         return result
     # A pattern delays messages at nodes. Other causes may do so too, by back-pressure.
     result *= likelihood(late.endpoint_share if cause == "pattern" else 0.5)

@@ -181,9 +181,7 @@ def _findings(evidence: RunAnalysis) -> list[Finding]:
     return sorted(filter(None, findings), key=lambda finding: (-finding.share, finding.code))
 
 
-def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
-    if slow is None or not slow.explains:
-        return []
+def _slow_cable_warnings(slow: SlowCableFit, evidence: RunAnalysis) -> list[str]:
     rate, name = evidence.topology.rate_gbps, evidence.topology.name
     cables = [(name[link], gbps, float(rate[link])) for link, gbps, _ in slow.cables]
     return [slow_cables_explain(cables, slow.fit)]
@@ -218,6 +216,10 @@ def _by_time(
     warnings = _contradictions(
         cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
     )
+    if slow is not None and slow.explains:
+        warnings += _slow_cable_warnings(slow, evidence)
+    elif unexplained_share(bars) >= WORTH_FIXING:
+        warnings.append(unexplained_time(unexplained_share(bars)))
     return _Found(cause, cost, basis, counted.confidence, counted, tuple(warnings))
 
 
@@ -236,11 +238,8 @@ def _contradictions(
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING
     ]
-    hidden = unexplained_share(bars)
     if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(model_takes_longer(overshoot_share(bars)))
-    if hidden >= WORTH_FIXING:
-        warnings.append(unexplained_time(hidden))
     if cause in NO_CONTENTION_CAUSES:
         return warnings
     if sampled in cost and sampled != cause:

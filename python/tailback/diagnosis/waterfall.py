@@ -209,13 +209,17 @@ def _variations(
     """
     ratios = [dict.fromkeys(simulated, 1.0)]
     for engine in engines:
-        time: dict[str, int] = {}
-        for number, step in enumerate(steps):
-            skipped = steps[number - 1].name if step.skip else ""
-            time[step.name] = time[skipped] if skipped else evaluate(
-                replace(step.change, variation=engine)
-            ).elapsed_ps  # fmt: skip
-        ratios.append({name: time[name] / max(simulated[name][0], 1) for name in time})
+        # Without contention only delays matter: two engines then share a simulation.
+        delays = EngineVariation(delays=engine.delays)
+        varied = [
+            replace(
+                step,
+                change=replace(step.change, variation=delays if step.name == "ideal" else engine),
+            )
+            for step in steps
+        ]
+        time = _times_of_steps(evaluate, varied, 1, None)
+        ratios.append({name: time[name][0] / max(simulated[name][0], 1) for name in time})
     out = []
     for ratio in ratios:
         for number in range(len(simulated["ideal"])):
