@@ -34,7 +34,7 @@ rate: no change of placement, routing or neighbours can save the larger part of 
 
 
 @dataclass(frozen=True)
-class Setting:
+class TimeUse:
     """What is the same in all variations.
 
     Attributes:
@@ -46,16 +46,16 @@ class Setting:
     wire: float
 
 
-def main_cause(cost: Mapping[Cause, float], setting: Setting) -> Cause:
+def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
     """The most expensive cause, or what remains if none is worth fixing.
 
     Args:
         cost: Share of the time that each cause costs.
-        setting: Communication and line rate of the run.
+        use: Communication and line rate of the run.
     """
-    if is_worth_fixing(cost, setting.communication):
+    if is_worth_fixing(cost, use.communication):
         return max(cost, key=lambda cause: cost[cause])
-    return cause_without_contention(setting.wire)
+    return cause_without_contention(use.wire)
 
 
 def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
@@ -80,7 +80,7 @@ def count_agreement(
     cause: Cause,
     variations: Sequence[VariedTimes],
     unexplained: Mapping[Cause, float],
-    setting: Setting,
+    use: TimeUse,
 ) -> Agreement:
     """Count the variations in which a cause is the main one.
 
@@ -89,7 +89,7 @@ def count_agreement(
         variations: Times of the steps in every variation.
         unexplained: Share of the observed time that the model does not explain, by the cause it is
             attributed to.
-        setting: Communication and line rate of the run.
+        use: Communication and line rate of the run.
     """
     found: Counter[Cause] = Counter()
     for varied in variations:
@@ -97,7 +97,7 @@ def count_agreement(
         cost = {name: share * scale for name, share in varied.charged.items()}
         for name, share in unexplained.items():
             cost[name] = cost.get(name, 0.0) + share
-        found[main_cause(cost, setting)] += 1
+        found[main_cause(cost, use)] += 1
     rest = [(name, count) for name, count in found.most_common() if name != cause]
     return Agreement(holds=found[cause], of=len(variations), otherwise=rest[0][0] if rest else None)
 

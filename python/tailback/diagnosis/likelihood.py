@@ -7,8 +7,8 @@ import math
 SILENT = 0.05
 """Probability that a piece of evidence says nothing about the cause, and any share is as likely as
 any other. So no piece excludes a cause, and none speaks for one more than twenty to one. One in
-twenty is the usual error of a test; with 0.03 to 0.15 the verdicts on the development scenarios
-hardly differ (docs/measurements/diagnosis-accuracy.md)."""
+twenty is the usual error of a test; between 0.02 and 0.2 the accuracy on the development scenarios
+is the same (docs/measurements/diagnosis-accuracy.md)."""
 
 TIME_ERROR = 0.05
 """Standard error of a simulated time, as a share of it: unknown settings of the machine change the

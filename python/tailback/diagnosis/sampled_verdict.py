@@ -66,8 +66,8 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
 
 def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
     """Probability of each cause, and of none being worth fixing."""
-    known = bool(evidence.received) or evidence.losses is not None
-    none = _without_contention(evidence) if known else SILENT
+    # Only samples can show that nothing was congested: the log misses what delays all alike.
+    none = _without_contention(evidence) if evidence.received else SILENT
     if evidence.slow_node is not None:
         likely = dict.fromkeys(ROOT_KIND_OF_CAUSE, SILENT / len(ROOT_KIND_OF_CAUSE))
         likely["slow-link"], none = 1.0, SILENT

@@ -11,7 +11,7 @@ from tailback.diagnosis.confidence import (
     MIN_WORTH,
     NO_CONTENTION_CAUSES,
     WORTH_FIXING,
-    Setting,
+    TimeUse,
     contention_scale,
     count_agreement,
     main_cause,
@@ -204,10 +204,10 @@ def _by_time(
         sampled: The verdict of samples and message log.
     """
     bars = waterfall.bars
-    setting = Setting(evidence.communication_fraction, evidence.wire_share)
+    use = TimeUse(evidence.communication_fraction, evidence.wire_share)
     cost, unexplained = cost_shares(waterfall.shares, bars, slow), unexplained_costs(bars, slow)
-    cause = main_cause(cost, setting)
-    counted = count_agreement(cause, waterfall.variations, unexplained, setting)
+    cause = main_cause(cost, use)
+    counted = count_agreement(cause, waterfall.variations, unexplained, use)
     basis: Basis = "re-simulation"
     if unexplained.get(cause, 0.0) > 0.5 * cost.get(cause, 0.0):
         basis, slowed = "hypothesis", 0.5 if slow is None else slow.probability

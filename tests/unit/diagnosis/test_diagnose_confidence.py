@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.confidence import Setting, count_agreement, main_cause
+from tailback.diagnosis.confidence import TimeUse, count_agreement, main_cause
 from tailback.diagnosis.model import Agreement, Cause
 from tailback.diagnosis.waterfall import VariedTimes
 from tests.factories.diagnosis_runs import other_run
 
-COMMUNICATING = Setting(communication=1.0, wire=0.0)
+COMMUNICATING = TimeUse(communication=1.0, wire=0.0)
 
 
 def varied(pattern: int, placement: int, run_ps: int = 100) -> VariedTimes:
@@ -63,7 +63,7 @@ def test_contention_that_does_not_fit_into_the_time_of_the_run_is_scaled_down() 
 def test_the_most_expensive_cause_must_be_worth_fixing(
     cost: dict[Cause, float], communication: float, wire: float, told: Cause
 ) -> None:
-    assert main_cause(cost, Setting(communication, wire)) == told
+    assert main_cause(cost, TimeUse(communication, wire)) == told
 
 
 def test_samples_alone_are_less_sure_the_more_stays_open() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailback.diagnosis.confidence import Setting, count_agreement
+from tailback.diagnosis.confidence import TimeUse, count_agreement
 from tailback.diagnosis.model import WaterfallBar
 from tailback.diagnosis.root_utilization import _growth
 from tailback.diagnosis.run_analysis import RunAnalysis
@@ -153,7 +153,7 @@ def test_every_engine_is_combined_with_every_repetition() -> None:
 
     found = build_waterfall(run, evaluate, 3, engines=[EngineVariation(buffers=0.5)])
     assert len(found.variations) == 3 * 2
-    counted = count_agreement("placement", found.variations, {}, Setting(1.0, 0.0))
+    counted = count_agreement("placement", found.variations, {}, TimeUse(1.0, 0.0))
     assert (counted.holds, counted.of, counted.otherwise) == (3, 6, "pattern")
     assert counted.confidence == pytest.approx(3.5 / 7)
     # The bars show the scenario's own engine.
