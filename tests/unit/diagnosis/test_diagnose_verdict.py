@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis import diagnose_cause, verdict
+from tailback.diagnosis.headline import SEVERAL_FIT
 from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.sampled_verdict import SampledVerdict
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
@@ -77,6 +79,16 @@ def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[n
     assert (diagnosis.confidence == 0) == (cause == "undetermined")
     assert diagnosis.basis.startswith("samples") and diagnosis.confidence < 1
     assert diagnosis.sampling.sufficient == (cause != "undetermined")
+
+
+def test_several_causes_that_fit_equally_are_not_a_lack_of_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    equal = SampledVerdict("undetermined", {"pattern": 0.3, "placement": 0.3})
+    monkeypatch.setattr(verdict, "sampled_verdict", lambda _: equal)
+    found = diagnose(placement_run())
+    assert found.headline == SEVERAL_FIT and found.confidence == 0.0
+    assert diagnose(sparse_run()).headline.endswith("see TB005 for how many more are needed.")
 
 
 def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
