@@ -68,11 +68,7 @@ def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
     """Probability of each cause, and of none being worth fixing."""
     # Only samples can show that nothing was congested: the log misses what delays all alike.
     none = _without_contention(evidence) if evidence.received else SILENT
-    if evidence.slow_node is not None:
-        likely = dict.fromkeys(ROOT_KIND_OF_CAUSE, SILENT / len(ROOT_KIND_OF_CAUSE))
-        likely["slow-link"], none = 1.0, SILENT
-    else:
-        likely = {cause: _likelihood_of(cause, evidence) for cause in ROOT_KIND_OF_CAUSE}
+    likely = {cause: _likelihood_of(cause, evidence) for cause in ROOT_KIND_OF_CAUSE}
     whole = sum(likely.values())
     contention = {cause: (1.0 - none) * value / whole for cause, value in likely.items()}
     return {**contention, cause_without_contention(evidence.wire_share): none}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis.adapter_load import AdapterLoad, slow_adapter
 from tailback.diagnosis.likelihood import SILENT
 from tailback.diagnosis.message_delays import MessageDelays
 from tailback.diagnosis.model import Cause
@@ -19,14 +17,8 @@ from tailback.run import Run
 from tests.factories.diagnosis_runs import placement_run
 
 
-def lost(
-    endpoint: float = 0.0, inside: float = 0.2, active: float = 0.9, late: float = 0.2
-) -> MessageDelays:
-    return MessageDelays(endpoint, inside, active, late, pl.DataFrame())
-
-
-ADAPTERS = AdapterLoad(np.ones(8), np.ones(8), np.full(8, 0.95), np.full(8, 4))
-SLOW = AdapterLoad(np.ones(8), np.ones(8), np.array([0.3] + [0.95] * 7), np.full(8, 4))
+def lost(endpoint: float = 0.0, inside: float = 0.2, active: float = 0.9) -> MessageDelays:
+    return MessageDelays(endpoint, inside, active, pl.DataFrame())
 
 
 @dataclass
@@ -41,17 +33,12 @@ class Known:
     unsure_share: float = 0.0
     received: int = 1000
     crosses: bool = True
-    adapters: AdapterLoad = ADAPTERS
     costs: dict[Cause, tuple[float, float]] = field(default_factory=dict)
     routing: str = "adaptive"
 
     @property
     def run(self) -> Run:
         return placement_run(routing=self.routing)
-
-    @property
-    def slow_node(self) -> int | None:
-        return slow_adapter(self.adapters)
 
     def burden(self, cause: Cause) -> tuple[float, float]:
         return self.costs.get(cause, (0.0, 0.0))
@@ -122,11 +109,6 @@ def test_what_is_open_makes_every_verdict_less_sure() -> None:
     assert verdict(losses=None, costs=PLACEMENT, unsure_share=1.0).cause == "undetermined"
     nothing = verdict(losses=None, received=0)
     assert (nothing.cause, nothing.confidence) == ("undetermined", 0.0)
-
-
-def test_a_slow_adapter_is_told_by_its_messages() -> None:
-    assert verdict(costs=PLACEMENT).cause == "placement"
-    assert verdict(costs=PLACEMENT, adapters=SLOW).cause == "slow-link"
 
 
 @pytest.mark.parametrize(
