@@ -1,7 +1,6 @@
 r"""How often the diagnosis is right, by number of packets, scheme and knowledge.
 
     python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
-    python bench/diagnosis.py --split build --fit        the curves of the stated confidence
     python bench/diagnosis.py --split judge --packets 1000000 10000 1000 \
         --scheme full coordinated --know own samples rough --write
                                                also docs/measurements/diagnosis-accuracy.md
@@ -26,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -38,11 +37,9 @@ from _pages import put
 from diagnosis_observe import SCHEMES, carrying, join, known_to_user, observe, thin, what_if
 from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
-from scipy.optimize import minimize
 
 from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.confidence import VerdictBasis
 from tailback.run import Run
 from tailback.scenario_engine import EngineSection
 from tailback.simulation import decode_samples, prepare
@@ -122,7 +119,6 @@ def answer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
         basis=diagnosis.basis,
-        margin=diagnosis.margin,
         headline=diagnosis.headline,
         seconds=time.perf_counter() - began,
         saved={name: round(value, 4) for name, value in case.saved.items()},
@@ -224,31 +220,6 @@ def groups(found: list[Answer]) -> list[list[Answer]]:
     return [[a for a in found if (a.knowledge, a.scheme, a.packets) == key] for key in sorted(keys)]
 
 
-def fit(found: list[Answer]) -> dict[str, tuple[float, float]]:
-    """Log-odds of being right over the margin, for each basis, with a weak prior.
-
-    The prior is one imagined right and one imagined wrong answer at either end of the margin, each
-    counting half: so no basis is certain merely because it has not yet been wrong.
-    """
-    curves = {}
-    for basis in sorted({a.basis for a in found}):
-        mine = [a for a in found if a.basis == basis and a.cause != "undetermined"]
-        margin = np.array([a.margin for a in mine] + [0.0, 0.0, 1.0, 1.0])
-        right = np.array([float(a.right) for a in mine] + [1.0, 0.0, 1.0, 0.0])
-        weight = np.array([1.0] * len(mine) + [0.25] * 4)
-
-        def loss(
-            p: np.ndarray, margin: np.ndarray = margin, right: np.ndarray = right,
-            weight: np.ndarray = weight,
-        ) -> float:  # fmt: skip
-            z = p[0] + max(p[1], 0.0) * margin
-            return float((weight * (np.logaddexp(0.0, z) - right * z)).sum()) + 1e-3 * p[1] ** 2
-
-        best = minimize(loss, np.array([1.0, 1.0]), method="Nelder-Mead").x
-        curves[basis] = (round(float(best[0]), 2), round(max(float(best[1]), 0.0), 2))
-    return curves
-
-
 def text(found: list[Answer]) -> str:
     """What is printed without ``--json``."""
     lines = []
@@ -268,13 +239,6 @@ def text(found: list[Answer]) -> str:
             if not a.right and len(part) - sum(b.right for b in part) <= 25
         ]
     return "\n".join(lines)
-
-
-def restated(saved: Answer) -> Answer:
-    """An answer with the confidence that today's curves give its margin."""
-    if saved.cause == "undetermined":
-        return saved
-    return replace(saved, confidence=VerdictBasis(saved.basis, saved.margin).confidence)  # type: ignore[arg-type]
 
 
 def block(found: list[Answer]) -> str:
@@ -307,7 +271,6 @@ def main() -> int:
     parser.add_argument("--scheme", choices=SCHEMES, nargs="+", default=["full"])
     parser.add_argument("--know", choices=KNOWLEDGE, nargs="+", default=["own"])
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--fit", action="store_true", help="print the curves of the confidence")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="update the measured page")
     parser.add_argument("--from", dest="saved", type=Path, nargs="+", help="answers saved before")
@@ -318,16 +281,14 @@ def main() -> int:
     ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know)
     if options.saved:
         texts = [path.read_text(encoding="utf-8") for path in options.saved]
-        found = [restated(Answer(**row)) for text in texts for row in json.loads(text)]
+        found = [Answer(**row) for text in texts for row in json.loads(text)]
     else:
         found = run_all(options.split, options.count, ask, options.jobs)
     if options.save:
         options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
     if options.write:
         put(PAGE, {"measured": block(found)})
-    if options.fit:
-        print(json.dumps(fit(found), indent=2))
-    elif options.json:
+    if options.json:
         print(json.dumps([figures(part) for part in groups(found)], indent=2))
     else:
         print(text(found))

@@ -25,7 +25,6 @@ class Answer:
     cause: str
     confidence: float
     basis: str
-    margin: float
     headline: str
     seconds: float
     saved: dict[str, float]

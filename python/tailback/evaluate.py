@@ -21,6 +21,22 @@ Rates = Literal["max-min", "assignment"]
 """How rates of flows are set; both adjust as flows start and end (docs/explanation/rates.md)."""
 
 
+@dataclass(frozen=True)
+class EngineVariation:
+    """Other values of engine settings that are rarely known exactly.
+
+    Attributes:
+        buffers: Factor of the buffer at the far end of each link; at least a packet always fits.
+        delays: Factor of the delays of switches, of software before a message, and within a host.
+        other_injection: Adapters take turns among messages if the scenario has them send one
+            after another, and vice versa; adapters with a queue per destination stay as they are.
+    """
+
+    buffers: float = 1.0
+    delays: float = 1.0
+    other_injection: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Change:
     """A difference from the scenario.
@@ -40,6 +56,7 @@ class Change:
         limits: Links whose traffic is limited although they are not slow: number of the directed
             link, and the rate in gigabits per second.
         fair_adapters: Adapters share their link among messages, whatever the scenario says.
+        variation: Other engine settings; None keeps the scenario's.
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed, for a repetition with other random choices.
         measure: False skips telemetry if only the time is needed.
@@ -56,6 +73,7 @@ class Change:
     slow: tuple[SlowLink, ...] = ()
     limits: tuple[tuple[int, float], ...] = ()
     fair_adapters: bool = False
+    variation: EngineVariation | None = None
     background: bool = True
     seed_offset: int = 0
     measure: bool = False

@@ -265,7 +265,8 @@ def routing_run(**options: object) -> Run:
     """Two flows of leaf 0 share one full up-link, next to three that are idle."""
     share = round(20 * LINE_PACKETS / 2)
     flows = [Flow(n, HOSTS + n, share, spine=0) for n in range(2)]
-    return make_run(flows, {ups(0)[0]: 0.85}, **options)  # type: ignore[arg-type]
+    static: dict[str, object] = {"routing": "deterministic", **options}
+    return make_run(flows, {ups(0)[0]: 0.85}, **static)  # type: ignore[arg-type]
 
 
 def slow_run(**options: object) -> Run:

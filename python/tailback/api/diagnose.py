@@ -37,9 +37,10 @@ from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
-from tailback.diagnosis.wording import recorded_warnings
+from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.diagnosis.wording import confidence_sentence, measured_confidence, recorded_warnings
 from tailback.errors import PlacementError, ScenarioError
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.counter_alignment import JoinError
 from tailback.placement import RankFile
@@ -149,11 +150,18 @@ class DiagnosisResult(FolderResult):
             text = json.dumps({"stages": stages.rows()}, indent=2) + "\n"
             (folder / PROFILE_FILE).write_text(text, encoding="utf-8")
 
+    @property
+    def _confidence(self) -> str:
+        found = self.diagnosis
+        if found.explanation is not None or found.cause == "undetermined":
+            return measured_confidence(found.confidence)
+        return confidence_sentence(found.confidence, found.basis, found.agreement)
+
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis
         rows = {
             "verdict": diagnosis.headline,
-            "confidence": percent(diagnosis.confidence, 0),
+            "confidence": self._confidence,
             diagnosis.times: format_time(diagnosis.elapsed_ps),
         }
         if diagnosis.remedy is not None:
@@ -239,8 +247,9 @@ def diagnose(
     prepared, run = expected.prepared, expected.run
     evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
     workflow = _Workflow(
-        prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step, analyse
-    )
+        prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step, analyse,
+        ENGINE_VARIATIONS if expected.found is None else (),
+    )  # fmt: skip
     measured = expected.measured_with_ideal(evaluate)
     diagnosis, after, files = workflow.diagnose(
         lambda modelled, placements, advise: expected.explained(
@@ -310,6 +319,8 @@ class _Expected:
             self.prepared, self.evidence, self.run, evaluate, placements, seeds
         )  # fmt: skip
         explained = explain(diagnosis, measured.measured, self.found, cost, advise)
+        # The variations of the model say nothing about a verdict on the measured run.
+        explained = explained.model_copy(update={"agreement": None})
         if explained.cause == diagnosis.cause:
             return explained
         # Warnings about the model's own verdict do not apply to this one.
@@ -416,6 +427,7 @@ class _Workflow:
     seeds: int
     progress: Progress
     analyse: Callable[[base.Run], RunAnalysis]
+    engines: Sequence[EngineVariation]
 
     def diagnose(
         self, explained: Callable[[Diagnosis, Placements, Advise], Diagnosis]
@@ -443,7 +455,7 @@ class _Workflow:
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
             run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
-            analyse=self.analyse,
+            analyse=self.analyse, engines=self.engines,
         )  # fmt: skip
         context = RemedyContext(
             evaluate, estimate, made, screened.estimate_ps, prepared.observed.program, rules,

@@ -125,7 +125,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
         return diagnosis.sampling.note
     if diagnosis.explanation is not None:
         return f"{measured_confidence(diagnosis.confidence)} {diagnosis.sampling.note}"
-    how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.times)
+    how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.agreement)
     return f"{how} {diagnosis.sampling.note}"
 
 

@@ -20,6 +20,8 @@ NOT_RULED_OUT = (
     "and the trace cannot show what took the time."
 )
 
+SEVERAL_FIT = "Samples and message log fit several causes about equally well."
+
 INTERRUPTED = "The run was interrupted: the diagnosis covers only the part before that."
 
 
@@ -120,7 +122,9 @@ def _headline_without_contention(
         needs = percent(facts.wire_share)
         return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."
     if cause == "undetermined":
-        return f"{lead}: see TB005 for how many more are needed." if findings else f"{lead}."
+        if any(finding.code == "TB005" for finding in findings):
+            return f"{lead}: see TB005 for how many more are needed."
+        return f"{lead}." if not findings else SEVERAL_FIT
     if facts.simulated_again:
         return f"{lead}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
     met = "congestion was not recorded"
@@ -227,14 +231,6 @@ def unexplained_time(share: float) -> str:
     return (
         f"{percent(share)} of the time is unexplained. Possible reasons: other jobs, or a fabric "
         "that differs from its description."
-    )
-
-
-def cost_without_congestion(cause: Cause, cost: float) -> str:
-    """A cause costs time although no link is congested."""
-    return (
-        f"Re-simulation attributes {percent(cost)} of the time to {cause}, but no link is "
-        f"congested: the time is spent {_time_without_congestion(cause)}."
     )
 
 

@@ -21,9 +21,6 @@ from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.topology import Floats, Ints, LinkTopology
 from tailback.run import Run
 
-LATE_SHARE = 0.2
-"""A message is late if it lost more than this share of its time inside the network."""
-
 
 @dataclass(frozen=True)
 class MessageDelays:
@@ -34,7 +31,6 @@ class MessageDelays:
             busy adapter for at least :data:`FULL_UTILIZATION` of their flight.
         inside: Time lost while neither adapter was busy.
         active: Share of the time in which a node has a message in flight.
-        late: Share of messages that lost more than :data:`LATE_SHARE` of their time inside.
         messages: Nodes ``src`` and ``dst``, the time each message ``took``, and the time
             ``expected`` without loss inside the network.
     """
@@ -42,7 +38,6 @@ class MessageDelays:
     endpoint: float
     inside: float
     active: float
-    late: float
     messages: pl.DataFrame
 
     @property
@@ -85,7 +80,6 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
         endpoint=active * float((busy - alone)[busy >= FULL_UTILIZATION * took].sum()) / whole,
         inside=active * float(inside.sum()) / whole,
         active=active,
-        late=float((inside > LATE_SHARE * took).mean()),
         messages=pl.DataFrame(
             {"src": source, "dst": target, "took": took, "expected": took - inside}
         ),

@@ -33,12 +33,9 @@ Cause = Literal[
 the cause.
 """
 
-Basis = Literal[
-    "re-simulation", "re-simulation, at rest", "hypothesis", "samples", "samples, at rest",
-]  # fmt: skip
+Basis = Literal["re-simulation", "hypothesis", "samples"]
 """Basis of a verdict: time charged by re-simulation; the hypothesis of a slow cable or of other
-traffic to explain what re-simulation of all known causes does not; or the samples alone. *At rest*:
-nothing is worth fixing."""
+traffic to explain what re-simulation of all known causes does not; or samples and message log."""
 
 
 Times = Literal["expected", "measured"]
@@ -89,6 +86,31 @@ class LinkEvidence(FrozenModel):
     samples: int
     tree_links: int
     flat_direction: str = ""
+
+
+class Agreement(FrozenModel):
+    """In how many variations of the model a verdict holds.
+
+    Attributes:
+        holds: Variations with the same main cause.
+        of: All variations.
+        otherwise: Most frequent main cause of the others; None if there are none.
+        identified: Probability that unexplained time is attributed to the right cause; 1 if the
+            verdict does not rest on unexplained time.
+    """
+
+    holds: int
+    of: int
+    otherwise: Cause | None = None
+    identified: float = 1.0
+
+    @property
+    def confidence(self) -> float:
+        """Posterior mean of the share of variations by Jeffreys' prior, times ``identified``.
+
+        With the prior, agreement of a few variations does not count as certainty.
+        """
+        return (self.holds + 0.5) / (self.of + 1.0) * self.identified
 
 
 class Finding(FrozenModel):
@@ -357,10 +379,11 @@ class Diagnosis(FrozenModel):
         explanation: Breakdown of the measured time by cause; None if nothing was measured.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: Warnings of readers and rules.
-        confidence: Probability that ``cause`` is correct, 0–1, if the model is valid; calibrated on
-            generated scenarios (docs/measurements/diagnosis-accuracy.md).
+        confidence: Share of the variations in which ``cause`` is the main cause, 0–1: of the model
+            (:attr:`agreement`) or, for a measured run, of the runs consistent with the evidence.
         basis: The evidence that ``cause`` is based on.
-        margin: Margin of the verdict, 0–1; ``basis`` and ``margin`` determine ``confidence``.
+        agreement: In how many variations of the model the verdict holds; None if the verdict is
+            undetermined or explains a measured run.
         shares: Cost of each cause by re-simulation, largest first; empty without it.
         slow_links: Names of the slow links, if they are the cause: those found by re-simulation,
             else those listed in the scenario.
@@ -382,7 +405,7 @@ class Diagnosis(FrozenModel):
     warnings: list[str]
     confidence: float = 0.0
     basis: Basis = "samples"
-    margin: float = 0.0
+    agreement: Agreement | None = None
     shares: list[CauseShare] = Field(default_factory=list)
     slow_links: list[str] = Field(default_factory=list)
     times: Times = "expected"

@@ -17,6 +17,9 @@ def read_diagnosis(content: bytes) -> Diagnosis:
         ValueError: The content is not a valid diagnosis.
     """
     data = json.loads(content)
+    if isinstance(data, dict) and "margin" in data:
+        del data["margin"]
+        data["basis"] = str(data.get("basis", "samples")).removesuffix(", at rest")
     remedy = data.get("remedy") if isinstance(data, dict) else None
     if isinstance(remedy, dict) and "cure" in remedy:
         try:

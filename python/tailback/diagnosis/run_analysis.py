@@ -248,6 +248,13 @@ class RunAnalysis:
         """Largest share of message delays inside the network that one slow cable explains, 0–1."""
         return float(self._explained.max(initial=0.0))
 
+    @property
+    def only_cable(self) -> float:
+        """How much less than that any other cable explains, as a share of it, 0–1."""
+        best = int(self._explained.argmax())
+        others = np.delete(self._explained, [best, self.reverse(best)])
+        return 1.0 - float(others.max(initial=0.0)) / self.one_cable if self.one_cable else 0.0
+
     def explained(self, link: int) -> float:
         """Share of these delays that the cable of a link explains, 0–1."""
         return float(self._explained[link])

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.likelihood import likelihood, time_agreement
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import Floats, Ints
 from tailback.evaluate import Change, Evaluate
@@ -42,16 +43,6 @@ MIN_ADDED_FIT = 0.3
 """Share of the unexplained excess that an additional cable must explain: every additional cable
 improves the fit slightly."""
 
-MIN_SINGLE_FIT = 0.7
-"""Share of the excess of message times that slow cables must reproduce to be the explanation."""
-
-MIN_SEVERAL_FIT = 0.9
-"""The same for several cables, which imitate other traffic more easily."""
-
-ELAPSED_TOLERANCE = 0.15
-"""Relative tolerance of the simulated time of the job: message delays due to other traffic
-sometimes fit a slow cable, but then the time of the job does not."""
-
 _KEY = ["src_rank", "dst_rank", "label", "number"]
 
 
@@ -71,14 +62,22 @@ class SlowCableFit:
     elapsed: float = 1.0
 
     @property
-    def explains(self) -> bool:
-        """Whether the cables explain the observed times."""
-        return self.fit >= self.needs and abs(self.elapsed - 1.0) <= ELAPSED_TOLERANCE
+    def probability(self) -> float:
+        """Probability that slow cables, rather than other traffic, explain the observed times.
+
+        Both are equally likely beforehand. Slow cables predict all of the excess and the time of
+        the job. Other traffic predicts that no cable reproduces the excess, and nothing about the
+        time. Every cable beyond the first is charged: each improves the fit a little.
+        """
+        slow = likelihood(self.fit) * likelihood(time_agreement(self.elapsed))
+        slow *= 0.5 ** (len(self.cables) - 1)
+        other = likelihood(1.0 - self.fit) * likelihood(0.5)
+        return slow / (slow + other)
 
     @property
-    def needs(self) -> float:
-        """Fit required to explain the observed times."""
-        return MIN_SINGLE_FIT if len(self.cables) == 1 else MIN_SEVERAL_FIT
+    def explains(self) -> bool:
+        """Whether slow cables are more probable than other traffic."""
+        return self.probability >= 0.5
 
 
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:

@@ -27,8 +27,8 @@ CLEAR = 0.25
 Other traffic also loads equivalent links unevenly, but rarely just one of them."""
 
 EXPLAINS = 0.35
-"""Share of the squared lateness of our messages that the cable alone must explain: the same as
-``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`."""
+"""Share of the squared lateness of our messages that the cable alone must explain: the best of all
+cables explains up to this share of small differences by chance."""
 
 NEARLY_BEST = 0.9
 """The cable must also explain at least this share of what the best cable explains."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from tailback.diagnosis.cause_finding import ensure_cause_finding
-from tailback.diagnosis.confidence import HIDDEN_CAUSES, NO_CONTENTION_CAUSES, assess_confidence
+from tailback.diagnosis.confidence import (
+    MIN_WORTH,
+    NO_CONTENTION_CAUSES,
+    WORTH_FIXING,
+    TimeUse,
+    contention_scale,
+    count_agreement,
+    main_cause,
+)
 from tailback.diagnosis.headline import (
     INTERRUPTED,
     NOT_RULED_OUT,
@@ -14,7 +23,6 @@ from tailback.diagnosis.headline import (
     SampleFacts,
     SlowLinks,
     cost_despite_samples,
-    cost_without_congestion,
     finding_costs_little,
     headline,
     link_rate,
@@ -24,20 +32,26 @@ from tailback.diagnosis.headline import (
     unexplained_time,
     verdict_follows_time,
 )
-from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Finding, Sampling, WaterfallBar
-from tailback.diagnosis.rule_verdict import (
-    MIN_WORTH,
-    WORTH_FIXING,
-    cause_of_rules,
-    cause_without_contention,
+from tailback.diagnosis.model import (
+    Agreement,
+    Basis,
+    Cause,
+    CauseShare,
+    Diagnosis,
+    Finding,
+    Sampling,
+    WaterfallBar,
 )
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
+from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables, slow_links
 from tailback.diagnosis.waterfall import (
+    ENGINE_VARIATIONS,
     NON_MINIMAL_RULES,
     Placements,
     Progress,
+    Waterfall,
     build_waterfall,
     overshoot_share,
     unexplained_share,
@@ -49,16 +63,9 @@ from tailback.diagnosis.wording import (
     times_of,
 )
 from tailback.errors import RunError
-from tailback.evaluate import Evaluate
+from tailback.evaluate import EngineVariation, Evaluate
 from tailback.run import Run
 from tailback.stages import stage
-
-WORTH_OF_COMMUNICATION = 0.20
-"""Smallest share of the communication time at which contention is more than a few short queues."""
-
-MAX_UNSAMPLED_COST = 0.15
-"""Share of the time below which contention without any congestion tree is attributed to short
-queues or longer paths."""
 
 TOP_LINKS = 20
 
@@ -77,6 +84,7 @@ def diagnose_cause(
     seeds: int = 3,
     progress: Progress | None = None,
     analyse: Callable[[Run], RunAnalysis] = RunAnalysis,
+    engines: Sequence[EngineVariation] = ENGINE_VARIATIONS,
 ) -> Diagnosis:
     """Diagnose a run, without a search for remedies.
 
@@ -89,6 +97,7 @@ def diagnose_cause(
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Called with the current step and its progress, 0–1.
         analyse: Analyses a run; pass a caching function to reuse the analysis.
+        engines: Other settings of the engine with which the verdict must hold.
 
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
@@ -98,22 +107,19 @@ def diagnose_cause(
         progress("building congestion trees", 0.0)
     evidence = analyse(run)
     findings = _findings(evidence)
-    bars, shares = list[WaterfallBar](), list[CauseShare]()
+    sampled = sampled_verdict(evidence)
+    found = _Found(sampled.cause, {}, "samples", sampled.confidence)
+    bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
     if evaluate is not None:
-        bars, shares = build_waterfall(run, evaluate, seeds, progress, placements, rules)
-    slow = None
-    if evaluate is not None and unexplained_share(bars) >= WORTH_FIXING:
-        slow = find_slow_cables(evidence, evaluate)
-    cost = cost_shares(shares, bars, findings, slow)
-    cause, warnings = _reconcile(findings, bars, cost, evidence)
+        waterfall = build_waterfall(run, evaluate, seeds, progress, placements, rules, engines)
+        bars, shares = waterfall.bars, waterfall.shares
+        if unexplained_share(bars) >= WORTH_FIXING:
+            slow = find_slow_cables(evidence, evaluate)
+        found = _by_time(waterfall, findings, slow, evidence, sampled)
+    cause, cost, warnings = found.cause, found.cost, list(found.warnings)
     against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
     if against:
         cause = "undetermined"
-    warnings += _slow_cable_warnings(slow, evidence)
-    assessed = assess_confidence(
-        cause, findings, cost if bars else {}, unexplained_share(bars), slow, evidence,
-        worth=WORTH_FIXING,
-    )  # fmt: skip
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, slow, placements or {})
@@ -130,15 +136,36 @@ def diagnose_cause(
         expected_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
-        confidence=0.0 if cause == "undetermined" else assessed.confidence,
-        basis=assessed.basis,
-        margin=assessed.margin,
+        confidence=0.0 if cause == "undetermined" else found.confidence,
+        basis=found.basis,
+        agreement=None if cause == "undetermined" else found.agreement,
         shares=shares,
         slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
         times=times_of(run),
         times_from=provenance(run),
         captured=evidence.captured,
     )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A verdict.
+
+    Attributes:
+        cause: The main cause.
+        cost: Share of the time that each cause costs; empty without re-simulation.
+        basis: What it is based on.
+        confidence: Probability that it is right, 0–1.
+        agreement: In how many variations of the model it is the main cause; None without one.
+        warnings: What contradicts it, or is open.
+    """
+
+    cause: Cause
+    cost: dict[Cause, float]
+    basis: Basis
+    confidence: float
+    agreement: Agreement | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def _require_diagnosable(run: Run, seeds: int) -> None:
@@ -154,101 +181,93 @@ def _findings(evidence: RunAnalysis) -> list[Finding]:
     return sorted(filter(None, findings), key=lambda finding: (-finding.share, finding.code))
 
 
-def _slow_cable_warnings(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
-    if slow is None or not slow.explains:
-        return []
+def _slow_cable_warnings(slow: SlowCableFit, evidence: RunAnalysis) -> list[str]:
     rate, name = evidence.topology.rate_gbps, evidence.topology.name
     cables = [(name[link], gbps, float(rate[link])) for link, gbps, _ in slow.cables]
     return [slow_cables_explain(cables, slow.fit)]
 
 
-def _reconcile(
+def _by_time(
+    waterfall: Waterfall,
     findings: list[Finding],
-    bars: list[WaterfallBar],
-    cost: dict[Cause, float],
+    slow: SlowCableFit | None,
     evidence: RunAnalysis,
-) -> tuple[Cause, list[str]]:
-    """Choose the main cause: by cost in time if re-simulated, else by congested packets."""
-    by_rules = cause_of_rules(findings, evidence)
-    if not bars:
-        return by_rules, []
-    heaviest = max(cost, key=lambda cause: cost[cause])
+    sampled: SampledVerdict,
+) -> _Found:
+    """The cause that costs most by re-simulation, and in how many variations it does.
+
+    Args:
+        waterfall: The re-simulated steps.
+        findings: Findings of the rules.
+        slow: The slow cables that explain the unexplained time best; None if none were tried.
+        evidence: Analysis of samples and message log.
+        sampled: The verdict of samples and message log.
+    """
+    bars = waterfall.bars
+    use = TimeUse(evidence.communication_fraction, evidence.wire_share)
+    cost, unexplained = cost_shares(waterfall.shares, bars, slow), unexplained_costs(bars, slow)
+    cause = main_cause(cost, use)
+    counted = count_agreement(cause, waterfall.variations, unexplained, use)
+    basis: Basis = "re-simulation"
+    if unexplained.get(cause, 0.0) > 0.5 * cost.get(cause, 0.0):
+        basis, slowed = "hypothesis", 0.5 if slow is None else slow.probability
+        identified = slowed if cause == "slow-link" else 1.0 - slowed
+        counted = counted.model_copy(update={"identified": identified})
+    warnings = _contradictions(
+        cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
+    )
+    if slow is not None and slow.explains:
+        warnings += _slow_cable_warnings(slow, evidence)
+    elif unexplained_share(bars) >= WORTH_FIXING:
+        warnings.append(unexplained_time(unexplained_share(bars)))
+    return _Found(cause, cost, basis, counted.confidence, counted, tuple(warnings))
+
+
+def _contradictions(
+    cause: Cause,
+    cost: dict[Cause, float],
+    bars: list[WaterfallBar],
+    findings: list[Finding],
+    sampled: Cause,
+    *,
+    with_log: bool,
+) -> list[str]:
+    """What the samples or the time of the run show that the costs do not."""
     warnings = [
         finding_costs_little(f, cost[f.cause])
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING
     ]
-    hidden = unexplained_share(bars)
     if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(model_takes_longer(overshoot_share(bars)))
-    if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN_CAUSES for f in findings):
-        warnings.append(unexplained_time(hidden))
-    if not is_worth_fixing(cost, evidence):
-        return cause_without_contention(by_rules, evidence), warnings
-    quiet = by_rules in NO_CONTENTION_CAUSES and not evidence.roots.height
-    if quiet and cost[heaviest] < MAX_UNSAMPLED_COST and hidden < WORTH_FIXING:
-        return cause_without_contention(by_rules, evidence), [
-            cost_without_congestion(heaviest, cost[heaviest])
-        ]
-    if by_rules in cost and by_rules != heaviest:
-        # If the cause of the trees contradicts the message log, ``cause_of_rules`` gives another.
-        with_log = evidence.losses is not None
-        warnings.append(verdict_follows_time(by_rules, heaviest, cost, with_log=with_log))
-    if by_rules in NO_CONTENTION_CAUSES or any(
-        finding.cause in NO_CONTENTION_CAUSES for finding in findings
-    ):
-        warnings.append(cost_despite_samples(heaviest, cost[heaviest]))
-    return heaviest, warnings
+    if cause in NO_CONTENTION_CAUSES:
+        return warnings
+    if sampled in cost and sampled != cause:
+        warnings.append(verdict_follows_time(sampled, cause, cost, with_log=with_log))
+    if any(finding.cause in NO_CONTENTION_CAUSES for finding in findings):
+        warnings.append(cost_despite_samples(cause, cost[cause]))
+    return warnings
 
 
 def cost_shares(
-    shares: list[CauseShare],
-    bars: list[WaterfallBar],
-    findings: list[Finding],
-    slow: SlowCableFit | None,
+    shares: list[CauseShare], bars: list[WaterfallBar], slow: SlowCableFit | None
 ) -> dict[Cause, float]:
-    """Cost of each cause as a share of the observed time.
-
-    Time not explained by re-simulating known causes is charged to slow links if they reproduce the
-    times of our messages, else to other traffic. Without a message log it is divided between the
-    two in proportion to the congested packets that the rules charge to them.
-    """
-    cost: dict[Cause, float] = {
-        share.cause: share.charged * contention_scale(bars) for share in shares
-    }
-    hidden = unexplained_share(bars)
-    weights: dict[Cause, float] = {"other-traffic": 1.0}
-    if slow is not None:
-        if slow.explains:
-            weights = {"slow-link": 1.0}
-    elif any(finding.cause in HIDDEN_CAUSES for finding in findings):
-        weights = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN_CAUSES}
-    for cause, weight in weights.items():
-        cost[cause] = cost.get(cause, 0.0) + hidden * weight / sum(weights.values())
+    """Cost of each cause as a share of the observed time."""
+    time = {bar.name: bar.elapsed_ps for bar in bars}
+    scale = contention_scale(time, time["observed"]) if time else 1.0
+    cost: dict[Cause, float] = {share.cause: share.charged * scale for share in shares}
+    for cause, share in unexplained_costs(bars, slow).items():
+        cost[cause] = cost.get(cause, 0.0) + share
     return cost
 
 
-def contention_scale(bars: list[WaterfallBar]) -> float:
-    """Share of the simulated contention that fits into the observed time, 0–1.
+def unexplained_costs(bars: list[WaterfallBar], slow: SlowCableFit | None) -> dict[Cause, float]:
+    """Share of the time that known causes do not explain, by the cause it is attributed to.
 
-    The simulation may take longer than the run because its contention differs from the real one.
-    Contention can cost at most the observed time minus the contention-free time of adapters and
-    computation.
+    Slow links if they reproduce the times of our messages, else other traffic.
     """
-    time = {bar.name: bar.elapsed_ps for bar in bars}
-    if not bars or time["other traffic"] <= time["observed"]:
-        return 1.0
-    simulated = time["other traffic"] - time["injection"]
-    return min(max(time["observed"] - time["injection"], 0) / max(simulated, 1), 1.0)
-
-
-def is_worth_fixing(cost: dict[Cause, float], evidence: RunAnalysis) -> bool:
-    """Whether contention costs enough of the total time or of the communication time."""
-    largest = max(cost.values(), default=0.0)
-    if largest >= WORTH_FIXING:
-        return True
-    busy = evidence.communication_fraction
-    return largest >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
+    explained = slow is not None and slow.explains
+    return {"slow-link" if explained else "other-traffic": unexplained_share(bars)}
 
 
 def _headline_facts(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tailback.diagnosis import waterfall_wording as wording
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.run import Run
 
 Progress = Callable[[str, float], None]
@@ -94,6 +94,60 @@ def waterfall_steps(
     return out
 
 
+ENGINE_VARIATIONS = (
+    EngineVariation(buffers=0.5, delays=0.5, other_injection=True),
+    EngineVariation(buffers=0.5, delays=1.5),
+    EngineVariation(buffers=1.5, delays=0.5),
+    EngineVariation(buffers=1.5, delays=1.5, other_injection=True),
+)
+"""Other engine settings with which every step is simulated. Half of the eight combinations of three
+settings at two levels, chosen so that no setting always changes together with another (fractional
+factorial design: Box and Hunter 1961). ±50 % is the range within which the blind cases draw the
+settings of real machines (docs/measurements/blind-cases.md)."""
+
+
+@dataclass(frozen=True)
+class VariedTimes:
+    """Times of the steps of the waterfall in one variation of the model, by name, picoseconds.
+
+    Attributes:
+        steps: Time of each step but ``observed``, in the order of the bars.
+        run_ps: Time that the run takes with these settings of the engine: as observed, times the
+            ratio of the full simulations with and without them.
+    """
+
+    steps: Mapping[str, int]
+    run_ps: int
+
+    @property
+    def charged(self) -> dict[Cause, float]:
+        """Share of the time charged to each cause; a step that saves time costs 0."""
+        costs: dict[Cause, float] = {}
+        before = 0
+        for name, time in self.steps.items():
+            if name in CAUSE_OF_STEP:
+                cause = CAUSE_OF_STEP[name]
+                costs[cause] = costs.get(cause, 0.0) + max(time - before, 0) / max(self.run_ps, 1)
+            before = time
+        return costs
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """The waterfall and the variations of the model that it was simulated with.
+
+    Attributes:
+        bars: The bars, ``observed`` last: means over the repetitions.
+        shares: Cost of each cause, largest first.
+        variations: Times of the steps in each repetition, for the scenario's own engine settings
+            and for each of :data:`ENGINE_VARIATIONS`.
+    """
+
+    bars: list[WaterfallBar]
+    shares: list[CauseShare]
+    variations: list[VariedTimes]
+
+
 def build_waterfall(
     run: Run,
     evaluate: Evaluate,
@@ -101,8 +155,9 @@ def build_waterfall(
     progress: Progress | None = None,
     placements: Placements | None = None,
     rules: Sequence[str] = (),
-) -> tuple[list[WaterfallBar], list[CauseShare]]:
-    """Re-simulate every step ``seeds`` times.
+    engines: Sequence[EngineVariation] = ENGINE_VARIATIONS,
+) -> Waterfall:
+    """Re-simulate every step ``seeds`` times, and once with each variation of the engine.
 
     Args:
         run: The run as observed.
@@ -111,9 +166,7 @@ def build_waterfall(
         progress: Called with the step and the share done.
         placements: Candidate placements: node of each rank, shape (R,), by name.
         rules: Routing rules to try for even spreading, in addition to the one in use.
-
-    Returns:
-        The bars, ``observed`` last, and the cost of each cause, largest first.
+        engines: Other engine settings to try.
     """
     rule = _best_rule(evaluate, rules, progress)
     # A placement may assume minimal routing: not making detours is no fault of the routing, even
@@ -122,9 +175,11 @@ def build_waterfall(
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
     n_real = sum(not step.skip for step in todo)
-    times = _times_of_steps(evaluate, todo, seeds, progress)
-    floor = _floor(evaluate, placements or {}, (charged, *rules), times, run)
-    times = _bounded(times, floor, wire_time_ps(run))
+    simulated = _times_of_steps(evaluate, todo, seeds, progress)
+    floor = _floor(evaluate, placements or {}, (charged, *rules), simulated, run)
+    wire_ps = wire_time_ps(run)
+    times = _bounded(simulated, floor, wire_ps)
+    variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
     todo.insert(1, WaterfallStep("paths", Change(), wording.PATHS))
     todo.insert(2, WaterfallStep("injection", Change(), wording.INJECTION))
     bars, before = [], [0] * seeds
@@ -136,7 +191,44 @@ def build_waterfall(
     if progress is not None:
         progress("removing causes", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
-    return bars, _shares(run, bars, removed)
+    return Waterfall(bars, _shares(run, bars, removed), variations)
+
+
+def _variations(
+    run: Run,
+    evaluate: Evaluate,
+    steps: Sequence[WaterfallStep],
+    simulated: Mapping[str, Sequence[int]],
+    engines: Sequence[EngineVariation],
+    wire_ps: int,
+) -> list[VariedTimes]:
+    """Times of the steps with every combination of repetition and engine settings.
+
+    Each engine is simulated once. Its effect, the ratio of times to those of the first repetition,
+    applies to every repetition.
+    """
+    ratios = [dict.fromkeys(simulated, 1.0)]
+    for engine in engines:
+        # Without contention only delays matter: two engines then share a simulation.
+        delays = EngineVariation(delays=engine.delays)
+        varied = [
+            replace(
+                step,
+                change=replace(step.change, variation=delays if step.name == "ideal" else engine),
+            )
+            for step in steps
+        ]
+        time = _times_of_steps(evaluate, varied, 1, None)
+        ratios.append({name: time[name][0] / max(simulated[name][0], 1) for name in time})
+    out = []
+    for ratio in ratios:
+        for number in range(len(simulated["ideal"])):
+            now = {name: [round(time[number] * ratio[name])] for name, time in simulated.items()}
+            bounded = _bounded(now, now["ideal"][0], wire_ps)
+            order = ["paths", "injection", *(step.name for step in steps if step.name != "ideal")]
+            times = {name: bounded[name][0] for name in order}
+            out.append(VariedTimes(times, round(run.elapsed_ps * ratio["other traffic"])))
+    return out
 
 
 def _times_of_steps(

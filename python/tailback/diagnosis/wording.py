@@ -1,18 +1,19 @@
 """How screens and reports describe the times of a diagnosis: expected by the model, or measured.
 
-Simulated times are *expected*, whatever was recorded, and a verdict based on them holds if the
-model does. A run with measured times has ``times = "measured"`` in its summary.
+Simulated times are *expected*, whatever was recorded. A run with measured times has
+``times = "measured"`` in its summary.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tailback.diagnosis.model import Times, WaterfallBar
+from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
 from tailback.run import Run
 from tailback.units import format_time, percent
 
-IF_MODEL_HOLDS = "if the model holds"
+VARIED = "random routes, buffers, delays, order of sending"
+"""What differs between variations of the model."""
 
 UNEXPLAINED_TIMES = 3.0
 """Ratio of recorded to expected time from which the simulation does not represent the recording."""
@@ -33,10 +34,21 @@ def run_label(times: Times) -> str:
     return "As measured" if times == "measured" else "As simulated"
 
 
-def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
-    """The sentence on the confidence of the verdict; a measured run needs no model."""
-    condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
-    return f"{percent(confidence)} sure of the verdict, based on {basis}{condition}."
+def confidence_sentence(confidence: float, basis: Basis, agreement: Agreement | None) -> str:
+    """The sentence on the confidence of the verdict on an expected run."""
+    if agreement is None:
+        return f"Probability of this cause, based on {basis}: {percent(confidence)}."
+    rest = agreement.of - agreement.holds
+    count = f"{agreement.holds} of {agreement.of}" if rest else f"all {agreement.of}"
+    text = f"The verdict is the same in {count} variations of the model ({VARIED})"
+    if agreement.otherwise is not None:
+        text += f"; in {'the other' if rest == 1 else 'most others'} it is {agreement.otherwise}"
+    if agreement.identified == 1.0:
+        return f"{text}."
+    return (
+        f"{text}. The cause is not part of the model: that it explains the remaining time has a "
+        f"probability of {percent(agreement.identified)}."
+    )
 
 
 def measured_confidence(confidence: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.run import Run
+from tailback.scenario import Scenario
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
 from tailback.simulation.fluid import fluid_send_rates
@@ -27,6 +28,16 @@ INSTANT: dict[str, Any] = {
     "eager_bytes": 1 << 40,
 }  # fmt: skip
 """Settings of a network without latency, on which no sender waits for its receiver to be ready."""
+
+
+OTHER_INJECTION = {
+    "fifo": "round-robin", "round-robin": "fifo", "per-destination": "per-destination",
+}  # fmt: skip
+"""The other order in which adapters may send; a queue per destination is a feature of some adapters
+and known, as congestion control and pacing need it."""
+
+MAX_BUFFER = (1 << 32) - 1
+"""Largest buffer, in bytes, that the engine accepts."""
 
 
 def make_evaluate(
@@ -69,6 +80,8 @@ def make_evaluate(
             # What-if runs are evaluated by samples and times only, so they need no probes.
             "probes": ProbeSettings(),
         }
+        if change.variation is not None:
+            changes |= _varied(prepared.scenario, change.variation)
         if change.fair_adapters:
             changes["injection"] = "round-robin"
         if change.network == "instant":
@@ -94,3 +107,18 @@ def make_evaluate(
         )
 
     return evaluate
+
+
+def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
+    """Fields of the engine settings that a variation changes."""
+    engine, delays = scenario.engine, variation.delays
+    packet = engine.packet + scenario.packet_header_bytes
+    varied: dict[str, Any] = {
+        "buffer_bytes": min(max(round(engine.buffer * variation.buffers), packet), MAX_BUFFER),
+        "switch_delay_ps": round(engine.switch_delay * delays),
+        "send_delay_ps": round(engine.send_delay * delays),
+        "local_delay_ps": round(engine.local_delay * delays),
+    }
+    if variation.other_injection:
+        varied["injection"] = OTHER_INJECTION[engine.injection]
+    return varied

@@ -77,7 +77,7 @@ class KnownRuns:
             change.rates, change.slow, change.limits,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
-            change.seed_offset, change.measure, change.computations,
+            change.seed_offset, change.measure, change.computations, change.variation,
         )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import diagnosis
 import diagnosis_observe
 import diagnosis_suite
-import numpy as np
 import polars as pl
 import pytest
 
@@ -106,7 +105,7 @@ def test_figures_count_what_was_right() -> None:
     def said(number: int, cause: str, confidence: float) -> diagnosis.Answer:
         return diagnosis.Answer(
             number, "pattern", "torus", "adaptive", "full", 1000, "own", cause, confidence,
-            "samples", confidence, "H.", 0.1, {}, 0,
+            "samples", "H.", 0.1, {}, 0,
         )  # fmt: skip
 
     found = [said(1, "pattern", 0.95), said(3, "pattern", 0.95), said(5, "placement", 0.6)]
@@ -119,20 +118,3 @@ def test_figures_count_what_was_right() -> None:
     assert diagnosis.expected_error(bins) == pytest.approx((0.6 + 2 * 0.05) / 3)
     low, high = diagnosis.wilson(97, 100)
     assert low == pytest.approx(0.915, abs=0.002) and high == pytest.approx(0.990, abs=0.002)
-
-
-def test_the_fitted_curve_rises_where_margins_tell() -> None:
-    rng = np.random.default_rng(1)
-    margins = rng.random(400)
-    right = rng.random(400) < 0.5 + 0.5 * margins
-    found = [
-        diagnosis.Answer(
-            i, "pattern", "torus", "adaptive", "full", 1000, "own",
-            "pattern" if ok else "placement", 0.5, "samples", float(m), "H.", 0.1, {}, 0,
-        )
-        for i, (m, ok) in enumerate(zip(margins, right, strict=True))
-    ]  # fmt: skip
-    intercept, slope = diagnosis.fit(found)["samples"]
-    assert slope > 2
-    for margin, truth in ((0.1, 0.55), (0.9, 0.95)):
-        assert 1 / (1 + np.exp(-(intercept + slope * margin))) == pytest.approx(truth, abs=0.12)

@@ -1,101 +1,72 @@
-"""The stated confidence: what a verdict rests on, and how clearly it was reached."""
+"""The confidence of a verdict on an expected run: the share of variations in which it holds."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
-from typing import get_args
 
 import pytest
 
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.confidence import CONFIDENCE_CURVES, VerdictBasis, assess_confidence
-from tailback.diagnosis.model import Basis, Finding
-from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.diagnosis.slow_cables import SlowCableFit
-from tests.factories.diagnosis_runs import other_run, placement_run, slow_run
+from tailback.diagnosis.confidence import TimeUse, count_agreement, main_cause
+from tailback.diagnosis.model import Agreement, Cause
+from tailback.diagnosis.waterfall import VariedTimes
+from tests.factories.diagnosis_runs import other_run
+
+COMMUNICATING = TimeUse(communication=1.0, wire=0.0)
 
 
-def test_there_is_a_curve_for_everything_a_verdict_can_rest_on() -> None:
-    assert set(CONFIDENCE_CURVES) == set(get_args(Basis))
+def varied(pattern: int, placement: int, run_ps: int = 100) -> VariedTimes:
+    """A variation without other costs; what contention does not need is adapters' time."""
+    base = 100 - pattern - placement
+    steps = {
+        "injection": base, "pattern": base + pattern, "placement": 100, "routing": 100,
+        "slow links": 100, "other traffic": 100,
+    }  # fmt: skip
+    return VariedTimes(steps, run_ps)
 
 
-@pytest.mark.parametrize("basis", get_args(Basis))
-def test_a_clearer_verdict_is_never_less_sure_and_none_is_certain(basis: Basis) -> None:
-    sure = [VerdictBasis(basis, margin / 10).confidence for margin in range(11)]
-    assert sure == sorted(sure)
-    assert sure[0] > 0.2 and sure[-1] < 0.999
+def test_the_confidence_is_the_share_of_variations_with_the_same_main_cause() -> None:
+    variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
+    found = count_agreement("placement", variations, {}, COMMUNICATING)
+    assert (found.holds, found.of, found.otherwise) == (7, 10, "pattern")
+    assert found.confidence == pytest.approx(7.5 / 11)
 
 
-def test_re_simulation_is_as_clear_as_the_lead_of_the_heaviest_cause() -> None:
-    evidence = RunAnalysis(placement_run())
-    cost = {"placement": 0.4, "pattern": 0.1}
-    told = assess_confidence("placement", [], cost, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
-    assert told.basis == "re-simulation" and told.margin == pytest.approx(0.75)
-    rest = {"placement": 0.01, "pattern": 0.0}
-    told = assess_confidence("not-network", [], rest, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
-    assert told.basis == "re-simulation, at rest" and told.margin == pytest.approx(0.8)
+def test_few_variations_that_agree_are_less_sure_than_many() -> None:
+    sure = [Agreement(holds=n, of=n).confidence for n in (1, 5, 15, 100)]
+    assert sure == sorted(sure) and sure[0] == 0.75 and sure[-1] < 1.0
+    assert Agreement(holds=15, of=15, identified=0.5).confidence == pytest.approx(sure[2] / 2)
 
 
-@pytest.mark.parametrize(("fit", "margin"), [(1.0, 1.0), (0.85, 0.5), (0.7, 0.0), (0.35, 0.5)])
-def test_a_hypothesis_is_as_clear_as_its_fit(fit: float, margin: float) -> None:
-    cause = "slow-link" if fit >= 0.7 else "other-traffic"
-    told = assess_confidence(
-        cause, [], {cause: 0.5, "pattern": 0.0}, 0.5, SlowCableFit(((1, 10.0),), fit),
-        RunAnalysis(slow_run()), worth=0.05,
-    )  # type: ignore[arg-type, dict-item]  # fmt: skip
-    assert told.basis == "hypothesis" and told.margin == pytest.approx(margin)
+def test_unexplained_time_counts_in_every_variation() -> None:
+    hidden: dict[Cause, float] = {"slow-link": 0.2}
+    found = count_agreement("slow-link", [varied(10, 15), varied(10, 25)], hidden, COMMUNICATING)
+    assert (found.holds, found.otherwise) == (1, "placement")
 
 
-def found(**shares: float) -> list[Finding]:
-    return [
-        Finding(code="", cause=cause, title="", explanation="", share=share, phases=[], links=[],
-                advice="")  # type: ignore[arg-type]
-        for cause, share in shares.items()
-    ]  # fmt: skip
+def test_contention_that_does_not_fit_into_the_time_of_the_run_is_scaled_down() -> None:
+    """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
+    found = count_agreement("not-network", [varied(10, 40, run_ps=52)], {}, COMMUNICATING)
+    assert found.holds == 1
 
 
 @pytest.mark.parametrize(
-    ("findings", "unsure", "margin"),
+    ("cost", "communication", "wire", "told"),
     [
-        ({"placement": 0.7, "pattern": 0.2}, 0.1, 0.4),
-        ({"placement": 0.7}, 0.1, 0.6),
-        ({"placement": 0.7, "pattern": 0.2, "routing": 0.3}, 0.0, 0.4),
-        # Another leads, or what is open outweighs the lead.
-        ({"placement": 0.2, "pattern": 0.7}, 0.0, 0.0),
-        ({"placement": 0.4, "pattern": 0.3}, 0.2, 0.0),
+        ({"pattern": 0.04, "placement": 0.051}, 1.0, 0.9, "placement"),
+        ({"pattern": 0.0, "placement": 0.049}, 1.0, 0.5, "injection"),
+        ({"pattern": 0.0, "placement": 0.049}, 1.0, 0.49, "not-network"),
+        # A fifth of the time spent communicating, and 2 % of the whole.
+        ({"pattern": 0.0, "placement": 0.021}, 0.1, 0.0, "placement"),
+        ({"pattern": 0.0, "placement": 0.021}, 0.11, 0.0, "not-network"),
+        ({"pattern": 0.0, "placement": 0.019}, 0.05, 0.0, "not-network"),
     ],
 )
-def test_samples_alone_are_as_clear_as_the_lead_over_what_is_open(
-    findings: dict[str, float], unsure: float, margin: float
+def test_the_most_expensive_cause_must_be_worth_fixing(
+    cost: dict[Cause, float], communication: float, wire: float, told: Cause
 ) -> None:
-    evidence = SimpleNamespace(unsure_share=unsure)
-    told = assess_confidence("placement", found(**findings), {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
-    assert told.basis == "samples" and told.margin == pytest.approx(margin)
-    rest = assess_confidence("not-network", [], {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
-    assert rest.basis == "samples, at rest" and rest.margin == pytest.approx(1 - unsure)
-
-
-@pytest.mark.parametrize(
-    ("hidden", "basis", "margin"),
-    [
-        # More than half of what others cost is supposed, and nothing was tried; or it is simulated.
-        (0.31, "hypothesis", 0.0),
-        (0.29, "re-simulation", 0.75),
-    ],
-)
-def test_traffic_of_others_that_the_scenario_knows_is_no_hypothesis(
-    hidden: float, basis: Basis, margin: float
-) -> None:
-    cost = {"other-traffic": 0.6, "pattern": 0.15}
-    told = assess_confidence("other-traffic", [], cost, hidden, None, None, worth=0.05)  # type: ignore[arg-type]
-    assert told.basis == basis and told.margin == pytest.approx(margin)
-
-
-def test_no_verdict_is_surer_than_a_hundred_scenarios_tell() -> None:
-    assert VerdictBasis("re-simulation", 1.0).confidence == 0.99
+    assert main_cause(cost, TimeUse(communication, wire)) == told
 
 
 def test_samples_alone_are_less_sure_the_more_stays_open() -> None:
     clear, thin = diagnose_cause(other_run()), diagnose_cause(other_run(seed=2, log=False))
     assert clear.basis == thin.basis == "samples"
-    assert 0 < clear.confidence < 1
+    assert 0 < clear.confidence < 1 and clear.agreement is None

@@ -11,7 +11,7 @@ from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables
-from tailback.diagnosis.verdict import contention_scale, cost_shares
+from tailback.diagnosis.verdict import cost_shares
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tests.factories.slow_cables import TREE, scenario, seen_by_user, with_slow
@@ -59,10 +59,14 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
 
 
 def test_a_fit_does_not_explain_where_the_time_does_not_agree() -> None:
-    assert SlowCableFit(((1, 10.0),), 0.75, 1.1).explains
-    assert not SlowCableFit(((1, 10.0),), 0.65, 1.0).explains
-    assert not SlowCableFit(((1, 10.0),), 0.95, 0.7).explains
-    assert not SlowCableFit(((1, 10.0), (2, 10.0)), 0.8, 1.0).explains
+    one, two = ((1, 10.0),), ((1, 10.0), (2, 10.0))
+    assert SlowCableFit(one, 0.6, 1.0).explains
+    assert not SlowCableFit(one, 0.2, 1.0).explains
+    assert not SlowCableFit(one, 0.8, 0.7).explains
+    # A second cable must earn its place.
+    assert SlowCableFit(two, 0.6, 1.0).probability < SlowCableFit(one, 0.6, 1.0).probability
+    sure = [SlowCableFit(one, fit / 10, 1.0).probability for fit in range(11)]
+    assert sure == sorted(sure) and 0.0 < sure[0] < 0.5 < sure[-1] < 1.0
 
 
 def test_messages_that_are_not_late_acquit_a_cable() -> None:
@@ -89,10 +93,10 @@ def bars(**elapsed: int) -> list[WaterfallBar]:
 def test_no_more_is_charged_than_the_observed_time_has_room_for() -> None:
     share = CauseShare(cause="pattern", charged=0.5, low=0.5, high=0.5)
     fits = bars(injection=90, other_traffic=99, observed=100)
-    assert contention_scale(fits) == 1.0 and contention_scale([]) == 1.0
     beyond = bars(injection=98, other_traffic=148, observed=100)
-    assert contention_scale(beyond) == pytest.approx(2 / 50)
-    assert cost_shares([share], beyond, [], None)["pattern"] == pytest.approx(0.02)
+    assert cost_shares([share], fits, None)["pattern"] == 0.5
+    assert cost_shares([share], [], None)["pattern"] == 0.5
+    assert cost_shares([share], beyond, None)["pattern"] == pytest.approx(0.02)
 
 
 def test_the_message_log_tells_nodes_from_links() -> None:

@@ -36,7 +36,7 @@ def test_what_no_node_was_busy_for_is_lost_inside() -> None:
     found = lost(make_run([QUICK, Flow(0, HOSTS, 30, last=3)], {}))
     assert found.active == pytest.approx((10 + 40) / (2 * 200))
     assert found.inside == pytest.approx(found.active * 30 / 50) and found.endpoint == 0
-    assert found.late == 0.5 and found.endpoint_share == 0
+    assert found.endpoint_share == 0
     assert found.messages["expected"].to_list() == pytest.approx([10e6, 10e6])
 
 
@@ -47,16 +47,9 @@ def test_what_a_node_was_busy_for_with_others_is_lost_there() -> None:
     assert found.active == pytest.approx((10 + 20 + 20) / (3 * 200))
     assert found.endpoint == pytest.approx(found.active * 2 * 30 * PACKET_US / 50)
     assert found.inside == pytest.approx(found.active * 2 * LATENCY_US / 50)
-    assert found.late == 0
     # A node that is busy for less than 70 % of a message's time did not hold it up.
     half = lost(make_run([QUICK, *(replace(flow, packets=15) for flow in flows[1:])], {}))
     assert half.endpoint == 0 and half.inside > found.inside
-
-
-def test_a_fifth_of_its_time_makes_a_message_late() -> None:
-    # Of 20 µs they need 51 and 45 packets and the latency: 15.6 and 25.4 % are lost.
-    flows = [QUICK, Flow(0, HOSTS, 51, last=1), Flow(1, HOSTS + 1, 45, last=1)]
-    assert lost(make_run(flows, {})).late == pytest.approx(1 / 3)
 
 
 def test_messages_under_way_at_once_are_one_activity() -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailback.diagnosis.model import Finding, WaterfallBar
+from tailback.diagnosis.confidence import TimeUse, count_agreement
+from tailback.diagnosis.model import WaterfallBar
 from tailback.diagnosis.root_utilization import _growth
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.slow_cables import SlowCableFit
 from tailback.diagnosis.verdict import cost_shares, diagnose_cause
 from tailback.diagnosis.waterfall import (
     _best_rule,
@@ -17,7 +19,8 @@ from tailback.diagnosis.waterfall import (
     overshoot_share,
     unexplained_share,
 )
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate
+from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
 from tailback.scenario import Degraded
 from tailback.telemetry.estimate import Z95
@@ -63,7 +66,7 @@ def test_a_step_shows_its_smallest_and_largest_delta() -> None:
         times = [50, 60, 55] if alone else [110, 130, 150]
         return timed(run, times[change.seed_offset] * unit)
 
-    bars = {bar.name: bar for bar in build_waterfall(run, evaluate, 3)[0]}
+    bars = {bar.name: bar for bar in build_waterfall(run, evaluate, 3).bars}
     step = bars["placement"]
     assert (step.low_ps, step.delta_ps, step.high_ps) == (60 * unit, 75 * unit, 95 * unit)
     # The run took 200 units: what is left over is 90, 70 and 50 of them.
@@ -75,7 +78,8 @@ def test_the_busiest_adapters_bytes_are_a_step_before_all_contention() -> None:
     """580 packets of 0.32768 µs each, longer than the ideal network's share of the time."""
     run = line_run()
     bars = {
-        bar.name: bar for bar in build_waterfall(run, lambda change: timed(run, 120_000_000), 1)[0]
+        bar.name: bar
+        for bar in build_waterfall(run, lambda change: timed(run, 120_000_000), 1).bars
     }
     assert bars["ideal"].elapsed_ps == 120_000_000
     assert bars["injection"].elapsed_ps == 580 * 327_680
@@ -98,7 +102,7 @@ def test_what_is_taken_away_alone_is_taken_from_everything() -> None:
         return timed(run, round(share * run.elapsed_ps))
 
     other = {"other": np.arange(32, dtype=np.uint32)}
-    shares = {share.cause: share for share in build_waterfall(run, evaluate, 1, None, other)[1]}
+    shares = {share.cause: share for share in build_waterfall(run, evaluate, 1, None, other).shares}
     assert shares["slow-link"].removed == pytest.approx(0.1)
     assert shares["slow-link"].charged == pytest.approx(0.1)
     assert shares["other-traffic"].removed == pytest.approx(0.3)
@@ -125,19 +129,36 @@ def test_another_rule_spreads_better_only_where_it_clearly_does(
     assert _best_rule(by_times, [name for name in times if name], None) == rule
 
 
-def test_what_is_hidden_is_shared_out_once() -> None:
-    """A fifth of the time, three parts of four for others as the congested packets have it."""
+def test_what_is_unexplained_is_charged_once() -> None:
+    """A fifth of the time: to slow cables that are more probable than other traffic, or to it."""
     hidden = observed(20, 20, 20)
     hidden.insert(0, hidden[0].model_copy(update={"name": "injection", "elapsed_ps": 50}))
     hidden.insert(1, hidden[0].model_copy(update={"name": "other traffic", "elapsed_ps": 80}))
-    blank = {"code": "", "title": "", "explanation": "", "phases": [], "links": [], "advice": ""}
-    found = [
-        Finding.model_validate({**blank, "cause": cause, "share": share})
-        for cause, share in (("other-traffic", 0.3), ("slow-link", 0.1))
-    ]
-    assert cost_shares([], hidden, found, None) == pytest.approx(
-        {"other-traffic": 0.15, "slow-link": 0.05}
-    )
+    fits, fails = (SlowCableFit((SlowLink(1, 10.0),), fit) for fit in (1.0, 0.1))
+    assert cost_shares([], hidden, fits) == {"slow-link": 0.2}
+    assert cost_shares([], hidden, fails) == cost_shares([], hidden, None) == {"other-traffic": 0.2}
+
+
+def test_every_engine_is_combined_with_every_repetition() -> None:
+    """The pattern costs 30 % with the own engine, 50 % where buffers are halved: 3 × 2 variations.
+
+    Placement costs 40 %, so it is the main cause in half of them.
+    """
+    run, unit = placement_run(log=False), 1_000_000
+
+    def evaluate(change: Change) -> Run:
+        star = 50 if change.variation is None else 70
+        time = {"no-contention": 20, "star": star}.get(change.network, 90)
+        return timed(run, (time + change.seed_offset) * unit)
+
+    found = build_waterfall(run, evaluate, 3, engines=[EngineVariation(buffers=0.5)])
+    assert len(found.variations) == 3 * 2
+    counted = count_agreement("placement", found.variations, {}, TimeUse(1.0, 0.0))
+    assert (counted.holds, counted.of, counted.otherwise) == (3, 6, "pattern")
+    assert counted.confidence == pytest.approx(3.5 / 7)
+    # The bars show the scenario's own engine.
+    bars = {bar.name: bar for bar in found.bars}
+    assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
 
 
 def test_findings_are_in_the_order_of_their_shares() -> None:

@@ -55,6 +55,14 @@ def test_a_diagnosis_of_this_version_is_read_as_it_is(combined: Diagnosis) -> No
     assert read_diagnosis(combined.model_dump_json().encode()) == combined
 
 
+def test_a_margin_and_what_was_at_rest_are_left_out(combined: Diagnosis) -> None:
+    data = json.loads(combined.model_dump_json())
+    data |= {"margin": 0.4, "basis": "re-simulation, at rest"}
+    del data["agreement"]
+    read = read_diagnosis(json.dumps(data).encode())
+    assert read == combined.model_copy(update={"basis": "re-simulation"})
+
+
 @pytest.mark.parametrize(
     "content",
     [

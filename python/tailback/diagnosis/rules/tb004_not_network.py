@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tailback.diagnosis import rule_wording as wording
+from tailback.diagnosis.confidence import LINE_BOUND
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
-from tailback.diagnosis.rules.tb008_injection import LINE_BOUND, is_quiet
+from tailback.diagnosis.rules.tb008_injection import is_quiet
 from tailback.diagnosis.run_analysis import RunAnalysis
 
 LITTLE_COMMUNICATION = 0.05

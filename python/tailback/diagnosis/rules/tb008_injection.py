@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from tailback.diagnosis import rule_wording as wording
+from tailback.diagnosis.confidence import LINE_BOUND
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
-
-LINE_BOUND = 0.5
-"""Injection limits the run from this share of the total time that the busiest adapter needs at line
-rate: no change of placement, routing or neighbours can save the larger part of it."""
 
 NEGLIGIBLE = 0.02
 """Congested packet-hops below this share of all packet-hops count as few."""

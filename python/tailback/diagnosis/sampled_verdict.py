@@ -1,0 +1,131 @@
+"""The main cause without re-simulation: the one that makes samples and message log most likely.
+
+Congestion trees show where packets queued, not the cost: a burst into a node congests many packets
+but is short; a slow cable congests few but delays all others. The message log shows which messages
+were late, and whether one of their nodes was busy at the time
+(:mod:`tailback.diagnosis.message_delays`). Each piece of evidence is a share, from 0 to 1, that a
+cause predicts to be 1, predicts to be 0, or says nothing about. The likelihood of a share *x* is
+:func:`likelihood` of *x*, of 1 − *x*, or of ½; causes are equally likely beforehand, and the
+likelihoods of all pieces are multiplied (docs/explanation/diagnosis.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from tailback.diagnosis.confidence import (
+    MIN_WORTH,
+    WORTH_FIXING,
+    cause_without_contention,
+)
+from tailback.diagnosis.likelihood import SILENT, likelihood
+from tailback.diagnosis.model import Cause
+from tailback.diagnosis.run_analysis import ROOT_KIND_OF_CAUSE, RunAnalysis
+from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
+from tailback.scenario import Scenario
+
+OUR_LOAD: Mapping[Cause, float] = {"pattern": 1.0, "placement": 1.0, "slow-link": 0.0}
+"""Share of the time in which nodes have messages in flight: all of it if our traffic fills links;
+little if all ranks wait for a few messages on a slow cable. Other causes say nothing about it."""
+
+
+@dataclass(frozen=True)
+class SampledVerdict:
+    """The verdict of samples and message log.
+
+    Attributes:
+        cause: The most probable cause; undetermined if it is hardly more probable than by chance.
+        probability: Probability of each cause.
+    """
+
+    cause: Cause
+    probability: Mapping[Cause, float]
+
+    @property
+    def confidence(self) -> float:
+        """Probability of the cause; 0 if undetermined."""
+        return self.probability.get(self.cause, 0.0)
+
+
+def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
+    """The main cause by samples and message log.
+
+    Args:
+        evidence: Analysis of the run.
+    """
+    if not evidence.crosses:
+        return SampledVerdict("not-network", {"not-network": 1.0 - SILENT})
+    probability = _probabilities(evidence)
+    best = max(probability, key=lambda cause: probability[cause])
+    if probability[best] < 2.0 / len(probability):
+        return SampledVerdict("undetermined", probability)
+    return SampledVerdict(best, probability)
+
+
+def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
+    """Probability of each cause, and of none being worth fixing."""
+    # Only samples can show that nothing was congested: the log misses what delays all alike.
+    none = _without_contention(evidence) if evidence.received else SILENT
+    likely = {cause: _likelihood_of(cause, evidence) for cause in ROOT_KIND_OF_CAUSE}
+    whole = sum(likely.values())
+    contention = {cause: (1.0 - none) * value / whole for cause, value in likely.items()}
+    return {**contention, cause_without_contention(evidence.wire_share): none}
+
+
+def _without_contention(evidence: RunAnalysis) -> float:
+    """Probability that no contention is worth fixing, from the largest time it may have cost."""
+    lost = _lost(evidence)
+    # Undecided samples may hide contention.
+    settled = 1.0 - evidence.unsure_share
+    return (1.0 - SILENT) * settled * NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
+
+
+def _lost(evidence: RunAnalysis) -> float:
+    """Time lost to contention as a share of the run, by message log or congestion trees.
+
+    The log cannot detect a delay that is the same for all messages; trees do. Neither can cost more
+    than the time that the busiest adapter does not need, nor than that spent communicating.
+    """
+    trees = max(evidence.burden(cause)[0] for cause in ROOT_KIND_OF_CAUSE)
+    lost = max(trees, 0.0 if evidence.losses is None else evidence.losses.total)
+    return min(lost, 1.0 - evidence.wire_share, evidence.communication_fraction)
+
+
+def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
+    """Likelihood of routing, trees and message log if the cause is the main one."""
+    fixed = _fixed_routes(evidence.run.scenario)
+    result = likelihood(fixed if cause == "routing" else 0.5)
+    burden = {kind: evidence.burden(kind)[0] for kind in ROOT_KIND_OF_CAUSE}
+    total, own = sum(burden.values()), burden[cause]
+    late = evidence.losses
+    logged = late is not None and late.total >= MIN_WORTH
+    if cause == "slow-link" and logged:
+        # Our traffic hardly uses either link; the log tells them apart.
+        own += burden["other-traffic"]
+    if total > 0:
+        # What is undecided may belong to any cause.
+        decided = 1.0 - evidence.unsure_share
+        result *= likelihood(decided * own / total + 1.0 - decided)
+    if late is None or not logged:
+        return result
+    # A pattern delays messages at nodes. Other causes may do so too, by back-pressure.
+    result *= likelihood(late.endpoint_share if cause == "pattern" else 0.5)
+    for share in (evidence.one_cable * (1.0 - late.endpoint_share), evidence.only_cable):
+        result *= likelihood(share if cause == "slow-link" else 1.0 - share)
+    # As a share of communication time, since the network is idle during computation.
+    active = min(late.active / max(evidence.communication_fraction, MIN_WORTH), 1.0)
+    ours = OUR_LOAD.get(cause, 0.5)
+    return result * likelihood(ours * active + (1.0 - ours) * (1.0 - active))
+
+
+def _fixed_routes(scenario: Scenario) -> float:
+    """How far routes are fixed, 0–1: only then several flows share a link for long.
+
+    0 if switches choose among shortest paths by load, 1 if every pair of nodes has one path.
+    """
+    if scenario.fabric.forwarding is not None or scenario.engine.routing == "deterministic":
+        return 1.0
+    detours = scenario.fabric.routes in NON_MINIMAL_RULES
+    return 0.5 if detours or scenario.engine.routing != "adaptive" else 0.0

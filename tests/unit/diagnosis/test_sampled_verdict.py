@@ -1,0 +1,145 @@
+"""Which cause makes samples and message log most likely, by numbers made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from tailback.diagnosis.likelihood import SILENT
+from tailback.diagnosis.message_delays import MessageDelays
+from tailback.diagnosis.model import Cause
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
+from tailback.run import Run
+from tests.factories.diagnosis_runs import placement_run
+
+
+def lost(endpoint: float = 0.0, inside: float = 0.2, active: float = 0.9) -> MessageDelays:
+    return MessageDelays(endpoint, inside, active, pl.DataFrame())
+
+
+@dataclass
+class Known:
+    """What the verdict looks at. Costs are by cause: burden, and the longest time hot."""
+
+    losses: MessageDelays | None = field(default_factory=lost)
+    one_cable: float = 0.0
+    only_cable: float = 0.0
+    communication_fraction: float = 1.0
+    wire_share: float = 0.2
+    unsure_share: float = 0.0
+    received: int = 1000
+    crosses: bool = True
+    costs: dict[Cause, tuple[float, float]] = field(default_factory=dict)
+    routing: str = "adaptive"
+
+    @property
+    def run(self) -> Run:
+        return placement_run(routing=self.routing)
+
+    def burden(self, cause: Cause) -> tuple[float, float]:
+        return self.costs.get(cause, (0.0, 0.0))
+
+
+def verdict(**known: Any) -> SampledVerdict:
+    found = sampled_verdict(cast(RunAnalysis, Known(**known)))
+    assert sum(found.probability.values()) == pytest.approx(1.0)
+    return found
+
+
+PATTERN: dict[Cause, tuple[float, float]] = {"pattern": (0.5, 0.5), "placement": (0.1, 0.5)}
+PLACEMENT: dict[Cause, tuple[float, float]] = {"pattern": (0.1, 0.5), "placement": (0.5, 0.5)}
+
+
+def test_trees_and_message_log_together_are_surer_than_either() -> None:
+    both = verdict(losses=lost(0.2, 0.0), costs=PATTERN)
+    trees = verdict(losses=None, costs=PATTERN)
+    log = verdict(losses=lost(0.2, 0.0), received=0)
+    assert both.cause == trees.cause == log.cause == "pattern"
+    assert both.confidence > max(trees.confidence, log.confidence)
+
+
+def test_nodes_are_not_to_blame_where_hardly_anything_is_lost_at_them() -> None:
+    """However many packets they mark."""
+    assert verdict(losses=lost(0.19, 0.01), costs=PATTERN).cause == "pattern"
+    assert verdict(losses=lost(0.01, 0.19), costs=PATTERN).cause == "placement"
+    # Back-pressure makes messages wait at nodes, too, so that alone does not acquit the network.
+    assert verdict(losses=lost(0.19, 0.01), costs=PLACEMENT).cause == "placement"
+
+
+def test_our_own_traffic_must_be_there_to_fill_the_network() -> None:
+    costs = {"placement": (0.3, 0.5), "other-traffic": (0.2, 0.5)}
+    busy, idle = (verdict(losses=lost(active=active), costs=costs) for active in (0.9, 0.1))
+    assert (busy.cause, idle.cause) == ("placement", "other-traffic")
+    # Where a tenth of the time is communication, messages are in flight all of that.
+    computing = verdict(losses=lost(active=0.09), communication_fraction=0.1, costs=costs)
+    assert computing.cause == "placement"
+
+
+def test_one_cable_is_to_blame_where_it_explains_who_is_late() -> None:
+    costs = {"other-traffic": (0.5, 0.5), "slow-link": (0.1, 0.5)}
+
+    def told(late: MessageDelays, one: float, only: float) -> Cause:
+        return verdict(losses=late, one_cable=one, only_cable=only, costs=costs).cause
+
+    assert told(lost(active=0.3), 0.95, 0.5) == "slow-link"
+    assert told(lost(active=0.3), 0.2, 0.5) == "other-traffic"
+    # Other traffic delays the messages of several cables alike.
+    assert told(lost(active=0.3), 0.95, 0.0) == "other-traffic"
+    # A cable explains nothing of what is lost at nodes.
+    assert told(lost(0.2, 0.0, active=0.6), 0.95, 0.5) == "other-traffic"
+
+
+def test_switches_that_choose_by_load_do_not_route_unevenly() -> None:
+    costs = {"placement": (0.3, 0.5), "routing": (0.4, 0.5)}
+    told = [
+        verdict(losses=lost(active=0.5), costs=costs, routing=routing)
+        for routing in ("deterministic", "random", "adaptive")
+    ]
+    assert [found.cause for found in told] == ["routing", "routing", "placement"]
+    assert told[0].confidence > told[1].confidence
+
+
+def test_what_is_open_makes_every_verdict_less_sure() -> None:
+    clear, thin = (verdict(losses=None, costs=PLACEMENT, unsure_share=u) for u in (0.0, 0.5))
+    assert clear.cause == thin.cause == "placement" and clear.confidence > thin.confidence
+    assert verdict(losses=None, costs=PLACEMENT, unsure_share=1.0).cause == "undetermined"
+    nothing = verdict(losses=None, received=0)
+    assert (nothing.cause, nothing.confidence) == ("undetermined", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "costs", "communicating", "told"),
+    [
+        (lost(0.0, 0.0), {}, 1.0, "not-network"),
+        # Congested links, but for a moment; or hardly any communication to slow down.
+        (lost(0.0, 0.0), {"placement": (0.04, 0.05)}, 1.0, "not-network"),
+        (lost(0.0, 0.2), PLACEMENT, 0.04, "not-network"),
+        (lost(0.0, 0.0), {"placement": (0.3, 0.5)}, 1.0, "placement"),
+        # The log alone: all is lost inside.
+        (lost(0.0, 0.3, active=0.1), {}, 1.0, "other-traffic"),
+    ],
+)
+def test_a_quiet_network_is_believed_unless_trees_or_log_contradict(
+    losses: MessageDelays, costs: dict[Cause, tuple[float, float]], communicating: float,
+    told: Cause,
+) -> None:  # fmt: skip
+    assert verdict(losses=losses, costs=costs, communication_fraction=communicating).cause == told
+
+
+@pytest.mark.parametrize(("wire", "told"), [(0.5, "injection"), (0.49, "not-network")])
+def test_without_contention_line_rate_or_nothing_takes_the_time(wire: float, told: Cause) -> None:
+    found = verdict(losses=lost(0.0, 0.0), wire_share=wire)
+    assert found.cause == told and found.confidence <= 1.0 - SILENT
+
+
+def test_no_more_is_lost_than_the_adapters_leave() -> None:
+    assert verdict(losses=lost(0.0, 0.0), costs=PLACEMENT, wire_share=0.98).cause == "injection"
+
+
+def test_what_stays_within_hosts_is_not_the_network() -> None:
+    found = sampled_verdict(cast(RunAnalysis, Known(crosses=False, costs=PLACEMENT)))
+    assert found.cause == "not-network"

@@ -1,0 +1,73 @@
+"""Variations of the engine: which settings they change, and that they change the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailback.evaluate import Change, EngineVariation
+from tailback.scenario import parse
+from tailback.simulation import evaluate as module
+from tailback.simulation import make_evaluate, prepare
+
+TREE = {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}
+JOB = {"pattern": {"kind": "permutation", "ranks": 8, "size": "64 KiB", "messages": 2}}
+
+
+def given(
+    monkeypatch: pytest.MonkeyPatch, variation: EngineVariation, **engine: Any
+) -> dict[str, Any]:
+    """Settings that the engine gets for a variation, besides those of every what-if run."""
+    seen: dict[str, Any] = {}
+    real = module.execute
+
+    def counted(*args: Any, **changes: Any) -> Any:
+        seen.update(changes)
+        return real(*args, **changes)
+
+    monkeypatch.setattr(module, "execute", counted)
+    scenario = parse({"fabric": {"fat_tree": TREE}, "job": [JOB], "engine": engine})
+    make_evaluate(prepare(scenario))(Change(variation=variation))
+    return seen
+
+
+def test_buffers_and_delays_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = given(
+        monkeypatch, EngineVariation(buffers=0.5, delays=1.5),
+        buffer="64 KiB", switch_delay="100 ns", send_delay="1 us", local_delay="400 ns",
+    )  # fmt: skip
+    assert seen["buffer_bytes"] == 32 << 10 and "injection" not in seen
+    delays = [seen[f"{name}_delay_ps"] for name in ("switch", "send", "local")]
+    assert delays == [150_000, 1_500_000, 600_000]
+
+
+def test_a_packet_always_fits_into_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = EngineVariation(buffers=0.5)
+    assert given(monkeypatch, half, buffer="4 KiB", packet="4 KiB")["buffer_bytes"] == 4096
+    seen = given(monkeypatch, half, buffer="5000 B", packet="4 KiB", header="100 B")
+    assert seen["buffer_bytes"] == 4196
+
+
+@pytest.mark.parametrize(
+    ("injection", "other"),
+    [
+        ("fifo", "round-robin"),
+        ("round-robin", "fifo"),
+        ("per-destination", "per-destination"),
+    ],
+)
+def test_adapters_send_in_the_other_order(
+    monkeypatch: pytest.MonkeyPatch, injection: str, other: str
+) -> None:
+    seen = given(monkeypatch, EngineVariation(other_injection=True), injection=injection)
+    assert seen["injection"] == other
+
+
+def test_a_variation_is_not_answered_by_the_run_of_another() -> None:
+    evaluate = make_evaluate(prepare(parse({"fabric": {"fat_tree": TREE}, "job": [JOB]})))
+    times = [
+        evaluate(Change(variation=variation)).elapsed_ps
+        for variation in (None, EngineVariation(delays=0.5), EngineVariation(delays=1.5))
+    ]
+    assert times[1] < times[0] < times[2]
