@@ -48,7 +48,7 @@ def host_run(sharing: str) -> Run:
     """Three ranks of a host send 8 MiB to the fourth at once, 503 µs in all at 400 Gb/s."""
     return simulate(parse({
         "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
-        "job": [{"pattern": {"kind": "reduce-naive", "ranks": 4, "size": "8 MiB"},
+        "job": [{"pattern": {"kind": "reduce-naive", "ranks": 4, "arrays": 1, "size": "8 MiB"},
                  "ranks_per_host": 4}],
         "engine": {"local_sharing": sharing}, "telemetry": {"scheme": "full"},
     }))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailback.diagnosis import rule_wording as wording
-from tailback.diagnosis.activity import observed_messages
+from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
@@ -38,9 +38,7 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
     engine = evidence.run.scenario.engine
     if engine.local_sharing != "ports" or evidence.run.elapsed_ps <= 0:
         return None
-    host = evidence.run.tables["nodes"].sort("node")["host"].to_numpy()
-    log = observed_messages(evidence.run.tables)
-    log = log.filter(host[log["src"].to_numpy()] == host[log["dst"].to_numpy()])
+    log = messages_within_hosts(evidence.run.tables)
     if log.is_empty():
         return None
     size = log["size_bytes"].to_numpy().astype(np.float64)
