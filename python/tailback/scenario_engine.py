@@ -229,6 +229,10 @@ class EngineSection(Section):
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
     local_rate: RateGbps = Field(default=400.0, description="rate between ranks of one host")
     local_delay: TimePs = 500_000
+    local_sharing: Literal["none", "ports"] = Field(
+        default="none", description="what messages within a host share: nothing, or the port of "
+        "each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
+    )  # fmt: skip
     skip_repeats: bool = Field(
         default=False, description="simulate some of the steps that jobs repeat and extrapolate "
         "the others: [repetition.md](../explanation/repetition.md)",

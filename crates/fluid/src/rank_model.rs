@@ -40,6 +40,9 @@ pub struct RankSettings {
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
+    /// Whether each rank has a port of this rate to a switch in its host, which its messages share.
+    #[serde(default)]
+    pub local_ports: bool,
     /// Minimum time between two changes of rates; 0 is exact.
     pub quantum_ps: u64,
     /// Buffer of a node's switch, filled while the path beyond is slower than the node;

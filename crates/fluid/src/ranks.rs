@@ -18,7 +18,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tailback_fabric::{Fabric, RoutePlan};
 use tailback_program::{
-    MatchedProgram, Message, Op, Placement, Program, ProgramError, Rank, Request,
+    LocalPorts, MatchedProgram, Message, Op, Placement, Program, ProgramError, Rank, Request,
 };
 
 use crate::FluidError;
@@ -74,6 +74,7 @@ struct ProgramSimulation<'a> {
     events: BinaryHeap<Reverse<(u64, MessageEvent)>>,
     now: u64,
     ranks: Vec<Rank>,
+    local_ports: LocalPorts,
     messages: Vec<MessageProgress>,
     /// Messages waiting at each adapter, and whether it is sending one.
     queue: Vec<VecDeque<u32>>,
@@ -115,6 +116,7 @@ pub fn simulate_program(
         events: BinaryHeap::new(),
         now: 0,
         ranks: first_ops.map(|&op| Rank::new(op)).collect(),
+        local_ports: LocalPorts::new(settings.local_ports.then_some(ranks)),
         messages: vec![MessageProgress::default(); messages],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
@@ -286,10 +288,12 @@ impl ProgramSimulation<'_> {
         let m = message as usize;
         let envelope = self.envelope(message);
         if self.local(message) {
-            self.out.begin_ps[m] = self.now;
             let wire = (envelope.bytes as f64 * 8000.0 / self.settings.local_gbps).ceil() as u64;
+            let (from, to) = (envelope.src as usize, envelope.dst as usize);
+            let begin = self.local_ports.begin(from, to, self.now, wire, true);
+            self.out.begin_ps[m] = begin;
             let takes = self.settings.local_delay_ps.saturating_add(wire);
-            self.at(self.now.saturating_add(takes), MessageEvent::Arrived(message));
+            self.at(begin.saturating_add(takes), MessageEvent::Arrived(message));
             return Ok(());
         }
         self.route(message)?;

@@ -7,10 +7,12 @@
 
 mod compile;
 mod error;
+mod local_ports;
 mod program;
 mod rank;
 
 pub use compile::{MatchedProgram, Message, Op, Request};
 pub use error::{ProgramError, time_text};
+pub use local_ports::LocalPorts;
 pub use program::{OpKind, Placement, Program};
 pub use rank::Rank;

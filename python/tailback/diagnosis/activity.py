@@ -100,6 +100,22 @@ class MessageActivity:
         return np.asarray(np.where(active > 0, np.minimum(active, whole), whole), np.float64)
 
 
+def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Ranks and sizes (``src_rank``, ``dst_rank``, ``size_bytes``) of the delivered messages of
+    observed jobs between ranks of one host."""
+    observed = tables["jobs"].filter("observed")["job"]
+    ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
+    ranks = ranks.join(tables["nodes"].select("node", "host"), on="node").drop("node")
+    return (
+        tables["messages"]
+        .filter(pl.col("arrival_ps") > pl.col("start_ps"))
+        .join(ranks.rename({"rank": "src_rank"}), on="src_rank")
+        .join(ranks.rename({"rank": "dst_rank", "host": "to"}), on="dst_rank")
+        .filter(pl.col("host") == pl.col("to"))
+        .select("src_rank", "dst_rank", "size_bytes")
+    )
+
+
 def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``.
 

@@ -24,6 +24,7 @@ NOT_DECODED: Final = "Too few samples: those that arrived cannot be decoded"
 ROUTING: Final = "Routing imbalance: links are full while equivalent ones are not"
 SLOW_LINK: Final = "Slow link: a link runs slower than it should"
 INJECTION: Final = "Injection limit: adapters send at line rate"
+IN_HOST: Final = "In-host limit: messages within a host fill the port of a rank"
 
 PLACE_TOGETHER: Final = (
     "Place ranks that exchange a lot of data on the same switch, and compare placements by "
@@ -32,6 +33,9 @@ PLACE_TOGETHER: Final = (
 GO_ELSEWHERE: Final = "Run again at another time, or request nodes away from the listed links."
 SPREAD_TRAFFIC: Final = "Spread this traffic over the equivalent links with multipath routing."
 SEND_LESS: Final = "Send less, keep more traffic within the node, or overlap it with computation."
+SEND_LESS_WITHIN_HOSTS: Final = (
+    "Send less within the host, overlap it with computation, or use a faster switch in the host."
+)
 LOOK_AT_COMPUTATION: Final = "Look at computation and load balance."
 LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for the network."
 LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of small messages."
@@ -323,6 +327,14 @@ def check_cable(name: str, *, of_node: bool) -> str:
     return (
         f"Ask the operators to check the {cable} (speed, width, error counters); avoid it until "
         "then."
+    )
+
+
+def in_host(rank: int, does: str, share: float, rate_gbps: float) -> str:
+    """TB009: the busiest rank within a host, what its port does, for how long, its rate."""
+    return (
+        f"The port of rank {rank} to the switch inside its host takes {percent(share)} of the time "
+        f"to {does} the messages of its host at {rate_gbps:g} Gb/s: they do not enter the network."
     )
 
 

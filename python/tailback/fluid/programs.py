@@ -33,6 +33,8 @@ class RankModel:
         eager_bytes: Larger messages wait for their receive.
         local_gbps: Rate between ranks of one host.
         local_delay_ps: Latency between ranks of one host.
+        local_ports: Whether each rank has a port of that rate to a switch in its host, which its
+            messages share.
         quantum_ps: Least time between two changes of rates: messages start late by at most this,
             and thousands that end one by one need few solves; 0 is exact.
         buffer_bytes: Buffer of a node's switch, filled while the path beyond is slower than the
@@ -53,6 +55,7 @@ class RankModel:
     eager_bytes: int = 16384
     local_gbps: float = 400.0
     local_delay_ps: int = 500_000
+    local_ports: bool = False
     quantum_ps: int = 100_000
     buffer_bytes: int = 0
     windows: int = 0

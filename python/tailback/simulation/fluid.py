@@ -305,6 +305,7 @@ def rank_model(
         eager_bytes=engine.eager,
         local_gbps=engine.local_rate,
         local_delay_ps=engine.local_delay,
+        local_ports=engine.local_sharing == "ports",
         quantum_ps=options.quantum_ps,
         buffer_bytes=engine.buffer if ahead else 0,
         windows=windows,

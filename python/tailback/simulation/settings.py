@@ -144,6 +144,7 @@ class EngineSettings:
     eager_bytes: int
     local_gbps: float
     local_delay_ps: int
+    local_ports: bool
     contention: bool = True
     measure: bool
     rule: str
@@ -187,6 +188,7 @@ class EngineSettings:
             eager_bytes=engine.eager,
             local_gbps=engine.local_rate,
             local_delay_ps=engine.local_delay,
+            local_ports=engine.local_sharing == "ports",
             measure=telemetry.scheme != "off",
             rule=telemetry.rule,
             rule_bytes=telemetry.rule_bytes,

@@ -174,6 +174,15 @@ def test_shells_complete_commands(shell: str) -> None:
 SAMPLES: dict[str, tuple[str, bytes]] = {
     "a Chakra execution trace that is not named": ("x.et", b"\x12\x1d\n\x06schema chakra"),
     "an Nsight Systems report": ("x.nsys-rep", b"\0\1\2"),
+    "a report of Nsight Compute": ("x.ncu-rep", b"NVR\0"),
+    "Nsight Systems report": ("x.qdrep", b"\0\1\2"),
+    "an OTF trace of version 1 (VampirTrace)": ("app.otf", b"1:5\n"),
+    "a Paraver trace": ("app.prv", b"#Paraver (25/11/2026 at 10:00):1000:1(4):1:1(4:1)\n"),
+    "an intermediate trace of Extrae": ("TRACE.0000001.mpit", b"\0\1"),
+    "a TAU trace": ("tautrace.0.0.0.trc", b"\0\1"),
+    "a Cube profile (Score-P, Scalasca)": ("profile.cubex", b"anchor.xml\0\0"),
+    "a trace of MPE (Jumpshot)": ("app.clog2", b"CLOG-02.44"),
+    "a trace of Intel Trace Collector": ("app.stf", b"\0\1"),
     "an IPM banner": ("app.out", b"##IPMv2.0.6####\n# command : ./app\n"),
     "a Caliper profile": ("app.cali", b"__rec=node,id=1,attr=10,data=int,parent=3\n"),
     "an HPCToolkit database": ("trace.db", b"HPCTOOLKITtrce\4\0"),
@@ -188,6 +197,10 @@ REMEDIES = {
     "a Charm++ Projections log": ".sts",
     "an IPM banner": "IPM_REPORT=full",
     "an Nsight Systems report": "nsys export --type=sqlite",
+    "Nsight Systems report": "nsys export --type=sqlite",
+    "a report of Nsight Compute": "nsys profile --trace=mpi,cuda",
+    "a TAU trace": "TAU_TRACE_FORMAT=otf2",
+    "a Cube profile (Score-P, Scalasca)": "SCOREP_ENABLE_TRACING=true",
 }
 """What to do about those that need not be recorded again; it names this."""
 

@@ -16,6 +16,8 @@ from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.rules.__main__ import index, pages
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import simulate
 from tests.factories.diagnosis_runs import (
     HOSTS,
     NODES,
@@ -42,6 +44,35 @@ def idle_run() -> Run:
     return placement_run(wait=0.02)
 
 
+def host_run(sharing: str) -> Run:
+    """Three ranks of a host send 8 MiB to the fourth at once, 503 µs in all at 400 Gb/s."""
+    return simulate(parse({
+        "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
+        "job": [{"pattern": {"kind": "reduce-naive", "ranks": 4, "arrays": 1, "size": "8 MiB"},
+                 "ranks_per_host": 4}],
+        "engine": {"local_sharing": sharing}, "telemetry": {"scheme": "full"},
+    }))  # fmt: skip
+
+
+def in_host_run() -> Run:
+    return host_run("ports")
+
+
+def memory_run() -> Run:
+    return host_run("none")
+
+
+def test_the_port_within_a_host_is_named_with_its_rate() -> None:
+    runs = {sharing: host_run(sharing) for sharing in ("none", "ports")}
+    # One message takes 168 µs; the port of the receiver takes three, one after another.
+    alone = 2**23 * 8000 // 400
+    assert runs["ports"].elapsed_ps - runs["none"].elapsed_ps == pytest.approx(2 * alone, abs=3)
+    finding = RULES["TB009"](RunAnalysis(runs["ports"]))
+    assert finding is not None
+    assert "The port of rank 0" in finding.explanation
+    assert "receive" in finding.explanation and "400 Gb/s" in finding.explanation
+
+
 FIRES: dict[str, list[Callable[[], Run]]] = {
     "TB001": [endpoint_run],
     "TB002": [placement_run],
@@ -51,6 +82,7 @@ FIRES: dict[str, list[Callable[[], Run]]] = {
     "TB006": [routing_run],
     "TB007": [slow_run, adapter_run],
     "TB008": [line_run],
+    "TB009": [in_host_run],
 }
 SILENT: dict[str, list[Callable[[], Run]]] = {
     "TB001": [placement_run, other_run, quiet_run, sparse_run, routing_run, slow_run, line_run],
@@ -61,6 +93,7 @@ SILENT: dict[str, list[Callable[[], Run]]] = {
     "TB006": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, slow_run, line_run],
     "TB007": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, routing_run, line_run],
     "TB008": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, slow_run],
+    "TB009": [endpoint_run, quiet_run, line_run, memory_run],
 }
 
 

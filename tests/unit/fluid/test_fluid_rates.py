@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,23 @@ def test_ranks_of_one_host_use_memory() -> None:
     times = simulate_program(network, ring(2, 1000), [3, 3], model=model)
     assert times.elapsed_ps == 1_000_000 + 1000 + 100_000
     assert times.link_bytes.sum() == 0
+
+
+def test_ports_within_a_host_take_one_message_after_another() -> None:
+    """Three ranks of a host send to the fourth at once: its port receives them in turn."""
+    builder = ProgramBuilder("gather", 4)
+    label = builder.label(Label("gather", "MPI_Isend"))
+    for rank in (1, 2, 3):
+        builder.irecv(0, rank, 1000, 0, label)
+        builder.isend(rank, 0, 1000, 0, label)
+        builder.waitall(rank)
+    builder.waitall(0)
+    network = network_of(fat_tree(SMALL))
+    model = RankModel(local_gbps=80.0, local_delay_ps=1000)
+    for ports, turns in ((False, 1), (True, 3)):
+        shared = replace(model, local_ports=ports)
+        times = simulate_program(network, builder.build(), [3] * 4, model=shared)
+        assert times.elapsed_ps == 1_000_000 + 1000 + turns * 100_000
 
 
 def test_a_quantum_delays_starts_by_no_more_than_itself() -> None:

@@ -150,8 +150,16 @@ impl<P: Probe> Shard<'_, P> {
         if model.same_host(envelope) {
             let duration =
                 model.settings.local_ps(envelope.bytes).expect("limits::check refused longer ones");
-            self.sends[self.model.send_of(message) as usize].start_ps = self.now;
-            let time = self.now.saturating_add(duration);
+            let port = |rank| model.local_rank(rank) as usize;
+            let begin = self.local_ports.begin(
+                port(envelope.src),
+                port(envelope.dst),
+                self.now,
+                duration - model.settings.local_delay_ps,
+                model.settings.contention,
+            );
+            self.sends[self.model.send_of(message) as usize].start_ps = begin;
+            let time = begin.saturating_add(duration);
             self.queue.push(Event::new(time, EventKind::Message, message, LOCAL_ARRIVAL));
             return;
         }

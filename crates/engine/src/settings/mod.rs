@@ -191,6 +191,9 @@ pub struct Settings {
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
+    /// Whether each rank has a port of this rate to a switch in its host, which its messages share.
+    #[serde(default)]
+    pub local_ports: bool,
     /// False for the ideal network: packets meet no contention, only the line rate of their own
     /// adapter.
     pub contention: bool,
@@ -254,6 +257,7 @@ impl Default for Settings {
             eager_bytes: u64::MAX,
             local_gbps: 400.0,
             local_delay_ps: 500_000,
+            local_ports: false,
             contention: true,
             measure: false,
             rule: MarkingRule::QueueExceedsCredit,

@@ -4,7 +4,7 @@ mod prefetch;
 mod setup;
 mod upcoming;
 
-use tailback_program::Rank;
+use tailback_program::{LocalPorts, Rank};
 
 use self::upcoming::Upcoming;
 use crate::congestion::CongestionState;
@@ -52,6 +52,7 @@ pub(crate) struct Shard<'a, P> {
     pub sends: Vec<SendState>,
     pub receives: Vec<ReceiveState>,
     pub ranks: Vec<Rank>,
+    pub local_ports: LocalPorts,
     /// Each rank that began to compute and when, in order of time; None unless asked for.
     pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,

@@ -1,6 +1,6 @@
 //! Construction of shards from the model.
 
-use tailback_program::Rank;
+use tailback_program::{LocalPorts, Rank};
 
 use super::Shard;
 use super::upcoming::Upcoming;
@@ -101,6 +101,9 @@ impl Model<'_> {
             sends: with_huge_pages(send as usize),
             receives: with_huge_pages(receive as usize),
             ranks: with_huge_pages(self.ranks_of(number).len()),
+            local_ports: LocalPorts::new(
+                settings.local_ports.then_some(self.ranks_of(number).len()),
+            ),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             first_handoff_ps: u64::MAX,

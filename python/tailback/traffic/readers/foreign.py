@@ -30,6 +30,8 @@ _CALIPER: Final = (
     "GROUP BY mpi.rank, mpi.msg.dst, mpi.msg.size, mpi.comm.is_world FORMAT json' *.cali > "
     "pairs.json; otherwise it has no partners: docs/reference/traffic.md"
 )
+_TAU: Final = "record again with TAU_TRACE=1 TAU_TRACE_FORMAT=otf2, which writes OTF2"
+_SCOREP_TRACE: Final = "it is a profile, without messages: run again with SCOREP_ENABLE_TRACING=true, which writes OTF2"
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
 
@@ -68,7 +70,14 @@ _FORMATS: Final = (
             "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks"),
     _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _CALIPER),
     _Format("a Paraver trace", rb"\A#Paraver"),
-    _Format("an OTF trace of version 1", None, (".otf",)),
+    _Format("an OTF trace of version 1 (VampirTrace)", None, (".otf",)),
+    _Format("an intermediate trace of Extrae", None, (".mpit",)),
+    _Format("a TAU trace", None, (".trc", ".edf"), _TAU),
+    _Format("a Cube profile (Score-P, Scalasca)", None, (".cubex",), _SCOREP_TRACE),
+    _Format("a trace of MPE (Jumpshot)", rb"\ACLOG-?[0-9. ]+", (".clog2", ".slog2")),
+    _Format("a trace of Intel Trace Collector", None, (".stf",)),
+    _Format("a report of Nsight Compute", None, (".ncu-rep",), "it describes single kernels: "
+            "record with nsys profile --trace=mpi,cuda, and export with nsys export --type=sqlite"),
     _Format("a Chakra execution trace that is not named NAME.RANK.et",
             rb"\A[^\n]{0,400}chakra", (".et",), _CHAKRA),
     _Format("JSON", rb"\A\s*[{\[]"),

@@ -1,0 +1,163 @@
+"""One program, three recorders: `python bench/recorders.py [--ranks 64] [--steps 4] [--json]`.
+
+A 3-D FFT on a grid of ranks (MPI_Alltoall along rows, then along columns, a halo exchange, one
+MPI_Sendrecv and an MPI_Allreduce a step) runs on this machine under ``tailback record``, EZTrace
+and Open MPI's monitoring, with more ranks than processors. Prints the point-to-point messages and
+bytes between ranks that each recorded, how many pairs of ranks differ, and the verdict on the
+recording.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from _machine import machine
+
+from tailback import TailbackError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import read_trace
+
+SOURCE = r"""
+#include <math.h>
+#include <mpi.h>
+#include <stdlib.h>
+#define CELLS 512
+int main(int argc, char **argv) {
+  int rank, size, steps = atoi(argv[1]), width = atoi(argv[2]);
+  MPI_Comm row, column;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_split(MPI_COMM_WORLD, rank / width, rank, &row);
+  MPI_Comm_split(MPI_COMM_WORLD, rank % width, rank, &column);
+  double *a = calloc(CELLS * size, sizeof(double)), *b = calloc(CELLS * size, sizeof(double));
+  double sum, part;
+  int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  for (int step = 0; step < steps; step++) {
+    MPI_Request r[4];
+    for (int i = 0; i < CELLS * width; i++) a[i] = sin(a[i] + i);
+    MPI_Alltoall(a, CELLS, MPI_DOUBLE, b, CELLS, MPI_DOUBLE, row);
+    for (int i = 0; i < CELLS * width; i++) b[i] = sin(b[i] + i);
+    MPI_Alltoall(b, CELLS, MPI_DOUBLE, a, CELLS, MPI_DOUBLE, column);
+    MPI_Irecv(b, CELLS, MPI_DOUBLE, previous, 1, MPI_COMM_WORLD, &r[0]);
+    MPI_Irecv(b + CELLS, CELLS, MPI_DOUBLE, next, 2, MPI_COMM_WORLD, &r[1]);
+    MPI_Isend(a, CELLS, MPI_DOUBLE, next, 1, MPI_COMM_WORLD, &r[2]);
+    MPI_Isend(a + CELLS, CELLS, MPI_DOUBLE, previous, 2, MPI_COMM_WORLD, &r[3]);
+    MPI_Waitall(4, r, MPI_STATUSES_IGNORE);
+    MPI_Sendrecv(a, 1, MPI_DOUBLE, next, 3, b, 1, MPI_DOUBLE, previous, 3, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    part = a[0];
+    MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+def point_to_point(program: Program) -> dict[tuple[int, int], list[int]]:
+    """Messages and bytes of each pair of ranks, without those of collectives."""
+    wanted = [one.tag >= 0 or one.phase == "point-to-point" for one in program.labels]
+    rank, totals = program.op_rank, dict[tuple[int, int], list[int]]()
+    for at in (program.kind == Op.ISEND).nonzero()[0].tolist():
+        if wanted[int(program.label[at])]:
+            pair = totals.setdefault((int(rank[at]), int(program.peer[at])), [0, 0])
+            pair[0] += 1
+            pair[1] += int(program.amount[at])
+    return totals
+
+
+def calls(program: Program) -> dict[str, int]:
+    """Sends by the call that posts them."""
+    sends = program.label[program.sends]
+    return dict(Counter(program.labels[int(label)].call for label in sends))
+
+
+def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
+    """The trace of each recorder; those that are not installed or fail are left out."""
+    (work / "fft.c").write_text(SOURCE)
+    subprocess.run(["mpicc", "-O2", "fft.c", "-o", "fft", "-lm"], cwd=work, check=True)
+    mpirun = ["mpirun", "--oversubscribe", "--mca", "btl", "self,vader", "-np", str(ranks)]
+    program = [str(work / "fft"), str(steps), str(math.isqrt(ranks))]
+    profile = work / "prof"
+    profile.mkdir()
+    tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out", "evidence", "--"]
+    monitoring = [word for key, value in (
+        ("pml_monitoring_enable", "2"), ("pml_monitoring_enable_output", "3"),
+        ("pml_monitoring_filename", str(profile / "prof")),
+    ) for word in ("--mca", key, value)]  # fmt: skip
+    ways = {
+        "record": ([*tailback, *mpirun, *program], work / "evidence"),
+        "eztrace": ([*mpirun, "eztrace", "-t", "mpi", "-o", str(work / "eztrace"), *program],
+                    work / "eztrace"),
+        "monitoring": ([*mpirun, *monitoring, *program], profile),
+    }  # fmt: skip
+    out = {}
+    for name, (command, path) in ways.items():
+        if name == "eztrace" and shutil.which("eztrace") is None:
+            continue
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True)
+        if path.exists():
+            out[name] = path
+        else:
+            print(f"{name} wrote nothing: {done.stderr[-400:]}", file=sys.stderr)
+    return out
+
+
+def verdict(work: Path, evidence: Path) -> dict[str, object]:
+    """Cause and shares that a diagnosis of the recording gives."""
+    command = [sys.executable, "-m", "tailback", "diagnose", str(evidence), "--fabric", "tapered",
+               "--format", "json", "--out", str(work / "diagnosis")]  # fmt: skip
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
+    if done.returncode or not done.stdout.startswith("{"):
+        return {"failed": done.stderr[-600:]}
+    told = json.loads(done.stdout)
+    return {key: told.get(key) for key in ("cause", "headline", "verdict")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="One program, three recorders")
+    parser.add_argument("--ranks", type=int, default=64, help="a square number")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        found: dict[str, dict[str, object]] = {}
+        pairs: dict[str, dict[tuple[int, int], list[int]]] = {}
+        for tool, path in recorded(work, options.ranks, options.steps).items():
+            try:
+                program = read_trace(path)
+            except TailbackError as error:
+                found[tool] = {"failed": str(error)}
+                continue
+            pairs[tool] = point_to_point(program)
+            totals = [sum(one[k] for one in pairs[tool].values()) for k in (0, 1)]
+            found[tool] = {"messages": totals[0], "bytes": totals[1], "sends": calls(program),
+                           "notes": program.notes}  # fmt: skip
+        own = pairs.get("record", {})
+        for tool, theirs in pairs.items():
+            different = [pair for pair in sorted(own.keys() | theirs.keys())
+                         if own.get(pair) != theirs.get(pair)]  # fmt: skip
+            found[tool]["pairs_unlike_record"] = len(different)
+            found[tool]["example"] = [
+                {"pair": pair, "record": own.get(pair), tool: theirs.get(pair)}
+                for pair in different[:1]
+            ]
+        if "record" in pairs:
+            found["record"]["verdict"] = verdict(work, work / "evidence")
+    print(json.dumps({"machine": machine(), "ranks": options.ranks, "steps": options.steps,
+                      "recorders": found}, indent=None if options.json else 1))  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""TB009: the port of a rank to the switch inside its host sends or receives most of the time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailback.diagnosis import rule_wording as wording
+from tailback.diagnosis.activity import messages_within_hosts
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.rules import RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+
+PORT_BOUND = 0.5
+"""The port limits the run from this share of the time, as adapters do in TB008."""
+
+
+@RULES.register("TB009")
+def in_host(evidence: RunAnalysis) -> Finding | None:
+    """In-host limit: messages within a host fill the port of a rank.
+
+    ## What it does
+    Fires with `[engine] local_sharing = "ports"` when the port of a rank to the switch inside its
+    host (such as NVSwitch) sends, or receives, for at least half of the run time. It needs the
+    message log.
+
+    ## Why it matters
+    These messages do not enter the network: another placement on the same hosts, other routes or
+    quieter neighbours do not make them faster.
+
+    ## Example
+    Eight accelerators sum 1 GiB with a ring inside a host: each port sends 1.75 GiB, 4.2 ms at
+    3600 Gb/s, and the step takes 5 ms.
+
+    ## What to do
+    Send less within the host (a smaller degree of tensor parallelism, lower precision), overlap it
+    with computation, or use a faster switch in the host.
+    """
+    engine = evidence.run.scenario.engine
+    if engine.local_sharing != "ports" or evidence.run.elapsed_ps <= 0:
+        return None
+    log = messages_within_hosts(evidence.run.tables)
+    if log.is_empty():
+        return None
+    size = log["size_bytes"].to_numpy().astype(np.float64)
+    through = [np.bincount(log[end].to_numpy(), weights=size) for end in ("src_rank", "dst_rank")]
+    direction = int(through[1].max() > through[0].max())
+    rank = int(through[direction].argmax())
+    busy_ps = through[direction][rank] * 8000.0 / engine.local_rate
+    share = float(busy_ps) / evidence.run.elapsed_ps
+    if share < PORT_BOUND:
+        return None
+    return evidence.finding(
+        "TB009", "not-network", wording.IN_HOST,
+        wording.in_host(rank, ("send", "receive")[direction], share, engine.local_rate),
+        evidence.roots.clear(), wording.SEND_LESS_WITHIN_HOSTS,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""Traces that the tools of their formats write or print here; skipped where a tool is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tailback.traffic.readers import read_trace
+from tailback.traffic.readers.otf2 import load
+from tests.factories.public_data import real
+
+PROGRAM = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+  int rank, size, in[1000], out[1000] = {0};
+  MPI_Request r[2];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int i = 0; i < 3; i++) {
+    MPI_Irecv(in, 1000, MPI_INT, (rank + size - 1) % size, 7, MPI_COMM_WORLD, &r[0]);
+    MPI_Isend(out, 1000, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD, &r[1]);
+    MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+  }
+  if (rank == 0) MPI_Send(out, 5, MPI_DOUBLE, 1, 9, MPI_COMM_WORLD);
+  if (rank == 1) MPI_Recv(in, 5, MPI_DOUBLE, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  return 0;
+}
+"""
+PLATFORM = """<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1">
+<cluster id="c" prefix="h" suffix="" radical="0-3" speed="1Gf" bw="10Gbps" lat="1us"/>
+</platform>
+"""
+
+
+def needs(*tools: str) -> None:
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed")
+
+
+def test_what_simgrid_records_of_a_program_are_its_messages(tmp_path: Path) -> None:
+    needs("smpicc", "smpirun")
+    (tmp_path / "ring.c").write_text(PROGRAM)
+    (tmp_path / "platform.xml").write_text(PLATFORM)
+    (tmp_path / "hosts").write_text("h0\nh1\nh2\nh3\n")
+    for command in (
+        ["smpicc", "ring.c", "-o", "ring"],
+        ["smpirun", "-np", "4", "-platform", "platform.xml", "-hostfile", "hosts", "-trace-ti",
+         "-trace-file", "ring.ti", "--cfg=smpi/simulate-computation:no", "./ring"],
+    ):  # fmt: skip
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    program = read_trace(tmp_path / "ring.ti")
+    sends = program.sends & (program.tag >= 0)
+    rows = [row for row in sends.nonzero()[0] if program.labels[int(program.label[row])].tag >= 0]
+    rank = program.op_rank
+    found = Counter((int(rank[row]), int(program.peer[row]), int(program.amount[row]),
+                     program.labels[int(program.label[row])].tag) for row in rows)  # fmt: skip
+    assert found == {**{(r, (r + 1) % 4, 4000, 7): 3 for r in range(4)}, (0, 1, 40, 9): 1}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["eztrace-stencil16/eztrace_log.otf2"])
+def test_otf2_print_prints_the_events_that_are_read(name: str) -> None:
+    needs("otf2-print")
+    anchor = real(name)
+    printed = subprocess.run(["otf2-print", anchor], check=True, capture_output=True, text=True)
+    words = Counter(re.findall(r"^([A-Z][A-Z0-9_]+) ", printed.stdout, re.MULTILINE))
+    trace = load(anchor)
+    assert (trace.enters, trace.leaves) == (words["ENTER"], words["LEAVE"])
+    sends = int((trace.messages.kind <= 1).sum())
+    assert sends == words["MPI_SEND"] + words["MPI_ISEND"] > 0
+    bytes_printed = sum(
+        int(size) for size in re.findall(r"^MPI_I?SEND .*Length: (\d+)", printed.stdout,
+                                         re.MULTILINE)
+    )  # fmt: skip
+    assert int(trace.messages.bytes[trace.messages.kind <= 1].sum()) == bytes_printed
