@@ -233,3 +233,39 @@ def test_readable_without_javascript(browser: webdriver.Browser, page: Path) -> 
     text = browser.run("return document.body.innerText")
     assert "Features with the largest stall" in text and "65.0" in text
     assert re.search(r"z = 0\s+0\s+4 of 16\s+4\s+0\s+2", text), "where congestion spreads, and when"
+
+
+def test_plots_are_saved_as_images_and_terms_explained(
+    browser: webdriver.Browser, page: Path
+) -> None:
+    browser.open(page)
+    for plot in ("heat", "graph", "network"):
+        assert browser.saved(plot).startswith("<svg")
+        browser.run(
+            "window.kind = null; const make = URL.createObjectURL;"
+            "URL.createObjectURL = (blob) => { window.kind = [blob.type, blob.size];"
+            " return make.call(URL, blob); };"
+            "HTMLAnchorElement.prototype.click = () => {};"
+            "document.getElementById(`save-${arguments[0]}-png`).click()", plot,
+        )  # fmt: skip
+        browser.wait("return window.kind !== null")
+        kind, size = browser.run("return window.kind")
+        assert kind == "image/png" and size > 1000
+    titles = browser.run("return [...document.querySelectorAll('th.term')].map(h => h.title)")
+    assert any("congested in the same step" in title for title in titles)
+
+
+def test_parts_without_congestion_share_a_line(browser: webdriver.Browser, tmp_path: Path) -> None:
+    xyz = np.array([[x, y, z] for z in range(4) for y in range(4) for x in range(4)])
+    values = np.full((3, 64), 3.0)
+    values[:, 1] = 60.0
+    names = [f"r{n}" for n in range(64)]
+    rows = pl.DataFrame({"time_ns": np.repeat(np.arange(1, 4) * 60 * 10**9, 64)})
+    graph = evolve(
+        rows.with_columns(interval_ns=60 * 10**9), np.tile(np.arange(64), 3), values.ravel(),
+        torus_neighbours(xyz, (4, 4, 4), 0), names,
+    )  # fmt: skip
+    where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
+    browser.open(write_evolution(tmp_path / "calm.html", graph, torus_panels(where, names), values))
+    svg = browser.saved("heat")
+    assert svg.count("none of") == 1 and "none of 48 links" in svg and "z = 1 … z = 3" in svg

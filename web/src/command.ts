@@ -31,7 +31,9 @@ export function command(model: Model, store: Store): string {
     const tables = dated
       ? 'run.tables | {"samples": FigureData(run).samples_by_link_time.drop("phase")}'
       : "run.tables";
-    const only = link >= 0 ? `.filter(link=${link})` : "";
+    // As many columns as a terminal shows.
+    const columns = ["link", "samples", "packets", "fraction", "fraction_low", "fraction_high"].map(literal);
+    const only = `${link >= 0 ? `.filter(link=${link})` : ""}.select(${columns.join(", ")})`;
     return `run = tb.read_run(${literal(FOLDERS[id] ?? "run")})\n` +
       `print(link_estimates(select(${tables}, Selection(${chosen.join(", ")})))${only})`;
   });

@@ -1,0 +1,138 @@
+"""The first screen from the cause to the remedy, and the measured run: what the tables say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailback.report import FigureData, write_report
+from tailback.report.attribution import attribute, by_call_site
+from tailback.report.scales import KIND_COLOURS
+from tests.factories import webdriver
+from tests.factories.measured_verdict import EXPLAINED, PARTS, as_measured
+from tests.factories.report_data import make_diagnosis, make_run
+
+pytestmark = webdriver.needed()
+
+STEPS = """
+return [...document.querySelectorAll('.story li')].map((step) => ({
+  name: step.querySelector('h2').textContent, bottom: step.getBoundingClientRect().bottom,
+  items: [...step.querySelectorAll('p:not(.note)')].map((item) => item.textContent),
+  note: step.querySelector('.note')?.textContent ?? ''}));
+"""
+
+
+def steps(browser: webdriver.Browser) -> dict[str, dict[str, Any]]:
+    return {step["name"]: step for step in browser.run(STEPS)}
+
+
+def test_the_first_screen_leads_from_the_cause_to_the_remedy(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    browser.open(plain)
+    found = steps(browser)
+    assert list(found) == ["Cause", "Root links", "Phase and call", "Remedy"]
+    assert max(step["bottom"] for step in found.values()) < 720
+    assert found["Cause"]["items"] == ["Placement of ranks"]
+    assert found["Cause"]["note"] == "86 % of the congested packets"
+    estimate = FigureData(run).load().shrunk
+    assert estimate is not None
+    # The surest of the roots of this cause.
+    roots = sorted(diagnosis.findings[0].links, key=lambda link: -estimate.low[link.link])
+    assert found["Root links"]["items"] == [link.name for link in roots[:2]]
+    lines = by_call_site(attribute(run))[:2]
+    assert found["Phase and call"]["items"] == [f"{line.phase}: {line.line}" if line.phase
+                                                not in line.line else line.line
+                                                for line in lines]  # fmt: skip
+    assert diagnosis.remedy is not None
+    assert found["Remedy"]["items"] == [diagnosis.remedy.action]
+    assert "28 % less time, 61.2 µs → 44 µs" in found["Remedy"]["note"]
+    # Steps lead to what they name.
+    browser.run("document.querySelectorAll('.story a')[0].click()")
+    browser.wait(f"return document.getElementById('detail').dataset.link === '{roots[0].link}'")
+    browser.run("document.querySelectorAll('.story a')[2].click()")
+    browser.wait("return document.getElementById('phase').value !== '0'")
+    phase = browser.run("return document.getElementById('phase').selectedOptions[0].textContent")
+    assert phase == f"Phase {lines[0].phase}"
+    browser.run(
+        "window.held = []; HTMLAnchorElement.prototype.click = function () {"
+        " window.held.push([this.download, this.href]); };"
+        "document.querySelector('.story a[data-file]').dispatchEvent("
+        " new MouseEvent('click', {bubbles: true, cancelable: true}))"
+    )
+    [(name, address)] = browser.run("return window.held")
+    assert name == "rankfile" and address.startswith("data:text/plain")
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a measured run with evidence beside its trace."""
+    run = make_run()
+    evidence = FigureData(run)
+    links = [(number, evidence.link_name(number)) for number in (300, 301, 302)]
+    folder = tmp_path_factory.mktemp("explained")
+    return write_report(folder / "report.html", run, as_measured(make_diagnosis(run), links))
+
+
+TIPS = """
+const c = document.getElementById(arguments[0]);
+c.focus();
+const out = [];
+for (let i = 0; i < arguments[1]; i++) {
+  c.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));
+  out.push(document.getElementById(`${c.id}-tip`).textContent.split('\\n'));
+}
+return out;
+"""
+
+
+def test_the_measured_time_is_divided_as_in_the_diagnosis(
+    browser: webdriver.Browser, explained: Path
+) -> None:
+    browser.open(explained)
+    tips = browser.run(TIPS, "measured_parts", 6)
+    # The bounds of what is small are wide enough to show, or it is added up.
+    assert [tip[0] for tip in tips] == [
+        "computation", "late sender", "wait at N×N collective", "transfer (rest inside MPI)",
+        "smaller parts", "measured",
+    ]  # fmt: skip
+    assert tips[1][1] == "30 ms (30 %)" and tips[4][1].startswith("300 µs")
+    shown = [float(re.match(r"[\d.]+", tip[1])[0]) for tip in tips[:4]]  # type: ignore[index]
+    named = ("computation", "late_sender", "wait_nxn", "transfer")
+    assert shown == pytest.approx([PARTS[name] for name in named])
+    assert KIND_COLOURS["late_sender"] in browser.saved("measured_parts")
+    tips = browser.run(TIPS, "explained_parts", 5)
+    assert [tip[0] for tip in tips] == [*(n for n, ms in EXPLAINED.items() if ms > 1), "measured"]
+    assert tips[3][1] == "19.8 ms (20 %)" and tips[4][1] == "100 ms"
+    text = browser.run("return document.getElementById('measured').textContent")
+    for part in ("Load balance", "80 %", "rank 7", "h07", "job 21 50 %", "± 4"):
+        assert part in text, part
+    assert browser.run("return window.hacked === undefined")
+
+
+def test_links_of_real_packets_stand_beside_the_expected_ones(
+    browser: webdriver.Browser, explained: Path
+) -> None:
+    fraction = FigureData(make_run()).load().fraction
+    browser.open(explained)
+    rows = browser.run(
+        "return [...document.querySelectorAll('#measured tr[data-link]')].map(row =>"
+        " [row.dataset.link, ...[...row.cells].map(cell => cell.textContent)])"
+    )
+    assert [row[0] for row in rows] == ["300", "301", "302"]
+    for link, _, _, measured, expected in rows:
+        i = int(link) - 300
+        assert measured.startswith(f"{50 / (i + 1):.1f}".removesuffix(".0"))
+        assert float(expected.split()[0]) == pytest.approx(100 * fraction[int(link)], abs=0.06)
+    browser.run("document.querySelector('#measured tr[data-link]').click()")
+    browser.wait("return document.getElementById('detail').dataset.link === '300'")
+    # What the verdict says of a link leads to it.
+    place = steps(browser)["Root links"]["items"][0]
+    assert place.endswith("is full")
+    browser.run("document.querySelector('.story a').click()")
+    browser.wait("return location.hash.includes('link=300')")
