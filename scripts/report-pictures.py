@@ -124,7 +124,10 @@ def document(folder: Path) -> None:
     with webdriver.Browser("--hide-scrollbars") as browser:
         look(browser, WIDE)
         browser.open(folder / "demo" / "report.html")
-        shoot(browser, "report.png", 0, top_of(browser, "#remedy .command") + 60)
+        shoot(browser, "report.png", 0, top_of(browser, "#measured") - 8)
+        top = top_of(browser, "#measured")
+        below = top_of(browser, "#measured details")
+        shoot(browser, "report-measured.png", top, below - top)
         browser.run("document.querySelector('#where tr[data-link]').click()")
         top = top_of(browser, "#tools")
         below = top_of(browser, "#where h3:nth-of-type(2)")

@@ -133,6 +133,14 @@ def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> No
                 " 'visible').map(t => t.innerText.slice(0, 40))"
             )
             assert cut == []
+            # A closed part would leave its title alone on a page, and a table its last rows.
+            titles = "return [...document.querySelectorAll('summary')].filter(s => s.offsetParent)"
+            assert browser.run(f"{titles}.every(s => s.parentElement.open)")
+            breaks = browser.run(
+                "return [...document.querySelectorAll('table')].filter(t => t.offsetParent)"
+                ".map(t => getComputedStyle(t).breakInside)"
+            )
+            assert set(breaks) == {"avoid-page"}
             page = "return [document.documentElement.scrollWidth, innerWidth]"
             within, paper = browser.run(page)
             assert within <= paper
