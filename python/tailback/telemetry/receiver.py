@@ -218,7 +218,7 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
     at = run.tables["nodes"].height + pairs.node_switch[src]
     rows = [np.arange(table.height)]
     link, other = [pairs.ejection[dst].astype(np.int64)], [np.zeros(table.height)]
-    for hop, (first, candidates) in enumerate(pairs.hops):
+    for hop, (first, candidates) in enumerate(pairs.routes or pairs.hops):
         start = first.astype(np.int64)
         some = np.flatnonzero(pairs.length[pair] > hop + 1)
         size = np.diff(start)[pair[some]]
