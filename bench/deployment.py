@@ -43,6 +43,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "6 bits `compact`, leaf switches": _COMPACT
     | {"hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
     "compact CSIG tag, all switches": {"scheme": "csig"},
+    "compact CSIG tag, leaf switches": {"scheme": "csig", "stamping": "leaf"},
 }
 CIRCUITS: dict[str, dict[str, Any]] = {
     "6 bits `compact`, independent random numbers": _COMPACT,

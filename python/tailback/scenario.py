@@ -213,8 +213,9 @@ RESERVED_BITS = 6
 """Reserved bits of InfiniBand's base transport header, after FECN and BECN."""
 
 
-STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated")
-"""Schemes that work if only some switches take part: the hops that act are known or counted."""
+STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated", "csig")
+"""Schemes that work if only some switches take part: the hops that act are known or counted, or
+(csig) any of them may be the bottleneck."""
 
 
 class TelemetrySection(Section):
@@ -268,7 +269,8 @@ class TelemetrySection(Section):
     stamping: Literal["all", "leaf"] | list[str] = Field(
         default="all",
         description="switches that put samples into packets: `all`, those with nodes (`leaf`), or "
-        "a list of names; `leaf` and lists need scheme full, single-bit, compact or coordinated",
+        "a list of names; `leaf` and lists need scheme full, single-bit, compact, coordinated or "
+        "csig",
     )
     charge_header: bool = Field(
         default=False,

@@ -42,6 +42,10 @@ LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of s
 LOOK_WITHIN_HOSTS: Final = "Look at load balance and within the hosts: memory, sockets, processors."
 SWITCH_ON: Final = "Switch telemetry on (scheme = 'full') for a job with observed = true."
 FOLLOW_NOTE: Final = "Follow that note, or use scheme = 'full', which works on all routes."
+COUNT_PACKETS: Final = (
+    "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet): links "
+    "that share a locator remain indistinguishable in any number of packets."
+)
 
 STAYS_WITHIN_HOSTS: Final = (
     "No message of an observed job crosses a switch: all communication stays within hosts, or "
@@ -220,7 +224,12 @@ def met_congestion(value: float, high: float) -> str:
 
 
 def too_few_samples(
-    packets: int, seen: int, sure: int, share: float, more: int, least_certain: Sequence[str]
+    packets: int,
+    seen: int,
+    sure: int,
+    share: float,
+    more: int | None,
+    least_certain: Sequence[str],
 ) -> str:
     """TB005: how many links the samples can settle.
 
@@ -229,14 +238,18 @@ def too_few_samples(
         seen: Links that they sampled.
         sure: Number of these links with enough samples.
         share: Share of the congested packets that remain uncertain.
-        more: Further packets that would settle most of them.
+        more: Further packets that would settle most of them; None if no number would.
         least_certain: Names of the links.
     """
     where = f" Least certain: {'; '.join(least_certain)}." if least_certain else ""
+    settled = (
+        f" About {more} more packets of this traffic would settle most of them."
+        if more is not None
+        else ""
+    )
     return (
         f"{packets} packets sampled {seen} links, enough to judge {sure} of them; {percent(share)} "
-        "of the congested packets are on links or in trees that remain uncertain. About "
-        f"{more} more packets of this traffic would settle most of them.{where}"
+        f"of the congested packets are on links or in trees that remain uncertain.{settled}{where}"
     )
 
 

@@ -32,6 +32,7 @@ from scipy.sparse import csr_matrix
 
 from tailback.errors import RunError
 from tailback.telemetry.candidates import Ints, PairCandidates
+from tailback.telemetry.estimate import Z95
 from tailback.telemetry.hashed import HashedCounts
 
 LOCATOR_BITS: Final = 7
@@ -46,8 +47,9 @@ SIGNAL_SHIFT: Final = 13
 MAXIMUM_SIGNALS: Final = (2, 3)
 """Signal types whose largest value is the bottleneck: delay of a hop, queue depth over speed."""
 
-_STEPS: Final = 1000
-_SETTLED_PACKETS: Final = 0.01
+_STEPS: Final = 100
+"""Maximum steps of the fit: a step costs 0.1 s for two million packets that are all different."""
+_SETTLED_PACKETS: Final = 0.1
 """Largest change of a link in a step of the fit at which it ends; counts are whole."""
 
 Floats = NDArray[np.float64]
@@ -135,43 +137,64 @@ def find_bottlenecks(
         RunError: A tag has a locator of no link on the routes of its packet.
     """
     alike = _grouped(table, pairs, links)
-    alone = np.asarray(alike.share.sum(axis=1)).ravel() == 1
-    certain = alike.share[alone].T @ alike.size[alone]
-    hot = table[alike.rows]
     return Bottlenecks(
         table.height,
         _fitted(alike),
-        np.asarray(certain, np.float64),
+        _certain(alike),
         np.asarray(alike.share.T @ alike.size, np.float64),
-        _crossing(hot, pairs, links),
+        _crossing(table[alike.rows], pairs, links),
         one_in,
     )
 
 
+@dataclass(frozen=True)
+class DrawnBottlenecks:
+    """One link for every packet with a bottleneck, drawn by the estimated counts.
+
+    Attributes:
+        rows: Rows of table ``packets`` with a bottleneck.
+        link: Link of each.
+        excess: Variance of the number of each link, per packet drawn, shape (L,): its 95 % interval
+            then begins at the packets that no other candidate explains.
+    """
+
+    rows: NDArray[np.intp]
+    link: Ints
+    excess: Floats
+
+
 def draw_bottlenecks(
     table: pl.DataFrame, pairs: PairCandidates, links: int, uniform: Floats
-) -> tuple[NDArray[np.intp], Ints]:
-    """Draw one link for every packet with a bottleneck, by the estimated counts.
+) -> DrawnBottlenecks:
+    """Draw the bottleneck of every packet among the candidates that have its locator.
 
     Args:
         table: Table ``packets``.
         pairs: Candidates of the pairs of switches packets went between.
-        links: Number of links.
+        links: Number of links L.
         uniform: Uniform random number in [0, 1) for each packet of the table.
-
-    Returns:
-        Rows of the table with a bottleneck, and the link of each.
 
     Raises:
         RunError: As :func:`find_bottlenecks`.
     """
     alike = _grouped(table, pairs, links)
+    # No candidate has probability 0.
     share = csr_matrix(alike.share.multiply(_fitted(alike)[None, :] + 1e-9))
     sums = np.concatenate([[0.0], np.cumsum(share.data)])
     first, last = share.indptr[alike.of], share.indptr[alike.of + 1] - 1
     target = sums[first] + uniform[alike.rows] * (sums[last + 1] - sums[first])
     at = np.clip(np.searchsorted(sums, target, side="right") - 1, first, last)
-    return alike.rows, share.indices[at].astype(np.int64)
+    link = share.indices[at].astype(np.int64)
+    drawn = np.bincount(link, minlength=links).astype(np.float64)
+    doubt = np.maximum(drawn - _certain(alike), 0.0) / Z95
+    excess = np.divide(doubt**2, drawn, out=np.zeros(links), where=drawn > 0)
+    return DrawnBottlenecks(alike.rows, link, excess)
+
+
+def _certain(alike: _Alike) -> Floats:
+    """Packets with a single candidate, by link, (L,)."""
+    alone = np.asarray(alike.share.sum(axis=1)).ravel() == 1
+    return np.asarray(alike.share[alone].T @ alike.size[alone], np.float64)
 
 
 def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:

@@ -142,6 +142,7 @@ class PairCandidates:
         acts: Whether each pair's packets get a sample at each hop between switches, shape (H, K): 0
             at none of its candidates, 1 at all, 2 at some; None if ``stamped`` is.
         lengths_known: Whether ``length`` is the real path length.
+        routes: ``hops`` of all switches, if ``hops`` lacks those that do not stamp; else None.
     """
 
     node_switch: Ints
@@ -153,6 +154,7 @@ class PairCandidates:
     stamped: NDArray[np.bool_] | None = None
     acts: NDArray[np.uint8] | None = None
     lengths_known: bool = True
+    routes: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]] | None = None
 
     def stamped_only(self, stamped: NDArray[np.bool_]) -> PairCandidates:
         """Without the links at which packets get no sample, (L,); lengths are unchanged."""
@@ -165,7 +167,7 @@ class PairCandidates:
             some, every = np.diff(kept) > 0, np.diff(kept) == np.diff(start.astype(np.int64))
             acts[hop] = np.where(some, np.where(every, 1, 2), 0)
             hops.append((kept.astype(np.uint64), links[keep]))
-        return replace(self, hops=hops, stamped=stamped, acts=acts)
+        return replace(self, hops=hops, stamped=stamped, acts=acts, routes=self.hops)
 
     def ejects(self) -> NDArray[np.bool_]:
         """Whether packets to each node get a sample at their ejection link, (N,)."""

@@ -104,10 +104,10 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
 def _of_bottlenecks(run: Run, pairs: PairCandidates, k: float) -> pl.DataFrame:
     """Rows of table ``samples`` from tags that name one link a packet."""
     table = run.tables["packets"]
-    rows, link = draw_bottlenecks(table, pairs, _links(run), _uniform(table, _DRAW))
+    drawn = draw_bottlenecks(table, pairs, _links(run), _uniform(table, _DRAW))
     hop, spread = _evenly(run, pairs)
-    met = _Charged(rows, link, np.ones(len(rows)))
-    return _table(run, (hop, _excess(hop, spread, k)), (met, np.full(_links(run), k - 1.0)), k)
+    met = _Charged(drawn.rows, drawn.link, np.ones(len(drawn.rows)))
+    return _table(run, (hop, _excess(hop, spread, k)), (met, k * drawn.excess + k - 1.0), k)
 
 
 def _links(run: Run) -> int:
@@ -218,7 +218,7 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
     at = run.tables["nodes"].height + pairs.node_switch[src]
     rows = [np.arange(table.height)]
     link, other = [pairs.ejection[dst].astype(np.int64)], [np.zeros(table.height)]
-    for hop, (first, candidates) in enumerate(pairs.hops):
+    for hop, (first, candidates) in enumerate(pairs.routes or pairs.hops):
         start = first.astype(np.int64)
         some = np.flatnonzero(pairs.length[pair] > hop + 1)
         size = np.diff(start)[pair[some]]

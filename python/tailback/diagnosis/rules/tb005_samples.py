@@ -23,7 +23,8 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     The finding states how many more packets of which phase are needed, and which links are least
     certain. Counts decoded from hashes vary more than counts of whole links, so fewer header bits
     need more packets. Scheme `csig` names the most congested link of each packet and counts
-    nothing else: packets of links are those that routing spreads evenly, and a note says so.
+    nothing else: packets of links are those that routing spreads evenly, and a note says so. Links
+    whose locators agree cannot be told apart by any number of packets.
 
     ## Why it matters
     A packet samples one hop of its path, so a link needs some tens of packets before its congested
@@ -48,17 +49,20 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         )  # fmt: skip
     if not evidence.uncertainty_matters:
         return None
-    more = evidence.packets_needed()
     phase, links = evidence.most_uncertain()
+    if evidence.scheme == "csig":
+        more, advice = None, wording.COUNT_PACKETS
+    else:
+        more = evidence.packets_needed()
+        bits = evidence.run.scenario.telemetry.hash_bits if evidence.scheme in HASHED else None
+        advice = wording.sample_more(more, phase, bits)
     text = wording.too_few_samples(
         evidence.received, evidence.links_seen, evidence.links_sure, evidence.unsure_share, more,
         [evidence.topology.name[link] for link in links],
     )  # fmt: skip
-    bits = evidence.run.scenario.telemetry.hash_bits if evidence.scheme in HASHED else None
     return evidence.finding(
         "TB005", "undetermined", wording.TOO_FEW_SAMPLES, text,
-        evidence.roots.filter(pl.col("verdict") == "unsettled"),
-        wording.sample_more(more, phase, bits),
+        evidence.roots.filter(pl.col("verdict") == "unsettled"), advice,
     )  # fmt: skip
 
 
