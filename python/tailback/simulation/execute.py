@@ -20,6 +20,7 @@ from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.scenario_engine import CongestionControlSection
 from tailback.schema import conform
+from tailback.simulation.contexts import split_contexts
 from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
@@ -98,10 +99,12 @@ def execute(
     fabric = fabric or prepared.fabric
     workload = prepared.make_workload(nodes, only_observed)
     jobs = workload.jobs
+    telemetry = prepared.scenario.telemetry
+    workload, contexts = split_contexts(workload, telemetry.receivers)
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
-    stamping, partly = stamping_links(fabric, prepared.scenario.telemetry.stamping)
+    stamping, partly = stamping_links(fabric, telemetry.stamping)
     settings = replace(settings, stamping=stamping, **changes)
     threads = thread_count(threads)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
@@ -125,7 +128,7 @@ def execute(
         raise KeyboardInterrupt
     with stage("tables of runs"):
         tables, summary = make_tables(
-            prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
+            prepared.scenario, fabric, jobs, workload.places, contexts, outcome,
             detours=settings.detour != "never",
         )  # fmt: skip
     if stated is not None:
