@@ -9,6 +9,7 @@ packets of each row: they include the ambiguity of hashes and the selection of o
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -150,9 +151,12 @@ def _hashed(
 
     if about.hop is None:
         link[length == 1] = last[length == 1]
-        for ejected in np.unique(ejects).tolist():
-            rows = np.flatnonzero((length > 1) & (ejects == ejected))
-            charge(rows, list(range(len(pairs.hops))), ejected)
+        # Where only some switches stamp, the weight tells how many of a path did, and so which
+        # links it may have had: uses are estimated for each weight.
+        alike = about.weight if pairs.stamped is not None else np.zeros(len(ids))
+        for ejected, weight in itertools.product(np.unique(ejects), np.unique(alike)):
+            rows = np.flatnonzero((length > 1) & (ejects == ejected) & (alike == weight))
+            charge(rows, list(range(len(pairs.hops))), bool(ejected))
     else:
         at_end = about.hop == length - 1
         link[at_end] = last[at_end]
@@ -262,8 +266,10 @@ def _table(
 
     Rows of receivers are kept apart if the scenario asks for it.
     """
-    table = conform("packets", run.tables["packets"])
-    receiver = pl.col("dst_node") if run.scenario.telemetry.receivers else pl.lit(None, pl.UInt32)
+    table = run.tables["packets"]
+    unknown = pl.lit(None, pl.UInt32)
+    receiver = pl.col("dst_node") if run.scenario.telemetry.receivers else unknown
+    receive = pl.col("receive_label") if "receive_label" in table.columns else unknown
     key = ["window", "label", "receive_label", "receiver", "link"]
     windows = run.tables["windows"].sort("window")
     end = windows["end_ps"].to_numpy()
@@ -272,7 +278,9 @@ def _table(
     window = windows["window"].to_numpy()[np.minimum(window, len(end) - 1)]
     frames = []
     for (charged, excess), name in ((hop, "hop"), (met, "congested")):
-        rows = table.select("label", "receive_label", "size_bytes", receiver=receiver)[charged.rows]
+        rows = table.select(
+            "label", "size_bytes", receive_label=receive, receiver=receiver
+        )[charged.rows]  # fmt: skip
         frame = pl.DataFrame(
             {
                 "window": window[charged.rows],
