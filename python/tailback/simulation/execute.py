@@ -97,10 +97,9 @@ def execute(
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
-    workload = prepared.make_workload(nodes, only_observed)
-    jobs = workload.jobs
     telemetry = prepared.scenario.telemetry
-    workload, contexts = split_contexts(workload, telemetry.receivers)
+    whole = prepared.make_workload(nodes, only_observed)
+    workload, contexts = split_contexts(whole, telemetry.receivers)
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
@@ -128,13 +127,13 @@ def execute(
         raise KeyboardInterrupt
     with stage("tables of runs"):
         tables, summary = make_tables(
-            prepared.scenario, fabric, jobs, workload.places, contexts, outcome,
+            prepared.scenario, fabric, whole.jobs, workload.places, contexts, outcome,
             detours=settings.detour != "never",
         )  # fmt: skip
     if stated is not None:
         summary["pacing"] = stated.summary
     if skipped is not None:
-        notes = [*_state_skips(skipped, jobs, tables, summary), *notes]
+        notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)

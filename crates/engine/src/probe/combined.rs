@@ -2,6 +2,7 @@
 
 use tailback_telemetry::Mark;
 
+use super::slots::fill;
 use super::{
     DeliveredPacket, HeaderProbe, Hop, LinkReadings, PacketRecord, PortCounters, PortProbe, Probe,
     QueueLengths, SentPacket, Transmission, WindowProbe,
@@ -203,7 +204,7 @@ pub struct ProbeTables {
     /// Recorded packets, by number.
     pub packets: Vec<PacketRecord>,
     /// Links in their reservoirs if these have several slots: `2 × slots` for each packet, see
-    /// [`super::slots::fill`]; else empty.
+    /// `probe/slots.rs`; else empty.
     pub reservoirs: Vec<u32>,
 }
 
@@ -235,7 +236,10 @@ impl ProbeTables {
         (all.queues_ps, all.queues) = (ports.queues_ps, ports.queues);
         all.packets.sort_unstable_by_key(|record| record.packet);
         if slots > 1 {
-            all.reservoirs = super::slots::fill(&mut all.packets, visits, slots);
+            let packets = all.packets.iter().map(|record| record.packet);
+            let (headers, links) = fill(packets, visits, slots);
+            all.packets.iter_mut().zip(headers).for_each(|(record, header)| record.header = header);
+            all.reservoirs = links;
         }
         all
     }

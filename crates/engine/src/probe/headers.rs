@@ -16,7 +16,7 @@ use tailback_telemetry::scheme::{
 use tailback_telemetry::{Mark, NO_LINK};
 
 use super::circuits::Circuits;
-use super::sender::SenderHeaders;
+use super::sender::{SenderHeaders, bits};
 use super::slots::{SlotVisit, VisitLog};
 use super::{Connection, DeliveredPacket, Hop};
 use crate::Settings;
@@ -61,10 +61,6 @@ fn word(mark: &Mark) -> u64 {
 fn set_word(mark: &mut Mark, word: u64) {
     mark.hop_link = word as u32 ^ NO_LINK;
     mark.congested_link = (word >> 32) as u32 ^ NO_LINK;
-}
-
-pub(super) fn bits(word: u64, from: u32, count: u32) -> u32 {
-    ((word >> from) & ((1 << count) - 1)) as u32
 }
 
 /// Link (from bit 1) and congested bit (0) as a value and back.

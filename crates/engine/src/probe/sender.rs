@@ -10,9 +10,13 @@ use tailback_telemetry::scheme::{
     Compact, CompactMark, Scheme as _, SingleBit, SingleBitMark, Visit, draw,
 };
 
-use super::headers::bits;
 use crate::rng::{RandomSource, Stream};
 use crate::settings::{HeaderScheme, HeaderSettings};
+
+/// A field of a header word, from its least bit.
+pub(super) fn bits(word: u64, from: u32, count: u32) -> u32 {
+    ((word >> from) & ((1 << count) - 1)) as u32
+}
 
 /// Decisions of the sending adapter for one field of one packet.
 struct SenderDraws {
