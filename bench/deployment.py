@@ -34,21 +34,30 @@ _COMPACT = {"scheme": "compact", "hash_bits": 2, "count_bits": 3}
 DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "whole links, all switches": {"scheme": "full"},
     "whole links, leaf switches": {"scheme": "full", "stamping": "leaf"},
+    "whole links, two slots": {"scheme": "full", "slots": 2},
     "6 bits `coordinated`, all switches": _COORDINATED,
     "6 bits `coordinated`, leaf switches": _COORDINATED | {"stamping": "leaf"},
     "6 bits `coordinated`, half lost": _COORDINATED | {"header_loss": 0.5},
     "6 bits `coordinated`, nine tenths lost": _COORDINATED | {"header_loss": 0.9},
     "6 bits `coordinated`, datagrams": _COORDINATED | {"queue_pairs": "shared"},
+    "6 bits `coordinated`, two slots of 2 bits": {
+        "scheme": "coordinated",
+        "slots": 2,
+        "hash_bits": 2,
+    },
     "6 bits `compact`, all switches": _COMPACT,
     "6 bits `compact`, leaf switches": _COMPACT
     | {"hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
     "compact CSIG tag, all switches": {"scheme": "csig"},
     "compact CSIG tag, leaf switches": {"scheme": "csig", "stamping": "leaf"},
+    "7 bits `compact`, two slots of 1 bit": _COMPACT | {"slots": 2, "hash_bits": 1},
 }
 CIRCUITS: dict[str, dict[str, Any]] = {
     "6 bits `compact`, independent random numbers": _COMPACT,
     "6 bits `compact`, shift registers": _COMPACT | {"randomness": "lfsr"},
     "6 bits `compact`, rings": _COMPACT | {"randomness": "ring"},
+    # Decisions for seven hops and the sentinel, in place of a count of three bits.
+    "11 bits `compact`, sender's bits": _COMPACT | {"count_bits": 8, "randomness": "sender"},
 }
 OPEN = "undetermined"
 

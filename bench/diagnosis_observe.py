@@ -132,7 +132,7 @@ def thin(run: Run, packets: int, seed: int) -> Run:
     rng = np.random.Generator(np.random.Philox(key=[seed, packets]))
     m = sent / packets
     one_in = round(m)
-    if run.scenario.telemetry.scheme != "full":
+    if not run.scenario.telemetry.summed_on_arrival:
         # Single packets; those without a header are left out.
         headers = run.tables["packets"]
         kept = headers.filter(pl.Series(rng.random(headers.height) < 1.0 / one_in))

@@ -168,6 +168,12 @@ TELEMETRY: dict[str, dict[str, Any]] = {
     "one-in-three": {"scheme": "coordinated", "hash_bits": 5, "one_in": 3},
     "few-packets": {"scheme": "compact", "packets": 100},
     "full-packets": {"packets": 500},
+    "full-slots": {"slots": 2},
+    "compact-slots": {"scheme": "compact", "slots": 2, "hash_bits": 3},
+    "coordinated-slots": {"scheme": "coordinated", "slots": 2, "hash_bits": 3},
+    "lfsr": {"scheme": "compact", "hash_bits": 3, "randomness": "lfsr"},
+    "sender": {"scheme": "compact", "count_bits": 6, "randomness": "sender"},
+    "receivers": {"receivers": True},
 }
 
 PROBES: dict[str, dict[str, Any]] = {

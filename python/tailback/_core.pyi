@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from numpy import bool_, float64, int32, int64, uint8, uint32, uint64, unsignedinteger
 from numpy.typing import NDArray
 
 from tailback.fluid.programs import RankModel
 from tailback.simulation.settings import EngineSettings
-from tailback.traffic.program import PlacedProgram
+from tailback.traffic.program import PlacedProgram, Program
 
 # A column of the narrowest type that holds its numbers.
 _Unsigned: TypeAlias = NDArray[unsignedinteger[Any]]
@@ -127,6 +127,8 @@ class PacketColumns(TypedDict):
     header: NDArray[uint64]
     sequence: NDArray[uint64]
     queue_pair: NDArray[uint64]
+    # Only with reservoirs of several links: shape (packets, 2 × slots).
+    links: NotRequired[NDArray[uint32]]
 
 class FluidMessageColumns(TypedDict):
     """Messages of the fluid model in the order in which they were posted."""
@@ -357,6 +359,7 @@ def fat_tree(
     gbps: Sequence[float],
     delay_ps: Sequence[int],
 ) -> FabricArrays: ...
+def receive_labels(program: Program) -> NDArray[uint32]: ...
 
 class PacketOutcome:
     """Result of a run of the packet engine: figures, and tables as columns by name."""

@@ -21,18 +21,28 @@ REFERENCES = {
     "links": {"reverse": "links"},
     "ranks": {"job": "jobs", "node": "nodes"},
     "labels": {"job": "jobs"},
-    "samples": {"window": "windows", "job": "jobs", "label": "labels", "link": "links"},
+    "samples": {
+        "window": "windows", "job": "jobs", "label": "labels", "receive_label": "labels",
+        "receiver": "nodes", "link": "links",
+    },
     "truth": {"window": "windows", "link": "links"},
-    "messages": {"src_rank": "ranks", "dst_rank": "ranks", "label": "labels"},
+    "messages": {
+        "src_rank": "ranks", "dst_rank": "ranks", "label": "labels", "receive_label": "labels",
+    },
     "counters": {"link": "links"},
     "queues": {"link": "links"},
     "skips": {"job": "jobs"},
-    "packets": {"src_node": "nodes", "dst_node": "nodes", "label": "labels"},
-}
+    "packets": {
+        "src_node": "nodes", "dst_node": "nodes", "label": "labels", "receive_label": "labels",
+    },
+}  # fmt: skip
 """Columns that refer to rows of another table; -1 in ``nodes`` stands for no switch."""
 
 NON_EMPTY_TABLES = ("nodes", "switches", "links", "labels", "windows", "samples")
 """Tables without null values."""
+
+MAY_BE_UNKNOWN = ("receive_label", "receiver")
+"""Columns that may have nulls even so: runs of earlier versions do not know them."""
 
 KEPT_PACKET_COLUMNS = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
 """Columns of other tables without null values, besides those that refer to other tables."""
@@ -54,7 +64,7 @@ def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
             else [*REFERENCES.get(name, ()), *KEPT_PACKET_COLUMNS.get(name, ())]
         )
         for column in columns:
-            if frame[column].null_count():
+            if column not in MAY_BE_UNKNOWN and frame[column].null_count():
                 raise _damaged(name, column, "contains nulls")
     for name, column in NUMBERED.items():
         frame = tables[name]

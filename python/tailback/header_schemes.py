@@ -14,9 +14,34 @@ from tailback.registry import Registry
 LINK_BITS = 24
 """Bits of a whole link, as many as of a packet id."""
 
+MAX_SLOTS = 8
+"""Largest reservoir."""
+
+MAX_HASHED_BITS = 64
+"""Header bits of a simulated packet, apart from whole links in several slots."""
+
+WITH_RESERVOIRS = ("full", "single-bit", "compact", "coordinated")
+"""Schemes whose reservoirs may have several slots."""
+
 
 class SchemeSettings(Protocol):
     """Settings that the size of a header depends on."""
+
+    @property
+    def scheme(self) -> str:
+        """Its name."""
+
+    @property
+    def randomness(self) -> str:
+        """What decides in a switch."""
+
+    @property
+    def stamping(self) -> str | list[str]:
+        """Switches that take part."""
+
+    @property
+    def header_bits(self) -> int:
+        """Bits of the header."""
 
     @property
     def hash_bits(self) -> int:
@@ -25,6 +50,10 @@ class SchemeSettings(Protocol):
     @property
     def count_bits(self) -> int:
         """Bits of a count of hops."""
+
+    @property
+    def slots(self) -> int:
+        """Slots of a reservoir."""
 
 
 HeaderBits = Callable[[SchemeSettings], int]
@@ -39,27 +68,27 @@ def _off(_: SchemeSettings) -> int:
 
 
 @SCHEMES.register("full")
-def _full(_: SchemeSettings) -> int:
-    """One hop and one congested hop as whole links, drawn by reservoirs, and their counts."""
-    return 2 * (LINK_BITS + 8)
+def _full(settings: SchemeSettings) -> int:
+    """Hops and congested hops as whole links, drawn by reservoirs, and their counts."""
+    return 2 * (settings.slots * LINK_BITS + 8)
 
 
 @SCHEMES.register("single-bit")
 def _single_bit(settings: SchemeSettings) -> int:
-    """Hashes of one hop and one congested hop, and their counts."""
-    return 2 * (settings.hash_bits + settings.count_bits)
+    """Hashes of hops and of congested hops, one of each in each slot, and their counts."""
+    return 2 * (settings.slots * settings.hash_bits + settings.count_bits)
 
 
 @SCHEMES.register("compact")
 def _compact(settings: SchemeSettings) -> int:
-    """Hash of one hop, whether it was congested, and a count of hops."""
-    return 1 + settings.hash_bits + settings.count_bits
+    """Hash of one hop in each slot, whether it was congested, and a count of hops."""
+    return settings.slots * (1 + settings.hash_bits) + settings.count_bits
 
 
 @SCHEMES.register("coordinated")
 def _coordinated(settings: SchemeSettings) -> int:
-    """Hash of the hop that packet id and hop chose, and whether it was congested."""
-    return 1 + settings.hash_bits
+    """Hash of the hop that packet id and hop chose, and whether it was congested, in each slot."""
+    return settings.slots * (1 + settings.hash_bits)
 
 
 @SCHEMES.register("xor-digest")
@@ -84,3 +113,26 @@ def _node_marking(_: SchemeSettings) -> int:
 def _edge_marking(_: SchemeSettings) -> int:
     """The last link that marked, whether it was congested, and how many switches ago."""
     return 1 + LINK_BITS + 5
+
+
+def slots_problem(settings: SchemeSettings) -> tuple[str, str] | None:
+    """What the slots of a reservoir do not go with, and a remedy; None if all is well."""
+    slots, counted = settings.slots, settings.scheme in ("single-bit", "compact")
+    if slots == 1 or settings.scheme == "off":
+        return None
+    one = "set slots = 1"
+    if settings.scheme not in WITH_RESERVOIRS:
+        use = f"use {', '.join(WITH_RESERVOIRS)}, or {one}"
+        return f"scheme {settings.scheme}, which has no reservoir", use
+    if settings.randomness != "ideal":
+        return f"randomness {settings.randomness}, which decides about one slot", one
+    if settings.scheme == "coordinated" and settings.stamping != "all":
+        why = "scheme coordinated where only some switches put samples into packets"
+        return why, f"use compact or full, which count the hops that acted, or {one}"
+    if counted and slots >= 1 << settings.count_bits:
+        why = f"count_bits = {settings.count_bits}, which cannot count that many hops"
+        return why, f"set count_bits = {slots.bit_length()} or more, or fewer slots"
+    if settings.scheme != "full" and settings.header_bits > MAX_HASHED_BITS:
+        why = f"a header of {settings.header_bits} bits; the simulated one has {MAX_HASHED_BITS}"
+        return why, "use fewer slots, hash_bits or count_bits"
+    return None

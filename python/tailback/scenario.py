@@ -26,7 +26,7 @@ from tailback.errors import (
     nearest,
     type_remedy,
 )
-from tailback.header_schemes import SCHEMES
+from tailback.header_schemes import MAX_SLOTS, SCHEMES, slots_problem
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
@@ -236,7 +236,16 @@ class TelemetrySection(Section):
     windows: int = Field(default=64, ge=1, le=4096, description="minimum number of time windows")
     messages: bool = Field(default=True, description="keep the message log")
     hash_bits: int = Field(default=1, ge=1, le=8, description="bits of a link's hash")
-    count_bits: int = Field(default=4, ge=1, le=8, description="bits of a count of hops")
+    count_bits: int = Field(
+        default=4, ge=1, le=16,
+        description="bits of a count of hops, at most 8; with randomness `sender` at most 16 bits "
+                    "of decisions in its place, for paths of one hop less",
+    )  # fmt: skip
+    slots: int = Field(
+        default=1, ge=1, le=MAX_SLOTS,
+        description="slots of a reservoir: a packet of l hops brings up to this many of them; for "
+                    "scheme full, single-bit, compact or coordinated",
+    )  # fmt: skip
     probability: float = Field(
         default=0.2,
         gt=0,
@@ -257,11 +266,16 @@ class TelemetrySection(Section):
     )
     queue_pairs: Literal["per-peer", "shared"] = "per-peer"
     psn_start: Literal["zero", "random"] = "zero"
-    randomness: Literal["ideal", "lfsr", "ring"] = Field(
+    randomness: Literal["ideal", "lfsr", "ring", "sender"] = Field(
         default="ideal",
         description="what decides in a switch with scheme compact or single-bit: independent "
         "random numbers, a shift register with feedback in every port, rings with a clock of their "
-        "own",
+        "own, or bits that the sending adapter draws into the header",
+    )
+    receivers: bool = Field(
+        default=False,
+        description="keep the samples of each receiving node apart (column `receiver` of table "
+        "`samples`): more rows, by up to the number of nodes",
     )
     header_loss: float = Field(
         default=0.0, ge=0, lt=1, description="share of packets whose sample is lost in the network"
@@ -280,9 +294,10 @@ class TelemetrySection(Section):
 
     @model_validator(mode="after")
     def _something_kept(self) -> TelemetrySection:
-        if self.scheme not in ("full", "off") and self.packets == 0:
+        if not (self.summed_on_arrival or self.scheme == "off") and self.packets == 0:
+            slots = f" with {self.slots} slots" if self.slots > 1 else ""
             raise InvalidValueError(
-                f"scheme {self.scheme} needs individual packets", "set packets above 0"
+                f"scheme {self.scheme}{slots} needs individual packets", "set packets above 0"
             )
         if self.stamping != "all" and self.scheme not in (*STAMPED_IN_PART, "off"):
             raise InvalidValueError(
@@ -301,6 +316,33 @@ class TelemetrySection(Section):
         if self.stamping == []:
             raise InvalidValueError("stamping names no switch", "name some, or set scheme = off")
         return self
+
+    @model_validator(mode="after")
+    def _decisions(self) -> TelemetrySection:
+        sender = self.randomness == "sender"
+        if self.count_bits > 8 and not sender:
+            raise InvalidValueError(
+                f"count_bits = {self.count_bits} is more than a count of hops needs",
+                'give 1 to 8, or set randomness = "sender"',
+            )
+        if sender and self.count_bits < 2:
+            raise InvalidValueError(
+                "count_bits = 1 has no room for a decision of the sender", "give 2 to 16"
+            )
+        problem = slots_problem(self)
+        if problem is not None:
+            raise InvalidValueError(
+                f"slots = {self.slots} does not go with {problem[0]}", problem[1]
+            )
+        return self
+
+    @property
+    def summed_on_arrival(self) -> bool:
+        """Whether the engine adds up samples as packets arrive: whole links in one slot.
+
+        Other samples are decoded from table ``packets``.
+        """
+        return self.scheme == "full" and self.slots == 1
 
     @property
     def header_bits(self) -> int:
@@ -358,6 +400,7 @@ class Scenario(Section):
         for unfit, what, remedy in (
             (telemetry.scheme not in ("full", "off"), f"scheme {telemetry.scheme}",
              'set [telemetry] scheme = "full"'),
+            (telemetry.slots > 1, "[telemetry] slots above 1", "leave slots out"),
             (bool(telemetry.packets), "[telemetry] packets", "leave packets out"),
             (probes.counters or probes.queues, "[probes]", "leave [probes] out"),
             (self.engine.pacing.kind != "off", "[engine.pacing]", 'set pacing kind = "off"'),

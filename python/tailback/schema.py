@@ -122,7 +122,9 @@ TABLES = {
             "samples", "samples of one link in one window and with one label",
             ("window", pl.UInt32, "window of the packets' arrival"),
             ("job", pl.UInt32, "job of the packets"),
-            ("label", pl.UInt32, "label of the packets"),
+            ("label", pl.UInt32, "label of the packets: that of their sends"),
+            ("receive_label", pl.UInt32, "label of the receives they met; null if unknown"),
+            ("receiver", pl.UInt32, "node they arrived at; null unless `[telemetry] receivers`"),
             ("link", pl.UInt32, "sampled link"),
             ("hop_samples", pl.UInt64, "packets that arrived with the link in the hop reservoir"),
             ("hop_weight", pl.UInt64, "sum of hop counts: estimates packets through the link"),
@@ -153,7 +155,8 @@ TABLES = {
             ("src_rank", pl.UInt32, "sending rank"),
             ("dst_rank", pl.UInt32, "receiving rank"),
             ("size_bytes", pl.UInt64, "size"),
-            ("label", pl.UInt32, "its label"),
+            ("label", pl.UInt32, "its label: that of its send"),
+            ("receive_label", pl.UInt32, "label of its receive; null if unknown"),
             ("post_ps", pl.UInt64, "when the send was posted"),
             ("start_ps", pl.UInt64, "when its first packet entered the network; null if the run "
              "was interrupted first"),
@@ -192,9 +195,12 @@ TABLES = {
             ("src_node", pl.UInt32, "node it came from"),
             ("dst_node", pl.UInt32, "node it went to"),
             ("label", pl.UInt32, "label of its message"),
+            ("receive_label", pl.UInt32, "label of the receive of its message; null if unknown"),
             ("size_bytes", pl.UInt32, "payload"),
             ("hops", pl.UInt8, "switches on its path; null if a receiver cannot know"),
             ("header", pl.UInt64, "header bits in the layout of the scheme"),
+            ("links", pl.List(pl.UInt32), "scheme `full` with several slots: links of the hop "
+             "reservoir, then of the congested one, numbered from 1, 0 in empty slots; else null"),
         ),
         Table.of(
             "skips", "steps of one job that were not simulated but extrapolated",
@@ -256,6 +262,11 @@ ADDED_COLUMNS = {
     ("links", "src_interface"): "",
     ("counters", "inq_ps"): None,
     ("packets", "queue_pair"): None,
+    ("packets", "receive_label"): None,
+    ("packets", "links"): None,
+    ("messages", "receive_label"): None,
+    ("samples", "receive_label"): None,
+    ("samples", "receiver"): None,
 }
 """Columns added later, and their value in runs that were written before."""
 
@@ -295,8 +306,8 @@ def markdown() -> str:
         "unless the [scenario](scenario.md) asks for them; `skips` unless steps were left out",
         "([repetition](../explanation/repetition.md)); `messages` with",
         '`[telemetry] messages = false`; `windows`, `samples` and `truth` with `scheme = "off"`.',
-        "Rows of `samples` are stored for scheme `full` only; for other schemes they are decoded",
-        "from `packets` when the run is read",
+        "Rows of `samples` are stored for scheme `full` with one slot only; for other schemes they",
+        "are decoded from `packets` when the run is read",
         "([telemetry](../explanation/telemetry.md)). Runs of the",
         "[fluid model](../explanation/rates.md) have no samples, and only `bytes` and `busy_ps` in",
         "`truth`; its other columns are null.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from studies.taffet2019.case_figures import Drawing
@@ -11,13 +10,10 @@ from studies.taffet2019.table_4_1 import ROWS
 from tailback import Run, load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.simulation import PreparedScenario, make_evaluate, prepare, simulate
-from tailback.traffic import Label, Op
+from tailback.simulation import make_evaluate, prepare
 from tailback.units import format_time
 
 SCENARIO = "stencil2d/stencil2d.toml"
-NODE = 1446
-SEEN = f"to node {NODE}"
 LINK_B = ("leaf043", "agg175")
 LINK_C = ("agg175", "leaf045")
 FIGURES = {"random": "4.10", "rcm": "4.5", "metis": "4.6", "incremental": "4.7", "tile": "4.9"}
@@ -32,8 +28,6 @@ def stencil2d() -> Found:
     found.drawings = [
         Drawing("stencil2d-row-major", "Figure 4.1: row-major, the whole run", run),
         Drawing("stencil2d-plus-y", "Figure 4.2: row-major, phase +y", run, "+y"),
-        Drawing("stencil2d-node-1446", f"Figure 4.3: packets received by node {NODE}",
-                seen_by(NODE), SEEN, pods=2, first_pod=1),
     ]  # fmt: skip
     for title, theirs, path, name, options, _ in ROWS:
         node = place(name, prepared.observed.problem, options)
@@ -99,24 +93,3 @@ def bandwidth(run: Run, link: pl.DataFrame) -> str:
     row = busy_gbps(part, link).row(0, named=True)
     low, high = (row["gbps"] * row[end] / row["packets"] for end in ("packets_low", "packets_high"))
     return f"{row['gbps']:.1f} Gb/s ({low:.0f}–{high:.0f})"
-
-
-def seen_by(node: int) -> Run:
-    """The run again, in which packets to one rank are told apart by a phase of their own."""
-    prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
-    mark(prepared, node)
-    return simulate(prepared)
-
-
-def mark(prepared: PreparedScenario, rank: int) -> None:
-    """Give the messages to ``rank`` of the only job a label of their own."""
-    program = prepared.program
-    number = len(program.labels)
-    label = Label(SEEN, "MPI_Isend")
-    sends = (program.kind == Op.ISEND) & (program.peer == rank)
-    receives = (program.kind == Op.IRECV) & (program.op_rank == rank)
-    program.label[sends | receives] = number
-    prepared.observed.program.labels.append(label)
-    if program.labels is not prepared.observed.program.labels:
-        program.labels.append(label)
-    prepared.job_of_label = np.append(prepared.job_of_label, np.uint32(0)).astype(np.uint32)

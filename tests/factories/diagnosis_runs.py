@@ -143,7 +143,8 @@ def _sent(
 def _samples(rows: Mapping[tuple[int, int, int], np.ndarray]) -> pl.DataFrame:
     keys = np.array(sorted(rows), int).reshape(-1, 3)
     sums = np.array([rows[tuple(key)] for key in keys.tolist()], int).reshape(-1, 7)
-    names = [c.name for c in TABLES["samples"].columns]
+    sides = ("receive_label", "receiver")
+    names = [c.name for c in TABLES["samples"].columns if c.name not in sides]
     return pl.DataFrame(
         dict(
             zip(

@@ -55,4 +55,13 @@ SCHEMES: list[dict[str, Any]] = [
     {"scheme": "xor-digest", "hash_bits": 4},
     {"scheme": "node-marking", "probability": 0.3},
     {"scheme": "edge-marking", "probability": 0.3},
+    {"scheme": "full", "slots": 2},
+    {"scheme": "full", "slots": 3, "one_in": 2},
+    {"scheme": "single-bit", "slots": 2, "hash_bits": 2},
+    {"scheme": "compact", "slots": 2, "hash_bits": 3},
+    {"scheme": "compact", "slots": 6, "hash_bits": 2, "one_in": 2},
+    {"scheme": "coordinated", "slots": 2, "hash_bits": 4},
+    {"scheme": "coordinated", "slots": 3, "hash_bits": 2},
+    {"scheme": "compact", "hash_bits": 3, "count_bits": 6, "randomness": "sender"},
+    {"scheme": "single-bit", "hash_bits": 2, "count_bits": 6, "randomness": "sender"},
 ]

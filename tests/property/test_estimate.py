@@ -20,7 +20,8 @@ RECEIVED = st.lists(
 
 def table(received: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     """One row a packet: window, link, hops, congested hops (at most the hops)."""
-    names = [c.name for c in TABLES["samples"].columns]
+    sides = ("receive_label", "receiver")
+    names = [c.name for c in TABLES["samples"].columns if c.name not in sides]
     rows = []
     for window, link, hops, met in received:
         g = min(met, hops)

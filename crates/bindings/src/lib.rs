@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<network::Network>()?;
     m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
+    m.add_function(wrap_pyfunction!(program::receive_labels, m)?)?;
     m.add_class::<run::PacketOutcome>()?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     capture::register(m)?;

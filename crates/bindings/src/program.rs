@@ -1,8 +1,10 @@
 //! Rank programs and placements from columns.
 
-use numpy::PyReadonlyArray1;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use tailback_program::{Placement, Program};
+
+use crate::errors::raise;
 
 /// A `tailback.traffic.program.Program`.
 #[derive(FromPyObject)]
@@ -29,12 +31,11 @@ pub struct PlacedProgram<'py> {
     pace_mbps: Option<PyReadonlyArray1<'py, u32>>,
 }
 
-impl PlacedProgram<'_> {
-    /// As the crates take it.
-    pub fn read(self) -> PyResult<(Program, Placement)> {
-        let ProgramColumns { rank_start, kind, peer, amount, tag, request, label } = self.program;
-        let pace_mbps = self.pace_mbps.map(|pace| pace.as_slice().map(<[u32]>::to_vec));
-        let program = Program {
+impl ProgramColumns<'_> {
+    /// As the crates take it, without pacing rates.
+    fn read(self) -> PyResult<Program> {
+        let Self { rank_start, kind, peer, amount, tag, request, label } = self;
+        Ok(Program {
             rank_start: rank_start.as_slice()?.to_vec(),
             kind: kind.as_slice()?.to_vec(),
             peer: peer.as_slice()?.to_vec(),
@@ -42,8 +43,28 @@ impl PlacedProgram<'_> {
             tag: tag.as_slice()?.to_vec(),
             request: request.as_slice()?.to_vec(),
             label: label.as_slice()?.to_vec(),
-            pace_mbps: pace_mbps.transpose()?.unwrap_or_default(),
-        };
+            pace_mbps: Vec::new(),
+        })
+    }
+}
+
+/// Label of the receive that each message of `program` meets, by sending rank and operation.
+#[pyfunction]
+pub fn receive_labels<'py>(
+    py: Python<'py>,
+    program: ProgramColumns<'py>,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let program = program.read()?;
+    let labels = py.detach(|| program.receive_labels()).map_err(raise)?;
+    Ok(labels.into_pyarray(py))
+}
+
+impl PlacedProgram<'_> {
+    /// As the crates take it.
+    pub fn read(self) -> PyResult<(Program, Placement)> {
+        let pace_mbps = self.pace_mbps.map(|pace| pace.as_slice().map(<[u32]>::to_vec));
+        let pace_mbps = pace_mbps.transpose()?.unwrap_or_default();
+        let program = Program { pace_mbps, ..self.program.read()? };
         let placement = Placement {
             node: self.node.as_slice()?.to_vec(),
             host: self.host.as_slice()?.to_vec(),

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyArrayMethods as _};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -192,6 +192,11 @@ fn carried(py: Python<'_>, probed: &ProbeTables) -> PyResult<Py<PyDict>> {
     let table = PyDict::new(py);
     for (name, column) in columns {
         table.set_item(name, column.into_pyarray(py))?;
+    }
+    if !probed.reservoirs.is_empty() {
+        let each = probed.reservoirs.len() / p.len();
+        let links = probed.reservoirs.clone().into_pyarray(py);
+        table.set_item("links", links.reshape([p.len(), each])?)?;
     }
     Ok(table.unbind())
 }

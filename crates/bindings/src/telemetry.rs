@@ -9,8 +9,8 @@ use tailback_telemetry::decode::cost::Choice;
 use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMarking, FullInt, FullReservoirs, NodeMarking, PacketPaths,
-    Scheme, SchemeColumns, SingleBit, XorDigest, mix, run,
+    Compact, Coordinated, Csig, EdgeMarking, FullInt, FullReservoirs, HashSlots, NodeMarking,
+    PacketPaths, Scheme, SchemeColumns, SingleBit, SlotScheme, XorDigest, mix, run,
 };
 
 use crate::errors::raise;
@@ -32,6 +32,12 @@ fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
 trait SchemeVisitor {
     type Out;
     fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out;
+}
+
+/// Reservoirs of `size` hashes of links, with counts of 4 bits.
+fn slots(scheme: SlotScheme, hash: LinkHash, bits: u32, size: u32) -> PyResult<HashSlots> {
+    let wrong = || PyValueError::new_err(format!("reservoirs of {size} hashes of {bits} bits"));
+    HashSlots::new(scheme, hash, size, bits, 4).ok_or_else(wrong)
 }
 
 fn dispatch<U: SchemeVisitor>(
@@ -70,6 +76,9 @@ fn dispatch<U: SchemeVisitor>(
             action.with(Compact { hash, bits, count_bits })
         }
         "coordinated" => action.with(Coordinated { hash, bits }),
+        "single_bit_slots" => action.with(slots(SlotScheme::SingleBit, hash, bits, size)?),
+        "compact_slots" => action.with(slots(SlotScheme::Compact, hash, bits, size)?),
+        "coordinated_slots" => action.with(slots(SlotScheme::Coordinated, hash, bits, size)?),
         "node_marking" => action.with(NodeMarking { probability, link_bits: 24 }),
         "edge_marking" => action.with(EdgeMarking { probability, link_bits: 24, distance_bits: 5 }),
         "xor_digest" => action.with(XorDigest { hash, bits, probability }),
@@ -81,7 +90,8 @@ fn dispatch<U: SchemeVisitor>(
         other => {
             return Err(PyValueError::new_err(format!(
                 "no scheme {other:?}; valid: full, single_bit, compact, coordinated, node_marking, \
-                 edge_marking, xor_digest, full_int, csig"
+                 edge_marking, xor_digest, full_int, csig, single_bit_slots, compact_slots, \
+                 coordinated_slots"
             )));
         }
     })

@@ -100,6 +100,7 @@ fn settings() -> Settings {
         queue_pairs: QueuePairs::PerPeer,
         psn_start: PsnStart::Zero,
         randomness: Randomness::Ideal,
+        slots: 1,
     };
     let every_ps = if asked("ports") { 10_000_000 } else { 0 };
     let probes = Probes {

@@ -22,6 +22,8 @@ pub enum Stream {
     SequenceNumber = 0x5851_f42d_4c95_7f2d,
     /// Whether the sample of a packet is lost.
     HeaderLoss = 0x2c1b_3c6d_297a_2d4f,
+    /// Reservoir decisions that the sending adapter draws.
+    SenderBits = 0x6c62_272e_07bb_0142,
 }
 
 /// Random numbers for one purpose.

@@ -95,6 +95,31 @@ impl Program {
         Ok(MatchedProgram { rank_start, ops, messages })
     }
 
+    /// Label of the receive that each message meets, in the order of [`MatchedProgram::messages`].
+    ///
+    /// # Errors
+    /// As [`Program::compile`], except for requests, which are not looked at.
+    pub fn receive_labels(&self) -> Result<Vec<u32>, ProgramError> {
+        self.check_columns()?;
+        let starts = self.check_peers()?;
+        let mut message_of_op = vec![u32::MAX; self.kind.len()];
+        let mut messages = 0;
+        for rank in 0..self.n_ranks() {
+            for op in self.sends(rank) {
+                message_of_op[op] = messages;
+                messages += 1;
+            }
+        }
+        self.match_receives(starts, &mut message_of_op)?;
+        let mut labels = vec![0; messages as usize];
+        for rank in 0..self.n_ranks() {
+            for op in self.receives(rank) {
+                labels[message_of_op[op] as usize] = self.label[op];
+            }
+        }
+        Ok(labels)
+    }
+
     /// Operations of a rank that post a send.
     fn sends(&self, rank: usize) -> impl Iterator<Item = usize> + use<'_> {
         self.operations(rank).filter(|&op| OpKind::sends(self.kind[op]))

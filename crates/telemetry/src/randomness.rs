@@ -116,6 +116,16 @@ impl SenderBits {
         Self { field: (field << 1) | 1, width }
     }
 
+    /// Of a header field of `width` bits.
+    pub fn from_field(field: u32, width: u32) -> Self {
+        Self { field, width }
+    }
+
+    /// The header field.
+    pub fn field(&self) -> u32 {
+        self.field
+    }
+
     /// What a switch does: reads the leading bit and shifts it out. False beyond the last one.
     pub fn take(&mut self) -> bool {
         let sentinel_only = self.hops() + 1 == self.width;

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tailback import run as base
 from tailback.api.runs import congestion_of, model_description, with_samples
+from tailback.telemetry.run_views import labelled_by_receives, received_by
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ class Run(base.Run):
         from tailback.api.plots import Plots
 
         return Plots(self)
+
+    def received_by(self, host: str) -> Run:
+        """What one host, or one of its nodes, knows: the samples and messages that arrived there.
+
+        Needs a run with ``[telemetry] receivers = true``, or with headers of packets.
+        """
+        return Run.of(with_samples(received_by(self, host)))
+
+    def by_receives(self) -> Run:
+        """The same run with phases, calls and lines of the receiving side of each message."""
+        return Run.of(labelled_by_receives(self))
 
     def _repr_html_(self) -> str:
         congested = congestion_of(self)

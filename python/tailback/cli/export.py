@@ -19,9 +19,10 @@ from tailback.errors import FabricError, RunError, TailbackError
 from tailback.port_names import link_names
 from tailback.report import attribute, to_table
 from tailback.run import Run, atomic_file
-from tailback.simulation.decode import decode_link_counts
+from tailback.simulation.decode import link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
+from tailback.telemetry.run_views import Side
 
 
 @click.group()
@@ -63,13 +64,16 @@ def pcap(
 @click.option("--host", metavar="NAME", help="Only packets that this host received.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
-    """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
+    """Estimated packets of every link of RUN from its samples, to OUT (CSV) or the screen.
+
+    With --host the samples are those of one receiver, decoded on their own: what this host knows.
+    """
     if out is not None:
         _require_outside(run, out)
     read = read_run(run)
     require_packets(read, run, "export")
     try:
-        table = decode_link_counts(read, receiver=host).table()
+        table = link_counts(read, host)
     except (FabricError, RunError) as error:
         raise error.located(run) from None
     links = read.tables["links"]
@@ -100,17 +104,23 @@ def _about(row: dict[str, float | None], name: str) -> str:
 @export.command(short_help="Which line of the program congests which links, as Parquet.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
+@click.option("--side", type=click.Choice(["sender", "receiver"]), default="sender",
+              show_default=True, help="Lines and ranks that send, or that receive.")  # fmt: skip
+@click.option("--host", metavar="NAME", help="Only packets that this host received.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-def attribution(folder: Path, out: Path, force: bool) -> None:
+def attribution(folder: Path, out: Path, side: Side, host: str | None, force: bool) -> None:
     """Write which line of the program congests which links, from FOLDER to OUT (Parquet).
 
     FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/reference/tables.md explains the
     columns.
     """
     _require_outside(folder, out)
-    run = read_samples(folder)
+    run = read_samples(folder, host)
     require_packets(run, folder, "export")
-    table = to_table(attribute(run))
+    try:
+        table = to_table(attribute(run, side=side))
+    except RunError as error:
+        raise error.located(folder) from None
     _write(out, force, table.write_parquet)
     click.echo(f"{table.height:,} rows written to {out}")
     if not table.height:

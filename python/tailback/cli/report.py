@@ -29,8 +29,12 @@ _REMEDY = "diagnose again"
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
               help="Also write every figure in this format, next to the report.")  # fmt: skip
+@click.option("--host", metavar="NAME",
+              help="Only what this host received: its view of a run of 'simulate'.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool) -> None:
+def report(
+    folder: Path, out: Path | None, figures: tuple[str, ...], host: str | None, force: bool
+) -> None:
     """Write the report of FOLDER: a run of 'simulate' or a result of 'diagnose'.
 
     A bare run is judged by its samples alone; nothing is simulated again.
@@ -44,7 +48,7 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
     for path in (out, *([where] if figures else [])):
         if path.exists() and not force:
             raise RunError("already exists", file=path, remedy="choose another --out, or --force")
-    diagnosis, run, after, files = _read(folder)
+    diagnosis, run, after, files = _read(folder, host)
     measured = _read_measured(folder)
     write_report(out, run, diagnosis, after=after, files=files, measured=measured)
     click.echo(f"report: {out}")
@@ -53,11 +57,11 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
         click.echo(f"figures: {len(written)} files in {where}")
 
 
-def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
+def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     recover(Path(os.path.realpath(folder)))
     found = folder / "diagnosis.json"
-    if not found.is_file():
-        run = read_samples(folder)
+    if not found.is_file() or host is not None:
+        run = read_samples(folder, host)
         require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
     manifest = read_manifest(folder)

@@ -9,12 +9,23 @@ import click
 from tailback.api import runs
 from tailback.api.source import read_base_run
 from tailback.cli.text import wrap
+from tailback.errors import RunError
 from tailback.run import Run
+from tailback.telemetry.run_views import received_by
 
 
-def read_samples(folder: Path) -> Run:
-    """Read a run with the samples that its packets carried, whatever their scheme."""
-    return with_samples(read_base_run(folder))
+def read_samples(folder: Path, host: str | None = None) -> Run:
+    """Read a run with the samples that its packets carried, whatever their scheme.
+
+    With ``host`` only those that this host received.
+    """
+    run = read_base_run(folder)
+    if host is None:
+        return with_samples(run)
+    try:
+        return with_samples(received_by(run, host))
+    except RunError as error:
+        raise error.located(folder) from None
 
 
 def with_samples(run: Run) -> Run:

@@ -28,6 +28,7 @@ from tailback.report.layout import tier_direction_name
 from tailback.run import Run
 from tailback.schema import DERIVED, conform
 from tailback.stages import stage
+from tailback.telemetry.run_views import Side, labelled_by_receives
 
 MAX_DEPTH = 6
 """Maximum length of a chain of waiting links; anything beyond counts for the last link."""
@@ -49,7 +50,7 @@ class CallSite:
         ours: Whether our own traffic fills it; None if the samples do not tell.
         line: Call path and call, or phase and call if no path is known.
         phase: Phase of the messages.
-        call: Call that sent them.
+        call: Call that sent them, or received them.
         tag: MPI tag, -1 where there is none.
         communicator: Their communicator.
         share: Share of this line in our congested packets there, 0–1.
@@ -88,15 +89,21 @@ class Attribution:
 
 
 @stage("stall by call site")
-def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
+def attribute(
+    run: Run, analyse: Callable[[Run], Trees] = Trees, side: Side = "sender"
+) -> Attribution:
     """Attribute the stall time of our messages to saturated links, lines and ranks.
 
     Args:
         run: The run.
         analyse: Builds its congestion trees; a caching function avoids building them twice.
+        side: Whose lines and ranks: of the calls that send, or of the calls that receive.
+
+    Raises:
+        RunError: The receiving calls are not known.
     """
-    trees = analyse(run)
-    waits = _Waits(trees)
+    trees = analyse(run if side == "sender" else labelled_by_receives(run))
+    waits = _Waits(trees, side)
     flame = Frame("all", "all")
     stall, waiting_ranks = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
     for view in trees.views:
@@ -116,7 +123,7 @@ def attribute(run: Run, analyse: Callable[[Run], Trees] = Trees) -> Attribution:
 class _Waits:
     """Stall of each label and rank, by bundle."""
 
-    def __init__(self, trees: Trees) -> None:
+    def __init__(self, trees: Trees, side: Side) -> None:
         run = trees.run
         self.labels = {int(row["label"]): row for row in run.tables["labels"].iter_rows(named=True)}
         self.ranks = dict(run.tables["ranks"].select("rank", "job_rank").iter_rows())
@@ -136,7 +143,7 @@ class _Waits:
                  packets=pl.col("hop_weight").sum().cast(pl.Float64))
             .sort("bundle", "label")
         )  # fmt: skip
-        log = _delays(run, trees)
+        log = _delays(run, trees, "src_rank" if side == "sender" else "dst_rank")
         self.unit: Literal["ps", "packets"] = "packets" if log is None else "ps"
         self.own = self._packets() if log is None else self._stalls(log, trees)
         everything = self.samples["met"] if log is None else log["lost"]
@@ -223,8 +230,8 @@ def _places(trees: Trees) -> pl.DataFrame:
     return pl.DataFrame({"vertex": vertex, "bundle": bundle}).unique().sort("vertex", "bundle")
 
 
-def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
-    """Stall of each observed message; None without a message log.
+def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
+    """Stall of each observed message, with the rank in column ``rank``; None without a message log.
 
     The stall is the time beyond the message's bytes at the slower of its two host links and a
     latency: the least excess of any message over the same number of switches.
@@ -264,7 +271,7 @@ def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
         dst_node=2 * vertices + pl.col("node_to").cast(pl.Int64),
     ).select(
         "message", "label", "lost", "src_switch", "dst_switch", "dst_node", "src_pod", "dst_pod",
-        rank=pl.col("src_rank").cast(pl.Int64),
+        rank=pl.col(rank).cast(pl.Int64),
     )  # fmt: skip
 
 

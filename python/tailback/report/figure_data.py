@@ -264,6 +264,7 @@ class FigureData:
         phases = self.run.tables["labels"].select("label", "phase")
         return (
             self.run.tables["samples"]
+            .drop("receive_label", "receiver")
             .join(ours, on="job", how="semi")
             .join(phases, on="label", how="left")
         )

@@ -27,8 +27,15 @@ from tailback.telemetry.candidates import (
     routed_choices,
 )
 from tailback.telemetry.capture import nodes_of
+from tailback.telemetry.estimate import (
+    count_interval,
+    link_estimates,
+    path_excess,
+    usual_excess,
+)
 from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_from_headers
 from tailback.telemetry.receiver import HashCore, build_samples
+from tailback.telemetry.run_views import received_by
 
 MAX_PATHS = 1 << 23
 """Maximum product of destinations and switches for which deterministic routes are traced one by
@@ -130,18 +137,53 @@ def decode_link_counts(
     return count_from_headers(run, route_candidates(run, fabric or _fabric(run)), _core)
 
 
+def link_counts(run: Run, receiver: str | None = None) -> pl.DataFrame:
+    """Counts of every link from the samples of a run, however they are kept.
+
+    Args:
+        run: A run with packets, or with samples that were added up as they arrived.
+        receiver: Only the samples that this host received.
+
+    Returns:
+        One row per link, as :meth:`~tailback.telemetry.header_counts.LinkCounts.table`: null where
+        nothing is known.
+
+    Raises:
+        RunError: As :func:`decode_link_counts`, or samples of receivers were not kept apart.
+    """
+    if run.tables["packets"].height or not run.scenario.telemetry.summed_on_arrival:
+        return decode_link_counts(run, receiver=receiver).table()
+    part = run if receiver is None else received_by(run, receiver)
+    found = link_estimates(part.tables["samples"])
+    weight, variance = found["congested"].to_numpy(), found["congested_se"].to_numpy() ** 2
+    samples = found["congested_samples"].cast(pl.Float64).to_numpy()
+    excess, usual = path_excess(samples, weight, variance), usual_excess(samples, weight, variance)
+    # Of a link without congested samples, as many hops may have been congested as there are.
+    longest = found["hop_excess"].to_numpy()
+    low, high = count_interval(weight, variance, np.where(samples > 0, excess, longest), usual)
+    counts = found.select(
+        "link", "packets", "packets_variance", "packets_low", "packets_high", "congested",
+        congested_variance=pl.Series(variance), congested_low=pl.Series(low),
+        congested_high=pl.Series(high),
+    )  # fmt: skip
+    links = run.tables["links"].select("link")
+    return links.join(counts, on="link", how="left", maintain_order="left")
+
+
 def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
     """The run with table ``samples`` decoded from the headers of received packets.
 
     Args:
         run: A run of any scheme. It is returned unchanged if the engine has aggregated the samples
-            already (scheme ``full``) or if no packets were kept.
+            already (scheme ``full`` with one slot) or if no packets were kept.
         fabric: Its fabric, read or built from its scenario when None.
 
     Returns:
         The run; if its scheme cannot be decoded, with a note and without samples.
     """
-    if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
+    telemetry = run.scenario.telemetry
+    decoded = not telemetry.summed_on_arrival and telemetry.scheme != "off"
+    if not (decoded and run.tables["packets"].height):
         return run
     try:
         samples = build_samples(run, route_candidates(run, fabric or _fabric(run)), _core)

@@ -20,6 +20,7 @@ from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.scenario_engine import CongestionControlSection
 from tailback.schema import conform
+from tailback.simulation.contexts import split_contexts
 from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
@@ -96,12 +97,13 @@ def execute(
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
-    workload = prepared.make_workload(nodes, only_observed)
-    jobs = workload.jobs
+    telemetry = prepared.scenario.telemetry
+    whole = prepared.make_workload(nodes, only_observed)
+    workload, contexts = split_contexts(whole, telemetry.receivers)
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
-    stamping, partly = stamping_links(fabric, prepared.scenario.telemetry.stamping)
+    stamping, partly = stamping_links(fabric, telemetry.stamping)
     settings = replace(settings, stamping=stamping, **changes)
     threads = thread_count(threads)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
@@ -125,13 +127,13 @@ def execute(
         raise KeyboardInterrupt
     with stage("tables of runs"):
         tables, summary = make_tables(
-            prepared.scenario, fabric, jobs, workload.places, workload.job_of_label, outcome,
+            prepared.scenario, fabric, whole.jobs, workload.places, contexts, outcome,
             detours=settings.detour != "never",
         )  # fmt: skip
     if stated is not None:
         summary["pacing"] = stated.summary
     if skipped is not None:
-        notes = [*_state_skips(skipped, jobs, tables, summary), *notes]
+        notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)

@@ -19,6 +19,7 @@ from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
+from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
@@ -263,7 +264,12 @@ def _execute(
     outcome = _outcome(times, scenario.engine.packet)
     with stage("tables of runs"):
         tables, summary = make_tables(
-            scenario, fabric, workload.jobs, workload.places, workload.job_of_label, outcome
+            scenario,
+            fabric,
+            workload.jobs,
+            workload.places,
+            MessageContexts.of_sends(workload.job_of_label),
+            outcome,
         )
     summary |= {
         "model": "fluid", "rates": options.rates,

@@ -32,6 +32,7 @@ _NODE = 128 + 32  # adapter with its queues, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
 _CONNECTION = 16  # queue pair and ends of a message, where packets are kept one by one
+_VISIT = 24 + 24  # hop of a packet with several links: in its log, sorted
 _MESSAGE = 32 + 8 + 64 + 32 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16  # packet, its event
 _SUMS = 16 + 4 * 41  # number and wire of a link, and its sums in a window, per thread
@@ -99,8 +100,12 @@ def estimate_memory(
         "packets in flight": _in_flight(fabric, packets, lanes, engine.buffer // engine.packet)
         * _PACKET,
     }
-    if packets_kept(scenario):
+    most = packets_kept(scenario)
+    if most:
         parts["messages"] += messages * _CONNECTION
+    if most and telemetry.scheme == "full" and telemetry.slots > 1:
+        # Hops are logged until the end; as above, six of a packet.
+        parts["reservoirs"] = min(packets // telemetry.one_in, most) * 6 * _VISIT
     if measure:
         # A run has between this many windows and twice as many, none below the minimum length.
         windows = min(
@@ -150,6 +155,7 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
 _REMEDIES: Mapping[str, str] = {
     "links and nodes": "use a smaller part of the fabric or a machine with more memory",
     "messages": "simulate fewer ranks or iterations, or use a machine with more memory",
+    "reservoirs": "set [telemetry] one_in, packets, or slots = 1",
     "packets in flight": "set a larger [engine] packet or a smaller buffer",
     "time windows of links": "set fewer [telemetry] windows, or scheme = 'off'",
     "samples": "set fewer [telemetry] windows, or scheme = 'off'",

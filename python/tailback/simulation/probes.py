@@ -9,6 +9,7 @@ import polars as pl
 
 from tailback.scenario import Scenario
 from tailback.schema import TABLES
+from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import Outcome
 
 MAX_PACKETS_KEPT = 10_000_000
@@ -21,8 +22,8 @@ def packets_kept(scenario: Scenario) -> int:
     if telemetry.scheme == "off":
         return 0
     if telemetry.packets is None:
-        # Scheme full is aggregated by the receivers; hashes must be kept to be decoded together.
-        return 0 if telemetry.scheme == "full" else MAX_PACKETS_KEPT
+        # Whole links are aggregated by the receivers; hashes must be kept to be decoded together.
+        return 0 if telemetry.summed_on_arrival else MAX_PACKETS_KEPT
     return telemetry.packets
 
 
@@ -40,6 +41,7 @@ class HeaderSettings:
         queue_pairs: Whether a queue pair serves one peer or all.
         psn_start: First packet sequence number of a queue pair.
         randomness: Source of random decisions in schemes compact and single-bit.
+        slots: Slots of a reservoir.
     """
 
     scheme: str
@@ -51,6 +53,7 @@ class HeaderSettings:
     queue_pairs: str
     psn_start: str
     randomness: str
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -83,23 +86,35 @@ def probes_of(scenario: Scenario) -> ProbeSettings:
             queue_pairs=telemetry.queue_pairs,
             psn_start=telemetry.psn_start,
             randomness=telemetry.randomness,
+            slots=telemetry.slots,
         )
     return ProbeSettings(probes.counters or 0, probes.queues or 0, carry)
 
 
-def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
+def probe_tables(
+    outcome: Outcome, contexts: MessageContexts, *, detours: bool
+) -> dict[str, pl.DataFrame]:
     """Tables ``counters``, ``queues`` and ``packets``; empty for probes that are off.
 
     Args:
         outcome: Outcome of the engine.
+        contexts: Contexts of its labels.
         detours: Whether packets may take non-minimal paths. Path lengths are then null, as a
             receiver cannot know them.
     """
     tables = {
         "counters": pl.DataFrame(outcome.counters),
         "queues": pl.DataFrame(outcome.queues),
-        "packets": pl.DataFrame(outcome.carried),
+        "packets": pl.DataFrame(),
     }
+    if len(outcome.carried.get("label", ())):
+        columns = dict(outcome.carried)
+        # Two-dimensional: the links of every packet's reservoirs, if these have several slots.
+        links = columns.pop("links", None)
+        tables["packets"] = contexts.resolve(columns).with_columns(
+            links=pl.lit(None, pl.List(pl.UInt32)) if links is None
+            else pl.Series(links).cast(pl.List(pl.UInt32))
+        )  # fmt: skip
     if tables["packets"].height:
         tables["packets"] = tables["packets"].with_columns(
             hops=pl.lit(None, pl.UInt8) if detours else pl.col("hops"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.schema import TABLES, conform
+from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import ExtrapolatedOutcome, Outcome
 from tailback.simulation.probes import probe_summary, probe_tables
 from tailback.telemetry.receiver import whole_numbers
@@ -69,13 +70,16 @@ def make_tables(
     fabric: Fabric,
     jobs: list[Job],
     places: list[NDArray[np.uint32]],
-    job_of_label: NDArray[np.uint32],
+    contexts: MessageContexts,
     outcome: Outcome,
     *,
     detours: bool = False,
 ) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
-    """All tables of a run, and its summary."""
+    """All tables of a run, and its summary; ``contexts`` are those of the outcome's labels."""
     tables = fabric_tables(fabric)
+    job_of_label = np.repeat(
+        np.arange(len(jobs), dtype=np.uint32), [len(job.program.labels) for job in jobs]
+    )
     sizes = [len(place) for place in places]
     job_of_rank = np.repeat(np.arange(len(jobs), dtype=np.uint32), sizes)
     tables["jobs"] = pl.DataFrame(
@@ -99,22 +103,21 @@ def make_tables(
     )
     tables["labels"] = _labels(jobs, job_of_label)
     tables["windows"] = _windows(outcome)
-    samples = pl.DataFrame(outcome.samples)
-    if scenario.telemetry.scheme == "full":
+    samples = contexts.resolve(outcome.samples)
+    if scenario.telemetry.summed_on_arrival:
         k = scenario.telemetry.one_in / (1.0 - scenario.telemetry.header_loss)
         samples = samples_of_one_in(samples, k)
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
     tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
     tables["truth"] = pl.DataFrame(outcome.truth)
     tables["messages"] = pl.DataFrame(
-        {"message": np.arange(len(outcome.messages["label"]), dtype=np.uint32),
-         **outcome.messages}
-    )  # fmt: skip
-    tables |= probe_tables(outcome, detours=detours)
+        {"message": np.arange(len(outcome.messages["label"]), dtype=np.uint32)}
+    ).hstack(contexts.resolve(outcome.messages))
+    tables |= probe_tables(outcome, contexts, detours=detours)
     if not outcome.complete:
         tables |= _interrupted(tables, outcome.end_ps)
     for name, keys in (
-        ("samples", ("window", "job", "label", "link")),
+        ("samples", ("window", "job", "label", "receive_label", "receiver", "link")),
         ("truth", ("window", "link")),
     ):
         tables[name] = _in_windows(tables[name], keys, tables["windows"].height)

@@ -28,6 +28,13 @@ from tailback.telemetry.hashed import (
     HashedSamples,
     count_links,
 )
+from tailback.telemetry.header_fields import (
+    HeaderSamples,
+    counted_hops,
+    decisions_taken,
+    field,
+    slot_samples,
+)
 from tailback.telemetry.packet_ids import (
     ID_BITS,
     decision_words,
@@ -49,23 +56,6 @@ HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
 
 ANY_PATH_LENGTH = ("full", "single-bit", "compact", "edge-marking")
 """Schemes whose headers contain the weight, so the path length need not be known."""
-
-
-@dataclass(frozen=True)
-class HeaderSamples:
-    """Samples of packets (or of congested packets) in headers.
-
-    Attributes:
-        rows: Rows of table ``packets`` that carry a sample.
-        seen: Hash or link number of each.
-        weight: Weight of each: the inverse of the probability that this hop's sample arrives.
-        hop: Sampled hop, from 0; None if the scheme does not identify it.
-    """
-
-    rows: NDArray[np.intp]
-    seen: NDArray[np.uint32]
-    weight: Floats
-    hop: NDArray[np.int64] | None
 
 
 @dataclass(frozen=True)
@@ -195,6 +185,8 @@ def _saturates(run: Run) -> bool:
     telemetry, hops = run.scenario.telemetry, run.tables["packets"]["hops"]
     if telemetry.scheme != "compact" or telemetry.stamping != "all" or hops.null_count():
         return False
+    if telemetry.slots > 1 or telemetry.randomness == "sender":
+        return False
     return int(hops.to_numpy().max(initial=0)) >= 1 << telemetry.count_bits
 
 
@@ -240,7 +232,7 @@ def _taken_apart(
     header = table["header"].to_numpy()
 
     def part(start: int, bits: int) -> NDArray[np.uint32]:
-        return np.asarray((header >> np.uint64(start)) & np.uint64((1 << bits) - 1), np.uint32)
+        return field(header, start, bits)
 
     if saturated:
         _check_lengths(table, pairs)
@@ -249,20 +241,24 @@ def _taken_apart(
     if scheme in ("single-bit", "compact"):
         # Where some switches put no sample in, fewer hops count than a path has.
         known = table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
-        _check_counts(known, part(b if scheme == "single-bit" else 1 + b, c), c)
+        counted = counted_hops(telemetry, table)
+        _check_counts(known, counted, c, sender=telemetry.randomness == "sender")
+    if telemetry.slots > 1:
+        if scheme == "coordinated":
+            _require_lengths(table, scheme)
+            _check_lengths(table, pairs)
+        return slot_samples(telemetry, table)
     flag = part(0, 1).astype(bool)
     if scheme == "full":
         return _links(part(0, 24), part(24, 8)), _links(part(32, 24), part(56, 8))
     if scheme == "single-bit":
-        return _counted(part(0, b), part(b, c)), _counted(part(b + c, b), part(2 * b + c, c))
+        met = part(2 * b + c, c)
+        met = decisions_taken(met) if telemetry.randomness == "sender" else met
+        return _counted(part(0, b), counted), _counted(part(b + c, b), met)
     if scheme == "compact":
-        both = _counted(part(1, b), part(1 + b, c))
+        both = _counted(part(1, b), counted)
         return both, _keep(both, flag)
-    if table["hops"].null_count():
-        raise RunError(
-            f"scheme {scheme!r} needs the length of paths, which detours leave unknown",
-            remedy="use compact or full, which count hops, or routes without detours",
-        )  # fmt: skip
+    _require_lengths(table, scheme)
     hops = table["hops"].to_numpy().astype(np.int64)
     if scheme not in ANY_PATH_LENGTH:
         _check_lengths(table, pairs)
@@ -348,25 +344,40 @@ def _smoothed(
     return replace(counts, slope=np.where(possible, slope, counts.slope))
 
 
-def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> None:
+def _require_lengths(table: pl.DataFrame, scheme: str) -> None:
+    """Refuse packets whose path length is unknown.
+
+    Raises:
+        RunError: There are such packets.
+    """
+    if table["hops"].null_count():
+        raise RunError(
+            f"scheme {scheme!r} needs the length of paths, which detours leave unknown",
+            remedy="use compact or full, which count hops, or routes without detours",
+        )  # fmt: skip
+
+
+def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int, *, sender: bool) -> None:
     """Reject saturated hop counts (section 5.6).
 
     Weights are then too small, by a factor that depends on the hop, so it cannot be corrected
-    without knowing the hop. If path lengths are unknown, a maximum count may be saturated.
+    without knowing the hop. If path lengths are unknown, a maximum count may be saturated. A field
+    of sender's bits has a decision less than bits.
 
     Raises:
         RunError: Counts are saturated, or may be.
     """
-    largest = (1 << bits) - 1
+    largest = bits - 1 if sender else (1 << bits) - 1
     known = hops.null_count() == 0
     longest = int((hops.to_numpy() if known else counted).max())
     if not known and longest == largest:
         longest += 1
     if longest > largest:
+        needed = longest + 1 if sender else longest.bit_length()
         raise RunError(
             f"count_bits = {bits} counts no more than {largest} hops, and packets "
             f"{'passed' if known else 'may have passed'} {longest}",
-            remedy=f"set [telemetry] count_bits = {longest.bit_length()}",
+            remedy=f"set [telemetry] count_bits = {needed}",
         )
 
 
@@ -406,9 +417,7 @@ def _check_links(run: Run, about: HeaderSamples) -> None:
 
 def _keep(both: HeaderSamples, flag: NDArray[np.bool_]) -> HeaderSamples:
     """The part about packets whose congested bit is set."""
-    keep = flag[both.rows]
-    hop = None if both.hop is None else both.hop[keep]
-    return HeaderSamples(both.rows[keep], both.seen[keep], both.weight[keep], hop)
+    return both.take(flag[both.rows])
 
 
 def _counted(seen: NDArray[np.uint32], count: NDArray[np.uint32]) -> HeaderSamples:

@@ -107,6 +107,18 @@ def hop_hash(ids: Ids, hop: int) -> Ids:
     return x
 
 
+def coordinated_slot(ids: Ids, hop: int, slots: int) -> NDArray[np.int64]:
+    """Slot that hop number ``hop`` of each packet takes; ``slots`` or more if it takes none.
+
+    The first hops fill the slots in order, later ones replace one of them with probability
+    slots / (hop + 1) (algorithm R of Vitter, 1985, with a shared hash as its random number).
+    """
+    if hop < slots:
+        return np.full(len(ids), hop, np.int64)
+    drawn = hop_hash(ids, hop).astype(np.uint64) * np.uint64(hop + 1)
+    return (drawn >> np.uint64(ID_BITS)).astype(np.int64)
+
+
 def ids_of(packets: pl.DataFrame) -> Ids:
     """Ids of the packets in rows of table ``packets``.
 

@@ -9,6 +9,7 @@ packets of each row: they include the ambiguity of hashes and the selection of o
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,11 +27,11 @@ from tailback.telemetry.hashed import Decoder, HashedCounts
 from tailback.telemetry.header_counts import (
     FIELD_BITS,
     HASHED,
-    HeaderSamples,
     count_from_headers,
     header_samples,
     packets_a_sample,
 )
+from tailback.telemetry.header_fields import HeaderSamples
 from tailback.telemetry.likelihood import Matcher
 from tailback.telemetry.packet_ids import ids_of
 
@@ -87,10 +88,10 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         met = _hashed(run, congested, pairs, core, carried.congested.packets, _DRAW - 1)
     else:
         # One reservoir: congested samples are a subset of all samples, and remain one.
-        hot = np.isin(packets.rows, congested.rows)
+        hot = packets.also_in(congested)
         less = carried.packets.packets - carried.congested.packets
         met = _hashed(run, congested, pairs, core, carried.congested.packets)
-        cold = _hashed(run, _part(packets, ~hot), pairs, core, less)
+        cold = _hashed(run, packets.take(~hot), pairs, core, less)
         hop = _Charged(*(np.concatenate([getattr(met, name), getattr(cold, name)])
                          for name in ("rows", "link", "weight")))  # fmt: skip
     return _table(
@@ -114,11 +115,6 @@ def _links(run: Run) -> int:
     return run.tables["links"].height
 
 
-def _part(about: HeaderSamples, keep: NDArray[np.bool_]) -> HeaderSamples:
-    hop = None if about.hop is None else about.hop[keep]
-    return HeaderSamples(about.rows[keep], about.seen[keep], about.weight[keep], hop)
-
-
 def _whole(about: HeaderSamples) -> _Charged:
     return _Charged(about.rows, about.seen.astype(np.int64), about.weight)
 
@@ -135,7 +131,8 @@ def _hashed(
     table = run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
     ids = ids_of(table)
-    uniform = _uniform(table, number)
+    # Slots count down in steps of two, as single-bit takes two numbers for each.
+    uniform = _uniform(table, number if about.slot is None else number - 2 * about.slot)
     pair = pairs.of(src, dst)
     length = pairs.length[pair].astype(np.int64)
     last = pairs.ejection[dst].astype(np.int64)
@@ -154,9 +151,12 @@ def _hashed(
 
     if about.hop is None:
         link[length == 1] = last[length == 1]
-        for ejected in np.unique(ejects).tolist():
-            rows = np.flatnonzero((length > 1) & (ejects == ejected))
-            charge(rows, list(range(len(pairs.hops))), ejected)
+        # Where only some switches stamp, the weight tells how many of a path did, and so which
+        # links it may have had: uses are estimated for each weight.
+        alike = about.weight if pairs.stamped is not None else np.zeros(len(ids))
+        for ejected, weight in itertools.product(np.unique(ejects), np.unique(alike)):
+            rows = np.flatnonzero((length > 1) & (ejects == ejected) & (alike == weight))
+            charge(rows, list(range(len(pairs.hops))), bool(ejected))
     else:
         at_end = about.hop == length - 1
         link[at_end] = last[at_end]
@@ -181,12 +181,13 @@ def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Int
     return owner[order], number[order], link[order]
 
 
-def _uniform(packets: pl.DataFrame, number: int) -> Floats:
+def _uniform(packets: pl.DataFrame, number: int | Ints) -> Floats:
     """Pseudo-random number in [0, 1) for each packet, from fields that every receiver knows."""
     sequence = packets["sequence"].to_numpy().astype(np.uint64)
     pair = packets["queue_pair"].fill_null(0).to_numpy().astype(np.uint64)
     src, dst = (packets[name].to_numpy().astype(np.uint64) for name in ("src_node", "dst_node"))
-    value = _mix(sequence << np.uint64(8) | pair << np.uint64(32) | np.uint64(number))
+    stream = np.asarray(number, np.uint64)
+    value = _mix(sequence << np.uint64(8) | pair << np.uint64(32) | stream)
     value = _mix(value ^ (src << np.uint64(32) | dst))
     return np.asarray((value >> np.uint64(32)).astype(np.float64) / 2.0**32, np.float64)
 
@@ -261,8 +262,15 @@ def _of_counts(charged: _Charged, counts: HashedCounts, k: float) -> Floats:
 def _table(
     run: Run, hop: tuple[_Charged, Floats], met: tuple[_Charged, Floats], k: float
 ) -> pl.DataFrame:
-    """Rows of table ``samples``, from assigned links and the variance per packet of each link."""
+    """Rows of table ``samples``, from assigned links and the variance per packet of each link.
+
+    Rows of receivers are kept apart if the scenario asks for it.
+    """
     table = run.tables["packets"]
+    unknown = pl.lit(None, pl.UInt32)
+    receiver = pl.col("dst_node") if run.scenario.telemetry.receivers else unknown
+    receive = pl.col("receive_label") if "receive_label" in table.columns else unknown
+    key = ["window", "label", "receive_label", "receiver", "link"]
     windows = run.tables["windows"].sort("window")
     end = windows["end_ps"].to_numpy()
     job = dict(run.tables["labels"].select("label", "job").iter_rows())
@@ -270,28 +278,29 @@ def _table(
     window = windows["window"].to_numpy()[np.minimum(window, len(end) - 1)]
     frames = []
     for (charged, excess), name in ((hop, "hop"), (met, "congested")):
-        rows = table[charged.rows]
+        rows = table.select(
+            "label", "size_bytes", receive_label=receive, receiver=receiver
+        )[charged.rows]  # fmt: skip
         frame = pl.DataFrame(
             {
                 "window": window[charged.rows],
-                "label": rows["label"],
+                **{column: rows[column] for column in ("label", "receive_label", "receiver")},
                 "link": charged.link.astype(np.uint32),
                 "weight": charged.weight * k,
                 "bytes": charged.weight * k * rows["size_bytes"].to_numpy(),
                 "variance": charged.weight * k * excess[charged.link],
             }
         )
-        sums = frame.group_by("window", "label", "link").agg(
+        sums = frame.group_by(key).agg(
             pl.len().alias(f"{name}_samples"),
             pl.col("weight", "variance", "bytes").sum().name.prefix(f"{name}_"),
         )
         whole = [whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
-        frames.append(sums.sort("link", "window", "label").with_columns(whole))
-    both = frames[0].join(
-        frames[1], on=["window", "label", "link"], how="full", coalesce=True
-    ).fill_null(0)  # fmt: skip
+        frames.append(sums.sort("link", *key[:-1]).with_columns(whole))
+    both = frames[0].join(frames[1], on=key, how="full", coalesce=True, nulls_equal=True)
+    both = both.with_columns(pl.exclude(key).fill_null(0))
     both = both.with_columns(job=pl.col("label").replace_strict(job, return_dtype=pl.UInt32))
-    return conform("samples", both).sort("window", "label", "link")
+    return conform("samples", both).sort(key)
 
 
 def whole_numbers(column: str) -> pl.Expr:

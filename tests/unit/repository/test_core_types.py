@@ -37,9 +37,12 @@ def fields(name: str) -> dict[str, str]:
 
 def check(found: Mapping[str, Any], name: str) -> None:
     declared = fields(name)
-    assert set(found) == set(declared), name
-    for key, declaration in declared.items():
-        value = found[key]
+    optional = {key for key, text in declared.items() if text.startswith("NotRequired[")}
+    assert set(declared) - optional <= set(found) <= set(declared), name
+    for key, value in found.items():
+        declaration = declared[key].removeprefix("NotRequired[")
+        if key in optional:
+            declaration = declaration.removesuffix("]")
         if declaration in CLASSES:
             check(value, declaration)
         elif declaration.startswith("NDArray["):

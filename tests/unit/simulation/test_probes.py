@@ -228,7 +228,9 @@ def test_the_sums_of_full_reservoirs_are_of_one_packet_in_so_many(packets: int |
         assert run.tables["packets"].height <= 500
 
 
-@pytest.mark.parametrize("telemetry", [SCHEMES[2], SCHEMES[4], SCHEMES[8]], ids=str)
+@pytest.mark.parametrize(
+    "telemetry", [SCHEMES[2], SCHEMES[4], SCHEMES[8], SCHEMES[13], SCHEMES[15]], ids=str
+)
 def test_counts_on_a_torus(telemetry: dict[str, Any]) -> None:
     """Links that are candidates at several hops are charged once."""
     off = check_counts(run_of(telemetry, {"topology": TORUS}))
@@ -311,8 +313,10 @@ def test_receivers_evaluate_the_hash_of_the_switches() -> None:
 def test_header_bits_are_those_of_the_schemes() -> None:
     for telemetry in [*SCHEMES, {"scheme": "csig"}]:
         section = TelemetrySection.model_validate(telemetry)
-        size = 1 if section.scheme == "full" else section.count_bits
-        name = section.scheme.replace("-", "_")
+        name, several = section.scheme.replace("-", "_"), section.slots > 1
+        size = section.slots if several or section.scheme == "full" else section.count_bits
+        if several and section.scheme != "full":
+            name += "_slots"
         bits = _core.scheme_facts(name, section.hash_bits, size, section.probability)[0]
         assert section.header_bits == bits, section.scheme
 

@@ -88,7 +88,8 @@ def column(frame: pl.DataFrame, name: str) -> np.ndarray:
 
 
 def samples(*rows: tuple[int, ...]) -> pl.DataFrame:
-    names = [c.name for c in TABLES["samples"].columns]
+    sides = ("receive_label", "receiver")
+    names = [c.name for c in TABLES["samples"].columns if c.name not in sides]
     return pl.DataFrame(
         [dict(zip(names, row, strict=True)) for row in rows],
         schema=TABLES["samples"].polars_schema,

@@ -51,14 +51,16 @@ def test_samples_of_every_scheme_are_the_truth(
         ("estimated", "packets_se", "observed_packets"),
         ("congested", "congested_se", "observed_congested_packets"),
     ):
-        some = both.filter(pl.col(error) > 0)
+        # A variance that one or two samples state is itself too random for a square.
+        some = both.filter(pl.col(error) ** 2 > 2.0)
         off = ((some[name] - some[true]) / some[error]).to_numpy()
         assert abs(off.mean()) < 0.5, (name, off.mean())
         assert (off**2).mean() < 1.7, (name, (off**2).mean())
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.03)
     rows = run.tables["samples"]
     assert set(rows["window"].unique()) <= set(run.tables["windows"]["window"])
-    assert rows.select("window", "label", "link").is_duplicated().sum() == 0
+    keys = ("window", "label", "receive_label", "receiver", "link")
+    assert rows.select(keys).is_duplicated().sum() == 0
 
 
 def test_a_packet_counts_in_the_window_it_arrived_in() -> None:

@@ -13,6 +13,7 @@ import polars as pl
 from tailback.telemetry.receiver import _Charged, _excess, _table
 
 RUN = SimpleNamespace(
+    scenario=SimpleNamespace(telemetry=SimpleNamespace(receivers=False)),
     tables={
         "packets": pl.DataFrame(
             {"time_ps": [99, 100, 200], "label": [0, 0, 0], "size_bytes": [10, 20, 30]},
@@ -20,7 +21,7 @@ RUN = SimpleNamespace(
         ),
         "windows": pl.DataFrame({"window": [0, 1], "start_ps": [0, 100], "end_ps": [100, 200]}),
         "labels": pl.DataFrame({"label": [0], "job": [7]}),
-    }
+    },
 )
 
 

@@ -26,7 +26,8 @@ pub(super) enum Circuits {
 impl Circuits {
     pub fn new(randomness: Randomness, seed: u64) -> Self {
         match randomness {
-            Randomness::Ideal => Self::Ideal,
+            // The sender's bits are in the header.
+            Randomness::Ideal | Randomness::Sender => Self::Ideal,
             Randomness::Lfsr => Self::Lfsr { ports: Vec::new(), seed },
             Randomness::Ring => Self::Ring { seed },
         }

@@ -2,6 +2,7 @@
 
 use tailback_telemetry::Mark;
 
+use super::slots::fill;
 use super::{
     DeliveredPacket, HeaderProbe, Hop, LinkReadings, PacketRecord, PortCounters, PortProbe, Probe,
     QueueLengths, SentPacket, Transmission, WindowProbe,
@@ -202,6 +203,9 @@ pub struct ProbeTables {
     pub one_in: u64,
     /// Recorded packets, by number.
     pub packets: Vec<PacketRecord>,
+    /// Links in their reservoirs if these have several slots: `2 × slots` for each packet, see
+    /// `probe/slots.rs`; else empty.
+    pub reservoirs: Vec<u32>,
 }
 
 /// The probes of a shard, and the fabric numbers of its links.
@@ -216,18 +220,27 @@ impl ProbeTables {
     /// link of each link of the fabric. Uses `threads` threads.
     pub(crate) fn join(parts: Vec<ShardProbes>, end: u64, reverse: &[u32], threads: usize) -> Self {
         let mut all = Self::default();
-        let mut shards = Vec::new();
+        let (mut shards, mut visits, mut slots) = (Vec::new(), Vec::new(), 1);
         for ShardProbes { ports, carried, global } in parts {
             shards.extend(ports.map(|ports| (ports, global)));
             if let Some(carried) = carried {
                 all.one_in = carried.one_in();
-                all.packets.extend(carried.finish());
+                slots = carried.logged_slots();
+                let (records, log) = carried.finish();
+                all.packets.extend(records);
+                visits.push(log);
             }
         }
         let ports = PortProbe::join(shards, end, reverse, threads);
         (all.counters_ps, all.counters) = (ports.counters_ps, ports.counters);
         (all.queues_ps, all.queues) = (ports.queues_ps, ports.queues);
         all.packets.sort_unstable_by_key(|record| record.packet);
+        if slots > 1 {
+            let packets = all.packets.iter().map(|record| record.packet);
+            let (headers, links) = fill(packets, visits, slots);
+            all.packets.iter_mut().zip(headers).for_each(|(record, header)| record.header = header);
+            all.reservoirs = links;
+        }
         all
     }
 }

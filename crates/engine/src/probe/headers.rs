@@ -10,16 +10,18 @@ use tailback_telemetry::congestion::band;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _,
-    SingleBit, SingleBitMark, Visit, XorDigest, XorMark, mix,
+    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, HashSlots, NodeMark, NodeMarking,
+    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
 use super::circuits::Circuits;
+use super::sender::{SenderHeaders, bits};
+use super::slots::{SlotVisit, VisitLog};
 use super::{Connection, DeliveredPacket, Hop};
 use crate::Settings;
 use crate::rng::{RandomSource, Stream};
-use crate::settings::{HeaderScheme, HeaderSettings};
+use crate::settings::{HeaderScheme, HeaderSettings, Randomness};
 
 /// Bits of a link number, as many as of a packet id: those of the GF(2^24) hash.
 pub const LINK_BITS: u32 = ID_BITS;
@@ -59,10 +61,6 @@ fn word(mark: &Mark) -> u64 {
 fn set_word(mark: &mut Mark, word: u64) {
     mark.hop_link = word as u32 ^ NO_LINK;
     mark.congested_link = (word >> 32) as u32 ^ NO_LINK;
-}
-
-fn bits(word: u64, from: u32, count: u32) -> u32 {
-    ((word >> from) & ((1 << count) - 1)) as u32
 }
 
 /// Link (from bit 1) and congested bit (0) as a value and back.
@@ -119,9 +117,15 @@ pub struct HeaderProbe {
     hash: LinkHash,
     deployment: Deployment,
     circuits: Circuits,
+    /// Reservoirs of several hashes.
+    slots: Option<HashSlots>,
+    /// Decisions that the sending adapter draws into the header.
+    sender: Option<SenderHeaders>,
     /// The connection of every message.
     connections: Arc<[Connection]>,
     records: Vec<PacketRecord>,
+    /// Hops of packets whose reservoirs of several links fit into no [`Mark`].
+    visits: VisitLog,
 }
 
 impl HeaderProbe {
@@ -138,7 +142,7 @@ impl HeaderProbe {
     ) -> Self {
         let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
-        let (one_in, one_kept_in) = if carry.scheme == HeaderScheme::Full {
+        let (one_in, one_kept_in) = if carry.summed_on_arrival() {
             // Samples do not come from the recorded packets: recording few must not mean sampling few.
             (one_in, packets.div_ceil(one_in).div_ceil(carry.most).max(1))
         } else {
@@ -151,8 +155,12 @@ impl HeaderProbe {
             hash: LinkHash::Gf(field),
             deployment,
             circuits: Circuits::new(carry.randomness, seed),
+            slots: hash_slots(carry, LinkHash::Gf(field)),
+            sender: (carry.randomness == Randomness::Sender)
+                .then(|| SenderHeaders::new(carry, LinkHash::Gf(field), seed)),
             connections,
             records: Vec::new(),
+            visits: VisitLog::default(),
         }
     }
 
@@ -167,10 +175,15 @@ impl HeaderProbe {
         &self.deployment
     }
 
-    /// Whether packets carry the full reservoirs, which this probe does not update.
+    /// Whether packets carry full reservoirs of one link, which this probe does not update.
     #[inline]
     pub fn full(&self) -> bool {
-        self.carry.scheme == HeaderScheme::Full
+        self.carry.summed_on_arrival()
+    }
+
+    /// Slots of reservoirs whose hops are logged, 1 if none are.
+    pub fn logged_slots(&self) -> u32 {
+        if self.carry.scheme == HeaderScheme::Full { self.carry.slots } else { 1 }
     }
 
     /// Whether headers depend on queue lengths.
@@ -191,6 +204,11 @@ impl HeaderProbe {
         if !self.tagged(hop.packet) || !self.deployment.stamps(hop.link) {
             return;
         }
+        if self.carry.scheme == HeaderScheme::Full {
+            let Hop { packet, link, index, congested, .. } = *hop;
+            self.visits.push(SlotVisit { packet, random, link, index, congested });
+            return;
+        }
         let random = self.circuits.word(now_ps, hop.link, self.counts(word(mark)), random);
         let visit = Visit {
             link: hop.link + 1,
@@ -200,13 +218,25 @@ impl HeaderProbe {
             packet: self.connections[hop.message as usize].packet_id(hop.packet),
             random,
         };
-        let after = self.after(word(mark), &visit);
+        let before = word(mark);
+        let after = match (&self.slots, &self.sender) {
+            (Some(slots), _) => {
+                let mut after = before;
+                slots.visit(&mut after, &visit);
+                after
+            }
+            (None, Some(sender)) => sender.after(before, &visit, hop.packet),
+            (None, None) => self.after(before, &visit),
+        };
         set_word(mark, after);
     }
 
     /// Hops and congested hops that a header has counted, in schemes that count.
     fn counts(&self, word: u64) -> [u8; 2] {
         let HeaderSettings { hash_bits: b, count_bits: c, .. } = self.carry;
+        if let Some(slots) = &self.slots {
+            return slots.counts(word);
+        }
         match self.carry.scheme {
             HeaderScheme::Compact => [bits(word, 1 + b, c) as u8, 0],
             HeaderScheme::SingleBit => [bits(word, b, c) as u8, bits(word, 2 * b + c, c) as u8],
@@ -292,10 +322,22 @@ impl HeaderProbe {
         self.records.push(record);
     }
 
-    /// All records.
-    pub fn finish(self) -> Vec<PacketRecord> {
-        self.records
+    /// All records, and the hops of packets with reservoirs of several links.
+    pub fn finish(self) -> (Vec<PacketRecord>, VisitLog) {
+        (self.records, self.visits)
     }
+}
+
+/// The scheme of a header with several hashes.
+fn hash_slots(carry: &HeaderSettings, hash: LinkHash) -> Option<HashSlots> {
+    let scheme = match carry.scheme {
+        HeaderScheme::SingleBit => SlotScheme::SingleBit,
+        HeaderScheme::Compact => SlotScheme::Compact,
+        HeaderScheme::Coordinated => SlotScheme::Coordinated,
+        _ => return None,
+    };
+    let several = carry.slots > 1;
+    several.then(|| HashSlots::new(scheme, hash, carry.slots, carry.hash_bits, carry.count_bits))?
 }
 
 /// One of every `k` packets in sequence, drawn by a hash. Taking every k-th could stay in step with the packets
@@ -316,7 +358,7 @@ fn full_header(mark: &Mark) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{PsnStart, QueuePairs, Randomness};
+    use crate::settings::{PsnStart, QueuePairs};
 
     /// Every packet belongs to one message.
     fn one() -> Arc<[Connection]> {
@@ -334,6 +376,7 @@ mod tests {
             queue_pairs: QueuePairs::PerPeer,
             psn_start: PsnStart::Zero,
             randomness: Randomness::Ideal,
+            slots: 1,
         };
         carry.check().unwrap();
         HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1)

@@ -15,7 +15,9 @@ mod packet_run;
 mod ports;
 mod queue_pairs;
 mod readings;
+mod sender;
 mod series;
+mod slots;
 mod steps;
 mod windows;
 

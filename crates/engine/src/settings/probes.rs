@@ -1,6 +1,7 @@
 //! Settings of the optional probes.
 
 use serde::Deserialize;
+use tailback_telemetry::scheme::MAX_SLOTS;
 
 use super::TELEMETRY;
 use crate::EngineError;
@@ -80,6 +81,9 @@ pub enum PsnStart {
     Random,
 }
 
+/// Bits of a field of the sender's decisions: two of them, and two hashes of 8 bits, fit into 64 bits.
+const MAX_SENDER_BITS: u32 = 16;
+
 /// A header scheme with its parameters, and how many packets are recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,6 +107,13 @@ pub struct HeaderSettings {
     /// What decides in schemes compact and single-bit.
     #[serde(default)]
     pub randomness: Randomness,
+    /// Slots of a reservoir.
+    #[serde(default = "one_slot")]
+    pub slots: u32,
+}
+
+const fn one_slot() -> u32 {
+    1
 }
 
 /// Source of reservoir decisions in a switch (Taffet 2019, §5.9).
@@ -116,18 +127,36 @@ pub enum Randomness {
     Lfsr,
     /// Rings with a clock of their own in every port.
     Ring,
+    /// Bits that the sending adapter draws into the header, in place of a count of hops: a field of
+    /// `count_bits` bits, for paths of one hop less.
+    Sender,
 }
 
 impl HeaderSettings {
+    /// Whether receivers add up samples as they arrive: full reservoirs of one link.
+    pub(crate) fn summed_on_arrival(&self) -> bool {
+        self.scheme == HeaderScheme::Full && self.slots == 1
+    }
+
     /// Checks values.
     ///
     /// # Errors
     /// [`EngineError::Setting`] names the key, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
-        for (key, bits) in [("hash_bits", self.hash_bits), ("count_bits", self.count_bits)] {
-            if !(1..=8).contains(&bits) {
-                return TELEMETRY.range(key, bits, "give 1 to 8");
-            }
+        if !(1..=8).contains(&self.hash_bits) {
+            return TELEMETRY.range("hash_bits", self.hash_bits, "give 1 to 8");
+        }
+        let sender = self.randomness == Randomness::Sender;
+        let (least, most) = if sender { (2, MAX_SENDER_BITS) } else { (1, 8) };
+        if !(least..=most).contains(&self.count_bits) {
+            return TELEMETRY.range(
+                "count_bits",
+                self.count_bits,
+                format!("give {least} to {most}"),
+            );
+        }
+        if !(1..=MAX_SLOTS as u32).contains(&self.slots) {
+            return TELEMETRY.range("slots", self.slots, format!("give 1 to {MAX_SLOTS}"));
         }
         // A switch that always acts overwrites all earlier hops.
         if !(self.probability > 0.0 && self.probability < 1.0) {

@@ -29,6 +29,7 @@ fn carry(scheme: HeaderScheme) -> Option<HeaderSettings> {
         queue_pairs: QueuePairs::PerPeer,
         psn_start: PsnStart::Zero,
         randomness: Randomness::Ideal,
+        slots: 1,
     })
 }
 

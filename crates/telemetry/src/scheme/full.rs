@@ -24,6 +24,18 @@ pub struct FullMark {
     congested_hops: u8,
 }
 
+impl FullMark {
+    /// Links of the two reservoirs; only as many as there are slots, and hops, mean something.
+    pub fn links(&self) -> (&[u32; MAX_SLOTS], &[u32; MAX_SLOTS]) {
+        (&self.hop, &self.congested)
+    }
+
+    /// Hops and congested hops.
+    pub fn counts(&self) -> [u8; 2] {
+        [self.hops, self.congested_hops]
+    }
+}
+
 impl FullReservoirs {
     /// Of `slots` links each, 1 to [`MAX_SLOTS`], with the published field sizes (§5.1).
     pub fn new(slots: u8) -> Option<Self> {

@@ -12,6 +12,7 @@ mod full;
 mod int;
 mod run;
 mod single_bit;
+mod slots;
 mod xor_digest;
 
 pub use compact::{Compact, CompactMark};
@@ -22,6 +23,7 @@ pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
 pub use run::{PacketPaths, SchemeColumns, run};
 pub use single_bit::{SingleBit, SingleBitMark};
+pub use slots::{HashSlots, SlotScheme, coordinated_slot};
 pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;

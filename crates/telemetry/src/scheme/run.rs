@@ -134,6 +134,11 @@ mod tests {
             unbiased(&Compact { hash: hash(), bits, count_bits: 3 });
             unbiased(&Coordinated { hash: hash(), bits });
         }
+        for slots in [2, 3, 6] {
+            for scheme in [SlotScheme::SingleBit, SlotScheme::Compact, SlotScheme::Coordinated] {
+                unbiased(&HashSlots::new(scheme, hash(), slots, 2, 3).unwrap());
+            }
+        }
         unbiased(&NodeMarking { probability: 0.25, link_bits: 24 });
         unbiased(&EdgeMarking { probability: 0.25, link_bits: 24, distance_bits: 5 });
         unbiased(&XorDigest { hash: hash(), bits: 4, probability: 0.2 });
