@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -65,6 +66,8 @@ def make_evaluate(
     def evaluate(change: Change) -> Run:
         found = runs.find(change)
         if found is None:
+            if runs.is_candidate(change):
+                change = replace(change, measure=True)
             found = simulated(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:

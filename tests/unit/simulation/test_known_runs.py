@@ -75,6 +75,31 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
         assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
 
 
+def test_a_candidate_is_simulated_once_for_its_time_and_its_proof(
+    prepared: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    evaluate = make_evaluate(prepared)
+    back = np.ascontiguousarray(prepared.observed.node[::-1])
+    first = evaluate(Change(placement=back, routing="adaptive", background=False))
+    proof = evaluate(Change(placement=back, measure=True))
+    assert len(simulated) == 1
+    assert proof.elapsed_ps == first.elapsed_ps and proof.tables["truth"].height
+    alone = make_evaluate(prepared)(Change(placement=back, seed_offset=1))
+    assert evaluate(Change(placement=back, seed_offset=1)).elapsed_ps == alone.elapsed_ps
+    assert len(simulated) == 3
+
+
+def test_a_single_switch_is_simulated_with_one_seed(
+    prepared: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    evaluate = make_evaluate(prepared)
+    times = {evaluate(Change(network="star", seed_offset=seed)).elapsed_ps for seed in range(3)}
+    assert len(simulated) == 1
+    # Each seed simulated by itself gives the same time.
+    alone = [make_evaluate(prepared)(Change(network="star", seed_offset=at)) for at in range(3)]
+    assert times == {run.elapsed_ps for run in alone}
+
+
 def test_slow_cables_are_tried_once_each_and_not_kept(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
