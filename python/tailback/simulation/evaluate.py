@@ -41,12 +41,19 @@ MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
 
 
+def with_coarse_packets(prepared: PreparedScenario, size: int) -> PreparedScenario:
+    """The scenario with messages in packets of ``size`` bytes, if that is more."""
+    engine = prepared.scenario.engine.model_copy(update={"coarse": size})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
 def make_evaluate(
     prepared: PreparedScenario,
     watch: Watch | None = None,
     *,
     threads: int | None = None,
     known: Run | None = None,
+    coarse: int | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
@@ -57,7 +64,10 @@ def make_evaluate(
         watch: As in :func:`tailback.simulation.simulate`.
         threads: As in :func:`tailback.simulation.simulate`.
         known: The run of ``prepared`` as it is, where that was simulated already.
+        coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
     """
+    if coarse is not None:
+        prepared = with_coarse_packets(prepared, coarse)
     networks = NetworkCache(prepared)
     runs = KnownRuns(prepared)
     if known is not None:

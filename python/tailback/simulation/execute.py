@@ -18,7 +18,7 @@ from tailback.fabric.engine_limits import require_delays
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
-from tailback.scenario_engine import CongestionControlSection
+from tailback.scenario_engine import CongestionControlSection, EngineSection
 from tailback.schema import conform
 from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.memory import require_memory
@@ -38,7 +38,7 @@ from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram, Program
-from tailback.units import format_time
+from tailback.units import exact_bytes, format_time
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -107,6 +107,8 @@ def execute(
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *partly, *notes]
+    if engine.simulated_packet != engine.packet:
+        notes.append(_coarse_note(engine))
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     require_delays(fabric, prepared.scenario.fabric)
@@ -141,6 +143,15 @@ def execute(
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
+
+
+def _coarse_note(engine: EngineSection) -> str:
+    """A note on coarse packets: times are estimates."""
+    return (
+        f"coarse packets: {exact_bytes(engine.simulated_packet)} in place of "
+        f"{exact_bytes(engine.packet)}; times are estimates, and fewer packets carry samples "
+        "(docs/explanation/coarse_packets.md)"
+    )
 
 
 def _idle_parameters(control: CongestionControlSection | None) -> list[str]:

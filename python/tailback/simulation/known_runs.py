@@ -91,11 +91,13 @@ class KnownRuns:
     def _is_determined(self, change: Change) -> bool:
         """Whether the seed has no effect: on one ideal switch there is only one path.
 
-        Congestion control and pacing can also draw random numbers, and so does telemetry.
+        Without contention, a message takes the time of a shortest path. Congestion control and
+        pacing can also draw random numbers, and so does telemetry.
         """
         engine = self.prepared.scenario.engine
         return (
-            change.network == "star" and not change.measure and change.rates is None
+            change.network in ("star", "no-contention") and not change.measure
+            and change.rates is None
             and engine.congestion_control is None and engine.pacing.kind == "off"
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -89,14 +89,17 @@ def test_a_candidate_is_simulated_once_for_its_time_and_its_proof(
     assert len(simulated) == 3
 
 
-def test_a_single_switch_is_simulated_with_one_seed(
-    prepared: PreparedScenario, simulated: list[dict[str, Any]]
-) -> None:
+@pytest.mark.parametrize("network", ["star", "no-contention"])
+def test_networks_without_choices_are_simulated_with_one_seed(
+    network: Literal["star", "no-contention"],
+    prepared: PreparedScenario, simulated: list[dict[str, Any]],
+) -> None:  # fmt: skip
     evaluate = make_evaluate(prepared)
-    times = {evaluate(Change(network="star", seed_offset=seed)).elapsed_ps for seed in range(3)}
+    seeds = [Change(network=network, seed_offset=seed) for seed in range(3)]
+    times = {evaluate(change).elapsed_ps for change in seeds}
     assert len(simulated) == 1
     # Each seed simulated by itself gives the same time.
-    alone = [make_evaluate(prepared)(Change(network="star", seed_offset=at)) for at in range(3)]
+    alone = [make_evaluate(prepared)(change) for change in seeds]
     assert times == {run.elapsed_ps for run in alone}
 
 
