@@ -36,7 +36,8 @@ def prove(
     """Simulate every proposal and sort by time; those that could not be simulated come last.
 
     A proposal that is clearly slower than the fastest of its kind is simulated once only: no
-    repetition would make it the remedy.
+    repetition would make it the remedy. Two repetitions suffice if both are clearly faster, or
+    clearly slower, than the unchanged run.
 
     Args:
         proposals: What to try; the unchanged run may be one of them.
@@ -57,11 +58,16 @@ def prove(
             name = f"trying {trial.proposal.kind} {trial.proposal.name}"
             progress(name, number / len(proposals))
         trial.repeat(evaluate, 1)
+    before = next((trial for trial in trials if trial.proposal.name == unchanged), None)
+    if before is not None:
+        before.repeat(evaluate, seeds)
     quickest: dict[str, _Trial] = {}
     for trial in sorted(trials, key=lambda trial: fastest_first(trial.candidate)):
         best = quickest.setdefault(trial.proposal.kind, trial)
-        if trial is best or trial.proposal.name == unchanged or not trial.slower_than(best):
-            trial.repeat(evaluate, seeds)
+        if trial is best or not trial.slower_than(best):
+            trial.repeat(evaluate, min(seeds, 2))
+            if before is None or not (trial.slower_than(before) or before.slower_than(trial)):
+                trial.repeat(evaluate, seeds)
     return sorted((trial.candidate for trial in trials), key=fastest_first)
 
 
@@ -115,10 +121,17 @@ class _Trial:
         except TailbackError as error:
             self.error = str(error)
 
-    def slower_than(self, best: _Trial) -> bool:
-        """Whether it is slower than all repetitions of ``best`` by more than these differ."""
-        low, high = min(best.times_ps, default=0), max(best.times_ps, default=0)
-        return min(self.times_ps, default=0) > high + max(2 * (high - low), MIN_GAIN * high)
+    def slower_than(self, other: _Trial) -> bool:
+        """Whether it is slower than ``other`` in every repetition of both.
+
+        The gap must be twice as large as repetitions differ, and larger than the smallest gain.
+        """
+        if self.error or other.error:
+            return bool(self.error)
+        (low, high), (faster, slower) = (
+            (min(trial.times_ps), max(trial.times_ps)) for trial in (self, other)
+        )
+        return low > slower + max(2 * (high - low), 2 * (slower - faster), MIN_GAIN * slower)
 
     @property
     def candidate(self) -> Candidate:

@@ -41,12 +41,6 @@ MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
 
 
-def with_coarse_packets(prepared: PreparedScenario, size: int) -> PreparedScenario:
-    """The scenario with messages in packets of ``size`` bytes, if that is more."""
-    engine = prepared.scenario.engine.model_copy(update={"coarse": size})
-    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
-
-
 def make_evaluate(
     prepared: PreparedScenario,
     watch: Watch | None = None,
@@ -67,7 +61,7 @@ def make_evaluate(
         coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
     """
     if coarse is not None:
-        prepared = with_coarse_packets(prepared, coarse)
+        prepared = prepared.with_coarse_packets(coarse)
     networks = NetworkCache(prepared)
     runs = KnownRuns(prepared)
     if known is not None:

@@ -65,6 +65,8 @@ class KnownRuns:
 
     def _key(self, change: Change) -> Hashable:
         """Cache key, equal for changes that result in the same scenario."""
+        if self._is_determined(change):
+            change = replace(change, seed_offset=0)
         prepared, scenario = self.prepared, self.prepared.scenario
         job = prepared.observed
         placement = change.placement
@@ -84,8 +86,7 @@ class KnownRuns:
             change.rates, change.slow, change.limits,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
-            0 if self._is_determined(change) else change.seed_offset,
-            change.measure, change.computations, change.variation,
+            change.seed_offset, change.measure, change.computations, change.variation,
         )  # fmt: skip
 
     def _is_determined(self, change: Change) -> bool:
