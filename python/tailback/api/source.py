@@ -14,12 +14,10 @@ from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
 from tailback.atomic_exchange import recover
-from tailback.calibration.file import load as load_calibration
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.port_counters.readers import READERS
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
 from tailback.units import parse_bytes
@@ -242,6 +240,9 @@ def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
 
 def _is_counters(source: Path) -> bool:
     """Whether a reader of port counters recognises the file (run folders are excluded before)."""
+    # Deferred: only needed for a file that is no scenario, run or trace.
+    from tailback.port_counters.readers import READERS
+
     try:
         return any(entry.part.sniff(source) for entry in READERS)
     except (OSError, ValueError):
@@ -342,6 +343,8 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
     # Options are validated like the scenario.
     changed = parse(scenario.model_dump(mode="json", exclude_unset=True))
     if (calibration := options.get("calibration")) is not None:
+        from tailback.calibration.file import load as load_calibration
+
         changed = load_calibration(calibration).apply(changed)
     return changed
 
