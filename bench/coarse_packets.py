@@ -44,17 +44,17 @@ at random with another seed differs by less."""
 FLUID = -1
 """Stands for the fluid model among the sizes."""
 
-TREE = {"hosts_per_leaf": 16, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
+TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
         "aggregation_uplinks": 4}  # fmt: skip
 FABRICS: tuple[dict[str, Any], ...] = (
     {"fat_tree": TREE},
     {"fat_tree": {**TREE, "cores": 8, "aggregation_uplinks": 2}},
-    {"fat_tree": {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}},
-    {"topology": {"kind": "torus", "dims": [4, 4, 4], "nodes_per_switch": 4}},
+    {"fat_tree": {"hosts_per_leaf": 8, "leaves": 16, "aggregation": 4}},
+    {"topology": {"kind": "torus", "dims": [4, 4, 4], "nodes_per_switch": 2}},
     {
         "topology": {
             "kind": "dragonfly",
-            "groups": 9,
+            "groups": 5,
             "routers": 8,
             "nodes_per_router": 4,
             "global_ports": 4,
@@ -62,12 +62,12 @@ FABRICS: tuple[dict[str, Any], ...] = (
     },
 )
 PATTERNS: tuple[dict[str, Any], ...] = (
-    {"kind": "stencil2d", "dims": [16, 16]},
-    {"kind": "stencil3d", "dims": [8, 8, 4]},
-    {"kind": "permutation", "ranks": 256, "messages": 2},
-    {"kind": "uniform", "ranks": 256, "messages": 4},
-    {"kind": "transpose", "dims": [16, 16]},
-    {"kind": "ring", "ranks": 256},
+    {"kind": "stencil2d", "dims": [16, 8]},
+    {"kind": "stencil3d", "dims": [8, 4, 4]},
+    {"kind": "permutation", "ranks": 128, "messages": 2},
+    {"kind": "uniform", "ranks": 128, "messages": 4},
+    {"kind": "transpose", "dims": [16, 8]},
+    {"kind": "ring", "ranks": 128},
 )
 
 
@@ -86,7 +86,7 @@ def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield {
             "seed": number,
             "fabric": fabric,
-            "job": [{"pattern": pattern, "hosts": "0-255"}],
+            "job": [{"pattern": pattern, "hosts": "0-127"}],
             "engine": engine,
         }
 

@@ -107,8 +107,7 @@ def execute(
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *partly, *notes]
-    if engine.simulated_packet != engine.packet:
-        notes.append(_coarse_note(engine))
+    notes += _coarse_notes(engine)
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     require_delays(fabric, prepared.scenario.fabric)
@@ -145,13 +144,15 @@ def execute(
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
 
 
-def _coarse_note(engine: EngineSection) -> str:
-    """A note on coarse packets: times are estimates."""
-    return (
+def _coarse_notes(engine: EngineSection) -> list[str]:
+    """A note on coarse packets, if there are any: times are estimates."""
+    if engine.simulated_packet == engine.packet:
+        return []
+    return [
         f"coarse packets: {exact_bytes(engine.simulated_packet)} in place of "
         f"{exact_bytes(engine.packet)}; times are estimates, and fewer packets carry samples "
         "(docs/explanation/coarse_packets.md)"
-    )
+    ]
 
 
 def _idle_parameters(control: CongestionControlSection | None) -> list[str]:
