@@ -21,7 +21,8 @@ class Section(BaseModel):
     """A table of the scenario file; refuses keys it does not know."""
 
     # Strict: neither true nor "1" is a number, and 1.5 is not truncated to 1.
-    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True)
+    # Validators are built at first use: most scenarios use few tables.
+    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True, defer_build=True)
 
 
 _SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}

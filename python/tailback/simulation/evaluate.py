@@ -119,9 +119,11 @@ def make_evaluate(
 def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     """Fields of the engine settings that a variation changes."""
     engine, delays = scenario.engine, variation.delays
-    packet = engine.packet + scenario.packet_header_bytes
+    coarse = engine.simulated_packet / engine.packet
+    packet = round((engine.packet + scenario.packet_header_bytes) * coarse)
+    buffer = max(round(engine.simulated_buffer * variation.buffers), packet)
     varied: dict[str, Any] = {
-        "buffer_bytes": min(max(round(engine.buffer * variation.buffers), packet), MAX_BUFFER),
+        "buffer_bytes": min(buffer, MAX_BUFFER),
         "switch_delay_ps": round(engine.switch_delay * delays),
         "send_delay_ps": round(engine.send_delay * delays),
         "local_delay_ps": round(engine.local_delay * delays),

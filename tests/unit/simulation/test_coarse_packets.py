@@ -9,7 +9,7 @@ import pytest
 
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.evaluate import Change
+from tailback.evaluate import Change, EngineVariation
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.simulation.settings import EngineSettings
@@ -48,6 +48,10 @@ def test_changes_are_evaluated_in_coarse_packets() -> None:
     prepared = prepare(parse(data()))
     coarse = make_evaluate(prepared, coarse=32768)(Change(network="star"))
     assert coarse.summary["packets"] == 16 * 8
+    # Halved, a buffer still holds a packet with its header.
+    small = prepare(parse(data(buffer="4 KiB", header="30 B")))
+    halved = Change(variation=EngineVariation(buffers=0.1))
+    assert make_evaluate(small, coarse=65536)(halved).summary["packets"] == 16 * 4
 
 
 @pytest.mark.parametrize(
