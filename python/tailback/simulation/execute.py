@@ -103,7 +103,7 @@ def execute(
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
     stamping, partly = stamping_links(fabric, prepared.scenario.telemetry.stamping)
     settings = replace(settings, stamping=stamping, **changes)
-    threads = thread_count(threads)
+    threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *partly, *notes]
