@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 class FrozenModel(BaseModel):
     """An immutable model without unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Validators are built at first use: most commands use few models.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, validated again, which pydantic's own copy is not."""

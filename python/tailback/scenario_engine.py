@@ -21,7 +21,8 @@ class Section(BaseModel):
     """A table of the scenario file; refuses keys it does not know."""
 
     # Strict: neither true nor "1" is a number, and 1.5 is not truncated to 1.
-    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True)
+    # Validators are built at first use: most scenarios use few tables.
+    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True, defer_build=True)
 
 
 _SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
@@ -181,6 +182,11 @@ class AdaptiveSection(Section):
         return self
 
 
+COARSE_BUFFER = 4
+"""Coarse packets that a buffer holds at least: with fewer, links wait for credit to return
+(docs/measurements/coarse.md)."""
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -233,10 +239,40 @@ class EngineSection(Section):
         default="none", description="what messages within a host share: nothing, or the port of "
         "each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
     )  # fmt: skip
+    coarse: SizeBytes | None = Field(
+        default=None, gt=0, le=1 << 20, description="simulate messages in packets of this size "
+        "instead, if larger than packet: less exact and faster: "
+        "[coarse packets](../explanation/coarse_packets.md)",
+    )  # fmt: skip
     skip_repeats: bool = Field(
         default=False, description="simulate some of the steps that jobs repeat and extrapolate "
         "the others: [repetition.md](../explanation/repetition.md)",
     )  # fmt: skip
+
+    @property
+    def simulated_packet(self) -> int:
+        """Largest payload of a simulated packet, bytes."""
+        return max(self.packet, self.coarse or 0)
+
+    @property
+    def simulated_buffer(self) -> int:
+        """Buffer of a simulated link, bytes: at least :data:`COARSE_BUFFER` coarse packets."""
+        if self.simulated_packet == self.packet:
+            return self.buffer
+        return max(self.buffer, COARSE_BUFFER * self.simulated_packet)
+
+    @model_validator(mode="after")
+    def _coarse(self) -> EngineSection:
+        for unfit, what in (
+            (self.congestion_control is not None, "[engine.congestion_control]"),
+            (self.pacing.kind != "off", "[engine.pacing]"),
+        ):
+            if self.coarse is not None and unfit:
+                raise InvalidValueError(
+                    f"engine.coarse does not go with {what}, which acts on single packets",
+                    f"leave {what} or coarse out",
+                )
+        return self
 
     @model_validator(mode="after")
     def _adaptive(self) -> EngineSection:

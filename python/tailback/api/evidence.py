@@ -16,10 +16,6 @@ from tailback.evidence.jobs import JobList, read_jobs
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
-from tailback.port_counters.analysis import port_inventory
-from tailback.port_counters.analysis.port_inventory import PortInventory
-from tailback.port_counters.analysis.sources import load
-from tailback.port_counters.readers import READERS
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
@@ -115,6 +111,11 @@ def read_network_evidence(
 
 def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     """Rows of ``counter_intervals`` with the links of the prepared fabric."""
+    # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
+    from tailback.port_counters.analysis import port_inventory
+    from tailback.port_counters.analysis.port_inventory import PortInventory
+    from tailback.port_counters.analysis.sources import load
+
     source = load([file for path in paths for file in _files(path)], None)
     section, fabric = prepared.scenario.fabric, prepared.fabric
     inventory = PortInventory()
@@ -143,6 +144,8 @@ def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
 
 def _files(path: Path) -> list[Path]:
     """The path itself, or the files of a folder that no reader accepts as a whole."""
+    from tailback.port_counters.readers import READERS
+
     if not path.is_dir() or any(entry.part.sniff(path) for entry in READERS):
         return [path]
     inside = sorted(file for file in path.iterdir() if file.is_file())

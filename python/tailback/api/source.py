@@ -14,14 +14,13 @@ from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
 from tailback.atomic_exchange import recover
-from tailback.calibration.file import load as load_calibration
-from tailback.errors import ScenarioError, TailbackError
+from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.port_counters.readers import READERS
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
+from tailback.units import parse_bytes
 
 
 class ScenarioOptions(TypedDict, total=False):
@@ -40,6 +39,8 @@ class ScenarioOptions(TypedDict, total=False):
         seed: Seed of every random choice.
         skip_repeats: Simulate some of the steps that jobs repeat and extrapolate the others
             (docs/explanation/repetition.md).
+        coarse: Simulate messages in packets of this size, like ``16 KiB``
+            (docs/explanation/coarse_packets.md).
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """
@@ -53,6 +54,7 @@ class ScenarioOptions(TypedDict, total=False):
     compute_scale: float | None
     seed: int | None
     skip_repeats: bool | None
+    coarse: str | None
     calibration: str | Path | None
 
 
@@ -238,6 +240,9 @@ def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
 
 def _is_counters(source: Path) -> bool:
     """Whether a reader of port counters recognises the file (run folders are excluded before)."""
+    # Deferred: only needed for a file that is no scenario, run or trace.
+    from tailback.port_counters.readers import READERS
+
     try:
         return any(entry.part.sniff(source) for entry in READERS)
     except (OSError, ValueError):
@@ -292,6 +297,16 @@ def _fabric_remedy(fabric: str) -> str:
     )
 
 
+def _packet_size(coarse: str) -> int:
+    """Bytes of ``--coarse``; ScenarioError if it is not a size."""
+    try:
+        return parse_bytes(coarse)
+    except InvalidValueError as error:
+        raise ScenarioError(
+            error.message, place="--coarse", remedy=error.remedy or "write it like '16 KiB'"
+        ) from None
+
+
 def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario with options for its network, its seed and its first observed job."""
     fabric, placement, hosts = options.get("fabric"), options.get("placement"), options.get("hosts")
@@ -317,6 +332,8 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         scenario.seed = seed
     if (skip := options.get("skip_repeats")) is not None:
         scenario.engine = scenario.engine.model_copy(update={"skip_repeats": skip})
+    if (coarse := options.get("coarse")) is not None:
+        scenario.engine = scenario.engine.model_copy(update={"coarse": _packet_size(coarse)})
     if placement is not None:
         job.placement_file, job.placement_options = None, {}
         if Path(placement).is_file():
@@ -326,6 +343,8 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
     # Options are validated like the scenario.
     changed = parse(scenario.model_dump(mode="json", exclude_unset=True))
     if (calibration := options.get("calibration")) is not None:
+        from tailback.calibration.file import load as load_calibration
+
         changed = load_calibration(calibration).apply(changed)
     return changed
 

@@ -7,6 +7,7 @@ verdict; 130 interrupted. Results go to stdout, progress and warnings to stderr.
 from __future__ import annotations
 
 import difflib
+import gc
 import io
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import click
@@ -73,7 +75,7 @@ class Commands(click.Group):
         """Load a command by its name; None if there is none of that name."""
         if cmd_name not in self.commands and cmd_name in COMMANDS:
             module, function = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
-            command = getattr(import_module(f"tailback.cli.{module}"), function)
+            command = getattr(_load(f"tailback.cli.{module}"), function)
             self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 
@@ -91,6 +93,21 @@ class Commands(click.Group):
         """Write the list of commands into the help; loads none."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _load(module: str) -> ModuleType:
+    """Import a module without garbage collection, a sixth of the time that frees nothing.
+
+    What modules define is left out of later collections, too: it lives as long as the process.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 _ELSEWHERE = {"list": ("lists", "list_parts")}

@@ -21,6 +21,13 @@ _SKIP_REPEATS = click.option(
 )
 
 
+_COARSE = click.option(
+    "--coarse",
+    metavar="SIZE",
+    help="Simulate messages in packets of this size, like 16 KiB: less exact and faster.",
+)
+
+
 def source_options(command: F) -> F:
     """Add the argument SOURCE and the options that go with a trace."""
     decorators = [
@@ -71,6 +78,7 @@ def source_options(command: F) -> F:
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
         _SKIP_REPEATS,
+        _COARSE,
         click.option(
             "--threads",
             type=click.IntRange(1),

@@ -233,6 +233,8 @@ class Candidate(FrozenModel):
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
         low_ps: Minimum of ``elapsed_ps`` over the seeds.
         high_ps: Maximum of ``elapsed_ps`` over the seeds.
+        repetitions: Number of seeds simulated: 1 if it is clearly slower than others of its kind, 2
+            if its gain is clear.
         path_length: Average number of switches a packet visits.
         congested_fraction: Congested packet-hops over packet-hops, null if they were not counted.
         status: Outcome.
@@ -249,6 +251,7 @@ class Candidate(FrozenModel):
     elapsed_ps: int = 0
     low_ps: int = 0
     high_ps: int = 0
+    repetitions: int = 0
     path_length: float = 0.0
     congested_fraction: float | None = None
     status: Status = Status.PROVED

@@ -10,12 +10,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.link_directions import link_directions
+from tailback.identity_cache import IdentityCache
 from tailback.port_names import link_names, links_by_port
 from tailback.run import Run
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+
+FABRIC_TABLES = ("nodes", "switches", "links")
 
 UP, FLAT, DOWN = 1, 0, -1
 _DIRECTION = {"up": UP, "flat": FLAT, "down": DOWN}
@@ -70,7 +73,12 @@ class LinkTopology:
 
     @staticmethod
     def of(tables: Mapping[str, pl.DataFrame]) -> LinkTopology:
-        """Read tables ``links``, ``nodes`` and ``switches`` of a run."""
+        """Read tables ``links``, ``nodes`` and ``switches``; kept for runs that share them."""
+        return _topology_of(*(tables[name] for name in FABRIC_TABLES))
+
+    @staticmethod
+    def _of(*fabric: pl.DataFrame) -> LinkTopology:
+        tables = dict(zip(FABRIC_TABLES, fabric, strict=True))
         links = tables["links"].sort("link")
         src = links["src"].cast(pl.Int64).to_numpy()
         dst = links["dst"].cast(pl.Int64).to_numpy()
@@ -98,6 +106,9 @@ class LinkTopology:
             out_link=np.argsort(src, kind="stable"),
             flat_direction=link_directions(tables),
         )
+
+
+_topology_of = IdentityCache(LinkTopology._of)
 
 
 def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) -> Ints:

@@ -60,6 +60,9 @@ def _order(
 ) -> NDArray[np.int64]:
     """Slots in the order of their hosts from number ``by`` on, those to avoid at the end."""
     count = int(host.max(initial=0)) + 1
+    if not last.any() and (np.diff(host) >= 0).all():
+        first = int(np.searchsorted(host, by % count))
+        return np.roll(np.arange(problem.n_slots), -first)[: problem.n_ranks]
     turn = (host - by) % count
     return np.lexsort((np.arange(problem.n_slots), turn, last))[: problem.n_ranks]
 
@@ -76,11 +79,12 @@ def _best(
         hot = np.nan_to_num(problem.congestion)
     bytes_ = np.maximum(size.astype(np.float64), 1.0)
     cost = {}
+    # Small numbers are gathered faster.
+    slot_leaf = problem.slot_leaf.astype(np.int32)
     for by in range(0, count, step):
-        leaf = problem.slot_leaf[_order(problem, host, last, by)]
+        leaf = slot_leaf[_order(problem, host, last, by)]
         a, b = leaf[source], leaf[target]
-        away = a != b
-        cost[by] = float(
-            (bytes_[away] * (1.0 + weight * np.maximum(hot[a[away]], hot[b[away]]))).sum()
-        )
+        away = np.flatnonzero(a != b)
+        heat = np.maximum(hot[a[away]], hot[b[away]])
+        cost[by] = float((bytes_[away] * (1.0 + weight * heat)).sum())
     return min(cost, key=lambda by: (cost[by], by))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -28,15 +28,21 @@ def prove(
     proposals: Sequence[Proposal],
     evaluate: Evaluate,
     *,
+    unchanged: str = "",
     estimates: Mapping[str, int] | None = None,
     seeds: int = 3,
     progress: Progress | None = None,
 ) -> list[Candidate]:
     """Simulate every proposal and sort by time; those that could not be simulated come last.
 
+    A proposal that is clearly slower than the fastest of its kind is simulated once only: no
+    repetition would make it the remedy. Two repetitions suffice if both are clearly faster, or
+    clearly slower, than the unchanged run.
+
     Args:
         proposals: What to try; the unchanged run may be one of them.
         evaluate: Simulates a change packet by packet.
+        unchanged: Name of the unchanged run, which is always repeated: others are compared with it.
         estimates: Times by the fluid model, by name, to be recorded with the candidates.
         seeds: Repetitions with other random choices, at least 1.
         progress: Called with the proposal and the share done, 0–1.
@@ -46,12 +52,23 @@ def prove(
     """
     if seeds < 1:
         raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
-    tried = []
-    for number, proposal in enumerate(proposals):
+    trials = [_Trial(proposal, (estimates or {}).get(proposal.name, 0)) for proposal in proposals]
+    for number, trial in enumerate(trials):
         if progress is not None:
-            progress(f"trying {proposal.kind} {proposal.name}", number / len(proposals))
-        tried.append(_try(proposal, evaluate, seeds, (estimates or {}).get(proposal.name, 0)))
-    return sorted(tried, key=fastest_first)
+            name = f"trying {trial.proposal.kind} {trial.proposal.name}"
+            progress(name, number / len(proposals))
+        trial.repeat(evaluate, 1)
+    before = next((trial for trial in trials if trial.proposal.name == unchanged), None)
+    if before is not None:
+        before.repeat(evaluate, seeds)
+    quickest: dict[str, _Trial] = {}
+    for trial in sorted(trials, key=lambda trial: fastest_first(trial.candidate)):
+        best = quickest.setdefault(trial.proposal.kind, trial)
+        if trial is best or not trial.slower_than(best):
+            trial.repeat(evaluate, min(seeds, 2))
+            if before is None or not (trial.slower_than(before) or before.slower_than(trial)):
+                trial.repeat(evaluate, seeds)
+    return sorted((trial.candidate for trial in trials), key=fastest_first)
 
 
 def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
@@ -70,33 +87,65 @@ def not_simulated(
     )  # fmt: skip
 
 
-def _try(proposal: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
-    times: list[int] = []
-    path_length, congested = 0.0, None
-    try:
-        for seed in range(seeds):
-            # Congestion is measured once; the other repetitions only give the spread of the time.
-            result = evaluate(replace(proposal.change, seed_offset=seed, measure=seed == 0))
-            times.append(result.elapsed_ps)
-            if seed == 0:
-                path_length = float(result.summary.get("average_path_length", 0.0))
-                congested = congested_hops(result)
-    except TailbackError as error:
-        return not_simulated(proposal, Status.FAILED, str(error), estimate_ps)
-    return Candidate(
-        name=proposal.name,
-        kind=proposal.kind,
-        variant=proposal.variant,
-        parts=proposal.parts,
-        action=proposal.action,
-        assumes=proposal.assumes,
-        estimate_ps=estimate_ps,
-        elapsed_ps=round(sum(times) / len(times)),
-        low_ps=min(times),
-        high_ps=max(times),
-        path_length=path_length,
-        congested_fraction=congested,
-    )
+@dataclass(eq=False)
+class _Trial:
+    """Simulations of one proposal.
+
+    Attributes:
+        proposal: The proposal.
+        estimate_ps: Its time by the fluid model, 0 if unknown.
+        times_ps: Time of each repetition so far.
+        path_length: Average number of switches on the way of a packet.
+        congested: Share of packet-hops that were congested.
+        error: Why it cannot be simulated.
+    """
+
+    proposal: Proposal
+    estimate_ps: int
+    times_ps: list[int] = field(default_factory=list)
+    path_length: float = 0.0
+    congested: float | None = None
+    error: str = ""
+
+    def repeat(self, evaluate: Evaluate, seeds: int) -> None:
+        """Simulate until there are ``seeds`` repetitions."""
+        try:
+            for seed in range(len(self.times_ps), 0 if self.error else seeds):
+                # Congestion is measured once; the others only give the spread of the time.
+                change = replace(self.proposal.change, seed_offset=seed, measure=seed == 0)
+                run = evaluate(change)
+                self.times_ps.append(run.elapsed_ps)
+                if seed == 0:
+                    self.path_length = float(run.summary.get("average_path_length", 0.0))
+                    self.congested = congested_hops(run)
+        except TailbackError as error:
+            self.error = str(error)
+
+    def slower_than(self, other: _Trial) -> bool:
+        """Whether it is slower than ``other`` in every repetition of both.
+
+        The gap must be twice as large as repetitions differ, and larger than the smallest gain.
+        """
+        if self.error or other.error:
+            return bool(self.error)
+        (low, high), (faster, slower) = (
+            (min(trial.times_ps), max(trial.times_ps)) for trial in (self, other)
+        )
+        return low > slower + max(2 * (high - low), 2 * (slower - faster), MIN_GAIN * slower)
+
+    @property
+    def candidate(self) -> Candidate:
+        """The proposal with its times; those of the repetitions so far."""
+        if self.error:
+            return not_simulated(self.proposal, Status.FAILED, self.error, self.estimate_ps)
+        proposal, times = self.proposal, self.times_ps
+        return Candidate(
+            name=proposal.name, kind=proposal.kind, variant=proposal.variant,
+            parts=proposal.parts, action=proposal.action, assumes=proposal.assumes,
+            estimate_ps=self.estimate_ps, elapsed_ps=round(sum(times) / len(times)),
+            low_ps=min(times), high_ps=max(times), repetitions=len(times),
+            path_length=self.path_length, congested_fraction=self.congested,
+        )  # fmt: skip
 
 
 def congested_hops(run: Run) -> float | None:

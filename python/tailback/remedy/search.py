@@ -124,7 +124,10 @@ def _tried(
     chosen = [
         proposal for proposal in applicable if proposal.name not in {c.name for c in left_out}
     ]
-    proved = prove(chosen, context.evaluate, estimates=estimates, seeds=seeds, progress=progress)
+    proved = prove(
+        chosen, context.evaluate, unchanged=now.name, estimates=estimates, seeds=seeds,
+        progress=progress,
+    )  # fmt: skip
     combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
     combined_estimates = _estimates(combined, context.quick, progress)
     proved += prove(

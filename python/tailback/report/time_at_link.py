@@ -212,15 +212,22 @@ def _shares(arrived: Ints, weight: NDArray[np.uint64], when: Floats) -> _Shares:
     used = np.zeros(len(when) + 1, np.bool_)
     used[link] = True
     links = np.flatnonzero(used)
-    there, to = np.nonzero(when[links] > 0)
-    ends_there = _ends(links[there], when[links][there, to])
+    at_link = when[links]
+    place = np.flatnonzero(at_link > 0)
+    there, to = np.divmod(place, when.shape[1])
+    ends_there = _ends(links[there], at_link.ravel()[place])
     # Number line on which link i takes the span from i to i + 1, cut wherever either part ends.
     # Three runs in order: a stable sort merges them.
-    cuts = np.sort(np.concatenate([links.astype(np.float64), ends, ends_there]), kind="stable")
+    cuts = np.concatenate([links.astype(np.float64), ends, ends_there])
+    order = np.argsort(cuts, kind="stable")
+    cuts = cuts[order]
     low, high = cuts[:-1], cuts[1:]
     middle = (low + high) / 2
-    real = (high - low > 1e-9) & used[middle.astype(np.int64)]
-    row = np.searchsorted(ends, middle[real])
+    real = np.flatnonzero((high - low > 1e-9) & used[middle.astype(np.int64)])
+    # How many parts of either kind end at or before the low end of a piece.
+    of_ends = (order >= len(links)) & (order < len(links) + len(ends))
+    row = np.cumsum(of_ends)[real]
+    row_there = np.cumsum(order >= len(links) + len(ends))[real]
     upto = np.cumsum((high - low)[real])
     first = np.flatnonzero(np.diff(row, prepend=-1))
     pieces = np.diff(np.append(first, len(row)))
@@ -231,7 +238,7 @@ def _shares(arrived: Ints, weight: NDArray[np.uint64], when: Floats) -> _Shares:
     low_share[first] = 0.0
     begin, count = np.zeros(when.size, np.int64), np.zeros(when.size, np.int64)
     begin[cell[row[first]]], count[cell[row[first]]] = first, pieces
-    return _Shares(to[np.searchsorted(ends_there, middle[real])], low_share, share, begin, count)
+    return _Shares(to[row_there], low_share, share, begin, count)
 
 
 def _ends(link: NDArray[np.int64], amount: Floats) -> Floats:

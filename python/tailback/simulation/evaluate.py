@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -46,6 +47,7 @@ def make_evaluate(
     *,
     threads: int | None = None,
     known: Run | None = None,
+    coarse: int | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
@@ -56,7 +58,10 @@ def make_evaluate(
         watch: As in :func:`tailback.simulation.simulate`.
         threads: As in :func:`tailback.simulation.simulate`.
         known: The run of ``prepared`` as it is, where that was simulated already.
+        coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
     """
+    if coarse is not None:
+        prepared = prepared.with_coarse_packets(coarse)
     networks = NetworkCache(prepared)
     runs = KnownRuns(prepared)
     if known is not None:
@@ -65,6 +70,8 @@ def make_evaluate(
     def evaluate(change: Change) -> Run:
         found = runs.find(change)
         if found is None:
+            if runs.is_candidate(change):
+                change = replace(change, measure=True)
             found = simulated(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
@@ -112,9 +119,11 @@ def make_evaluate(
 def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     """Fields of the engine settings that a variation changes."""
     engine, delays = scenario.engine, variation.delays
-    packet = engine.packet + scenario.packet_header_bytes
+    coarse = engine.simulated_packet / engine.packet
+    packet = round((engine.packet + scenario.packet_header_bytes) * coarse)
+    buffer = max(round(engine.simulated_buffer * variation.buffers), packet)
     varied: dict[str, Any] = {
-        "buffer_bytes": min(max(round(engine.buffer * variation.buffers), packet), MAX_BUFFER),
+        "buffer_bytes": min(buffer, MAX_BUFFER),
         "switch_delay_ps": round(engine.switch_delay * delays),
         "send_delay_ps": round(engine.send_delay * delays),
         "local_delay_ps": round(engine.local_delay * delays),

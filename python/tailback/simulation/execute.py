@@ -18,7 +18,7 @@ from tailback.fabric.engine_limits import require_delays
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
-from tailback.scenario_engine import CongestionControlSection
+from tailback.scenario_engine import CongestionControlSection, EngineSection
 from tailback.schema import conform
 from tailback.simulation.contexts import split_contexts
 from tailback.simulation.extrapolation import parallel_links
@@ -39,7 +39,7 @@ from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram, Program
-from tailback.units import format_time
+from tailback.units import exact_bytes, format_time
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -105,10 +105,11 @@ def execute(
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
     stamping, partly = stamping_links(fabric, telemetry.stamping)
     settings = replace(settings, stamping=stamping, **changes)
-    threads = thread_count(threads)
+    threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
     notes = [*prepared.notes, *routes.notes, *partly, *notes]
+    notes += _coarse_notes(engine)
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     require_delays(fabric, prepared.scenario.fabric)
@@ -143,6 +144,17 @@ def execute(
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
+
+
+def _coarse_notes(engine: EngineSection) -> list[str]:
+    """A note on coarse packets, if there are any: times are estimates."""
+    if engine.simulated_packet == engine.packet:
+        return []
+    return [
+        f"coarse packets: {exact_bytes(engine.simulated_packet)} in place of "
+        f"{exact_bytes(engine.packet)}; times are estimates, and fewer packets carry samples "
+        "(docs/explanation/coarse_packets.md)"
+    ]
 
 
 def _idle_parameters(control: CongestionControlSection | None) -> list[str]:

@@ -48,6 +48,13 @@ class KnownRuns:
                 return _copy(self._runs[key][1])
         return None
 
+    def is_candidate(self, change: Change) -> bool:
+        """Whether it is only another placement: its proof needs the same run with telemetry."""
+        alone = Change(placement=change.placement)
+        return change.placement is not None and self._key(replace(change, measure=False)) == (
+            self._key(alone)
+        )
+
     def keep(self, change: Change, run: Run) -> None:
         """Cache a run; evict the least recently used ones beyond ``max_bytes``."""
         size = sum(int(table.estimated_size()) for table in run.tables.values())
@@ -58,6 +65,8 @@ class KnownRuns:
 
     def _key(self, change: Change) -> Hashable:
         """Cache key, equal for changes that result in the same scenario."""
+        if self._is_determined(change):
+            change = replace(change, seed_offset=0)
         prepared, scenario = self.prepared, self.prepared.scenario
         job = prepared.observed
         placement = change.placement
@@ -78,6 +87,19 @@ class KnownRuns:
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
             change.seed_offset, change.measure, change.computations, change.variation,
+        )  # fmt: skip
+
+    def _is_determined(self, change: Change) -> bool:
+        """Whether the seed has no effect: on one ideal switch there is only one path.
+
+        Without contention, a message takes the time of a shortest path. Congestion control and
+        pacing can also draw random numbers, and so does telemetry.
+        """
+        engine = self.prepared.scenario.engine
+        return (
+            change.network in ("star", "no-contention") and not change.measure
+            and change.rates is None
+            and engine.congestion_control is None and engine.pacing.kind == "off"
         )  # fmt: skip
 
 

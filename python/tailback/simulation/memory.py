@@ -88,7 +88,9 @@ def estimate_memory(
     links, ranks = fabric.n_links, len(program.rank_start) - 1
     sends = program.sends
     messages = int(np.count_nonzero(sends))
-    packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
+    packets = int(
+        np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.simulated_packet)).sum()
+    )
     arbitrated = (
         engine.arbitration != "fcfs" or engine.crossbar_speedup > 0 or bool(engine.lane_weights)
     )
@@ -97,7 +99,9 @@ def estimate_memory(
         + fabric.n_nodes * _NODE
         + _PROCESS,
         "messages": messages * _MESSAGE + len(program.kind) * _OPERATION + ranks * _RANK,
-        "packets in flight": _in_flight(fabric, packets, lanes, engine.buffer // engine.packet)
+        "packets in flight": _in_flight(
+            fabric, packets, lanes, engine.simulated_buffer // engine.simulated_packet
+        )
         * _PACKET,
     }
     most = packets_kept(scenario)
@@ -120,7 +124,7 @@ def estimate_memory(
     if every:
         # A row per changed value: at most one per sampling time, or while a packet is on a link.
         least = _least_ps(fabric, program)
-        packet_ps = int(engine.packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
+        packet_ps = int(engine.simulated_packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
         rows = sum(
             min(links * (1 + least // time), 6 * packets * (1 + packet_ps // time), _MAX_ROWS)
             for time in every

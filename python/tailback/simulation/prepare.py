@@ -200,6 +200,11 @@ class PreparedScenario:
         scenario = self.scenario.model_copy(update={"fabric": section})
         return replace(self, scenario=scenario, fabric=with_slow_links(self.fabric, slow))
 
+    def with_coarse_packets(self, size: int) -> PreparedScenario:
+        """The same with messages in packets of ``size`` bytes, if that is more."""
+        engine = self.scenario.engine.model_copy(update={"coarse": size})
+        return replace(self, scenario=self.scenario.model_copy(update={"engine": engine}))
+
     def with_rule(self, rule: str) -> PreparedScenario:
         """The same with another routing rule of its topology."""
         section = self.scenario.fabric.model_copy(update={"routes": rule})

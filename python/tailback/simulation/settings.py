@@ -165,9 +165,9 @@ class EngineSettings:
         control = engine.congestion_control
         return cls(
             seed=scenario.seed,
-            packet_bytes=engine.packet,
-            header_bytes=scenario.packet_header_bytes,
-            buffer_bytes=engine.buffer,
+            packet_bytes=engine.simulated_packet,
+            header_bytes=scenario.packet_header_bytes * engine.simulated_packet // engine.packet,
+            buffer_bytes=engine.simulated_buffer,
             buffering=engine.buffering,
             switching=engine.switching,
             switch_delay_ps=engine.switch_delay,

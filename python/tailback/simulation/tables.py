@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
+from tailback.identity_cache import IdentityCache
 from tailback.schema import TABLES, conform
 from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import ExtrapolatedOutcome, Outcome
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {1: "up", 0: "flat", -1: "down"}
 
+FABRIC_TABLES = ("nodes", "switches", "links")
+
 
 def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
-    """Tables ``nodes``, ``switches`` and ``links``."""
+    """Tables ``nodes``, ``switches`` and ``links``; runs on one fabric share them."""
+    return dict(_tables_of(fabric))
+
+
+def _fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
     names = np.array([*fabric.node_name, *fabric.switch_name], dtype=object)
     nodes = pl.DataFrame(
         {
@@ -62,7 +69,11 @@ def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
             "reverse": fabric.link_reverse,
         }
     )
-    return {"nodes": nodes, "switches": switches, "links": links}
+    tables = {"nodes": nodes, "switches": switches, "links": links}
+    return {name: conform(name, table) for name, table in tables.items()}
+
+
+_tables_of = IdentityCache(_fabric_tables)
 
 
 def make_tables(
@@ -125,7 +136,9 @@ def make_tables(
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     tables["skips"] = pl.DataFrame(schema=dict(TABLES["skips"].polars_schema))
-    return {name: conform(name, tables[name]) for name in TABLES}, summary
+    known = {name: tables[name] for name in FABRIC_TABLES}
+    made = {name: conform(name, tables[name]) for name in TABLES if name not in known}
+    return {name: (known | made)[name] for name in TABLES}, summary
 
 
 def samples_of_one_in(samples: pl.DataFrame, k: float) -> pl.DataFrame:

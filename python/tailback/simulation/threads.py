@@ -10,11 +10,18 @@ THREADS_VARIABLE = "TAILBACK_THREADS"
 """Environment variable that sets the number of threads."""
 
 
-def thread_count(asked: int | None = None) -> int:
+NODES_A_THREAD = 256
+"""Nodes of the network for each thread, at least. With this many, four threads are faster than one
+(docs/measurements/engine.md, Scale); with half as many, two threads take more than twice the
+processor time of one (docs/measurements/end_to_end.md)."""
+
+
+def thread_count(asked: int | None = None, nodes: int | None = None) -> int:
     """Number of threads: ``asked``, else ``TAILBACK_THREADS``, else the number of idle cores.
 
     Threads synchronize every few microseconds, so one that is preempted delays all others.
-    Therefore cores that were busy during the last minute are not used.
+    Therefore cores that were busy during the last minute are not used, and a small network has
+    one thread for every :data:`NODES_A_THREAD` of its ``nodes``.
 
     Raises:
         ScenarioError: Fewer than 1 thread, or the variable is not a positive whole number.
@@ -25,7 +32,8 @@ def thread_count(asked: int | None = None) -> int:
         return asked
     text = os.environ.get(THREADS_VARIABLE)
     if text is None:
-        return _idle_cores()
+        idle = _idle_cores()
+        return idle if nodes is None else max(1, min(idle, nodes // NODES_A_THREAD))
     if not text.isdecimal() or int(text) < 1:
         raise ScenarioError(
             f"{THREADS_VARIABLE} = {text!r} is not a number of threads",

@@ -30,7 +30,7 @@ def try_placements(
         Proposal("placement", name, Change(placement=nodes, placement_name=name))
         for name, nodes in candidates.items()
     ]
-    return prove([Proposal("placement", "block"), *ideas], evaluate, seeds=seeds)
+    return prove([Proposal("placement", "block"), *ideas], evaluate, unchanged="block", seeds=seeds)
 
 
 def simulator(
@@ -62,10 +62,26 @@ def test_candidates_are_sorted_with_failures_last() -> None:
 
 def test_only_the_first_repetition_is_measured() -> None:
     run, asked = placement_run(), []
-    try_placements(run, simulator(run, {"block": 9, "tile": 8, "random": 9}, asked=asked), PLACES)
-    assert len(asked) == 9
+    evaluate = simulator(run, {"block": 9, "tile": 8, "random": 9}, asked=asked)
+    tried = try_placements(run, evaluate, PLACES)
+    # "random" is so much slower than "tile" that repetitions cannot change the order, and "tile"
+    # so much faster than "block" that a third cannot change the gain.
+    assert {c.name: c.repetitions for c in tried} == {"tile": 2, "block": 3, "random": 1}
+    assert len(asked) == 6
     assert {(c.seed_offset, c.measure) for c in asked} == {(0, True), (1, False), (2, False)}
     assert all(c.background and c.network == "as-is" and c.routing is None for c in asked)
+
+
+@pytest.mark.parametrize(("block", "repetitions"), [(130, 2), (104, 3)])
+def test_placements_are_repeated_until_their_gain_is_clear(block: int, repetitions: int) -> None:
+    run = placement_run()
+    times = {"block": block, "tile": 100, "random": 103}
+    tried = try_placements(run, simulator(run, times, spread=1), PLACES)
+    # Repetitions differ by 1, so a difference of 3 says nothing.
+    high = repetitions - 1
+    assert [(c.name, c.low_ps, c.high_ps) for c in tried] == [
+        ("tile", 100, 100 + high), ("random", 103, 103 + high), ("block", block, block + 2),
+    ]  # fmt: skip
 
 
 def test_the_best_placement_is_recommended_with_its_gain() -> None:
@@ -77,7 +93,7 @@ def test_the_best_placement_is_recommended_with_its_gain() -> None:
     )
     assert remedy is not None and remedy.placement == "tile"
     assert remedy.gain == pytest.approx(0.4, abs=0.001)
-    assert (remedy.before_ps, remedy.after_ps) == (100_010, 60_010)
+    assert (remedy.before_ps, remedy.after_ps) == (100_010, 60_005)
     assert "40 %" in remedy.action and remedy.files and remedy.commands == ["mpirun …"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tailback.errors import ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulation import prepare, simulate
+from tailback.simulation import prepare, simulate, threads
 from tailback.simulation.execute import execute
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.settings import CongestionSettings, EngineSettings, PacingSettings
@@ -82,3 +82,11 @@ def test_threads_are_as_asked_for_else_as_the_environment_says(
     assert simulate(parse(SCENARIO), threads=2).performance["threads"] == 2
     with pytest.raises(ScenarioError, match="threads = 0 is less than 1"):
         simulate(parse(SCENARIO), threads=0)
+
+
+def test_small_networks_have_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(THREADS_VARIABLE, raising=False)
+    monkeypatch.setattr(threads, "_idle_cores", lambda: 4)
+    assert [thread_count(None, nodes) for nodes in (1, 511, 512, 5000)] == [1, 1, 2, 4]
+    assert (thread_count(), thread_count(3, 1)) == (4, 3)
+    assert simulate(parse(SCENARIO)).performance["threads"] == 1

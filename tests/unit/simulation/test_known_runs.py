@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -73,6 +73,34 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
     assert len(simulated) == 2 * len(others)
     for one, other in zip(kept, again, strict=True):
         assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
+
+
+def test_a_candidate_is_simulated_once_for_its_time_and_its_proof(
+    prepared: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    evaluate = make_evaluate(prepared)
+    back = np.ascontiguousarray(prepared.observed.node[::-1])
+    first = evaluate(Change(placement=back, routing="adaptive", background=False))
+    proof = evaluate(Change(placement=back, measure=True))
+    assert len(simulated) == 1
+    assert proof.elapsed_ps == first.elapsed_ps and proof.tables["truth"].height
+    alone = make_evaluate(prepared)(Change(placement=back, seed_offset=1))
+    assert evaluate(Change(placement=back, seed_offset=1)).elapsed_ps == alone.elapsed_ps
+    assert len(simulated) == 3
+
+
+@pytest.mark.parametrize("network", ["star", "no-contention"])
+def test_networks_without_choices_are_simulated_with_one_seed(
+    network: Literal["star", "no-contention"],
+    prepared: PreparedScenario, simulated: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    evaluate = make_evaluate(prepared)
+    seeds = [Change(network=network, seed_offset=seed) for seed in range(3)]
+    times = {evaluate(change).elapsed_ps for change in seeds}
+    assert len(simulated) == 1
+    # Each seed simulated by itself gives the same time.
+    alone = [make_evaluate(prepared)(change) for change in seeds]
+    assert times == {run.elapsed_ps for run in alone}
 
 
 def test_slow_cables_are_tried_once_each_and_not_kept(

@@ -29,7 +29,8 @@ class Topology(BaseModel, ABC):
     line of its docstring is what ``tailback list topology`` prints.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Validators are built at first use: a command uses one topology of many.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     kind: str = Field(description="name of the topology")
     host_rate: LinkGbps = Field(default=100.0, description="rate of host cables")

@@ -26,7 +26,8 @@ class Pattern(BaseModel, ABC):
     of its docstring is what ``tailback list pattern`` prints.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Validators are built at first use: a command uses one pattern of many.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     kind: str = Field(description="name of the pattern")
 

@@ -1,0 +1,190 @@
+"""Coarse packets compared with full-grain ones: bias of times, order of placements, and cost.
+
+python bench/coarse_packets.py --json         120 random scenarios, five placements each
+python bench/coarse_packets.py --write        writes its table into docs/measurements/coarse.md
+
+Scenarios are drawn by a seeded generator: topology, pattern, size of messages, buffer and routing.
+Costs are processor time of the engine alone, which other work on the machine hardly affects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _machine import machine
+from _pages import put
+from scipy.stats import spearmanr
+
+from tailback import TailbackError
+from tailback.evaluate import Change
+from tailback.placement import place
+from tailback.scenario import parse
+from tailback.simulation import make_evaluate, make_fluid_evaluate, prepare
+from tailback.units import percent
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "coarse.md"
+SIZES_KIB = (8, 16, 32, 64)
+PLACEMENTS = ("block", "round-robin-leaves", "random", "metis", "rcm")
+DISTINCT = 0.02
+"""Smallest spread of a scenario's times for which its order of placements counts: the same as the
+smallest gain of a remedy."""
+
+CLEAR = 0.05
+"""Smallest difference of two times, as a logarithm, that the order of a pair should show: routing
+at random with another seed differs by less."""
+FLUID = -1
+"""Stands for the fluid model among the sizes."""
+
+TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
+        "aggregation_uplinks": 4}  # fmt: skip
+FABRICS: tuple[dict[str, Any], ...] = (
+    {"fat_tree": TREE},
+    {"fat_tree": {**TREE, "cores": 8, "aggregation_uplinks": 2}},
+    {"fat_tree": {"hosts_per_leaf": 8, "leaves": 16, "aggregation": 4}},
+    {"topology": {"kind": "torus", "dims": [4, 4, 4], "nodes_per_switch": 2}},
+    {
+        "topology": {
+            "kind": "dragonfly",
+            "groups": 5,
+            "routers": 8,
+            "nodes_per_router": 4,
+            "global_ports": 4,
+        }
+    },
+)
+PATTERNS: tuple[dict[str, Any], ...] = (
+    {"kind": "stencil2d", "dims": [16, 8]},
+    {"kind": "stencil3d", "dims": [8, 4, 4]},
+    {"kind": "permutation", "ranks": 128, "messages": 2},
+    {"kind": "uniform", "ranks": 128, "messages": 4},
+    {"kind": "transpose", "dims": [16, 8]},
+    {"kind": "ring", "ranks": 128},
+)
+
+
+def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Scenarios as data."""
+    draw = random.Random(seed)
+    for number in range(count):
+        size = draw.choice((128, 256, 512, 1024))
+        fabric = FABRICS[number % len(FABRICS)]
+        pattern = {**draw.choice(PATTERNS), "size": f"{size} KiB"}
+        engine = {
+            "buffer": f"{draw.choice((16, 32, 64, 128))} KiB",
+            "routing": draw.choice(("adaptive", "deterministic", "random")),
+            "injection": draw.choice(("fifo", "round-robin")),
+        }
+        yield {
+            "seed": number,
+            "fabric": fabric,
+            "job": [{"pattern": pattern, "hosts": "0-127"}],
+            "engine": engine,
+        }
+
+
+def measure(data: dict[str, Any], sizes: tuple[int, ...]) -> dict[str, Any] | None:
+    """Times and costs of all placements by full-grain and by coarse packets."""
+    prepared = prepare(parse(data))
+    problem = prepared.observed.problem
+    nodes = [place(name, problem, {}) for name in PLACEMENTS]
+    out: dict[str, Any] = {"pattern": data["job"][0]["pattern"]["kind"], "sizes": {}}
+    for size in (0, *sizes, FLUID):
+        evaluate = (
+            make_fluid_evaluate(prepared) if size == FLUID
+            else make_evaluate(prepared, threads=1, coarse=size * 1024 or None)
+        )  # fmt: skip
+        times, cost = [], 0.0
+        for node in nodes:
+            began = time.process_time()
+            times.append(evaluate(Change(placement=node, network="healthy")).elapsed_ps)
+            cost += time.process_time() - began
+        out["sizes"][size] = {"times_ps": times, "cpu_s": cost}
+    return out
+
+
+def summarise(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Bias, rank correlation and saving of each size."""
+    out = []
+    for size in (*sizes, FLUID):
+        bias, order, within, lost, cost = [], [], [], [], [0.0, 0.0]
+        pairs, kept = 0, 0
+        for row in rows:
+            full, coarse = (np.array(row["sizes"][key]["times_ps"]) for key in (0, size))
+            ratio = coarse / full - 1
+            bias += ratio.tolist()
+            # Errors that all placements of a scenario share do not change their order.
+            within += ((coarse / full) / np.median(coarse / full) - 1).tolist()
+            if full.max() / full.min() - 1 >= DISTINCT:
+                order.append(float(spearmanr(full, coarse).statistic))
+                lost.append(full[coarse.argmin()] / full.min() - 1)
+            for one, other in itertools.combinations(range(len(full)), 2):
+                if abs(np.log(full[one] / full[other])) >= CLEAR:
+                    pairs += 1
+                    kept += (full[one] < full[other]) == (coarse[one] < coarse[other])
+            cost[0] += row["sizes"][0]["cpu_s"]
+            cost[1] += row["sizes"][size]["cpu_s"]
+        low, median, high = np.percentile(bias, [5, 50, 95])
+        near = np.percentile(np.abs(within), [95, 99])
+        out.append({
+            "size_kib": size, "scenarios": len(rows), "median": median, "low": low, "high": high,
+            "pairs": pairs, "pairs_kept": kept / pairs, "ordered": len(order),
+            "within_95": near[0], "within_99": near[1],
+            "rank_correlation": float(np.mean(order)), "lost_max": float(np.max(lost)),
+            "lost_mean": float(np.mean(lost)), "speedup": cost[0] / cost[1],
+        })  # fmt: skip
+    return out
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The summary in Markdown."""
+    lines = [
+        "| packets | bias: median (5–95 %) | within a scenario, 95 % (99 %) | rank correlation "
+        "| clear pairs in order | time lost by its first choice, mean (max) | faster |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        name = "fluid model" if r["size_kib"] == FLUID else f"{r['size_kib']} KiB"
+        median, low, high = (percent(r[key], 1, "+") for key in ("median", "low", "high"))
+        near, far = (percent(r[key], 1) for key in ("within_95", "within_99"))
+        lost = f"{percent(r['lost_mean'], 2)} ({percent(r['lost_max'], 1)})"
+        lines.append(
+            f"| {name} | {median} ({low} to {high}) | {near} ({far}) | "
+            f"{r['rank_correlation']:.3f} | {percent(r['pairs_kept'], 1)} | {lost} | "
+            f"{r['speedup']:.1f} × |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Coarse packets against full-grain ones.")
+    parser.add_argument("--scenarios", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="update docs/measurements/coarse.md")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    try:
+        rows = [measure(data, SIZES_KIB) for data in scenarios(args.scenarios, args.seed)]
+    except TailbackError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    found = summarise([row for row in rows if row], SIZES_KIB)
+    if args.write:
+        put(PAGE, {"sizes": table(found)})
+    if args.json:
+        print(json.dumps({"machine": machine(), "sizes": found}))
+    else:
+        print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

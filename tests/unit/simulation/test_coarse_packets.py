@@ -1,0 +1,74 @@
+"""Coarse packets: fewer of them, in buffers that hold several, stated wherever times are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailback.cli import run as tailback
+from tailback.errors import ScenarioError
+from tailback.evaluate import Change, EngineVariation
+from tailback.scenario import parse
+from tailback.simulation import make_evaluate, prepare, simulate
+from tailback.simulation.settings import EngineSettings
+from tests.factories.cli import refused, scenario
+
+TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}
+JOB = {"pattern": {"kind": "permutation", "ranks": 16, "size": "256 KiB"}}
+
+
+def data(**engine: Any) -> dict[str, Any]:
+    return {"fabric": {"fat_tree": TREE}, "job": [JOB], "engine": engine}
+
+
+def test_messages_are_simulated_in_fewer_packets_in_about_the_time() -> None:
+    full, coarse = simulate(parse(data())), simulate(parse(data(coarse="16 KiB")))
+    assert full.summary["packets"] == 4 * coarse.summary["packets"] == 16 * 64
+    # The line rate bounds both.
+    assert coarse.elapsed_ps == pytest.approx(full.elapsed_ps, rel=0.25)
+    assert coarse.elapsed_ps != full.elapsed_ps
+    assert any("coarse packets: 16 KiB in place of 4 KiB" in note for note in coarse.notes)
+    assert not any("coarse" in note for note in full.notes)
+
+
+def test_buffers_hold_four_coarse_packets_and_headers_keep_their_share() -> None:
+    settings = EngineSettings.of(parse(data(coarse="64 KiB", buffer="32 KiB", header="30 B")))
+    assert (settings.packet_bytes, settings.buffer_bytes) == (65536, 4 * 65536)
+    assert settings.header_bytes == 16 * EngineSettings.of(parse(data(header="30 B"))).header_bytes
+
+
+def test_packets_are_never_made_smaller() -> None:
+    small, plain = parse(data(coarse="1 KiB")), parse(data())
+    assert EngineSettings.of(small) == EngineSettings.of(plain)
+
+
+def test_changes_are_evaluated_in_coarse_packets() -> None:
+    prepared = prepare(parse(data()))
+    coarse = make_evaluate(prepared, coarse=32768)(Change(network="star"))
+    assert coarse.summary["packets"] == 16 * 8
+    # Halved, a buffer still holds a packet with its header.
+    small = prepare(parse(data(buffer="4 KiB", header="30 B")))
+    halved = Change(variation=EngineVariation(buffers=0.1))
+    assert make_evaluate(small, coarse=65536)(halved).summary["packets"] == 16 * 4
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {"injection": "per-destination", "congestion_control": {}},
+        {"injection": "per-destination", "pacing": {"kind": "elastic"}},
+    ],
+)
+def test_what_acts_on_single_packets_is_refused(engine: dict[str, Any]) -> None:
+    with pytest.raises(ScenarioError, match=r"engine\.coarse does not go with"):
+        parse(data(coarse="16 KiB", **engine))
+
+
+def test_the_option_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments: list[str | Path] = ["simulate", scenario(tmp_path), "--out", tmp_path / "run"]
+    assert tailback([*map(str, arguments), "--coarse", "32 KiB"]) == 0
+    screen = capsys.readouterr()
+    assert "coarse packets: 32 KiB in place of 4 KiB" in screen.out + screen.err
+    refused(capsys, [*arguments, "--force", "--coarse", "32"], "--coarse", "is not a size", "KiB")
