@@ -73,6 +73,20 @@ def test_the_axes_may_be_exchanged_in_another_order_or_at_once() -> None:
         )
 
 
+def test_minighost_may_wait_after_each_direction_and_send_synchronously() -> None:
+    usual = build({**GHOST, "sums": "none"}, None, 1)
+    each = build({**GHOST, "sums": "none", "wait": "direction"}, None, 1)
+    waits = [int((p.kind == Op.WAITALL).sum()) for p in (usual, each)]
+    assert waits == [3 * 24, 6 * 24]
+    assert sorted(map(tuple, sends(each)[:, :4].tolist())) == sorted(
+        map(tuple, sends(usual)[:, :4].tolist())
+    )
+    delivered = build({**GHOST, "sums": "none", "completion": "delivered"}, None, 1)
+    kinds = [(int((p.kind == Op.ISEND).sum()), int((p.kind == Op.ISSEND).sum()))
+             for p in (usual, delivered)]  # fmt: skip
+    assert kinds == [(kinds[0][0], 0), (0, kinds[0][0])] and kinds[0][0] > 0
+
+
 def test_minighost_ends_at_the_boundary() -> None:
     rows = sends(build({**GHOST, "sums": "none"}, None, 1))
     assert len(rows) == 2 * (2 * 4 * 2 + 3 * 3 * 2 + 3 * 4 * 1)
