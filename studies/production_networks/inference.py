@@ -67,6 +67,8 @@ class Mix:
         files: Offered load of each of 24 clients of the servers.
         reads: Share of file messages that are reads.
         copies: Offered load of each server, of copies between servers.
+        active: Share of the jobs that communicate; the others compute.
+        scattered: Whether the hosts of a job are anywhere, or neighbours.
     """
 
     job_hosts: int
@@ -75,6 +77,8 @@ class Mix:
     files: float
     reads: float
     copies: float
+    active: float
+    scattered: bool
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ PRIORS: Final = {
     "job_hosts": "4, 12, 24, 60 or 120", "message": "8 KiB – 2 MiB, log-uniform",
     "load": "0.02 – 0.5, log-uniform", "files": "0.01 – 0.3, log-uniform",
     "reads": "0.2 – 0.8, uniform", "copies": "0.02 – 0.8, log-uniform",
+    "active": "20 – 100 %, uniform", "scattered": "half of the draws",
     "drain": "54, 45, 36, 27, 13.5 or 6.75 Gb/s", "slow": "10 – 100 %, uniform",
     "servers": "54, 45, 36, 27, 13.5 or 6.75 Gb/s",
 }  # fmt: skip
@@ -116,6 +121,8 @@ def draw_mixes(count: int, seed: int = 1) -> list[Mix]:
             files=log_uniform(0.01, 0.3),
             reads=float(random.uniform(0.2, 0.8)),
             copies=log_uniform(0.02, 0.8),
+            active=float(random.uniform(0.2, 1.0)),
+            scattered=bool(random.random() < 0.5),
         )
         for _ in range(count)
     ]
@@ -136,6 +143,8 @@ def jobs(mix: Mix, duration: str = DURATION, seed: int = 1) -> list[dict[str, An
     """The jobs of a mix: on scattered hosts, file clients, copies between servers."""
     order = np.random.default_rng([seed, 0x10B]).permutation(HOSTS)
     clients, others = order[:CLIENTS], order[CLIENTS:]
+    if not mix.scattered:
+        others = np.sort(others)
     servers = range(HOSTS, HOSTS + SERVERS)
 
     def paced(name: str, hosts: Any, **options: Any) -> dict[str, Any]:
@@ -146,9 +155,10 @@ def jobs(mix: Mix, duration: str = DURATION, seed: int = 1) -> list[dict[str, An
         }  # fmt: skip
         return {"name": name, "hosts": listed, "pattern": pattern, "shared_hosts": True}
 
+    count = len(others) // mix.job_hosts
     made = [
         paced(f"job{n}", part, size=f"{mix.message} B", load=mix.load)
-        for n, part in enumerate(np.split(others, len(others) // mix.job_hosts))
+        for n, part in enumerate(np.split(others, count)[: max(1, round(mix.active * count))])
     ]
     made.append(
         paced("files", [*clients, *servers], servers=SERVERS, size="512 KiB", load=mix.files,
@@ -168,7 +178,7 @@ def base(fabric: dict[str, Any], mix: Mix) -> dict[str, Any]:
 
 
 def write_fabric(path: Path, receivers: Receivers, seed: int = 1) -> None:
-    """The reduced fabric as an edge list, with an adapter between each slow node and its cable.
+    """The reduced fabric as an edge list, with an adapter between each node and its cable.
 
     An adapter is a switch of two ports: what arrives by the cable waits in its buffer for the node,
     which takes it at its own rate; the node sends at line rate.
@@ -181,8 +191,6 @@ def write_fabric(path: Path, receivers: Receivers, seed: int = 1) -> None:
     rate = np.full(nodes, LINE_GBPS)
     rate[random.permutation(HOSTS)[: round(receivers.slow * HOSTS)]] = receivers.drain
     rate[HOSTS:] = receivers.servers
-    slow = rate < LINE_GBPS
-    kind = ["host"] * nodes + ["switch"] * fabric.n_switches
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
@@ -195,11 +203,11 @@ def write_fabric(path: Path, receivers: Receivers, seed: int = 1) -> None:
             strict=True,
         ):  # fmt: skip
             ends = [
-                (f"adapter-{names[v]}", "switch") if v < nodes and slow[v] else (names[v], kind[v])
+                (f"adapter-{names[v]}", "switch") if v < nodes else (names[v], "switch")
                 for v in (src, dst)
             ]
             line(ends[0][0], ends[1][0], gbps, (ends[0][1], ends[1][1]))
-        for node in np.flatnonzero(slow).tolist():
+        for node in range(nodes):
             line(names[node], f"adapter-{names[node]}", LINE_GBPS, ("host", "switch"))
             line(f"adapter-{names[node]}", names[node], rate[node], ("switch", "host"))
 
@@ -334,6 +342,11 @@ def changes(mix: Mix, kind: Receivers) -> dict[str, tuple[Mix, Receivers, dict[s
         "a tenth of the jobs' load": (replace(mix, load=mix.load / 10), kind, {}),
         "jobs of 4 hosts": (replace(mix, job_hosts=4), kind, {}),
         "one job": (replace(mix, job_hosts=120), kind, {}),
+        "scattered jobs" if not mix.scattered else "neighbouring hosts": (
+            replace(mix, scattered=not mix.scattered),
+            kind,
+            {},
+        ),
         "adaptive routing": (mix, kind, {"routing": "adaptive"}),
     }
 
@@ -349,6 +362,7 @@ def posterior_rows(draws: Draws) -> list[str]:
         "files": ("load of a file client", lambda v: percent(100 * v)),
         "reads": ("reads among file messages", lambda v: percent(100 * v)),
         "copies": ("copies: load of a server", lambda v: percent(100 * v)),
+        "active": ("jobs that communicate", lambda v: percent(100 * v)),
         "drain": ("rate of slow hosts", lambda v: f"{v:g} Gb/s"),
         "slow": ("slow hosts", lambda v: percent(100 * v)),
         "servers": ("rate of servers", lambda v: f"{v:g} Gb/s"),
@@ -358,6 +372,8 @@ def posterior_rows(draws: Draws) -> list[str]:
             form(float(kept[name].quantile(q, "nearest") or 0.0)) for q in (0.05, 0.5, 0.95)
         )
         lines.append(f"| {words} | {PRIORS[name]} | {low} | {middle} | {high} |")
+    anywhere = percent(100 * float(kept["scattered"].mean() or 0.0))  # type: ignore[arg-type]
+    lines.append(f"| scattered jobs | {PRIORS['scattered']} | – | {anywhere} of the draws | – |")
     return lines
 
 

@@ -117,7 +117,7 @@ _Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, NDArray[np.bo
 
 
 def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
-    rows = from_run(run).intervals
+    rows = from_run(run).all_intervals()
     title = run.scenario.name
     if not is_torus(run):
         if direction is not None:
