@@ -165,14 +165,14 @@ def yellowstone() -> Found:
     after = stalled_ports(spread)
     found.rows.append(
         Row(
-            "ports with a stall if packets chose their way (adaptive routing)",
+            "ports with a stall under adaptive routing",
             "– (cannot be measured)",
             ", ".join(
                 f"{c} {t} {percent(after.get((c, t), 0.0))}"
                 for c, t in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
             ),
-            "fixed routes cause most stalls of ToR ports; without them the ways down, "
-            "where there is less choice, hold what is left",
+            "fixed routes cause most stalls of ToR ports; without them the rest is on the ports "
+            "down, where there is less choice",
         )
     )
     found.figures = {

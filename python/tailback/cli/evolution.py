@@ -25,6 +25,7 @@ from tailback.port_counters.analysis.evolution_run import (
     torus_rows,
 )
 from tailback.port_counters.analysis.evolution_tiers import Panel, tier_panels
+from tailback.port_counters.analysis.geometry import by_router, read_geometry
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.schema import ends_with_full_stall_counter
@@ -39,8 +40,11 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--fabric", type=click.Path(path_type=Path),
               help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
+@click.option("--geometry", type=click.Path(path_type=Path),
+              help="Coordinates of the nodes of a measured torus: a CSV with the columns name, x, "
+                   "y, z; not needed if the counters contain them.")  # fmt: skip
 @click.option("--direction", type=click.Choice(DIRECTIONS),
-              help="Direction to show in a simulated torus (default X+).")  # fmt: skip
+              help="Direction to show in a torus (default X+).")  # fmt: skip
 @click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
               show_default=True, help="Percentage of time stalled from which a link "
                                       "counts.")  # fmt: skip
@@ -50,6 +54,7 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 def evolution(
     source: Path,
     fabric: Path | None,
+    geometry: Path | None,
     direction: str | None,
     threshold: float,
     out: Path | None,
@@ -57,11 +62,13 @@ def evolution(
 ) -> None:
     """Draw features of congested links through time, and the network at each step.
 
-    SOURCE is a run of 'simulate', a result of 'diagnose', or port counters and --fabric.
+    SOURCE is a run of 'simulate', a result of 'diagnose', or port counters with --fabric or, of a
+    torus, with coordinates.
 
     \b
     tailback simulate examples/blue-waters/blue-waters.toml --out run
     tailback evolution run --out evolution.html
+    tailback evolution gemini.csv --geometry routers.csv
     """
     if not source.exists():
         raise RunError("does not exist", file=source, remedy="check the path")
@@ -69,16 +76,21 @@ def evolution(
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
-        if fabric is not None:
-            raise _option_error("--fabric", "a run contains its fabric", source)
+        for option, given in (("--fabric", fabric), ("--geometry", geometry)):
+            if given is not None:
+                raise _option_error(option, "a run contains its fabric", source)
         try:
             graph, panels, values, full, title = _of_run(read_run(source), direction, threshold)
         except TailbackError as error:
             raise error.located(source) from None
     else:
-        if direction is not None:
-            raise _option_error("--direction", "only a simulated torus has directions here", source)
-        graph, panels, values, full, title = _of_counters(source, fabric, threshold)
+        if fabric is not None and geometry is not None:
+            raise _option_error("--geometry", "--fabric describes the network", source)
+        if fabric is not None and direction is not None:
+            raise _option_error("--direction", "only a torus has directions here", source)
+        graph, panels, values, full, title = _of_counters(
+            source, fabric, geometry, direction, threshold
+        )
     write_evolution(
         out, graph, panels, values, full=full, title=title, report=report_address(source, out)
     )
@@ -96,7 +108,7 @@ _Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, NDArray[np.bo
 
 
 def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
-    rows = from_run(run).intervals
+    rows = from_run(run).all_intervals()
     title = run.scenario.name
     if not is_torus(run):
         if direction is not None:
@@ -107,7 +119,13 @@ def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
         return _of_links(rows, _fabric(run), threshold, title)
     direction = direction or DIRECTIONS[0]
     where = torus_coordinates(run)
-    rows = torus_rows(run, rows).filter(pl.col("direction") == direction)
+    return _of_torus(torus_rows(run, rows), where, direction, threshold, title)
+
+
+def _of_torus(
+    rows: pl.DataFrame, where: pl.DataFrame, direction: str, threshold: float, title: str
+) -> _Drawn:
+    rows = rows.filter(pl.col("direction") == direction)
     graph = from_torus(rows, where, direction, threshold=threshold)
     number = pl.DataFrame({"node_name": graph.places}).with_row_index("place")
     placed = rows.join(number, on="node_name")
@@ -119,14 +137,27 @@ def _fabric(run: Run) -> Fabric:
     return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
 
 
-def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
+def _of_counters(
+    source: Path,
+    file: Path | None,
+    geometry: Path | None,
+    direction: str | None,
+    threshold: float,
+) -> _Drawn:
+    counters = read_counters(source)
     if file is None:
-        raise RunError(
-            "measured counters need their fabric", file=source,
-            remedy="add --fabric with a file that ibnetdiscover wrote",
-        )  # fmt: skip
+        where = counters.coordinates if geometry is None else read_geometry(geometry)
+        if where.is_empty():
+            raise RunError(
+                "measured counters need their fabric", file=source,
+                remedy="add --fabric with a file that ibnetdiscover wrote or, of a torus whose "
+                "counters contain no coordinates, --geometry with a CSV of name, x, y, z",
+            )  # fmt: skip
+        return _of_gemini(
+            counters.all_intervals(), where, geometry, direction or DIRECTIONS[0], threshold, source
+        )
     fabric = read_fabric(file)
-    rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
+    rows, _ = attach(counters.all_intervals(), classify(fabric))
     known = rows.filter(pl.col("stall_fraction").is_not_null() | ends_with_full_stall_counter())
     if not known.height:
         raise RunError(
@@ -141,6 +172,32 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
             remedy="give the output of ibnetdiscover of the subnet that was read",
         )  # fmt: skip
     return _of_links(rows, fabric, threshold, source.name)
+
+
+def _of_gemini(
+    rows: pl.DataFrame,
+    where: pl.DataFrame,
+    geometry: Path | None,
+    direction: str,
+    threshold: float,
+    source: Path,
+) -> _Drawn:
+    """Counters of a torus by direction, like those that LDMS records of Cray's Gemini."""
+    if geometry is not None and rows.height:
+        rows, where = by_router(rows, where)
+        if not rows.height:
+            raise RunError(
+                f"none of its nodes is in {geometry}", file=source,
+                remedy="name them as in the counters",
+            )  # fmt: skip
+    known = rows.filter(pl.col("stall_fraction").is_not_null())
+    if direction not in known["direction"].unique():
+        raise RunError(
+            f"no stall of links in direction {direction}", file=source,
+            remedy="give counters with two readings or more of the directions X+ to Z-",
+        )  # fmt: skip
+    known = known.unique(["time_ns", "node_name", "direction"], keep="first", maintain_order=True)
+    return _of_torus(known, where, direction, threshold, f"{source.name}, {direction}")
 
 
 def _of_links(rows: pl.DataFrame, fabric: Fabric, threshold: float, title: str) -> _Drawn:

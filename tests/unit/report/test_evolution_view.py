@@ -154,8 +154,71 @@ def test_names_never_become_markup() -> None:
 def test_evolution_needs_the_fabric_of_measured_counters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tailback(["evolution", str(tmp_path)]) == 2
-    assert "--fabric" in capsys.readouterr().err
+    look = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
+    assert tailback(["evolution", str(look), "--out", str(tmp_path / "page.html")]) == 2
+    said = capsys.readouterr().err
+    assert "--fabric" in said and "--geometry" in said
+
+
+GEMINI = "#Time, Time_usec, ProducerName, X+_traffic (B), X+_credit_stall (ns)"
+STALLED = {"nid0": (0, 30), "nid1": (0, 30), "nid2": (45, 45), "nid4": (0, 0)}
+"""Seconds that the X+ link of the router of a node stalled in the first and second minute."""
+
+
+def gemini(path: Path, coordinates: dict[str, tuple[int, int, int]] | None = None) -> Path:
+    """An LDMS CSV of three instants; stall is summed over the eight tiles of an X link."""
+    lines = [GEMINI]
+    if coordinates is not None:
+        lines[0] += "".join(f", nettopo_mesh_coord_{axis}" for axis in "XYZ")
+    for minute in range(3):
+        for node, seconds in STALLED.items():
+            stall = 8 * 10**9 * sum(seconds[:minute])
+            place = "" if coordinates is None else ", " + ", ".join(map(str, coordinates[node]))
+            lines.append(f"{60 * minute + 60}.0, 0, {node}, 0, {stall}{place}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+PLACES = {"nid0": (0, 2, 1), "nid1": (0, 2, 1), "nid2": (1, 2, 1), "nid4": (2, 0, 0)}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_evolution_of_gemini_counters_with_coordinates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], inside: bool
+) -> None:
+    """The coordinates are in the counters, or in a file; two nodes share router (0,2,1)."""
+    counters = gemini(tmp_path / "day.csv", PLACES if inside else None)
+    words = ["evolution", str(counters), "--threshold", "40", "--out", str(tmp_path / "p.html")]
+    if not inside:
+        rows = [f"{name},{x},{y},{z}" for name, (x, y, z) in PLACES.items()]
+        (tmp_path / "routers.csv").write_text("\n".join(["name,x,y,z", *rows]) + "\n")
+        words += ["--geometry", str(tmp_path / "routers.csv")]
+    assert tailback(words) == 0
+    # (1,2,1) in both minutes; in the second (0,2,1) joins it: one evolution of two features.
+    assert "2 features in 1 evolutions, 0 split, 0 merge" in capsys.readouterr().out
+    assert "X+" in (tmp_path / "p.html").read_text()
+    assert tailback([*words, "--direction", "Y-", "--force"]) == 2
+    assert "direction Y-" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,x,y\nnid0,1,2\n", "no column for the z"),
+        ("name,x,y,z\nnid0,1,2,\n", "line 2, column 4"),
+        ("name,x,y,z\nnid0,1,-2,0\n", "line 2, column 3"),
+        ("name,x,y,z\nnid0,1,2,0\nnid0,1,2,3\n", "has two places"),
+        ("name,x,y,z\nnid0,1,2,9999999999\n", "too large"),
+        ("name,x,y,z\nnid77,1,2,3\n", "none of its nodes"),
+    ],
+)
+def test_mistakes_in_a_geometry_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (tmp_path / "routers.csv").write_text(text)
+    words = ["evolution", str(gemini(tmp_path / "day.csv")), "--geometry"]
+    assert tailback([*words, str(tmp_path / "routers.csv"), "--out", str(tmp_path / "p")]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_what_has_no_effect_or_nothing_to_show_is_refused(

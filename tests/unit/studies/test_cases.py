@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from studies.taffet2019 import case_minighost, case_model, case_reasons, cases
+from studies.taffet2019 import case_minighost, case_model, case_reasons, cases, minighost_rules
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.run import Run
@@ -71,6 +71,20 @@ def test_the_axes_may_be_exchanged_in_another_order_or_at_once() -> None:
         assert sorted(map(tuple, found[:, :4].tolist())) == sorted(
             map(tuple, usual[:, :4].tolist())
         )
+
+
+def test_minighost_may_wait_after_each_direction_and_send_synchronously() -> None:
+    usual = build({**GHOST, "sums": "none"}, None, 1)
+    each = build({**GHOST, "sums": "none", "wait": "direction"}, None, 1)
+    waits = [int((p.kind == Op.WAITALL).sum()) for p in (usual, each)]
+    assert waits == [3 * 24, 6 * 24]
+    assert sorted(map(tuple, sends(each)[:, :4].tolist())) == sorted(
+        map(tuple, sends(usual)[:, :4].tolist())
+    )
+    delivered = build({**GHOST, "sums": "none", "completion": "delivered"}, None, 1)
+    kinds = [(int((p.kind == Op.ISEND).sum()), int((p.kind == Op.ISSEND).sum()))
+             for p in (usual, delivered)]  # fmt: skip
+    assert kinds == [(kinds[0][0], 0), (0, kinds[0][0])] and kinds[0][0] > 0
 
 
 def test_minighost_ends_at_the_boundary() -> None:
@@ -263,3 +277,15 @@ def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
     text = cases.section(found)
     assert "| q | 1 | 2 |" in text and "**placement** (expected pattern)" in text
     assert "* H" in text and "* F" in text and "* remedy: R" in text and "* note: W" in text
+
+
+def test_three_figures_of_the_talk_cannot_be_of_the_same_runs() -> None:
+    """2.9× and 60 % less make 7.25×, whatever the rule."""
+    times = minighost_rules.Times(29.0, 10.0, 8.0, 4.0)
+    assert times.readings()["of tiled"] == pytest.approx(0.6)
+    assert times.together == pytest.approx(7.25)
+    assert times.met("of tiled") == 2
+    # Read as 1.6 times as fast, or against small phases, all three can hold.
+    assert minighost_rules.Times(29.0, 10.0, 10.0, 6.25).met("faster than tiled") == 3
+    assert minighost_rules.Times(29.0, 10.0, 14.5, 5.8).met("of small phases") == 3
+    assert "7.25×" in minighost_rules.summary([("x", times)])

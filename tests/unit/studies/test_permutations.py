@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from studies.birk_zdornov2009 import improvement
 from tailback.errors import ScenarioError
 from tailback.fluid import (
     KaryTree,
@@ -114,3 +115,24 @@ def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
 def test_impossible_shapes_are_named(tree: KaryTree, routing: TreeRouting, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         permutation_congestion(tree, routing, 1)
+
+
+def test_gains_are_time_saved_or_speed_gained() -> None:
+    rows = (
+        (1, improvement.PLAIN, 6.0, 6.0), (1, "adaptive, width 2", 4.0, 4.0),
+        (8, improvement.PLAIN, 24.0, 20.0), (8, "adaptive, width 2", 30.0, 18.0),
+    )  # fmt: skip
+    times = {
+        (n, name): {"no_control": free, "paced": paced, "assignment": paced}
+        for n, name, free, paced in rows
+    }
+    found = improvement.largest(times, "adaptive, width 2", "paced", "time saved", 1)
+    assert found == (pytest.approx(1 / 3), 1)
+    found = improvement.largest(times, "adaptive, width 2", "paced", "speed gained", 2)
+    assert found == (pytest.approx(1 / 3), 8)
+    assert improvement.largest(times, improvement.PLAIN, "paced", "time saved", 1)[1] == 8
+
+
+def test_the_slides_example_takes_a_quarter_longer_without_rates() -> None:
+    free, paced = improvement.spreading(cells=1000)
+    assert free == pytest.approx(1.25, abs=0.01) and paced == pytest.approx(1.0, abs=0.01)

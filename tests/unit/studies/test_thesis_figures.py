@@ -11,6 +11,7 @@ import pytest
 from studies.taffet2019 import (
     bloom_filters,
     hash_patterns,
+    networks_and_circuits,
     one_reservoir,
     packet_marking,
     polyominoes,
@@ -125,3 +126,24 @@ def test_variances_of_one_reservoir_are_the_closed_forms() -> None:
 def test_a_row_has_five_cells() -> None:
     text = reproduction.table([reproduction.Row("a", "1", "2", "+1", "because")])
     assert text.splitlines()[2] == "| a | 1 | 2 | +1 | because |"
+
+
+def test_presets_are_the_networks_of_table_3_1() -> None:
+    for preset, published in networks_and_circuits.PUBLISHED.items():
+        assert networks_and_circuits.shape(preset) == published
+
+
+def test_circuits_of_figures_5_6_and_5_7() -> None:
+    """A ring of 3 read every 3, 6 and 9 clocks shows one bit; the register has every value once."""
+    assert networks_and_circuits.stuck_spacings(3, range(1, 10)) == 3
+    values = networks_and_circuits.lfsr_values()
+    assert sorted(values) == list(range(1, 1 << 16))
+    worst, bound = networks_and_circuits.circuit_error()
+    assert 0 < worst <= bound * (1 + 1e-9)
+
+
+def test_the_talks_hash_is_balanced_and_independent_of_the_packet() -> None:
+    assert networks_and_circuits.hash_shares((14, 15)) == (0.5, 0.5, 0.5)
+    product = networks_and_circuits.field_hash(3, np.array([1 << 9, 1 << 8]))
+    # 3 x^9 = x^10 + x^9 = x^9 + x^3 + 1, 3 x^8 = x^9 + x^8: both have x^9.
+    assert product.tolist() == [1, 1]

@@ -57,8 +57,13 @@ class MiniGhost(Pattern):
     order: Literal["yxz", "yzx", "xyz", "xzy", "zxy", "zyx"] = Field(
         default="yxz", description="axes in the order they are exchanged"
     )
-    wait: Literal["axis", "exchange"] = Field(
-        default="axis", description="wait after each axis, or once for the messages of all three"
+    wait: Literal["direction", "axis", "exchange"] = Field(
+        default="axis",
+        description="wait after each direction, after each axis, or once for the messages of all",
+    )
+    completion: Literal["local", "delivered"] = Field(
+        default="local",
+        description="a send is complete when its last byte has left, or has arrived (MPI_Ssend)",
     )
     steps: int = Field(default=1, ge=1, description="time steps")
     compute: TimePs = Field(default=0, description="computation of one variable in one time step")
@@ -111,16 +116,21 @@ class MiniGhost(Pattern):
     def _exchange(self, slots: Slots, variables: int) -> None:
         """One boundary exchange: three stages, in each receives, sends, and a wait for both."""
         stages = {stage[0]: stage for stage in STAGES}
+        send = slots.isend if self.completion == "local" else slots.issend
         for phase, axis, directions in (stages[name] for name in self.order):
             size = self.face_bytes(axis, variables)
-            for step, tag in directions:
-                peer, there = self._neighbour(axis, -step)
-                slots.irecv(peer, size, tag, self._label(slots, phase, tag), there)
-            for step, tag in directions:
-                peer, there = self._neighbour(axis, step)
-                slots.isend(peer, size, tag, self._label(slots, phase, tag), there)
-            if self.wait == "axis" or phase == self.order[-1]:
-                slots.waitall()
+            single = self.wait == "direction"
+            for together in [[one] for one in directions] if single else [directions]:
+                for step, tag in together:
+                    peer, there = self._neighbour(axis, -step)
+                    slots.irecv(peer, size, tag, self._label(slots, phase, tag), there)
+                for step, tag in together:
+                    peer, there = self._neighbour(axis, step)
+                    send(peer, size, tag, self._label(slots, phase, tag), there)
+                if self.wait != "exchange":
+                    slots.waitall()
+        if self.wait == "exchange":
+            slots.waitall()
 
     def _compute(self, slots: Slots, bits: np.random.Generator) -> None:
         """Computation of a variable; random binary digits make the excess uniform."""

@@ -1,0 +1,456 @@
+"""Which mix of jobs stalls ports as often as Yellowstone's? Simulation-based inference.
+
+    python -m studies.production_networks.inference             draws, posterior, tests
+    python -m studies.production_networks.inference --write     also its part of the page
+
+Alali et al. (2017) publish how many rounds of each class of ports had a stall (their Tables I and
+II) and say that most stalls take less than a tenth of an interval; they publish no traffic. Mixes
+and rates of receivers are drawn from wide priors and simulated by ``tailback.sweep`` on a fabric of
+Yellowstone's shape with a third of its ports a switch; draws whose shares of ports with a stall are
+nearest to the published ones are kept (rejection, Beaumont et al., 2002).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from bench._pages import cpu_seconds, put
+from studies.production_networks.simulated import ROOT, percent
+from studies.production_networks.yellowstone import ROUNDS
+from tailback import load_scenario, simulate, sweep
+from tailback.simulation import prepare
+from tailback.units import format_bytes
+
+PAGE: Final = ROOT / "docs" / "measurements" / "studies.md"
+
+SHAPE: Final = {
+    "kind": "yellowstone", "hosts_per_tor": 6, "tors_per_group": 6, "groups": 4, "directors": 3,
+    "leaves": 9, "spines": 6, "storage_leaves": 3, "storage_spines": 2, "servers_per_leaf": 2,
+    "storage_cables": 1,
+}  # fmt: skip
+"""A third of Yellowstone's hosts a ToR, ToRs a group, directors and spines; 4 of 14 groups. Every
+switch has as many ports up as down, as there. The analysis system is left out."""
+
+HOSTS, SERVERS, CLIENTS = 144, 6, 24
+LINE_GBPS: Final = 54.0
+DURATION: Final = "1500 us"
+LONG: Final = "100 ms"
+"""Length of an interval between two readings in the study."""
+WINDOWS: Final = 8
+RATES: Final = (LINE_GBPS, 45.0, 36.0, 27.0, 13.5, 6.75)
+RECEIVERS, MIXES = 20, 24
+"""Kinds of receivers and mixes that are drawn; every mix is simulated with every kind."""
+KEPT: Final = 0.05
+"""Share of the draws that is kept."""
+MOST: Final = 0.1
+"""Stall fraction that most ports stay below (section IV-C)."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One drawn mix of traffic.
+
+    Attributes:
+        job_hosts: Hosts of a job; the other 120 hosts are divided into such jobs.
+        message: Bytes of a message of the jobs: at a given load, longer messages are burstier.
+        load: Offered load of the jobs' hosts, share of the line rate.
+        files: Offered load of each of 24 clients of the servers.
+        reads: Share of file messages that are reads.
+        copies: Offered load of each server, of copies between servers.
+        active: Share of the jobs that communicate; the others compute.
+        scattered: Whether the hosts of a job are anywhere, or neighbours.
+    """
+
+    job_hosts: int
+    message: int
+    load: float
+    files: float
+    reads: float
+    copies: float
+    active: float
+    scattered: bool
+
+
+@dataclass(frozen=True)
+class Receivers:
+    """How fast nodes take data out of their adapter's buffer.
+
+    Attributes:
+        drain: Rate of slow hosts, Gb/s.
+        slow: Share of such hosts; the others take data at line rate.
+        servers: Rate of the storage servers, Gb/s.
+    """
+
+    drain: float
+    slow: float
+    servers: float
+
+
+PRIORS: Final = {
+    "job_hosts": "4, 12, 24, 60 or 120", "message": "8 KiB – 2 MiB, log-uniform",
+    "load": "0.02 – 0.5, log-uniform", "files": "0.01 – 0.3, log-uniform",
+    "reads": "0.2 – 0.8, uniform", "copies": "0.02 – 0.8, log-uniform",
+    "active": "20 – 100 %, uniform", "scattered": "half of the draws",
+    "drain": "54, 45, 36, 27, 13.5 or 6.75 Gb/s", "slow": "10 – 100 %, uniform",
+    "servers": "54, 45, 36, 27, 13.5 or 6.75 Gb/s",
+}  # fmt: skip
+
+
+def draw_mixes(count: int, seed: int = 1) -> list[Mix]:
+    """Mixes from the priors."""
+    random = np.random.default_rng([seed, 0x59])
+
+    def log_uniform(low: float, high: float) -> float:
+        return float(np.exp(random.uniform(np.log(low), np.log(high))))
+
+    return [
+        Mix(
+            job_hosts=int(random.choice([4, 12, 24, 60, 120])),
+            message=int(log_uniform(8 * 1024, 2 * 1024**2)),
+            load=log_uniform(0.02, 0.5),
+            files=log_uniform(0.01, 0.3),
+            reads=float(random.uniform(0.2, 0.8)),
+            copies=log_uniform(0.02, 0.8),
+            active=float(random.uniform(0.2, 1.0)),
+            scattered=bool(random.random() < 0.5),
+        )
+        for _ in range(count)
+    ]
+
+
+def draw_receivers(count: int, seed: int = 1) -> list[Receivers]:
+    """Receivers from the priors; the first take everything at line rate."""
+    random = np.random.default_rng([seed, 0x4E])
+    drawn = [
+        Receivers(float(random.choice(RATES)), float(random.uniform(0.1, 1.0)),
+                  float(random.choice(RATES)))
+        for _ in range(count - 1)
+    ]  # fmt: skip
+    return [Receivers(LINE_GBPS, 1.0, LINE_GBPS), *drawn]
+
+
+def jobs(mix: Mix, duration: str = DURATION, seed: int = 1) -> list[dict[str, Any]]:
+    """The jobs of a mix: on scattered hosts, file clients, copies between servers."""
+    order = np.random.default_rng([seed, 0x10B]).permutation(HOSTS)
+    clients, others = order[:CLIENTS], order[CLIENTS:]
+    if not mix.scattered:
+        others = np.sort(others)
+    servers = range(HOSTS, HOSTS + SERVERS)
+
+    def paced(name: str, hosts: Any, **options: Any) -> dict[str, Any]:
+        listed = ",".join(map(str, hosts))
+        pattern = {
+            "kind": "paced", "ranks": len(hosts), "duration": duration,
+            "line_rate": f"{LINE_GBPS} Gb/s", "stream": name, **options,
+        }  # fmt: skip
+        return {"name": name, "hosts": listed, "pattern": pattern, "shared_hosts": True}
+
+    count = len(others) // mix.job_hosts
+    made = [
+        paced(f"job{n}", part, size=f"{mix.message} B", load=mix.load)
+        for n, part in enumerate(np.split(others, count)[: max(1, round(mix.active * count))])
+    ]
+    made.append(
+        paced("files", [*clients, *servers], servers=SERVERS, size="512 KiB", load=mix.files,
+              reads=mix.reads)
+    )  # fmt: skip
+    made.append(paced("copies", servers, size="1 MiB", load=mix.copies))
+    return made
+
+
+def base(fabric: dict[str, Any], mix: Mix) -> dict[str, Any]:
+    """The scenario of one draw."""
+    return {
+        "name": "inference", "seed": 1, "fabric": fabric, "job": jobs(mix),
+        "engine": {"routing": "deterministic", "packet": "2 KiB", "header": "38 B"},
+        "telemetry": {"windows": WINDOWS, "messages": False, "scheme": "full", "one_in": 64},
+    }  # fmt: skip
+
+
+def write_fabric(path: Path, receivers: Receivers, seed: int = 1) -> None:
+    """The reduced fabric as an edge list, with an adapter between each node and its cable.
+
+    An adapter is a switch of two ports: what arrives by the cable waits in its buffer for the node,
+    which takes it at its own rate; the node sends at line rate.
+    """
+    plain = {"name": "shape", "fabric": {"topology": SHAPE}, "job": jobs(draw_mixes(1)[0])}
+    fabric = prepare(load_scenario(plain)).fabric
+    names = [*fabric.node_name, *fabric.switch_name]
+    nodes = fabric.n_nodes
+    random = np.random.default_rng([seed, 0x510])
+    rate = np.full(nodes, LINE_GBPS)
+    rate[random.permutation(HOSTS)[: round(receivers.slow * HOSTS)]] = receivers.drain
+    rate[HOSTS:] = receivers.servers
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
+
+        def line(a: str, b: str, gbps: float, kinds: tuple[str, str]) -> None:
+            writer.writerow([a, b, f"{gbps:.6g}", *kinds])
+
+        for src, dst, gbps in zip(
+            fabric.link_src.tolist(), fabric.link_dst.tolist(), fabric.link_gbps.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            ends = [
+                (f"adapter-{names[v]}", "switch") if v < nodes else (names[v], "switch")
+                for v in (src, dst)
+            ]
+            line(ends[0][0], ends[1][0], gbps, (ends[0][1], ends[1][1]))
+        for node in range(nodes):
+            line(names[node], f"adapter-{names[node]}", LINE_GBPS, ("host", "switch"))
+            line(f"adapter-{names[node]}", names[node], rate[node], ("switch", "host"))
+
+
+_CLASS: Final = (
+    (r"^tor", "ToR"), (r"-leaf", "Leaf"), (r"-spine", "Spine"), (r"^storage-leaf", "GladeLeaf"),
+    (r"^storage-spine", "GladeSpine"),
+)  # fmt: skip
+
+
+def ports(links: pl.DataFrame, truth: pl.DataFrame) -> pl.DataFrame:
+    """Stall of every switch port: ``run, category, port_type, total, maximum``."""
+    category: Any = pl.lit(None, pl.String)
+    for expression, name in _CLASS:
+        category = (
+            pl.when(pl.col("src_name").str.contains(expression))
+            .then(pl.lit(name))
+            .otherwise(category)
+        )
+    known = links.with_columns(category=category).filter(
+        pl.col("category").is_not_null() & ~pl.col("src_name").str.starts_with("adapter")
+    )
+    window = truth.group_by("run", "link").agg(
+        total=pl.col("stall_ps").sum(), maximum=pl.col("stall_ps").max()
+    )
+    return (
+        known.select("run", "link", "category", port_type="direction")
+        .join(window, on=["run", "link"], how="left")
+        .with_columns(pl.col("total", "maximum").fill_null(0))
+    )
+
+
+CLASSES: Final = tuple(ROUNDS)
+PUBLISHED: Final = np.array([stalled / rounds for rounds, stalled in ROUNDS.values()])
+
+
+def shares(stalls: pl.DataFrame, runs: int) -> NDArray[np.float64]:
+    """Share of the ports of each class with a stall, shape (runs, classes)."""
+    table = stalls.group_by("run", "category", "port_type").agg(share=(pl.col("total") > 0).mean())
+    out = np.zeros((runs, len(CLASSES)))
+    for run, category, kind, share in table.iter_rows():
+        if (category, kind) in CLASSES:
+            out[run, CLASSES.index((category, kind))] = share
+    return out
+
+
+def typical(stalls: pl.DataFrame, lengths_ps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Median over stalled ports of the share of time stalled, shape (runs,)."""
+    found = stalls.filter(pl.col("total") > 0).group_by("run").agg(pl.col("total").median())
+    out = np.zeros(len(lengths_ps))
+    for run, total in found.iter_rows():
+        out[run] = total / lengths_ps[run]
+    return out
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Every draw with its results.
+
+    Attributes:
+        parameters: One row a draw: the mix, ``drain`` and ``slow``.
+        shares: Share of ports with a stall, shape (draws, classes).
+        typical: Median stall fraction of the stalled ports, shape (draws,).
+    """
+
+    parameters: pl.DataFrame
+    shares: NDArray[np.float64]
+    typical: NDArray[np.float64]
+
+    def distance(self) -> NDArray[np.float64]:
+        """Root-mean-square difference of the shares; draws that stall too long are last."""
+        rms = np.sqrt(((self.shares - PUBLISHED) ** 2).mean(axis=1))
+        return np.where(self.typical <= MOST, rms, rms + 1)
+
+    def kept(self) -> NDArray[np.int64]:
+        """Numbers of the draws that are kept, nearest first."""
+        order = np.argsort(self.distance(), kind="stable")
+        return np.asarray(order[: max(1, round(KEPT * len(order)))], np.int64)
+
+
+def simulate_draws(mixes: list[Mix], receivers: list[Receivers], folder: Path) -> Draws:
+    """Every mix with every kind of receivers."""
+    files = []
+    for number, kind in enumerate(receivers):
+        files.append(str(folder / f"fabric{number}.csv"))
+        write_fabric(Path(files[-1]), kind)
+    study = sweep(
+        base({"file": files[0]}, mixes[0]),
+        over={"fabric.file": files, "job": [jobs(mix) for mix in mixes]},
+        out=folder / "sweep", tables=("links", "truth"), workers=1,
+    )  # fmt: skip
+    if study.failures:
+        raise SystemExit(
+            f"{len(study.failures)} draws failed: {next(iter(study.failures.values()))}"
+        )
+    frame = study.frame.sort("run")
+    if frame["fabric.file"].to_list() != [file for file in files for _ in mixes]:
+        raise SystemExit("the sweep's order is not receivers by mixes")
+    rows = [{**vars(mix), **vars(kind)} for kind in receivers for mix in mixes]
+    stalls = ports(study.table("links"), study.table("truth"))
+    return Draws(
+        pl.DataFrame(rows), shares(stalls, len(rows)), typical(stalls, frame["end_ps"].to_numpy())
+    )
+
+
+def one_run(
+    mix: Mix, receivers: Receivers, duration: str = DURATION, **engine: Any
+) -> pl.DataFrame:
+    """Stall of every switch port of one draw, with the run's length: ``…, length_ps``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fabric.csv"
+        write_fabric(path, receivers)
+        data = base({"file": str(path)}, mix)
+        data["job"] = jobs(mix, duration)
+        data["engine"].update(engine)
+        run = simulate(load_scenario(data))
+    numbered = [run.tables[name].with_columns(run=pl.lit(0)) for name in ("links", "truth")]
+    return ports(*numbered).with_columns(length_ps=pl.lit(run.elapsed_ps))
+
+
+def changes(mix: Mix, kind: Receivers) -> dict[str, tuple[Mix, Receivers, dict[str, Any]]]:
+    """The nearest draw, and each cause taken away alone."""
+    line = LINE_GBPS
+    return {
+        "the nearest draw": (mix, kind, {}),
+        "hosts take data at line rate": (mix, replace(kind, drain=line), {}),
+        "servers take data at line rate": (mix, replace(kind, servers=line), {}),
+        "both": (mix, replace(kind, drain=line, servers=line), {}),
+        "no copies between servers": (replace(mix, copies=1e-4), kind, {}),
+        "hardly any file traffic": (replace(mix, files=1e-4), kind, {}),
+        "messages of jobs of 8 KiB: no bursts": (replace(mix, message=8192), kind, {}),
+        "a tenth of the jobs' load": (replace(mix, load=mix.load / 10), kind, {}),
+        "jobs of 4 hosts": (replace(mix, job_hosts=4), kind, {}),
+        "one job": (replace(mix, job_hosts=120), kind, {}),
+        "scattered jobs" if not mix.scattered else "neighbouring hosts": (
+            replace(mix, scattered=not mix.scattered),
+            kind,
+            {},
+        ),
+        "adaptive routing": (mix, kind, {"routing": "adaptive"}),
+    }
+
+
+def posterior_rows(draws: Draws) -> list[str]:
+    """Prior, and quantiles of what is kept, of every parameter."""
+    kept = draws.parameters[draws.kept()]
+    lines = ["| parameter | prior | kept: 5 % | median | 95 % |", "|---|---|---|---|---|"]
+    units: dict[str, tuple[str, Callable[[float], str]]] = {
+        "job_hosts": ("hosts of a job", lambda v: f"{v:.0f}"),
+        "message": ("message of the jobs (burstiness)", lambda v: format_bytes(round(v))),
+        "load": ("load of the jobs", lambda v: percent(100 * v)),
+        "files": ("load of a file client", lambda v: percent(100 * v)),
+        "reads": ("reads among file messages", lambda v: percent(100 * v)),
+        "copies": ("copies: load of a server", lambda v: percent(100 * v)),
+        "active": ("jobs that communicate", lambda v: percent(100 * v)),
+        "drain": ("rate of slow hosts", lambda v: f"{v:g} Gb/s"),
+        "slow": ("slow hosts", lambda v: percent(100 * v)),
+        "servers": ("rate of servers", lambda v: f"{v:g} Gb/s"),
+    }
+    for name, (words, form) in units.items():
+        low, middle, high = (
+            form(float(kept[name].quantile(q, "nearest") or 0.0)) for q in (0.05, 0.5, 0.95)
+        )
+        lines.append(f"| {words} | {PRIORS[name]} | {low} | {middle} | {high} |")
+    anywhere = percent(100 * float(kept["scattered"].mean() or 0.0))  # type: ignore[arg-type]
+    lines.append(f"| scattered jobs | {PRIORS['scattered']} | – | {anywhere} of the draws | – |")
+    return lines
+
+
+def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
+    """Published shares, and those of all draws, of what is kept and of an interval of 100 ms."""
+    kept, line = draws.kept(), (draws.parameters["drain"] == LINE_GBPS).to_numpy()
+    table = shares(long, 1)[0]
+    lines = [
+        "| ports with a stall | theirs: rounds | all draws | receivers at line rate: most "
+        "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them |",
+        "|---" * 8 + "|",
+    ]
+    quiet = line & (draws.parameters["servers"] == LINE_GBPS).to_numpy()
+    for number, (category, kind) in enumerate(CLASSES):
+        own = draws.shares[:, number]
+        low, high = np.quantile(own[kept], (0.05, 0.95))
+        mine = long.filter(
+            (pl.col("category") == category) & (pl.col("port_type") == kind) & (pl.col("total") > 0)
+        )
+        fraction = mine["total"] / mine["length_ps"]
+        spread = (
+            f"{percent(100 * float(fraction.median()))}, {percent(100 * float(fraction.max()))}"  # type: ignore[arg-type]
+            if mine.height
+            else "–"
+        )
+        lines.append(
+            f"| {category} {kind} | {percent(100 * PUBLISHED[number])} "
+            f"| {percent(100 * own.min())} – {percent(100 * own.max())} "
+            f"| {percent(100 * own[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
+            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} |"
+        )
+    return lines
+
+
+def change_rows(mix: Mix, kind: Receivers) -> list[str]:
+    """Shares of ports with a stall after each change of the nearest draw."""
+    heads = [f"{category} {way}" for category, way in CLASSES]
+    lines = [f"| one change | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for name, (other, receivers, engine) in changes(mix, kind).items():
+        found = shares(one_run(other, receivers, **engine), 1)[0]
+        lines.append(f"| {name} | {' | '.join(percent(100 * share) for share in found)} |")
+    return lines
+
+
+def main() -> None:
+    """Print the tables; write the page on request."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--receivers", type=int, default=RECEIVERS, help="kinds to draw")
+    parser.add_argument("--mixes", type=int, default=MIXES, help="mixes to draw")
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
+    arguments = parser.parse_args()
+    mixes, kinds = draw_mixes(arguments.mixes), draw_receivers(arguments.receivers)
+    with tempfile.TemporaryDirectory() as folder:
+        draws = simulate_draws(mixes, kinds, Path(folder))
+    nearest = int(draws.kept()[0])
+    mix, kind = mixes[nearest % len(mixes)], kinds[nearest // len(mixes)]
+    long = one_run(mix, kind, LONG)
+    kept = draws.kept()
+    rms = draws.distance()[kept]
+    parts = {
+        "inference parameters": "\n".join(posterior_rows(draws)),
+        "inference classes": "\n".join(class_rows(draws, long)),
+        "inference changes": "\n".join(change_rows(mix, kind)),
+        "inference draws": (
+            f"{len(draws.typical)} draws, of which {len(kept)} are kept: root-mean-square "
+            f"difference of the eight shares {rms[0]:.2f} to {rms[-1]:.2f} (median of all draws "
+            f"{np.median(draws.distance()):.2f}). The nearest: {mix}, {kind}."
+        ),
+    }  # fmt: skip
+    parts["inference draws"] += f" {cpu_seconds():.0f} s of processor time."
+    for name, text in parts.items():
+        print(f"\n{name}\n{text}", flush=True)
+    if arguments.write:
+        put(PAGE, parts)
+
+
+if __name__ == "__main__":
+    main()

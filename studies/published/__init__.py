@@ -1,0 +1,1 @@
+"""Index of every figure and table of the papers that are reproduced."""

@@ -1,0 +1,65 @@
+"""The index of published figures: nothing is left out, and every number is found in its table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from studies.published import index
+from studies.published.papers import PAPERS
+
+FIGURES = {
+    "thesis": [
+        "Figure 3.1", "Table 3.1", *(f"Figure 4.{n}" for n in range(1, 18)), "Table 4.1",
+        *(f"Figure 5.{n}" for n in range(1, 8)),
+    ],
+    "infiniband": [*(f"Figure {n}" for n in range(1, 8)), "Table I", "Table II", "Table III"],
+    "torus": [*(f"Figure {n}" for n in range(1, 11)), "Table I"],
+}  # fmt: skip
+"""Every numbered figure and table of the papers that number them."""
+
+
+@pytest.mark.parametrize("paper", FIGURES)
+def test_no_figure_is_left_out(paper: str) -> None:
+    assert sorted(entry.name for entry in PAPERS[paper]) == sorted(FIGURES[paper])
+
+
+def test_every_number_of_the_index_is_in_its_table() -> None:
+    for entries in PAPERS.values():
+        for entry in entries:
+            text = index.line(entry)
+            assert text.count(" | ") == 5, text
+            assert entry.cells or (entry.reason and entry.theirs), entry.name
+            if entry.picture:
+                assert (index.FOLDER / entry.picture).is_file(), entry.picture
+
+
+def test_every_entry_is_on_the_page() -> None:
+    page = index.PAGE.read_text(encoding="utf-8")
+    for name, entries in PAPERS.items():
+        part = page.split(f"<!-- index {name} -->")[1].split(f"<!-- end index {name} -->")[0]
+        assert re.findall(r"\*\*(.+?)\*\*", part) == [entry.name for entry in entries]
+
+
+CELL = index.Cell("cases.md/stencil2d", "Row major: time of a round")
+
+
+def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(theirs: str, ours: str) -> str:
+        table = (("quantity", "theirs", "ours"), (("x", theirs, ours),))
+        monkeypatch.setattr(index, "_rows", lambda _: table)
+        return index.difference(replace(CELL, row="x"))
+
+    assert compared("50 µs", "60 µs") == "+20.0 %"
+    assert compared("50 %", "37.8 %") == "-12.2 points"
+    assert compared("2.9×", "2.43×") == "-16.2 %"
+    assert compared("61,213 ns", "61,001 ns") == "-0.3 %"
+    # Units differ, or one is in words.
+    assert compared("50 ms", "60 µs") == compared("severe", "0.47") == "–"
+
+
+def test_a_row_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no row 'Diagonal"):
+        index.ours(replace(CELL, row="Diagonal: time of a round"))
