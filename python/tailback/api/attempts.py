@@ -36,6 +36,7 @@ from tailback.diagnosis.hypotheses import (
     Prior,
     at_other_rates,
     came_otherwise,
+    not_tried,
 )
 from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
 from tailback.diagnosis.unknown_job import Draw, try_unknown_job
@@ -184,7 +185,12 @@ class ExplanationSearch:
         cables = [one for one in self.hypotheses if one.slow != self.worlds[one.world].slow]
         prior = self._prior()
         otherwise += at_other_rates(cables, model, prior)
-        return Posterior([*self.hypotheses, *otherwise], model, prior)
+        known = [
+            one for one in self.hypotheses
+            if one.slow == self.worlds[one.world].slow and one.job is None
+        ]  # fmt: skip
+        others = not_tried(known, model, prior)
+        return Posterior([*self.hypotheses, *otherwise, *others], model, prior)
 
     def _came_otherwise(
         self, name: tuple[str, str], slow: Slow, model: ErrorModel

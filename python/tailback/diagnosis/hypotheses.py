@@ -316,6 +316,27 @@ def came_otherwise(
     ]  # fmt: skip
 
 
+def not_tried(alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> list[Hypothesis]:
+    """Faults that no hypothesis contains, but that would agree with the evidence as usual.
+
+    Without them, the best of many bad explanations would be certain. They are charged for a place,
+    and for being unusual among faults.
+
+    Args:
+        alone: Runs without hidden causes.
+        model: The error model.
+        prior: Number of places.
+    """
+    charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
+    return [
+        replace(
+            one, outcome=replace(one.outcome, misfits=dict(model.errors)), unexplained=True,
+            log_prior=one.log_prior + charge,
+        )
+        for one in alone if model.missing_share(one.outcome.elapsed_ps) > 0
+    ]  # fmt: skip
+
+
 def _with_unexplained(hypotheses: Iterable[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
     """Each hypothesis, with and without a fault that was not found."""
     for one in hypotheses:

@@ -19,6 +19,7 @@ from tailback.diagnosis.hypotheses import (
     came_otherwise,
     log_cost,
     log_probability,
+    not_tried,
 )
 from tailback.diagnosis.unknown_job import Draw
 from tailback.fabric.degraded import SlowLink
@@ -189,3 +190,18 @@ def test_a_cable_whose_place_is_not_evident_leaves_the_time_unexplained() -> Non
     few, many = compared(alone(), *places[:NAMED]), compared(alone(), *places)
     assert few.of_cause("slow-link") > 0.99 and few.unexplained < 0.01
     assert many.unexplained == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_best_of_many_bad_explanations_is_not_certain() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    other = not_tried([alone()], model, PRIOR)
+
+    def sure(*cables: Hypothesis) -> Posterior:
+        return Posterior([alone(), *cables, *other], model, PRIOR)
+
+    bad = slow(4, misfits={"calls": 0.05, "sends": 0.05, "stalls": 0.1})
+    assert compared(alone(), bad).of_cause("slow-link") > 0.95
+    assert sure(bad).unexplained > 0.9
+    # One that agrees as usual is as sure as before, and so is a run that lacks nothing.
+    assert sure(slow(4)).of_cause("slow-link") > 0.95
+    assert not_tried([alone(1.0)], model, PRIOR) == []
