@@ -101,8 +101,10 @@ class MessageActivity:
 
 
 def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Ranks and sizes (``src_rank``, ``dst_rank``, ``size_bytes``) of the delivered messages of
-    observed jobs between ranks of one host."""
+    """Delivered messages of observed jobs between ranks of one host.
+
+    Columns ``src_rank``, ``dst_rank`` and ``size_bytes``.
+    """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
     ranks = ranks.join(tables["nodes"].select("node", "host"), on="node").drop("node")
