@@ -180,6 +180,7 @@ def curves(rates: pl.DataFrame, rows: pl.DataFrame) -> Figure:
     right.set_xlabel("packets of a link in 100 µs")
     for axes in (left, right):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.grid()
         axes.legend()
     left.set_ylabel("share of intervals above")
