@@ -57,6 +57,9 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
     """
     if not evidence.crosses:
         return SampledVerdict("not-network", {"not-network": 1.0 - SILENT})
+    if not evidence.received:
+        # The log alone misses what delays all messages alike.
+        return SampledVerdict("undetermined", {})
     probability = _probabilities(evidence)
     best = max(probability, key=lambda cause: probability[cause])
     if probability[best] < 2.0 / len(probability):
@@ -66,8 +69,7 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
 
 def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
     """Probability of each cause, and of none being worth fixing."""
-    # Only samples can show that nothing was congested: the log misses what delays all alike.
-    none = _without_contention(evidence) if evidence.received else SILENT
+    none = _without_contention(evidence)
     likely = {cause: _likelihood_of(cause, evidence) for cause in ROOT_KIND_OF_CAUSE}
     whole = sum(likely.values())
     contention = {cause: (1.0 - none) * value / whole for cause, value in likely.items()}

@@ -57,7 +57,7 @@ PLACEMENT: dict[Cause, tuple[float, float]] = {"pattern": (0.1, 0.5), "placement
 def test_trees_and_message_log_together_are_surer_than_either() -> None:
     both = verdict(losses=lost(0.2, 0.0), costs=PATTERN)
     trees = verdict(losses=None, costs=PATTERN)
-    log = verdict(losses=lost(0.2, 0.0), received=0)
+    log = verdict(losses=lost(0.2, 0.0))
     assert both.cause == trees.cause == log.cause == "pattern"
     assert both.confidence > max(trees.confidence, log.confidence)
 
@@ -107,8 +107,8 @@ def test_what_is_open_makes_every_verdict_less_sure() -> None:
     clear, thin = (verdict(losses=None, costs=PLACEMENT, unsure_share=u) for u in (0.0, 0.5))
     assert clear.cause == thin.cause == "placement" and clear.confidence > thin.confidence
     assert verdict(losses=None, costs=PLACEMENT, unsure_share=1.0).cause == "undetermined"
-    nothing = verdict(losses=None, received=0)
-    assert (nothing.cause, nothing.confidence) == ("undetermined", 0.0)
+    unsampled = sampled_verdict(cast(RunAnalysis, Known(received=0, costs=PLACEMENT)))
+    assert (unsampled.cause, unsampled.confidence) == ("undetermined", 0.0)
 
 
 @pytest.mark.parametrize(
