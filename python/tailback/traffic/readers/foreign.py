@@ -31,7 +31,9 @@ _CALIPER: Final = (
     "pairs.json; otherwise it has no partners: docs/reference/traffic.md"
 )
 _TAU: Final = "record again with TAU_TRACE=1 TAU_TRACE_FORMAT=otf2, which writes OTF2"
-_SCOREP_TRACE: Final = "it is a profile, without messages: run again with SCOREP_ENABLE_TRACING=true, which writes OTF2"
+_SCOREP_TRACE: Final = (
+    "it is a profile, without messages: run again with SCOREP_ENABLE_TRACING=true (OTF2)"
+)
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
 
