@@ -327,6 +327,8 @@ def not_tried(alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> l
         model: The error model.
         prior: Number of places.
     """
+    if model.lossy:
+        return []  # Retransmissions make healthy runs agree worse than that.
     charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
     return [
         replace(
