@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import polars as pl
 
 from tailback.api import explain_wording as wording
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
-from tailback.api.shared_links import shared_links
+from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.decision import Alternative
-from tailback.diagnosis.explanation import SampledLink
 from tailback.diagnosis.hypotheses import CREDIBLE, Hypothesis, Posterior
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.unknown_job import UnknownJob
@@ -123,7 +121,7 @@ def _summary(
         others=whose,
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
-        sampled_links=_sampled_links(evidence, fabric),
+        sampled_links=sampled_links(evidence.estimates, fabric),
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),
@@ -142,25 +140,6 @@ def _summary(
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
-    )  # fmt: skip
-
-
-SAMPLED_LINKS = 40
-"""Sampled links that a diagnosis names: those with the most congested packets."""
-
-
-def _sampled_links(evidence: NetworkEvidence, fabric: Fabric) -> tuple[SampledLink, ...]:
-    if evidence.estimates is None:
-        return ()
-    rows = evidence.estimates.filter(pl.col("packets") > 0).sort(
-        "congested", "packets", "link", descending=[True, True, False]
-    )
-    return tuple(
-        SampledLink(
-            link=fabric.link_name(row["link"]), number=row["link"], packets=row["packets"],
-            congested_fraction=row["fraction"], low=row["fraction_low"], high=row["fraction_high"],
-        )
-        for row in rows.head(SAMPLED_LINKS).iter_rows(named=True)
     )  # fmt: skip
 
 

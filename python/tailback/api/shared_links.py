@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnosis.explanation import SharedLink
+from tailback.diagnosis.explanation import SampledLink, SharedLink
 from tailback.evidence.job_shares import OURS
 from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.model import Fabric
@@ -31,3 +31,29 @@ def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLin
             one = SharedLink(link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error)
             found.append((of_others, one))
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_LINKS])
+
+
+SAMPLED_LINKS = 40
+"""Sampled links that a diagnosis names: those with the most congested packets."""
+
+
+def sampled_links(estimates: pl.DataFrame | None, fabric: Fabric) -> tuple[SampledLink, ...]:
+    """Links with the most congested packets by the samples in real packets.
+
+    Args:
+        estimates: Estimates of the sampled links, as ``link_estimates`` returns them; None without
+            samples.
+        fabric: The fabric, for their names.
+    """
+    if estimates is None:
+        return ()
+    rows = estimates.filter(pl.col("packets") > 0).sort(
+        "congested", "packets", "link", descending=[True, True, False]
+    )
+    return tuple(
+        SampledLink(
+            link=fabric.link_name(row["link"]), number=row["link"], packets=row["packets"],
+            congested_fraction=row["fraction"], low=row["fraction_low"], high=row["fraction_high"],
+        )
+        for row in rows.head(SAMPLED_LINKS).iter_rows(named=True)
+    )  # fmt: skip
