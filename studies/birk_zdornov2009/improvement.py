@@ -26,7 +26,7 @@ from tailback.fluid import (
 )
 from tailback.units import percent
 
-COPIES: Final = (1, 2, 4, 8, 12)
+COPIES: Final = (1, 2, 4, 8)
 RUNS: Final = 2
 BUFFER: Final = 8
 ROUTINGS: Final = {"margin 1": "adaptive, width 2", "margin 2": "adaptive, width 2, margin 2"}

@@ -65,8 +65,8 @@ class Published:
 
 
 @cache
-def _rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows of a table."""
+def table_rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Header and rows of a generated table, by page and name: ``cases.md/stencil2d``."""
     page, _, name = place.partition("/")
     text = (FOLDER / page).read_text(encoding="utf-8")
     part = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
@@ -79,7 +79,7 @@ def _rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
 
 def _row(cell: Cell) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Header and the row of a cell."""
-    header, rows = _rows(cell.place)
+    header, rows = table_rows(cell.place)
     keys = tuple(part.strip("`") for part in cell.row.split("|"))
     for row in rows:
         if tuple(part.strip("`") for part in row[: len(keys)]) == keys:

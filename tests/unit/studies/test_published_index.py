@@ -49,7 +49,7 @@ CELL = index.Cell("cases.md/stencil2d", "Row major: time of a round")
 def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     def compared(theirs: str, ours: str) -> str:
         table = (("quantity", "theirs", "ours"), (("x", theirs, ours),))
-        monkeypatch.setattr(index, "_rows", lambda _: table)
+        monkeypatch.setattr(index, "table_rows", lambda _: table)
         return index.difference(replace(CELL, row="x"))
 
     assert compared("50 µs", "60 µs") == "+20.0 %"
