@@ -103,7 +103,7 @@ def rows(times: Times) -> list[Row]:
         )
         out.append(
             Row(f"AR without rate control, {words}: worst", "“can cause damage”",
-                f"{percent(damage[0], sign='+')} of the time saved ({damage[1]} permutations)",
+                f"{percent(-damage[0], sign='+')} time ({damage[1]} permutations)",
                 "none" if damage[0] < 0 else "see ours", "")
         )  # fmt: skip
     free, paced = spreading()

@@ -253,8 +253,8 @@ APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
     "AMR": {"kind": "stencil3d", "dims": [8, 8, 4], "size": "64 KiB", "rounds": ITERATIONS,
             "compute": "100 us", "post": "all", "boundary": "skip"},
 }  # fmt: skip
-OTHERS: Final = (0.05, 0.15, 0.3, 0.45, 0.6)
-"""Load offered by the rest of the machine in each of the five runs."""
+OTHERS: Final = (0.0125, 0.0375, 0.075, 0.1125, 0.15)
+"""Load offered by each of the other nodes in the five runs, share of their link."""
 
 
 def iteration_times(run: Run) -> NDArray[np.float64]:
@@ -279,7 +279,7 @@ def application(name: str, load: float, seed: int) -> tuple[NDArray[np.float64],
     data["job"] = [
         {"name": name, "hosts": ",".join(map(str, own)), "pattern": APPLICATIONS[name]},
         {"name": "others", "hosts": ",".join(map(str, rest)), "observed": False,
-         "pattern": {"kind": "paced", "ranks": len(rest), "size": "256 KiB", "load": load / 4,
+         "pattern": {"kind": "paced", "ranks": len(rest), "size": "256 KiB", "load": load,
                      "duration": "2 ms", "line_rate": "83.2 Gb/s"}},
     ]  # fmt: skip
     data["telemetry"] = {"windows": 8, "scheme": "full", "one_in": 64, "messages": True}
@@ -315,7 +315,7 @@ def iterations() -> Found:
                 "ours iterate alike; AMR's mesh grows and shrinks" if name == "AMR" else ""),
             Row(f"… {name}: shortest and longest of five runs", total,
                 f"{whole.min():.0f} – {whole.max():.0f} µs ({whole.max() / whole.min():.2f}×)",
-                f"others offer {OTHERS[0]:g} to {OTHERS[-1]:g} of the load at which they stop"),
+                f"other nodes offer {OTHERS[0]:g} to {OTHERS[-1]:g} of their link"),
             Row(f"… {name}: correlation of run time with stall of its links", published,
                 f"{r:.2f} (p = {p:.2g})", ""),
             Row(f"… {name}: largest stall", most, percent(float(stall.max())), ""),

@@ -109,14 +109,14 @@ def theirs(cell: Cell) -> str:
     return "–" if number is None else row[number]
 
 
-_NUMBER: Final = re.compile(r"^[≈+]?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)")
+_NUMBER: Final = re.compile(r"^[≈+]?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)\s*(?:$|\()")
 
 
 def difference(cell: Cell) -> str:
     """Ours over theirs in percent, in points where both are percentages; a dash in words."""
     header, row = _row(cell)
     number = _column(header, "difference")
-    if number is not None and row[number]:
+    if cell.theirs is None and number is not None and row[number]:
         return row[number]
     found = [_NUMBER.match(text) for text in (theirs(cell), ours(cell))]
     if found[0] is None or found[1] is None or found[0][2] != found[1][2]:
