@@ -57,7 +57,7 @@ THESIS: Final = (
                Cell(STENCIL, "link C, aggregation 175 to leaf 45, in +y: congested fraction", "C"),
                Cell(STENCIL, "link C: bandwidth while in use, sampled", "C")),
               "few packets cross C in a phase; theirs is above the line rate: [cases](cases.md)",
-              "cases/stencil2d-node-1446.png"),
+              "reproduction/figure-4.3.png"),
     Published("Figure 4.4", "matrix before and after RCM",
               (Cell(STENCIL, "Reverse Cuthill-McKee: path length", "path"),),
               "the order of equal neighbours is free, the band is the same",
