@@ -225,27 +225,6 @@ def correlation() -> Found:
     return found
 
 
-def full_size() -> Found:
-    """The same at 24³ routers, as large as Blue Waters."""
-    found = Found("torus-full")
-    for name, machine in (
-        ("the example's mix at a third of the load", Machine(24, load=0.3)),
-        ("jobs spread, buffers of 16 KiB, nodes that take 5 GB/s", replace(FITTED, side=24)),
-    ):
-        rows = intervals(run_of(machine))
-        found.rows += [
-            Row(f"24³, {name}: correlation, 100 µs", listed({**THEIRS}),
-                listed(correlations(rows))),
-            Row("… averaged over the run", listed({**THEIRS}),
-                listed(correlations(averaged(rows)))),
-            Row("… credit stall above 10 %", "X 3.1 %, the most",
-                three(above(rows, "stall_fraction", 0.1))),
-            Row("… correlation with inq stall, averaged", "X 0.52, Y 0.41, Z 0.65",
-                listed(correlations(averaged(rows), "inq"))),
-        ]  # fmt: skip
-    return found
-
-
 ITERATIONS: Final = 8
 APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
     "PSDNS": {"kind": "transpose", "dims": [16, 16], "axis": "y", "size": "16 KiB",
@@ -379,7 +358,6 @@ PARTS: Final[dict[str, Callable[[], Found]]] = {
     "torus-correlation": correlation,
     "torus-iterations": iterations,
     "torus-protection": protection,
-    "torus-full": full_size,
 }
 
 
