@@ -225,27 +225,6 @@ def correlation() -> Found:
     return found
 
 
-def full_size() -> Found:
-    """The same at 24³ routers, as large as Blue Waters."""
-    found = Found("torus-full")
-    for name, machine in (
-        ("the example's mix at a third of the load", Machine(24, load=0.3)),
-        ("jobs spread, buffers of 16 KiB, nodes that take 5 GB/s", replace(FITTED, side=24)),
-    ):
-        rows = intervals(run_of(machine))
-        found.rows += [
-            Row(f"24³, {name}: correlation, 100 µs", listed({**THEIRS}),
-                listed(correlations(rows))),
-            Row("… averaged over the run", listed({**THEIRS}),
-                listed(correlations(averaged(rows)))),
-            Row("… credit stall above 10 %", "X 3.1 %, the most",
-                three(above(rows, "stall_fraction", 0.1))),
-            Row("… correlation with inq stall, averaged", "X 0.52, Y 0.41, Z 0.65",
-                listed(correlations(averaged(rows), "inq"))),
-        ]  # fmt: skip
-    return found
-
-
 ITERATIONS: Final = 8
 APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
     "PSDNS": {"kind": "transpose", "dims": [16, 16], "axis": "y", "size": "16 KiB",
@@ -253,8 +232,8 @@ APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
     "AMR": {"kind": "stencil3d", "dims": [8, 8, 4], "size": "64 KiB", "rounds": ITERATIONS,
             "compute": "100 us", "post": "all", "boundary": "skip"},
 }  # fmt: skip
-OTHERS: Final = (0.05, 0.15, 0.3, 0.45, 0.6)
-"""Load offered by the rest of the machine in each of the five runs."""
+OTHERS: Final = (0.0125, 0.0375, 0.075, 0.1125, 0.15)
+"""Load offered by each of the other nodes in the five runs, share of their link."""
 
 
 def iteration_times(run: Run) -> NDArray[np.float64]:
@@ -279,7 +258,7 @@ def application(name: str, load: float, seed: int) -> tuple[NDArray[np.float64],
     data["job"] = [
         {"name": name, "hosts": ",".join(map(str, own)), "pattern": APPLICATIONS[name]},
         {"name": "others", "hosts": ",".join(map(str, rest)), "observed": False,
-         "pattern": {"kind": "paced", "ranks": len(rest), "size": "256 KiB", "load": load / 4,
+         "pattern": {"kind": "paced", "ranks": len(rest), "size": "256 KiB", "load": load,
                      "duration": "2 ms", "line_rate": "83.2 Gb/s"}},
     ]  # fmt: skip
     data["telemetry"] = {"windows": 8, "scheme": "full", "one_in": 64, "messages": True}
@@ -315,7 +294,7 @@ def iterations() -> Found:
                 "ours iterate alike; AMR's mesh grows and shrinks" if name == "AMR" else ""),
             Row(f"… {name}: shortest and longest of five runs", total,
                 f"{whole.min():.0f} – {whole.max():.0f} µs ({whole.max() / whole.min():.2f}×)",
-                f"others offer {OTHERS[0]:g} to {OTHERS[-1]:g} of the load at which they stop"),
+                f"other nodes offer {OTHERS[0]:g} to {OTHERS[-1]:g} of their link"),
             Row(f"… {name}: correlation of run time with stall of its links", published,
                 f"{r:.2f} (p = {p:.2g})", ""),
             Row(f"… {name}: largest stall", most, percent(float(stall.max())), ""),
@@ -379,7 +358,6 @@ PARTS: Final[dict[str, Callable[[], Found]]] = {
     "torus-correlation": correlation,
     "torus-iterations": iterations,
     "torus-protection": protection,
-    "torus-full": full_size,
 }
 
 

@@ -65,8 +65,8 @@ class Published:
 
 
 @cache
-def _rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows of a table."""
+def table_rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Header and rows of a generated table, by page and name: ``cases.md/stencil2d``."""
     page, _, name = place.partition("/")
     text = (FOLDER / page).read_text(encoding="utf-8")
     part = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
@@ -79,7 +79,7 @@ def _rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
 
 def _row(cell: Cell) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Header and the row of a cell."""
-    header, rows = _rows(cell.place)
+    header, rows = table_rows(cell.place)
     keys = tuple(part.strip("`") for part in cell.row.split("|"))
     for row in rows:
         if tuple(part.strip("`") for part in row[: len(keys)]) == keys:
@@ -109,14 +109,14 @@ def theirs(cell: Cell) -> str:
     return "–" if number is None else row[number]
 
 
-_NUMBER: Final = re.compile(r"^[≈+]?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)")
+_NUMBER: Final = re.compile(r"^[≈+]?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)\s*(?:$|\()")
 
 
 def difference(cell: Cell) -> str:
     """Ours over theirs in percent, in points where both are percentages; a dash in words."""
     header, row = _row(cell)
     number = _column(header, "difference")
-    if number is not None and row[number]:
+    if cell.theirs is None and number is not None and row[number]:
         return row[number]
     found = [_NUMBER.match(text) for text in (theirs(cell), ours(cell))]
     if found[0] is None or found[1] is None or found[0][2] != found[1][2]:

@@ -151,6 +151,20 @@ def test_names_never_become_markup() -> None:
     assert time_unit(graph.steps)[0] == "ns"
 
 
+def test_evolution_of_a_run_with_counter_probes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All nodes of a small torus send to one: X links into its column stall."""
+    topology = {"kind": "torus", "dims": [4, 4], "nodes_per_switch": 1}
+    job = {"pattern": {"kind": "reduce-naive", "ranks": 16, "arrays": 8, "size": "64 KiB"}}
+    data = {"fabric": {"topology": topology}, "job": [job], "probes": {"counters": "20 us"},
+            "engine": {"routing": "deterministic"}}  # fmt: skip
+    simulate(parse(data)).write(tmp_path / "run")
+    page = str(tmp_path / "page.html")
+    assert tailback(["evolution", str(tmp_path / "run"), "--out", page]) == 0
+    assert not capsys.readouterr().out.startswith("0 features")
+
+
 def test_evolution_needs_the_fabric_of_measured_counters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,14 +49,16 @@ CELL = index.Cell("cases.md/stencil2d", "Row major: time of a round")
 def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     def compared(theirs: str, ours: str) -> str:
         table = (("quantity", "theirs", "ours"), (("x", theirs, ours),))
-        monkeypatch.setattr(index, "_rows", lambda _: table)
+        monkeypatch.setattr(index, "table_rows", lambda _: table)
         return index.difference(replace(CELL, row="x"))
 
     assert compared("50 µs", "60 µs") == "+20.0 %"
     assert compared("50 %", "37.8 %") == "-12.2 points"
     assert compared("2.9×", "2.43×") == "-16.2 %"
     assert compared("61,213 ns", "61,001 ns") == "-0.3 %"
-    # Units differ, or one is in words.
+    assert compared("0.87", "0.99 (p = 0.002)") == "+13.8 %"
+    # Units differ, or one is a range or in words.
+    assert compared("41 – 70 min", "2092 – 4222 µs") == "–"
     assert compared("50 ms", "60 µs") == compared("severe", "0.47") == "–"
 
 
