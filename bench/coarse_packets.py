@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from _machine import machine
 from _pages import put
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from tailback import TailbackError
@@ -41,8 +42,9 @@ smallest gain of a remedy."""
 CLEAR = 0.05
 """Smallest difference of two times, as a logarithm, that the order of a pair should show: routing
 at random with another seed differs by less."""
-FLUID = -1
-"""Stands for the fluid model among the sizes."""
+FLUID, AGAIN = -1, -2
+"""Stand among the sizes for the fluid model, and for packets of full grain with another seed."""
+NAMES = {FLUID: "fluid model", AGAIN: "4 KiB, another seed"}
 
 TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
         "aggregation_uplinks": 4}  # fmt: skip
@@ -97,24 +99,34 @@ def measure(data: dict[str, Any], sizes: tuple[int, ...]) -> dict[str, Any] | No
     problem = prepared.observed.problem
     nodes = [place(name, problem, {}) for name in PLACEMENTS]
     out: dict[str, Any] = {"pattern": data["job"][0]["pattern"]["kind"], "sizes": {}}
-    for size in (0, *sizes, FLUID):
+    for size in (0, AGAIN, *sizes, FLUID):
         evaluate = (
             make_fluid_evaluate(prepared) if size == FLUID
-            else make_evaluate(prepared, threads=1, coarse=size * 1024 or None)
+            else make_evaluate(prepared, threads=1, coarse=max(size, 0) * 1024 or None)
         )  # fmt: skip
         times, cost = [], 0.0
         for node in nodes:
             began = time.process_time()
-            times.append(evaluate(Change(placement=node, network="healthy")).elapsed_ps)
+            change = Change(placement=node, network="healthy", seed_offset=int(size == AGAIN))
+            times.append(evaluate(change).elapsed_ps)
             cost += time.process_time() - began
         out["sizes"][size] = {"times_ps": times, "cpu_s": cost}
+    return out
+
+
+def _levels(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rank of each time; a difference below :data:`DISTINCT` from the next counts as none."""
+    order = np.argsort(times)
+    steps = np.diff(np.log(times[order])) >= DISTINCT
+    out = np.zeros(len(times), np.int64)
+    out[order[1:]] = np.cumsum(steps)
     return out
 
 
 def summarise(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """Bias, rank correlation and saving of each size."""
     out = []
-    for size in (*sizes, FLUID):
+    for size in (AGAIN, *sizes, FLUID):
         bias, order, within, lost, cost = [], [], [], [], [0.0, 0.0]
         pairs, kept = 0, 0
         for row in rows:
@@ -123,8 +135,10 @@ def summarise(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> list[dict[s
             bias += ratio.tolist()
             # Errors that all placements of a scenario share do not change their order.
             within += ((coarse / full) / np.median(coarse / full) - 1).tolist()
-            if full.max() / full.min() - 1 >= DISTINCT:
-                order.append(float(spearmanr(full, coarse).statistic))
+            levels = _levels(full), _levels(coarse)
+            if levels[0].any():
+                # Equal ranks alone say nothing about the order.
+                order.append(spearmanr(*levels).statistic if levels[1].any() else 0.0)
                 lost.append(full[coarse.argmin()] / full.min() - 1)
             for one, other in itertools.combinations(range(len(full)), 2):
                 if abs(np.log(full[one] / full[other])) >= CLEAR:
@@ -152,14 +166,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        name = "fluid model" if r["size_kib"] == FLUID else f"{r['size_kib']} KiB"
+        name = NAMES.get(r["size_kib"], f"{r['size_kib']} KiB")
         median, low, high = (percent(r[key], 1, "+") for key in ("median", "low", "high"))
         near, far = (percent(r[key], 1) for key in ("within_95", "within_99"))
         lost = f"{percent(r['lost_mean'], 2)} ({percent(r['lost_max'], 1)})"
+        faster = "–" if r["size_kib"] == AGAIN else f"{r['speedup']:.1f} ×"
         lines.append(
             f"| {name} | {median} ({low} to {high}) | {near} ({far}) | "
             f"{r['rank_correlation']:.3f} | {percent(r['pairs_kept'], 1)} | {lost} | "
-            f"{r['speedup']:.1f} × |"
+            f"{faster} |"
         )
     return "\n".join(lines)
 

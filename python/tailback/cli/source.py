@@ -82,7 +82,8 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            help="Threads of the engine (default: idle cores). Results do not depend on this.",
+            help="Threads of the engine (default: idle cores, fewer for a network of few nodes). "
+            "Results do not depend on this.",
         ),
     ]
     for decorate in reversed(decorators):

@@ -60,8 +60,7 @@ def make_evaluate(
         known: The run of ``prepared`` as it is, where that was simulated already.
         coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
     """
-    if coarse is not None:
-        prepared = prepared.with_coarse_packets(coarse)
+    prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
     networks = NetworkCache(prepared)
     runs = KnownRuns(prepared)
     if known is not None:
@@ -70,8 +69,7 @@ def make_evaluate(
     def evaluate(change: Change) -> Run:
         found = runs.find(change)
         if found is None:
-            if runs.is_candidate(change):
-                change = replace(change, measure=True)
+            change = replace(change, measure=change.measure or runs.is_candidate(change))
             found = simulated(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:

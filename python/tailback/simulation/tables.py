@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {1: "up", 0: "flat", -1: "down"}
 
-FABRIC_TABLES = ("nodes", "switches", "links")
-
 
 def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
     """Tables ``nodes``, ``switches`` and ``links``; runs on one fabric share them."""
@@ -136,9 +134,7 @@ def make_tables(
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     tables["skips"] = pl.DataFrame(schema=dict(TABLES["skips"].polars_schema))
-    known = {name: tables[name] for name in FABRIC_TABLES}
-    made = {name: conform(name, tables[name]) for name in TABLES if name not in known}
-    return {name: (known | made)[name] for name in TABLES}, summary
+    return {name: conform(name, tables[name]) for name in TABLES}, summary
 
 
 def samples_of_one_in(samples: pl.DataFrame, k: float) -> pl.DataFrame:
