@@ -27,7 +27,6 @@ MEASURED_ALONE = {
     "tailback.api.candidates": "which placements are tried, beside what all of them would give",
     "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
     "tailback.datapath": "estimates from real packets, and run times of programs, alone",
-    "tailback.diagnosis.confidence": "what a verdict's confidence is based on",
     "tailback.diagnosis.model": "candidates and remedies, made up to be compared",
     "tailback.fabric.builders": "networks of any size, without a scenario",
     "tailback.fabric.degraded": "the hidden network of a blind case, with its slow cables",
