@@ -37,6 +37,7 @@ from tailback.report.figures.torus_rings import dims_of, rings
 from tailback.report.packing import Packer
 from tailback.run import Run
 from tailback.scenario import parse
+from tailback.schema import conform
 from tailback.simulation import simulate
 from tests.factories.rank_times import make_measured
 from tests.factories.report_data import PHASES, SMALL, TAPERED, Shape, make_diagnosis, make_run
@@ -161,11 +162,11 @@ def test_congested_fraction_is_the_quotient_of_the_sums() -> None:
 def test_utilization_has_the_right_unit() -> None:
     base = make_run()
     # One packet's worth of 12,500 bytes a window of 1 µs at 100 Gb/s is exactly the line rate.
-    rows = pl.DataFrame({
+    rows = conform("samples", pl.DataFrame({
         "window": [0, 1], "job": 0, "label": 0, "link": 1, "hop_samples": 1, "hop_weight": 3,
         "hop_variance": 6, "hop_bytes": [12500, 6250], "congested_samples": 0,
         "congested_weight": 0, "congested_variance": 0,
-    }).cast(dict(base.tables["samples"].schema))  # fmt: skip
+    }))  # fmt: skip
     evidence = FigureData(Run(base.scenario, base.tables | {"samples": rows}, base.summary))
     assert evidence.load().utilization(evidence.rate_gbps)[1] == pytest.approx(0.75)
 
