@@ -14,7 +14,7 @@ from tailback.units import format_time, percent
 SHOWN = 2
 """Links and lines named in a step: the first of the tables further down."""
 
-_PEOPLE = ("imbalance", "noise", "late-partner")
+_CAUSES_IN_RANKS = ("imbalance", "noise", "late-partner")
 """Causes whose subject are ranks, not links."""
 
 
@@ -85,7 +85,7 @@ def _place(
     """The links at which congestion begins, or the ranks that others wait for."""
     cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
     if cost is not None and cost.subject:
-        if diagnosis.cause in _PEOPLE:
+        if diagnosis.cause in _CAUSES_IN_RANKS:
             return Step("Ranks", [Item(cost.subject, "#measured")])
         link = next(
             (i for i, name in enumerate(names) if cost.subject.startswith(f"{name} ")), None
@@ -111,14 +111,15 @@ def _program(
 ) -> Step | None:
     """Phases and calls whose messages congest the links."""
     if lines and roots:
-        shown = [
+        # One line may congest several groups of links.
+        calls = dict.fromkeys(
             Item(
                 line.line if line.phase in line.line else f"{line.phase}: {line.line}",
                 f"#waiting?{urlencode({'phase': line.phase})}",
             )
-            for line in lines[:SHOWN]
-        ]
-        return Step("Phase and call", shown)
+            for line in lines
+        )
+        return Step("Phase and call", list(calls)[:SHOWN])
     phases = [phase for each in diagnosis.findings if each.cause == diagnosis.cause
               for phase in each.phases]  # fmt: skip
     if not phases:
