@@ -91,7 +91,7 @@ WHERE_IT_SENDS = ("calls", "sends")
 
 
 @dataclass(frozen=True)
-class World:
+class MachineModel:
     """Adapter model and routing with which hypotheses are simulated.
 
     Attributes:
@@ -122,10 +122,11 @@ class ExplanationSearch:
     evidence: NetworkEvidence
     progress: Progress
     threads: int | None
-    worlds: dict[tuple[str, str], World] = field(default_factory=dict)
+    machines: dict[tuple[str, str], MachineModel] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
     runs: dict[tuple[tuple[str, str], int | None, bool], Run] = field(default_factory=dict)
-    """Runs without hidden causes, by world, bursts, and whether counted traffic was included."""
+    """Runs without hidden causes, by machine model, bursts, and with or without
+    counted traffic."""
 
     @property
     def inside_ps(self) -> int:
@@ -154,40 +155,40 @@ class ExplanationSearch:
             fifo = None  # Hosts share their link between sockets.
         given = [one for one in (round_robin, fifo) if one is not None]
         for prepared in given:
-            self._add_world(prepared, -math.log(len(given)))
+            self._add_machine(prepared, -math.log(len(given)))
         if not self.recorded_on(round_robin):
             return self.posterior()
-        self._look_for_causes(self.worlds.values(), MAX_TRIALS)
+        self._look_for_causes(self.machines.values(), MAX_TRIALS)
         self._confirm()
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
                 if self._open:
                     prior = math.log(UNUSUAL / len(given))
-                    world = self._add_world(_with_routing(round_robin, routing), prior)
-                    self._look_for_causes([world], SUSPECTS_PER_ROUTING)
+                    machine = self._add_machine(_with_routing(round_robin, routing), prior)
+                    self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
         return self.posterior()
 
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
-        lossy = is_lossy(self.evidence, next(iter(self.worlds.values())).prepared.fabric)
+        lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
         alone = [
             [
                 one.outcome for one in self.hypotheses
-                if one.world == name and one.slow == world.slow and one.job is None
+                if one.machine == name and one.slow == machine.slow and one.job is None
             ]
-            for name, world in self.worlds.items()
+            for name, machine in self.machines.items()
         ]  # fmt: skip
         model = ErrorModel.of(self.inside_ps, alone, lossy=lossy)
         otherwise = [
-            one for name, world in self.worlds.items()
-            for one in self._came_otherwise(name, world.slow, model)
+            one for name, machine in self.machines.items()
+            for one in self._came_otherwise(name, machine.slow, model)
         ]  # fmt: skip
-        cables = [one for one in self.hypotheses if one.slow != self.worlds[one.world].slow]
+        cables = [one for one in self.hypotheses if one.slow != self.machines[one.machine].slow]
         prior = self._prior()
         otherwise += at_other_rates(cables, model, prior)
         known = [
             one for one in self.hypotheses
-            if one.slow == self.worlds[one.world].slow and one.job is None
+            if one.slow == self.machines[one.machine].slow and one.job is None
         ]  # fmt: skip
         others = not_tried(known, model, prior)
         return Posterior([*self.hypotheses, *otherwise, *others], model, prior)
@@ -198,7 +199,7 @@ class ExplanationSearch:
         """Hypotheses in which counted traffic costs other than simulated, with ``slow`` cables."""
         if self.others.traffic is None:
             return []
-        ways = [one for one in self.hypotheses if one.world == name and one.slow == slow]
+        ways = [one for one in self.hypotheses if one.machine == name and one.slow == slow]
         without = self.alone(name, None, with_others=False).elapsed_ps
         return came_otherwise(ways, without, model)
 
@@ -206,9 +207,11 @@ class ExplanationSearch:
         """The run without hidden causes, with or without counted traffic of other jobs."""
         key = (name, bursts, with_others)
         if key not in self.runs:
-            world = self.worlds[name]
-            scenario = self.others.add_to(world.prepared, bursts) if with_others else world.prepared
-            self.runs[key] = self._simulated(scenario, world.slow)
+            machine = self.machines[name]
+            scenario = (
+                self.others.add_to(machine.prepared, bursts) if with_others else machine.prepared
+            )
+            self.runs[key] = self._simulated(scenario, machine.slow)
         return self.runs[key]
 
     @property
@@ -217,40 +220,40 @@ class ExplanationSearch:
         return self.posterior().unexplained > WORTH_A_SEARCH
 
     def _prior(self) -> Prior:
-        name = next(iter(self.worlds))
-        fabric = self.worlds[name].prepared.fabric
+        name = next(iter(self.machines))
+        fabric = self.machines[name].prepared.fabric
         return Prior(len(carrying_cables(self.alone(name, None), fabric)), fabric.link_reverse)
 
-    def _most_probable(self, worlds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Worlds by their probability, the most probable first."""
-        total = dict.fromkeys(worlds, 0.0)
+    def _most_probable(self, machines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Machine models by their probability, the most probable first."""
+        total = dict.fromkeys(machines, 0.0)
         for one in self.posterior().weighed:
-            if one.hypothesis.world in total:
-                total[one.hypothesis.world] += one.probability
+            if one.hypothesis.machine in total:
+                total[one.hypothesis.machine] += one.probability
         return sorted(total, key=lambda name: -total[name])
 
-    def _add_world(self, prepared: PreparedScenario, log_prior: float) -> World:
+    def _add_machine(self, prepared: PreparedScenario, log_prior: float) -> MachineModel:
         """Simulate the run without hidden causes, with each arrangement of counted traffic."""
         slow, _ = counted_slow(self.evidence, prepared.fabric)
-        world = World(prepared, log_prior, slow)
-        self.worlds[world.name] = world
+        machine = MachineModel(prepared, log_prior, slow)
+        self.machines[machine.name] = machine
         for bursts in self._arrangements:
-            self._add(world, self.compare(self.alone(world.name, bursts)), slow, bursts)
+            self._add(machine, self.compare(self.alone(machine.name, bursts)), slow, bursts)
         for _ in range(BETWEEN if len(self._arrangements) > 1 else 0):
-            between = self._between(world)
+            between = self._between(machine)
             if between is None:
                 break
-            self._add(world, self.compare(self.alone(world.name, between)), slow, between)
-        return world
+            self._add(machine, self.compare(self.alone(machine.name, between)), slow, between)
+        return machine
 
-    def _between(self, world: World) -> int | None:
+    def _between(self, machine: MachineModel) -> int | None:
         """Number of bursts between two whose simulated times enclose the measured time.
 
         One of the two is the most probable number; None if there is no number between them.
         """
-        mine = [one for one in self.hypotheses if one.world == world.name and one.bursts]
+        mine = [one for one in self.hypotheses if one.machine == machine.name and one.bursts]
         mine.sort(key=lambda one: one.bursts or 0)
-        likely = self._likely_bursts(world)
+        likely = self._likely_bursts(machine)
         for few, many in pairwise(mine):
             assert few.bursts is not None and many.bursts is not None
             between = round(math.sqrt(few.bursts * many.bursts))
@@ -269,38 +272,39 @@ class ExplanationSearch:
         return (None,) if self.others.traffic is None else BURSTS
 
     def _add(
-        self, world: World, outcome: Outcome, slow: Slow, bursts: int | None,
+        self, machine: MachineModel, outcome: Outcome, slow: Slow, bursts: int | None,
         job: Draw | None = None,
     ) -> None:  # fmt: skip
-        prior = world.log_prior - math.log(len(self._arrangements))
-        alone = self.alone(world.name, bursts).elapsed_ps
+        prior = machine.log_prior - math.log(len(self._arrangements))
+        alone = self.alone(machine.name, bursts).elapsed_ps
         self.hypotheses.append(
             Hypothesis(
-                world.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone
+                machine.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone
             )
         )  # fmt: skip
 
-    def _likely_bursts(self, world: World) -> int | None:
-        """Most probable number of bursts of counted traffic in a world."""
-        mine = [one for one in self.posterior().weighed if one.hypothesis.world == world.name]
+    def _likely_bursts(self, machine: MachineModel) -> int | None:
+        """Most probable number of bursts of counted traffic with a machine model."""
+        mine = [one for one in self.posterior().weighed if one.hypothesis.machine == machine.name]
         return mine[0].hypothesis.bursts if mine else None
 
-    def _look_for_causes(self, worlds: Iterable[World], max_suspects: int) -> None:
+    def _look_for_causes(self, machines: Iterable[MachineModel], max_suspects: int) -> None:
         """Add slow cables and an unknown job to the hypotheses.
 
-        Cables are screened in each world before any is examined further: with the right adapters,
-        the right cable stands out immediately. With the others it is at least among the best.
+        Cables are screened with each machine model before any is examined further: with the right
+        adapters, the right cable stands out immediately. With the others it is at least among the
+        best.
         """
-        names = self._most_probable(world.name for world in worlds)
+        names = self._most_probable(machine.name for machine in machines)
         searches: dict[tuple[str, str], CableSearch] = {}
         among: tuple[int, ...] = ()
         for name in names:
-            world = self.worlds[name]
-            search = self._cable_search(world, max_suspects, among) if self._open else None
+            machine = self.machines[name]
+            search = self._cable_search(machine, max_suspects, among) if self._open else None
             if search is None:
                 continue
             searches = {**searches, name: search}
-            self._add_trials(world, search, search.screen(self.progress))
+            self._add_trials(machine, search, search.screen(self.progress))
             among = search.likeliest(SUSPECTS_PER_ROUTING)
             if search.is_conclusive:
                 searches = {name: search}
@@ -308,26 +312,28 @@ class ExplanationSearch:
         for name in self._most_probable(names):
             search = searches.get(name)
             if search is not None and (self._open or search.is_conclusive):
-                self._add_trials(self.worlds[name], search, search.refine())
+                self._add_trials(self.machines[name], search, search.refine())
             # A cable that another job loads looks like a slow one: both are tried.
             if self._open or search is not None:
-                self._look_for_job(self.worlds[name])
+                self._look_for_job(self.machines[name])
 
-    def _add_trials(self, world: World, search: CableSearch, trials: Iterable[Trial]) -> None:
+    def _add_trials(
+        self, machine: MachineModel, search: CableSearch, trials: Iterable[Trial]
+    ) -> None:
         for trial in trials:
-            self._add(world, trial.outcome, trial.cables, search.trials.bursts)
+            self._add(machine, trial.outcome, trial.cables, search.trials.bursts)
 
     def _cable_search(
-        self, world: World, max_suspects: int, among: tuple[int, ...] = ()
+        self, machine: MachineModel, max_suspects: int, among: tuple[int, ...] = ()
     ) -> CableSearch | None:
         """Search for slow cables together with counted traffic; only ``among`` some, if given."""
         if self.evidence.counters is None and self.profile.count.sum() < MIN_STRETCHES:
             return None
-        bursts = self._likely_bursts(world)
-        run = self.alone(world.name, bursts)
-        if world.slow or run.elapsed_ps >= self.inside_ps:
+        bursts = self._likely_bursts(machine)
+        run = self.alone(machine.name, bursts)
+        if machine.slow or run.elapsed_ps >= self.inside_ps:
             return None
-        fabric = world.prepared.fabric
+        fabric = machine.prepared.fabric
         each = max(int(run.summary["events"]), 1)
         budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
         ahead = ahead_of_stalls(self.evidence.counters, run, fabric)
@@ -337,7 +343,7 @@ class ExplanationSearch:
             suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
             return None
-        scenario = self.others.add_to(world.prepared, bursts)
+        scenario = self.others.add_to(machine.prepared, bursts)
         trials = CableTrials(
             make_evaluate(scenario, threads=self.threads), self.compare, self.posterior().model,
             self._prior(), self.compare(run), np.asarray(fabric.link_gbps, np.float64),
@@ -345,17 +351,17 @@ class ExplanationSearch:
         )  # fmt: skip
         return CableSearch(trials, suspects, fabric, ahead)
 
-    def _look_for_job(self, world: World) -> None:
+    def _look_for_job(self, machine: MachineModel) -> None:
         """Add traffic of an unknown job to the hypotheses.
 
         With counters there is no need: they show other traffic. In a lossy network there is no
         evidence: retransmissions scatter the repetitions of healthy runs as much.
         """
-        prepared = world.prepared
+        prepared = machine.prepared
         if self.evidence.counters is not None or is_lossy(self.evidence, prepared.fabric):
             return
         nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
-        alone = self.compare(self.alone(world.name, None))
+        alone = self.compare(self.alone(machine.name, None))
         if len(nodes) < 2 or alone.misfits.get("spread") is None:
             return
         # Either any place fits as well as the one drawn, or some place fits, which is charged.
@@ -371,7 +377,7 @@ class ExplanationSearch:
                 draw.seed,
             )  # fmt: skip
             scenario = prepared.with_other_traffic("an unknown job", messages)
-            return self.compare(self._simulated(scenario, world.slow))
+            return self.compare(self._simulated(scenario, machine.slow))
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
@@ -379,28 +385,32 @@ class ExplanationSearch:
             alone.elapsed_ps, self.inside_ps,
         )  # fmt: skip
         for one in tried:
-            self._add(world, one.outcome, world.slow, None, one.draw)
-            self._add(world, placed(one.outcome), world.slow, None, replace(one.draw, place=True))
+            self._add(machine, one.outcome, machine.slow, None, one.draw)
+            self._add(
+                machine, placed(one.outcome), machine.slow, None, replace(one.draw, place=True)
+            )
 
     def _confirm(self) -> None:
-        """Simulate the most probable slow cables in other worlds, and with other bursts."""
+        """Simulate the most probable slow cables with other machine models and other bursts."""
         credible = [one.hypothesis for one in self.posterior().credible() if one.hypothesis.slow]
-        cables = [one for one in credible if not self.worlds[one.world].slow]
+        cables = [one for one in credible if not self.machines[one.machine].slow]
         if not cables:
             return
         links = tuple(dict.fromkeys(s.link for one in cables for s in one.slow))
-        searched = {one.world for one in self.hypotheses if one.slow}
-        for name, world in self.worlds.items():
-            search = self._cable_search(world, MAX_TRIALS, links) if name not in searched else None
+        searched = {one.machine for one in self.hypotheses if one.slow}
+        for name, machine in self.machines.items():
+            search = (
+                self._cable_search(machine, MAX_TRIALS, links) if name not in searched else None
+            )
             if search is not None:
-                self._add_trials(world, search, [*search.screen(), *search.refine()])
+                self._add_trials(machine, search, [*search.screen(), *search.refine()])
         best = cables[0]
-        world = self.worlds[best.world]
+        machine = self.machines[best.machine]
         for bursts in self._arrangements:
             if bursts != best.bursts:
-                scenario = self.others.add_to(world.prepared, bursts)
+                scenario = self.others.add_to(machine.prepared, bursts)
                 run = self._simulated(scenario, best.slow)
-                self._add(world, self.compare(run), best.slow, bursts)
+                self._add(machine, self.compare(run), best.slow, bursts)
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""

@@ -86,7 +86,7 @@ def add_evidence(
         statements.missing.append(wording.HOSTS)
     posterior = search.explained(prepared, fifo)
     best = posterior.best
-    chosen = search.worlds[best.world].prepared
+    chosen = search.machines[best.machine].prepared
     if chosen is fifo:
         statements.sources.append(wording.MESSAGES_IN_ORDER)
     routing = chosen.scenario.engine.routing
@@ -108,7 +108,7 @@ def _summary(
 ) -> EvidenceSummary:
     """What was found, in statements."""
     best = posterior.best
-    fabric = search.worlds[best.world].prepared.fabric
+    fabric = search.machines[best.machine].prepared.fabric
     whose, shown = search.others.whose, search.others.shown
     alternatives = _alternatives(search, posterior)
     job = _unknown_job(search, posterior)
@@ -153,20 +153,20 @@ def _alternatives(
         hypothesis = one.hypothesis
         if one.probability < NEGLIGIBLE and hypothesis is not best:
             continue
-        world, elapsed = hypothesis.world, hypothesis.outcome.elapsed_ps
+        machine, elapsed = hypothesis.machine, hypothesis.outcome.elapsed_ps
         hidden: dict[str, int] = {}
         unexplained = hypothesis.unexplained
         if not posterior.is_named(hypothesis):
             # One of many places that fit equally well is no more than an unknown cause.
-            elapsed, unexplained = search.alone(world, hypothesis.bursts).elapsed_ps, True
-        elif hypothesis.slow != search.worlds[world].slow:
+            elapsed, unexplained = search.alone(machine, hypothesis.bursts).elapsed_ps, True
+        elif hypothesis.slow != search.machines[machine].slow:
             # Slow cables that counters show by themselves are in every alternative.
-            hidden["slow-link"] = elapsed - search.alone(world, hypothesis.bursts).elapsed_ps
+            hidden["slow-link"] = elapsed - search.alone(machine, hypothesis.bursts).elapsed_ps
         if hypothesis.job is not None:
-            hidden["other-traffic"] = elapsed - search.alone(world, None).elapsed_ps
+            hidden["other-traffic"] = elapsed - search.alone(machine, None).elapsed_ps
         elif search.others.traffic is not None:
-            without = search.alone(world, None, with_others=False).elapsed_ps
-            beside = search.alone(world, hypothesis.bursts).elapsed_ps
+            without = search.alone(machine, None, with_others=False).elapsed_ps
+            beside = search.alone(machine, hypothesis.bursts).elapsed_ps
             hidden["other-traffic"] = (elapsed if hypothesis.otherwise else beside) - without
         said = Alternative(one.log_weight, elapsed, hidden, unexplained)
         out.insert(0 if hypothesis is best else len(out), (one.probability, said))
@@ -195,9 +195,11 @@ def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob 
     best = posterior.best
     if best.job is None:
         return None
-    alone = search.compare(search.alone(best.world, None))
+    alone = search.compare(search.alone(best.machine, None))
     missing = max(search.inside_ps - alone.elapsed_ps, 0)
-    tried = [one for one in search.hypotheses if one.job is not None and one.world == best.world]
+    tried = [
+        one for one in search.hypotheses if one.job is not None and one.machine == best.machine
+    ]
     costs = [min(max(one.outcome.elapsed_ps - alone.elapsed_ps, 0), missing) for one in tried]
     same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
     ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
@@ -213,7 +215,7 @@ def _range(posterior: Posterior) -> tuple[int, int]:
     times = [
         one.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
         for one in posterior.credible()
-        if one.hypothesis.world == best.world and one.hypothesis.slow == best.slow
+        if one.hypothesis.machine == best.machine and one.hypothesis.slow == best.slow
     ]
     return min([0, *times]), max([0, *times])
 
@@ -233,9 +235,9 @@ def _candidates(posterior: Posterior, fabric: Fabric) -> list[SlowLink]:
 
 def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) -> str:
     """The evidence for the slow cables, in words."""
-    if best.slow == search.worlds[best.world].slow:
+    if best.slow == search.machines[best.machine].slow:
         return wording.QUEUED_BELOW_RATE
-    before = search.compare(search.alone(best.world, best.bursts)).misfits
+    before = search.compare(search.alone(best.machine, best.bursts)).misfits
     both = [
         (now, before[kind] or 0.0) for kind, now in best.outcome.misfits.items() if now is not None
     ]

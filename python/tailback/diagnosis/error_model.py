@@ -74,7 +74,7 @@ class ErrorModel:
 
         Args:
             measured_ps: Measured time in and between calls, ps.
-            alone: Runs without hidden causes: for each world, one for each arrangement of counted
+            alone: Runs without hidden causes: for each machine, one for each arrangement of counted
                 traffic of other jobs.
             lossy: Whether queues drop packets.
         """

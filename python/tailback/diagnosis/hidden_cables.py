@@ -47,8 +47,8 @@ MAX_REFINED = 6
 MAX_CABLES = 3
 """Maximum number of slow cables in a hypothesis."""
 
-WORLD = ("", "")
-"""World of a search on its own."""
+MACHINE = ("", "")
+"""Machine model of a search on its own."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CableTrials:
         cables = within_engine(cables)
         run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
         outcome = self.compare(run)
-        hypothesis = Hypothesis(WORLD, outcome, cables, alone_ps=self.expected_ps)
+        hypothesis = Hypothesis(MACHINE, outcome, cables, alone_ps=self.expected_ps)
         score = log_probability(hypothesis, self.model, self.prior)
         trial = Trial(cables, outcome, self.model.log_shape(outcome), score)
         self.trials.append(trial)
@@ -196,7 +196,7 @@ class CableTrials:
         wait for fits well, but the correct one fits far better.
         """
         found = list[Trial]()
-        charge = -self.prior.log(Hypothesis(WORLD, self.healthy, (SlowLink(0, 1.0),)), self.model)
+        charge = -self.prior.log(Hypothesis(MACHINE, self.healthy, (SlowLink(0, 1.0),)), self.model)
         best = self.model.log_shape(self.healthy) + charge
         for number, link in enumerate(suspects):
             if progress is not None:

@@ -47,7 +47,7 @@ class Hypothesis:
     """A change of the expected run.
 
     Attributes:
-        world: Adapter model and routing.
+        machine: Adapter model and routing.
         outcome: Prediction of its simulation.
         slow: Slow cables.
         bursts: Bursts per window of counted traffic of other jobs; None if it is even or absent.
@@ -55,11 +55,11 @@ class Hypothesis:
         unexplained: The remaining time was lost to a fault that was not found.
         otherwise: The bursts of counted traffic, or the rate of a cable, differ from the simulated
             ones so that the run takes as long as measured.
-        log_prior: Logarithm of the prior of the world and the bursts.
+        log_prior: Logarithm of the prior of the machine and the bursts.
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
     """
 
-    world: tuple[str, str]
+    machine: tuple[str, str]
     outcome: Outcome
     slow: tuple[SlowLink, ...] = ()
     bursts: int | None = None
@@ -161,7 +161,7 @@ class Posterior:
         for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
             free = (one.job and one.job.place, one.otherwise, one.unexplained)
-            key = (one.world, one.places(prior.reverse), one.bursts, *free)
+            key = (one.machine, one.places(prior.reverse), one.bursts, *free)
             if key not in best or score > best[key][0]:
                 best[key] = score, one
         ranked = sorted(best.values(), key=lambda pair: -pair[0])
@@ -252,7 +252,7 @@ def _credible(weighed: Sequence[Weighed]) -> list[Weighed]:
 
 def _added(hypothesis: Hypothesis) -> Hashable:
     """Hidden causes of a hypothesis, regardless of the bursts of counted traffic."""
-    return hypothesis.world, hypothesis.slow, hypothesis.job
+    return hypothesis.machine, hypothesis.slow, hypothesis.job
 
 
 def log_probability(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-SILENT = 0.05
+UNINFORMATIVE = 0.05
 """Probability that a piece of evidence says nothing about the cause, and any share is as likely as
 any other. So no piece excludes a cause, and none speaks for one more than twenty to one. One in
 twenty is the usual error of a test; between 0.02 and 0.2 the accuracy on the development scenarios
@@ -17,7 +17,7 @@ time of blind cases without a hidden cause this much (docs/measurements/blind-ca
 
 def likelihood(share: float) -> float:
     """Likelihood of a share of the evidence, 0–1, if the hypothesis predicts all of it."""
-    return SILENT + (1.0 - SILENT) * min(max(share, 0.0), 1.0)
+    return UNINFORMATIVE + (1.0 - UNINFORMATIVE) * min(max(share, 0.0), 1.0)
 
 
 def time_agreement(ratio: float) -> float:

@@ -20,7 +20,7 @@ from tailback.diagnosis.confidence import (
     WORTH_FIXING,
     cause_without_contention,
 )
-from tailback.diagnosis.likelihood import SILENT, likelihood
+from tailback.diagnosis.likelihood import UNINFORMATIVE, likelihood
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import ROOT_KIND_OF_CAUSE, RunAnalysis
 from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
@@ -56,7 +56,7 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
         evidence: Analysis of the run.
     """
     if not evidence.crosses:
-        return SampledVerdict("not-network", {"not-network": 1.0 - SILENT})
+        return SampledVerdict("not-network", {"not-network": 1.0 - UNINFORMATIVE})
     if not evidence.received:
         # The log alone misses what delays all messages alike.
         return SampledVerdict("undetermined", {})
@@ -81,7 +81,7 @@ def _without_contention(evidence: RunAnalysis) -> float:
     lost = _lost(evidence)
     # Undecided samples may hide contention.
     settled = 1.0 - evidence.unsure_share
-    return (1.0 - SILENT) * settled * NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
+    return (1.0 - UNINFORMATIVE) * settled * NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
 
 
 def _lost(evidence: RunAnalysis) -> float:

@@ -59,10 +59,10 @@ def explained(
 
     def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
         run = scenario.scenario.engine
-        world = run.injection, run.routing
-        seen.append(world)
+        machine = run.injection, run.routing
+        seen.append(machine)
         job = len(scenario.scenario.job) > 1
-        elapsed, misfit = simulated(world, slow, job)
+        elapsed, misfit = simulated(machine, slow, job)
         return SimpleNamespace(
             elapsed_ps=elapsed, summary={"events": 1000},
             misfits={"calls": misfit, "sends": misfit, "spread": misfit},
@@ -97,22 +97,22 @@ def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch
 def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
-        return (980, GOOD) if world[0] == "fifo" else (700, BAD)
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (980, GOOD) if machine[0] == "fifo" else (700, BAD)
 
     found, seen = explained(monkeypatch, simulated)
-    assert found.best.world[0] == "fifo" and not found.best.cause and len(seen) == 2
+    assert found.best.machine[0] == "fifo" and not found.best.cause and len(seen) == 2
     told, _ = explained(monkeypatch, simulated, told=True)
-    assert told.best.world[0] == "round-robin" and told.unexplained > 0.5
+    assert told.best.machine[0] == "round-robin" and told.unexplained > 0.5
 
 
 def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]]:
     """Runs of which one cable explains all, with adapters that take turns."""
 
-    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
             return 700, BAD
-        return 1000, GOOD if slow == (right,) and world[0] == "round-robin" else BAD
+        return 1000, GOOD if slow == (right,) and machine[0] == "round-robin" else BAD
 
     return simulated
 
@@ -123,7 +123,7 @@ def test_a_slow_cable_is_tried_where_time_is_missing(
 ) -> None:
     found, _ = explained(monkeypatch, slow_cable(8), evidence)
     assert [one.link for one in found.best.slow] == [8]
-    assert found.best.world[0] == "round-robin"
+    assert found.best.machine[0] == "round-robin"
     assert found.of_cause("slow-link") > 0.9 and found.unexplained < 0.05
 
 
@@ -132,18 +132,18 @@ def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
 ) -> None:
     monkeypatch.setattr(attempts, "SUSPECTS_PER_ROUTING", 3)
 
-    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
-            return (700, BAD) if world[0] == "round-robin" else (720, 0.99 * BAD)
+            return (700, BAD) if machine[0] == "round-robin" else (720, 0.99 * BAD)
         # With the wrong adapters, the right cable is merely the best.
         right = slow == (24,)
-        return 1000, (GOOD if world[0] == "round-robin" else 0.7 * BAD) if right else BAD
+        return 1000, (GOOD if machine[0] == "round-robin" else 0.7 * BAD) if right else BAD
 
     found, seen = explained(monkeypatch, simulated, COUNTED)
     assert [one.link for one in found.best.slow] == [24]
-    assert found.best.world[0] == "round-robin" and found.of_cause("slow-link") > 0.9
+    assert found.best.machine[0] == "round-robin" and found.of_cause("slow-link") > 0.9
     assert seen.index(("round-robin", "adaptive"), 2) > 16  # All cables with the first kind.
-    turns = [world for world in seen[2:] if world[0] == "round-robin"]
+    turns = [machine for machine in seen[2:] if machine[0] == "round-robin"]
     assert len(turns) < 16
 
 
@@ -182,16 +182,16 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
     explains: tuple[str, ...],
     taken: str,
 ) -> None:
-    def simulated(world: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
             return 700, BAD
-        return 1000, GOOD if slow == (8,) and world[1] in explains else BAD
+        return 1000, GOOD if slow == (8,) and machine[1] in explains else BAD
 
     found, seen = explained(monkeypatch, simulated, evidence, **engine)
-    assert found.best.world[1] == taken
+    assert found.best.machine[1] == taken
     assert bool(found.best.slow) == (taken in explains)
     if taken == "adaptive" and explains[:1] == ("adaptive",):
-        assert {world[1] for world in seen} == {"adaptive"}
+        assert {machine[1] for machine in seen} == {"adaptive"}
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:

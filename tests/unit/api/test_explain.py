@@ -16,20 +16,20 @@ from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior
 from tailback.diagnosis.unknown_job import Draw
 from tailback.fabric.degraded import SlowLink
 
-WORLD = ("round-robin", "adaptive")
+MACHINE = ("round-robin", "adaptive")
 FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
 
 
 def compared(*misfits: float, job: float | None = None) -> Posterior:
     """Hypotheses of cables 0, 2 … that leave such misfits, and of an unknown job."""
-    alone = Hypothesis(WORLD, Outcome(700, {"calls": 0.2, "sends": 0.2}))
+    alone = Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))
     slow = [
-        Hypothesis(WORLD, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
+        Hypothesis(MACHINE, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
         for n, off in enumerate(misfits)
     ]
     if job is not None:
         fits = Outcome(1000, {"calls": job, "sends": job})
-        slow.append(Hypothesis(WORLD, fits, job=Draw(0.3, 24, 0)))
+        slow.append(Hypothesis(MACHINE, fits, job=Draw(0.3, 24, 0)))
     model = ErrorModel.of(1000, [[alone.outcome]], lossy=False)
     return Posterior([alone, *slow], model, Prior(10, FABRIC.link_reverse))
 
@@ -46,7 +46,7 @@ def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run
 def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
     def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
         search: Any = SimpleNamespace(
-            worlds={WORLD: SimpleNamespace(slow=counted)}, others=SimpleNamespace(traffic=None),
+            machines={MACHINE: SimpleNamespace(slow=counted)}, others=SimpleNamespace(traffic=None),
             alone=lambda *_: SimpleNamespace(elapsed_ps=700),
         )  # fmt: skip
         found = explain._alternatives(search, compared(0.002))

@@ -12,7 +12,7 @@ import pytest
 
 from tailback.diagnosis.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
 from tailback.diagnosis.error_model import ErrorModel
-from tailback.diagnosis.hidden_cables import WORLD, CableSearch, CableTrials
+from tailback.diagnosis.hidden_cables import MACHINE, CableSearch, CableTrials
 from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
@@ -122,9 +122,9 @@ def search(
     )
     search = CableSearch(trials, suspects, fabric, ahead)
     tried = [*search.screen(), *search.refine()]
-    hypotheses = [Hypothesis(WORLD, one.outcome, one.cables) for one in tried]
+    hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in tried]
     others = at_other_rates(hypotheses, model, prior)
-    posterior = Posterior([Hypothesis(WORLD, healthy), *hypotheses, *others], model, prior)
+    posterior = Posterior([Hypothesis(MACHINE, healthy), *hypotheses, *others], model, prior)
     return Found(posterior, len(tried))
 
 

@@ -25,7 +25,7 @@ from tailback.diagnosis.unknown_job import Draw
 from tailback.fabric.degraded import SlowLink
 
 MEASURED = 1_000_000
-WORLD = ("round-robin", "adaptive")
+MACHINE = ("round-robin", "adaptive")
 NONE = {"calls": 0.2, "sends": 0.2, "stalls": 0.4}
 RIGHT = {"calls": 0.002, "sends": 0.005, "stalls": 0.01}
 PRIOR = Prior(50, np.arange(100, dtype=np.uint32) ^ 1)
@@ -36,7 +36,7 @@ def outcome(ratio: float, misfits: Mapping[str, float | None]) -> Outcome:
 
 
 def alone(ratio: float = 0.7, misfits: Mapping[str, float | None] = NONE) -> Hypothesis:
-    return Hypothesis(WORLD, outcome(ratio, misfits))
+    return Hypothesis(MACHINE, outcome(ratio, misfits))
 
 
 def slow(
@@ -44,7 +44,7 @@ def slow(
     misfits: Mapping[str, float | None] = RIGHT,
 ) -> Hypothesis:  # fmt: skip
     cables = tuple(SlowLink(link, gbps, both) for link in links)
-    return Hypothesis(WORLD, outcome(ratio, misfits), cables)
+    return Hypothesis(MACHINE, outcome(ratio, misfits), cables)
 
 
 def compared(*hypotheses: Hypothesis, lossy: bool = False) -> Posterior:
@@ -60,7 +60,7 @@ def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
 
 
 def test_two_causes_that_predict_the_same_evidence_give_no_confident_verdict() -> None:
-    job = Hypothesis(WORLD, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=True))
+    job = Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=True))
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     both = Posterior([alone(), slow(4), job], model, replace(PRIOR, cables=3))
     # The bursts of the job are one more free parameter.
@@ -93,7 +93,7 @@ def test_free_parameters_and_rare_assumptions_are_charged() -> None:
     assert of(slow(4, 8)) < of(slow(4)) - 5 and of(slow(4, both=False)) < of(slow(4)) - 2
     assert of(slow(4)) == of(slow(4, gbps=70.0))
     anywhere, somewhere = (
-        Hypothesis(WORLD, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=place))
+        Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=place))
         for place in (False, True)
     )
     assert of(somewhere) == pytest.approx(of(anywhere) - np.log(PRIOR.cables))
@@ -137,12 +137,15 @@ def test_a_kind_that_cannot_be_compared_explains_nothing() -> None:
 
 
 def test_what_is_unusual_must_agree_better_than_what_is_usual() -> None:
-    usual, rare = slow(4), replace(slow(4), world=("round-robin", "random"), log_prior=np.log(0.1))
+    usual, rare = (
+        slow(4),
+        replace(slow(4), machine=("round-robin", "random"), log_prior=np.log(0.1)),
+    )
     found = compared(alone(), usual, rare)
-    assert found.best.world == usual.world
+    assert found.best.machine == usual.machine
     better = replace(rare, outcome=outcome(1.0, {kind: 0.1 * m for kind, m in RIGHT.items()}))
     rough = replace(usual, outcome=outcome(1.0, {kind: 5.0 * m for kind, m in RIGHT.items()}))
-    assert compared(alone(), rough, better).best.world == rare.world
+    assert compared(alone(), rough, better).best.machine == rare.machine
 
 
 def test_networks_that_drop_packets_take_longer_than_the_model_without_a_fault() -> None:
