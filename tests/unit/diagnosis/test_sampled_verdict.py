@@ -8,7 +8,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from tailback.diagnosis.likelihood import SILENT
+from tailback.diagnosis.likelihood import UNINFORMATIVE
 from tailback.diagnosis.message_delays import MessageDelays
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import RunAnalysis
@@ -133,7 +133,7 @@ def test_a_quiet_network_is_believed_unless_trees_or_log_contradict(
 @pytest.mark.parametrize(("wire", "told"), [(0.5, "injection"), (0.49, "not-network")])
 def test_without_contention_line_rate_or_nothing_takes_the_time(wire: float, told: Cause) -> None:
     found = verdict(losses=lost(0.0, 0.0), wire_share=wire)
-    assert found.cause == told and found.confidence <= 1.0 - SILENT
+    assert found.cause == told and found.confidence <= 1.0 - UNINFORMATIVE
 
 
 def test_no_more_is_lost_than_the_adapters_leave() -> None:
