@@ -139,6 +139,8 @@ export interface DatasetMeta {
   label: string;
   /** Whether the samples were hashes. */
   hashed: boolean;
+  /** Whether one reservoir made both counts. */
+  shared: boolean;
   selections: SelectionMeta[];
   truth: { utilization: Ref; stall: Ref } | null;
   course: CourseMeta;
@@ -304,6 +306,7 @@ export class View {
     private readonly busy: (link: number) => number,
     private readonly groups: Grouping,
     readonly hashed: boolean,
+    readonly shared: boolean,
     readonly found: Estimates = estimatesOf(weight.length),
   ) {
     this.done = new Uint8Array(groups.kinds.length);
@@ -424,7 +427,7 @@ export class Model {
   }
 
   private whole(run: number, phase: string | null): View | null {
-    const { selections, hashed } = this.run(run);
+    const { selections, hashed, shared } = this.run(run);
     const meta = selections.find((selection) => selection.phase === phase);
     if (!meta) return null;
     const get = (ref: Ref): Numbers => this.arrays.get(ref);
@@ -432,6 +435,7 @@ export class Model {
     return new View(
       get(meta.samples), get(meta.weight), get(meta.variance), get(meta.congested),
       get(meta.congested_variance), (link) => share(busy, link), this.groups, hashed,
+      shared,
     );
   }
 
@@ -441,7 +445,7 @@ export class Model {
   ): View | null {
     const last = this.spans.get(key);
     if (last?.from === from && last.to === to) return last.view;
-    const { course, hashed, selections } = this.run(run);
+    const { course, hashed, shared, selections } = this.run(run);
     const slot = selections.findIndex((selection) => selection.phase === phase) - 1;
     if (phase !== null && slot < 0) return null;
     const slots = (course.index.n - 1) / course.frames;
@@ -453,7 +457,9 @@ export class Model {
     const busy = (link: number): number =>
       Math.min((bytes[link]! * 8e-9) / (seconds * (this.rate[link] ?? 0)), 1);
     // The sums of the last span are moved in place, and so are its estimates.
-    const view = new View(samples, weight, variance, congested, met, busy, this.groups, hashed, last?.view.found);
+    const view = new View(
+      samples, weight, variance, congested, met, busy, this.groups, hashed, shared, last?.view.found,
+    );
     this.spans.set(key, { from, to, view });
     return view;
   }

@@ -62,7 +62,7 @@ export function alone(view: View | null, link: number): string {
   const congested = view.congested[link] ?? 0;
   const samples = number.format(view.samples[link] ?? 0);
   const [low, high] = interval({ weight, congested, variance: view.variance[link] ?? 0,
-    congestedVariance: view.congestedVariance[link] ?? 0 }, view.hashed);
+    congestedVariance: view.congestedVariance[link] ?? 0, shared: view.shared }, view.hashed);
   if (congested === 0) return `≤ ${percent(high)} (95 %): none of ${samples} samples`;
   if (view.estimates(link).impossible[link]) return `${percent(congested / weight)} of ${samples} samples: not possible`;
   return `${percent(Math.min(congested / weight, 1))} (95 %: ${points(low)} to ${percent(high)}), ${samples} samples`;

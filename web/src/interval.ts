@@ -9,6 +9,8 @@ export interface Sums {
   /** Estimated congested packets, and their variance. */
   congested: number;
   congestedVariance: number;
+  /** Whether one reservoir made both counts: their covariance is then the variance of the congested. */
+  shared: boolean;
 }
 
 const clip = (value: number): number => Math.min(Math.max(value, 0), 1);
@@ -24,19 +26,23 @@ export function interval(sums: Sums, hashed: boolean): [number, number] {
   const ratio = m / w;
   const c = (Z95 * Z95) / w;
   const linear = 2 * ratio + c * met;
-  const square = 1 - c * excess;
+  const square = 1 - c * contrastExcess(excess, met, sums.shared);
   const root = Math.sqrt(Math.max(linear * linear - 4 * ratio * ratio * square, 0));
   const low = clip(linear + root > 0 ? (2 * ratio * ratio) / (linear + root) : 0);
   const high = clip(square > 0 ? (linear + root) / (2 * square) : 1);
   return [hashed ? Math.min(low, lowerBound(sums)) : low, Math.max(high, low)];
 }
 
+/** l−1 of independent reservoirs; of one, the factor of f² in the variance of congested − f weight. */
+export const contrastExcess = (excess: number, met: number, shared: boolean): number =>
+  shared ? Math.max(excess - 2 * met, -met) : excess;
+
 /** Of samples that were hashes: their variance does not vanish with the fraction (Fieller, 1954). */
 function lowerBound(sums: Sums): number {
   const { weight: w, congested: m } = sums;
   const square = w * w - Z95 * Z95 * sums.variance;
   if (square <= 0) return 0;
-  const linear = m * w;
+  const linear = m * w - (sums.shared ? Z95 * Z95 * sums.congestedVariance : 0);
   const rest = m * m - Z95 * Z95 * sums.congestedVariance;
   return clip((linear - Math.sqrt(Math.max(linear * linear - square * rest, 0))) / square);
 }

@@ -1,7 +1,7 @@
 // Shrunk estimates of links: the same arithmetic as in tailback.telemetry.shrinkage, for time spans
 // that the reader selects.
 
-import { interval, Z95 } from "./interval";
+import { contrastExcess, interval, Z95 } from "./interval";
 
 /** Hop samples of a link, with its bundle, below which no estimate is shown. */
 const MIN_SAMPLES = 10;
@@ -12,6 +12,8 @@ export interface Counts {
   variance: ArrayLike<number>;
   congested: ArrayLike<number>;
   congestedVariance: ArrayLike<number>;
+  /** Whether one reservoir made both counts. */
+  shared: boolean;
 }
 
 /** Congested fractions with standard error and 95 % interval; NaN with too few samples. */
@@ -71,7 +73,7 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
   const { links, bundles } = groups.kinds[of]!;
   const { bundle } = groups;
   const n = links.length;
-  // Of each link of the kind: l−1, g−1, the variance of its own fraction by sampling, if its true
+  // Of each link of the kind: l−1 as in an interval, g−1, the variance of its own fraction by sampling, if its true
   // one were the bundle's, and that of the true one, of as many packets, if all links were alike.
   const columns = Array.from({ length: 4 }, () => new Float64Array(n));
   const [b, g, chance, realized] = columns as [Float64Array, Float64Array, Float64Array, Float64Array];
@@ -86,7 +88,9 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
     out.impossible[i] = 0;
     if (!(w > 0)) continue;
     const m = congested[i]!;
-    [b[k], g[k]] = excesses(counts, i) as [number, number];
+    const [whole, own] = excesses(counts, i);
+    g[k] = own;
+    b[k] = contrastExcess(whole, own, counts.shared);
     if (m - w > Z95 * Math.sqrt(w * (g[k]! + b[k]!))) {
       out.impossible[i] = 1;
       continue;
@@ -95,7 +99,7 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
     seen[k] = 1;
     through[at]! += w;
     met[at]! += m;
-    excess[at]! += w * b[k]!;
+    excess[at]! += w * whole;
     size[at]! += 1;
     many[at]! += samples[i]!;
   }
@@ -135,7 +139,7 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
       continue;
     }
     const ends = interval({ weight: w, variance: variance[i]!, congested: congested[i]!,
-      congestedVariance: congestedVariance[i]! }, false);
+      congestedVariance: congestedVariance[i]!, shared: counts.shared }, false);
     out.low[i] = alone ? ends[0] : 0;
     out.high[i] = alone ? ends[1]
       : Math.max(ends[1] * keep, bundleBound(through[at]!, ratio(excess[at]!, through[at]!)));
@@ -144,7 +148,7 @@ export function shrink(counts: Counts, groups: Grouping, of: number, out: Estima
 
 /** Upper end of the interval of a bundle without a congested sample. */
 function bundleBound(weight: number, excess: number): number {
-  return interval({ weight, variance: weight * excess, congested: 0, congestedVariance: 0 }, false)[1];
+  return interval({ weight, variance: weight * excess, congested: 0, congestedVariance: 0, shared: false }, false)[1];
 }
 
 /**

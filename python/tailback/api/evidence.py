@@ -22,7 +22,7 @@ from tailback.simulation.captures import captured_run
 from tailback.simulation.routes import forwarded_links
 from tailback.telemetry.captured import is_capture
 from tailback.telemetry.estimate import link_estimates
-from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
@@ -59,15 +59,16 @@ def with_samples(
     fabric, path = prepared.fabric, Path(samples)
     if is_capture(path):
         run = captured_run([path], with_capture_telemetry(prepared.scenario))
-        table, hashed = run.tables["samples"], run.scenario.telemetry.scheme in HASHED
+        table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
     else:
-        table, hashed = read_samples(path, fabric).samples, False
+        # As if of two reservoirs, which makes wider intervals: the file need not say which it was.
+        table, scheme = read_samples(path, fabric).samples, "full"
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
-    estimates = link_estimates(table, hashed=hashed)
+    estimates = link_estimates(table, hashed=scheme in HASHED, shared=scheme in ONE_RESERVOIR)
     return replace(evidence, congested=fraction, sampled=packets, estimates=estimates)
 
 

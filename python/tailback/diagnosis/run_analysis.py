@@ -36,13 +36,9 @@ from tailback.diagnosis.slow_link_checks import (
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.run import Run
 from tailback.telemetry.estimate import (
-    SUMS,
-    Selection,
-    link_estimates,
-    packets_to_settle,
-    select,
-)
-from tailback.telemetry.header_counts import HASHED
+    SUMS, Selection, contrast_excess, link_estimates, packets_to_settle, select,
+)  # fmt: skip
+from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 
 MAX_PHASES = 12
 """Number of phases with their own trees, heaviest first; the others share one analysis."""
@@ -128,6 +124,7 @@ class RunAnalysis:
         inner = pl.Series("inner", np.flatnonzero(~self.topology.from_node).astype(np.uint32))
         samples = samples.filter(pl.col("link").is_in(inner.implode()))
         self.scheme = run.scenario.telemetry.scheme
+        self._shared = self.scheme in ONE_RESERVOIR
         self.received = self._received(samples)
         rows = sums_by_window(samples, self.topology.n_links)
         bundle = self.topology.bundle[rows["link"].to_numpy()]
@@ -184,7 +181,7 @@ class RunAnalysis:
         if not self._rows.height:
             return Estimate(value=0.0, standard_error=0.0, low=0.0, high=1.0)
         everything = self._rows.with_columns(all=pl.lit(0))
-        row = link_estimates(everything, ("all",), self.hashed).row(0, named=True)
+        row = self._estimates(everything, "all").row(0, named=True)
         if self._every_hop_counted:
             return _estimate(row["fraction"], 0.0, row["fraction"], row["fraction"])
         return _estimate(
@@ -303,11 +300,11 @@ class RunAnalysis:
     # --- computation -------------------------------------------------------------------------
 
     def _congestion(self, rows: pl.DataFrame) -> CongestedLinks:
-        return find_congested_links(
-            self.topology,
-            link_estimates(rows, hashed=self.hashed),
-            link_estimates(rows, ("bundle",), self.hashed),
-        )
+        both = (self._estimates(rows, by) for by in ("link", "bundle"))
+        return find_congested_links(self.topology, *both)
+
+    def _estimates(self, rows: pl.DataFrame, by: str) -> pl.DataFrame:
+        return link_estimates(rows, (by,), self.hashed, shared=self._shared)
 
     def _grow_views(self) -> list[PhaseAnalysis]:
         whole = self._view("", self._rows)
@@ -450,7 +447,7 @@ class RunAnalysis:
         w, at = self.whole, self.unsure
         need = packets_to_settle(
             w.fraction[at], CONGESTED_FRACTION, w.congested_excess[at], w.hop_excess[at],
-            hashed=self.hashed,
+            hashed=self.hashed, shared=self._shared,
         )  # fmt: skip
         growth, weight = need / np.maximum(w.packets[at], 1.0), w.weight[at] + 1e-9 * w.packets[at]
         growth = np.maximum(growth, MIN_SAMPLES / np.maximum(w.samples[at], 1.0))
@@ -558,8 +555,9 @@ class RunAnalysis:
         w = self.whole
         n = max(float(w.packets[link]), 1.0)
         f = float(w.fraction[link])
-        variance = f * float(w.congested_excess[link]) + f * f * float(w.hop_excess[link])
-        return float(np.sqrt(variance / n))
+        a, b = w.congested_excess[[link]], w.hop_excess[[link]]
+        variance = f * a[0] + f * f * contrast_excess(b, a, shared=self._shared)[0]
+        return float(np.sqrt(max(variance, 0.0) / n))
 
 
 def _of_cause(cause: Cause) -> pl.Expr:

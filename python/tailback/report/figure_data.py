@@ -26,11 +26,12 @@ from tailback.report.time_at_link import samples_by_time_at_link
 from tailback.run import Run
 from tailback.telemetry.estimate import (
     congested_excess,
+    contrast_excess,
     fraction_interval,
     fraction_lower_bound,
     hop_excess,
 )
-from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.shrinkage import MIN_SAMPLES as FEWEST
 from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
 
@@ -64,6 +65,7 @@ class LinkLoad:
         bundle: Bundle of each link, with which its estimate is made; None where the rows are no
             links, but windows of several together.
         kind: Tier and direction of each link as a number.
+        shared: Whether one reservoir made both counts.
     """
 
     samples: Floats
@@ -76,6 +78,7 @@ class LinkLoad:
     duration_ps: float
     bundle: Ints | None = None
     kind: Ints | None = None
+    shared: bool = False
 
     @cached_property
     def shrunk(self) -> Shrunk | None:
@@ -84,7 +87,7 @@ class LinkLoad:
             return None
         return shrink(
             self.congested_weight, self.congested_variance, self.weight, self.variance,
-            self.samples, self.bundle, self.kind,
+            self.samples, self.bundle, self.kind, shared=self.shared,
         )  # fmt: skip
 
     @cached_property
@@ -105,6 +108,7 @@ class LinkLoad:
             return np.where(self.samples > 0, self.shrunk.value, np.nan)
         excess = hop_excess(self.weight, self.variance)
         met = congested_excess(self.congested_weight, self.congested_variance, excess)
+        excess = contrast_excess(excess, met, shared=self.shared)
         unknown = beyond_one(self.congested_weight, self.weight, met, excess)
         few = self.samples < FEWEST
         return np.asarray(np.where(unknown | few, np.nan, np.minimum(self.raw_fraction, 1.0)))
@@ -113,14 +117,16 @@ class LinkLoad:
     def error(self) -> Floats:
         """Standard error of :attr:`fraction`, NaN where there is no data.
 
-        Of windows: the two reservoirs are sampled independently, so the variance of the quotient is
-        ``(Var[W] + F² Var[N]) / N²`` to first order (Taffet, 2019, section 3.3).
+        Of windows: where two reservoirs are sampled independently, the variance of the quotient is
+        ``(Var[Ŵ] + F² Var[W]) / W²`` to first order (Taffet, 2019, section 3.3); of one reservoir
+        it is ``((1 − 2F) Var[Ŵ] + F² Var[W]) / W²``.
         """
         if self.shrunk is not None:
             return np.where(self.samples > 0, self.shrunk.error, np.nan)
         out = np.full(self.weight.shape, np.nan)
-        spread = self.congested_variance + np.square(self.raw_fraction) * self.variance
-        np.divide(np.sqrt(spread), self.weight, out=out, where=self.weight > 0)
+        own = 1.0 - 2.0 * self.raw_fraction if self.shared else 1.0
+        spread = own * self.congested_variance + np.square(self.raw_fraction) * self.variance
+        np.divide(np.sqrt(np.maximum(spread, 0.0)), self.weight, out=out, where=self.weight > 0)
         return out
 
     def interval(self, *, hashed: bool = False) -> tuple[Floats, Floats]:
@@ -135,9 +141,12 @@ class LinkLoad:
         weight, met = self.weight, self.congested_weight
         excess = hop_excess(weight, self.variance)
         met_excess = congested_excess(met, self.congested_variance, excess)
-        low, high = fraction_interval(met, weight, met_excess, excess)
+        spread = contrast_excess(excess, met_excess, shared=self.shared)
+        low, high = fraction_interval(met, weight, met_excess, spread)
         if hashed:
-            bound = fraction_lower_bound(met, weight, self.congested_variance, self.variance)
+            bound = fraction_lower_bound(
+                met, weight, self.congested_variance, self.variance, shared=self.shared
+            )
             low = np.minimum(low, bound)
         seen = weight > 0
         return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
@@ -151,13 +160,18 @@ class LinkLoad:
 
 
 def load_of(
-    columns: list[Floats], duration_ps: float, bundle: Ints | None = None, kind: Ints | None = None
+    columns: list[Floats],
+    duration_ps: float,
+    bundle: Ints | None = None,
+    kind: Ints | None = None,
+    *,
+    shared: bool = False,
 ) -> LinkLoad:
     """A load from its sums in the order of SUMS."""
     samples, weight, variance, size, met_samples, met_weight, met_variance = columns
     return LinkLoad(
         samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps,
-        bundle, kind,
+        bundle, kind, shared,
     )  # fmt: skip
 
 
@@ -238,6 +252,11 @@ class FigureData:
     def hashed(self) -> bool:
         """Whether the samples were hashes."""
         return self.run.scenario.telemetry.scheme in HASHED
+
+    @property
+    def shared(self) -> bool:
+        """Whether one reservoir made the counts of packets and of congested packets."""
+        return self.run.scenario.telemetry.scheme in ONE_RESERVOIR
 
     @cached_property
     def layout(self) -> FabricLayout:
@@ -350,7 +369,7 @@ class FigureData:
             columns.append(dense)
         used = self.windows.join(chosen.select("window").unique(), on="window", how="semi")
         duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
-        return load_of(columns, duration, self.bundle, self.kind)
+        return load_of(columns, duration, self.bundle, self.kind, shared=self.shared)
 
     def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
         """Loads of the links together in each window, by the time at the link, shape (W,)."""
@@ -364,7 +383,7 @@ class FigureData:
             dense = np.zeros(self.windows.height)
             dense[index] = total[name].to_numpy()
             columns.append(dense)
-        return load_of(columns, float(self.windows["length_ps"].sum()))
+        return load_of(columns, float(self.windows["length_ps"].sum()), shared=self.shared)
 
     @cached_property
     def truth(self) -> LinkTruth | None:

@@ -213,6 +213,7 @@ def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
         "id": entry.id,
         "label": entry.label,
         "hashed": evidence.hashed,
+        "shared": evidence.shared,
         "selections": [
             {"phase": phase,
              **_selection(packer, evidence.load(phase), evidence.rate_gbps)}

@@ -146,6 +146,7 @@ class Timeline:
         found = shrink(
             each["congested_weight"], each["congested_variance"], each["hop_weight"],
             each["hop_variance"], each["hop_samples"], bundle, evidence.kind[link],
+            shared=evidence.shared,
         )  # fmt: skip
         return sums.with_columns(fraction=pl.Series(found.value))
 
@@ -158,7 +159,8 @@ class Timeline:
             dense = np.zeros(self.frames)
             dense[total["frame"].to_numpy()] = total[name].to_numpy()
             columns.append(dense)
-        return load_of(columns, float(self.edges_ps[-1] - self.edges_ps[0]) if self.frames else 0.0)
+        span = float(self.edges_ps[-1] - self.edges_ps[0]) if self.frames else 0.0
+        return load_of(columns, span, shared=self.evidence.shared)
 
     def delivered_bytes(self) -> NDArray[np.float64]:
         """Bytes that arrived at hosts in each frame, shape (F,)."""

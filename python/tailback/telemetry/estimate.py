@@ -88,7 +88,11 @@ def select(tables: Mapping[str, pl.DataFrame], selection: Selection) -> pl.DataF
 
 
 def link_estimates(
-    samples: pl.DataFrame, by: Sequence[str] = ("link",), hashed: bool = False
+    samples: pl.DataFrame,
+    by: Sequence[str] = ("link",),
+    hashed: bool = False,
+    *,
+    shared: bool = False,
 ) -> pl.DataFrame:
     """Estimate traffic and congestion of each link (or of each group of rows).
 
@@ -98,6 +102,7 @@ def link_estimates(
         hashed: Whether the samples were hashes: lower bounds of packets are then at most those of
             :func:`count_lower_bound`, lower bounds of fractions at most those of
             :func:`fraction_lower_bound`.
+        shared: Whether one reservoir made both counts: see :func:`contrast_excess`.
 
     Returns:
         One row per group, sorted by group, with the group's columns and
@@ -110,7 +115,7 @@ def link_estimates(
         ``congested_samples``   packets with the link in the congested reservoir
         ``congested``           estimated congested packets, and its ``congested_se``
         ``fraction``            congested / packets (0 without packets, at most 1)
-        ``fraction_se``         its standard error by section 3.3
+        ``fraction_se``         its standard error, by section 3.3 or of one reservoir
         ``fraction_low/_high``  95 % score interval, within 0–1
         ``packets_variance``    estimated variance of ``packets``
         ``path_excess``         l−1 of the paths on which the sampled hop is random
@@ -124,14 +129,16 @@ def link_estimates(
     b = hop_excess(w, var)
     a = congested_excess(m, var_m, b)
     raw = np.divide(m, w, out=np.zeros_like(m), where=w > 0)
-    fraction_se = np.sqrt(np.divide(var_m + raw**2 * var, w**2, out=np.zeros_like(w), where=w > 0))
+    met = (1.0 - 2.0 * raw) * var_m if shared else var_m
+    spread = np.maximum(met + raw**2 * var, 0.0)
+    fraction_se = np.sqrt(np.divide(spread, w**2, out=np.zeros_like(w), where=w > 0))
     n = _column(sums, "hop_samples")
     further = path_excess(n, w, var)
     packets_low, packets_high = count_interval(w, var, further, usual_excess(n, w, var))
-    low, high = fraction_interval(m, w, a, b)
+    low, high = fraction_interval(m, w, a, contrast_excess(b, a, shared=shared))
     if hashed:
         packets_low = np.minimum(packets_low, count_lower_bound(w, var))
-        low = np.minimum(low, fraction_lower_bound(m, w, var_m, var))
+        low = np.minimum(low, fraction_lower_bound(m, w, var_m, var, shared=shared))
     size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
     return sums.select(
         *by,
@@ -174,6 +181,26 @@ def congested_excess(weight: Floats, variance: Floats, excess: Floats) -> Floats
     """
     length = excess + 1.0
     return np.asarray((variance + length * excess) / (weight + length), np.float64)
+
+
+def contrast_excess(hop_excess: Floats, congested_excess: Floats, *, shared: bool) -> Floats:
+    """Factor of f² in the variance per packet of ``Ŵ − f W``: l−1 of independent reservoirs.
+
+    Where one reservoir makes both counts (Taffet, section 5.7), the congested samples are among all
+    samples, so Cov(W, Ŵ) = Var Ŵ and the variance of ``Ŵ − f W`` is ``N [f a + f² (b − 2a)]`` with
+    a of congested packets and b of packets. With whole links that is N (l−1) f (1−f).
+
+    Args:
+        hop_excess: b of each row.
+        congested_excess: a of each row.
+        shared: Whether one reservoir makes both counts.
+
+    Returns:
+        ``b``, or ``b − 2a``; not below −a, as the variance is not negative for any f up to 1.
+    """
+    if not shared:
+        return hop_excess
+    return np.maximum(hop_excess - 2.0 * congested_excess, -congested_excess)
 
 
 def path_excess(samples: Floats, weight: Floats, variance: Floats) -> Floats:
@@ -253,15 +280,15 @@ def fraction_interval(
 ) -> tuple[Floats, Floats]:
     """Interval of the congested fraction f = M/N from the two estimates Ŵ and W.
 
-    Under a hypothetical f the contrast ``Ŵ − f W`` has mean 0 and, the reservoirs being
-    independent, variance ``N [f (g−1) + f² (l−1)]``. The interval is every f for which the contrast
+    Under a hypothetical f the contrast ``Ŵ − f W`` has mean 0 and, with independent reservoirs,
+    variance ``N [f (g−1) + f² (l−1)]``. The interval is every f for which the contrast
     is within z standard deviations, with W for N: the two roots of a quadratic.
 
     Args:
         congested: Estimates Ŵ.
         packets: Estimates W.
         congested_excess: Mean g−1 of each.
-        hop_excess: Mean l−1 of each.
+        hop_excess: Mean l−1 of each, or what :func:`contrast_excess` makes of it.
         z: Normal quantile.
 
     Returns:
@@ -287,12 +314,15 @@ def fraction_lower_bound(
     congested_variance: Floats,
     packets_variance: Floats,
     z: float = Z95,
+    *,
+    shared: bool = False,
 ) -> Floats:
     """Lower bound of the congested fraction f from hashed samples.
 
     With hashes Ŵ varies even on a link without congested packets (section 5.3), so its variance
     does not vanish with f as :func:`fraction_interval` assumes. Here both variances V̂ and V are
-    constant: the bound is the smaller f with ``(Ŵ − f W)² = z² (V̂ + f² V)`` (Fieller, 1954).
+    constant: the bound is the smaller f with ``(Ŵ − f W)² = z² (V̂ − 2f C + f² V)`` (Fieller, 1954),
+    where the covariance C is V̂ if one reservoir makes both counts, and otherwise 0.
 
     Args:
         congested: Estimates Ŵ.
@@ -300,12 +330,13 @@ def fraction_lower_bound(
         congested_variance: V̂ of each.
         packets_variance: V of each.
         z: Normal quantile.
+        shared: Whether one reservoir makes both counts.
 
     Returns:
         Within 0–1; 0 if there may be no packets.
     """
     square = packets**2 - z * z * packets_variance
-    linear = congested * packets
+    linear = congested * packets - (z * z * congested_variance if shared else 0.0)
     rest = congested**2 - z * z * congested_variance
     root = np.sqrt(np.maximum(linear**2 - square * rest, 0.0))
     low = np.divide(linear - root, square, out=np.zeros_like(packets), where=square > 0)
@@ -320,6 +351,7 @@ def packets_to_settle(
     z: float = Z95,
     *,
     hashed: bool = False,
+    shared: bool = False,
 ) -> Floats:
     """Number of packets on a link needed to distinguish its congested fraction from ``threshold``.
 
@@ -327,11 +359,13 @@ def packets_to_settle(
     threshold are raised to it, since no number of packets distinguishes equal values. For
     ``hashed`` samples the lower bound of :func:`fraction_lower_bound` applies too: the variance of
     congested packets is taken at ``fraction``, and the number of packets itself must be
-    significantly above zero.
+    significantly above zero. ``shared``: as for :func:`contrast_excess`.
     """
     distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
     supposed = np.maximum(fraction, threshold) if hashed else threshold
     variance = supposed * congested_excess + threshold**2 * hop_excess
+    if shared:
+        variance = variance - 2.0 * threshold * supposed * congested_excess
     need = np.ceil(z * z * variance / distance**2)
     if hashed:
         some = np.floor(z * z * hop_excess) + 1.0

@@ -54,6 +54,9 @@ Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
 """Schemes that carry a hash instead of a link."""
 
+ONE_RESERVOIR = ("compact", "coordinated", "xor-digest")
+"""Schemes of one sample a packet, with a bit that says whether its link was congested."""
+
 ANY_PATH_LENGTH = ("full", "single-bit", "compact", "edge-marking")
 """Schemes whose headers contain the weight, so the path length need not be known."""
 

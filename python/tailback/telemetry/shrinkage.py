@@ -9,7 +9,8 @@ single link.
 For link i of bundle b, with estimated packets Wᵢ and congested packets Mᵢ, xᵢ = Mᵢ/Wᵢ:
 
 - the bundle's fraction μ = ΣM/ΣW, and the variance of xᵢ if it were that of the bundle,
-  sᵢ² = [μ (gᵢ−1) + μ² (lᵢ−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval`. They are
+  sᵢ² = [μ (gᵢ−1) + μ² (lᵢ−1)] / Wᵢ, with l−1 and g−1 as in :func:`.fraction_interval` (l−1 by
+  :func:`.contrast_excess`). They are
   the link's own: deterministic routing sends different flows, with different numbers of hops, over
   each link of a bundle;
 - the variance τ² between the links of a bundle, by moments (DerSimonian and Laird, 1986):
@@ -39,6 +40,7 @@ from tailback.telemetry.estimate import (
     Z95,
     Floats,
     congested_excess,
+    contrast_excess,
     fraction_interval,
     hop_excess,
 )
@@ -75,7 +77,7 @@ def beyond_one(congested: Floats, packets: Floats, g: Floats, b: Floats) -> NDAr
         congested: Estimated congested packets M.
         packets: Estimated packets W.
         g: g−1 of the congested packets (:func:`.congested_excess`).
-        b: l−1 of the packets (:func:`.hop_excess`).
+        b: l−1 of the packets, as in :func:`.fraction_interval`.
     """
     spread = Z95 * np.sqrt(np.maximum(packets, 0.0) * (g + b))
     return np.asarray(congested - packets > spread, np.bool_)
@@ -89,6 +91,8 @@ def shrink(
     samples: Floats,
     bundle: Ints,
     kind: Ints,
+    *,
+    shared: bool = False,
 ) -> Shrunk:
     """Shrink the congested fractions of links toward those of their bundles.
 
@@ -100,12 +104,14 @@ def shrink(
         samples: Hop samples.
         bundle: Number of each link's bundle.
         kind: Number of each link's kind (tier and direction), the same for all links of a bundle.
+        shared: Whether one reservoir made both counts (:func:`.contrast_excess`).
 
     Returns:
         Estimates; the same arithmetic as ``web/src/shrinkage.ts``.
     """
-    b = hop_excess(packets, packets_variance)
-    g = congested_excess(congested, congested_variance, b)
+    whole = hop_excess(packets, packets_variance)
+    g = congested_excess(congested, congested_variance, whole)
+    b = contrast_excess(whole, g, shared=shared)
     impossible = (packets > 0) & beyond_one(congested, packets, g, b)
     seen = (packets > 0) & ~impossible
     n = int(bundle.max(initial=-1)) + 1
@@ -134,7 +140,7 @@ def shrink(
     error = np.sqrt(keep * own + (1 - keep) ** 2 * (of_mean + unknown_tau))
     low, high = fraction_interval(congested, packets, g, b)
     # A bundle without a congested sample: each link gets the bound from all packets of the bundle.
-    together = _bundle_bound(through, ratio(total(packets * b, bundle, n), through))
+    together = _bundle_bound(through, ratio(total(packets * whole, bundle, n), through))
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
     high = np.where(alone, high, np.where(none, np.maximum(high * keep, together[bundle]),

@@ -13,6 +13,7 @@ import pytest
 
 from tailback.telemetry.estimate import (
     congested_excess,
+    contrast_excess,
     fraction_interval,
     fraction_lower_bound,
     hop_excess,
@@ -54,7 +55,8 @@ def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
         assert fresh == committed, f"{name} is not what web/src builds to: run web/build.sh"
 
 
-def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path, shared: bool) -> None:
     """In a span of time that the reader chooses, the viewer computes them itself."""
     node = _node_folder()
     if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
@@ -67,6 +69,7 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None
     columns = (packets, variance, congested, met_variance)
     sums = [
         dict(zip(("weight", "variance", "congested", "congestedVariance"), row, strict=True))
+        | {"shared": shared}
         for row in zip(*(column.tolist() for column in columns), strict=True)
     ]
     path = os.pathsep.join([node, os.environ.get("PATH", "")])
@@ -89,8 +92,9 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None
     plain, hashed, (change,) = json.loads(done.stdout)
     excess = hop_excess(packets, variance)
     met_excess = congested_excess(congested, met_variance, excess)
-    low, high = fraction_interval(congested, packets, met_excess, excess)
-    bound = fraction_lower_bound(congested, packets, met_variance, variance)
+    spread = contrast_excess(excess, met_excess, shared=shared)
+    low, high = fraction_interval(congested, packets, met_excess, spread)
+    bound = fraction_lower_bound(congested, packets, met_variance, variance, shared=shared)
     seen = packets > 0
     for found, lowest in ((plain, low), (hashed, np.minimum(low, bound))):
         assert [pair == [None, None] for pair in found] == (~seen).tolist()
@@ -100,7 +104,10 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None
     assert change == pytest.approx([0.25 - np.hypot(0.125, 0.25), 0.25 + np.hypot(0.5, 0.125)])
 
 
-def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(
+    tmp_path: Path, shared: bool
+) -> None:
     """Links in bundles, alone, unused, without congestion, and with more of it than packets."""
     node = _node_folder()
     if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
@@ -115,10 +122,11 @@ def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(tmp_path: Path) 
     congested[(bundle % 5 == 0)] = 0.0
     congested[3], weight[3], samples[3] = 400.0, 12.0, 3.0
     columns = (congested, 3 * congested, weight, 3 * weight, samples)
-    found = shrink(*columns, bundle, kind)
+    found = shrink(*columns, bundle, kind, shared=shared)
     assert found.impossible.sum() >= 1 and np.isnan(found.value).sum() >= 5
     names = ("congested", "congestedVariance", "weight", "variance", "samples")
-    counts = {name: column.tolist() for name, column in zip(names, columns, strict=True)}
+    counts: dict[str, object] = {"shared": shared}
+    counts |= {name: column.tolist() for name, column in zip(names, columns, strict=True)}
     path = os.pathsep.join([node, os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path}
     built = tmp_path / "shrinkage.mjs"

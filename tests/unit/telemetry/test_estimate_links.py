@@ -13,6 +13,7 @@ from tailback.schema import TABLES
 from tailback.telemetry.estimate import (
     Selection,
     capacity_bytes,
+    contrast_excess,
     count_interval,
     fraction_interval,
     fraction_lower_bound,
@@ -158,6 +159,11 @@ def test_the_lower_bound_of_hashed_samples_holds_the_variances() -> None:
     low = fraction_lower_bound(*(np.array([x]) for x in (m, w, var_m, var)))[0]
     assert (m - low * w) ** 2 == pytest.approx(z * z * (var_m + low**2 * var))
     assert 0.0 < low < m / w
+    arrays = (np.array([x]) for x in (m, w, var_m, var))
+    less = fraction_lower_bound(*arrays, shared=True)[0]
+    spread = (1 - 2 * less) * var_m + less**2 * var
+    assert (m - less * w) ** 2 == pytest.approx(z * z * spread)
+    assert low < less < m / w
     # Ŵ, or W, within chance of 0.
     assert fraction_lower_bound(*(np.array([x]) for x in (40.0, w, var_m, var)))[0] == 0.0
     assert fraction_lower_bound(*(np.array([x]) for x in (40.0, 50.0, 1.0, var)))[0] == 0.0
@@ -191,6 +197,36 @@ def test_intervals_cover_95_percent(packets: int, fraction: float, hops: int, me
 def test_intervals_cover_with_few_samples(packets: int, fraction: float) -> None:
     # Where F ± 1.96 standard errors covers 56 to 90 %.
     assert 0.92 <= coverage(packets, fraction, 5, 3) <= 0.995
+
+
+@pytest.mark.parametrize("packets", [200, 1000])
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.6, 0.95])
+def test_intervals_of_one_reservoir_cover_95_percent(packets: int, fraction: float) -> None:
+    """Section 5.7: the congested samples are among all samples. Section 3.3 would cover 99.9 %."""
+    rng = np.random.default_rng(6)
+    hops, hot = 5, round(packets * fraction)
+    met = rng.binomial(hot, 1 / hops, 40_000)
+    n = met + rng.binomial(packets - hot, 1 / hops, 40_000)
+    rows = pl.DataFrame(
+        {"link": np.arange(40_000), "hop_samples": n, "hop_weight": hops * n,
+         "hop_variance": hops * (hops - 1) * n, "hop_bytes": n, "congested_samples": met,
+         "congested_weight": hops * met, "congested_variance": hops * (hops - 1) * met}
+    )  # fmt: skip
+    covered, width = [], []
+    for shared in (True, False):
+        frame, truth = link_estimates(rows, shared=shared), hot / packets
+        low, high = frame["fraction_low"].to_numpy(), frame["fraction_high"].to_numpy()
+        covered.append(((low <= truth + 1e-12) & (truth - 1e-12 <= high)).mean())
+        width.append((high - low).mean())
+    assert 0.93 <= covered[0] <= 0.975 and width[0] < 0.9 * width[1]
+    if fraction >= 0.6:
+        assert covered[1] > 0.99 and width[0] < 0.6 * width[1]
+
+
+def test_the_variance_of_one_reservoir_is_never_negative() -> None:
+    b, a = np.array([4.0, 4.0, 4.0]), np.array([1.0, 4.0, 9.0])
+    assert contrast_excess(b, a, shared=True).tolist() == [2.0, -4.0, -9.0]
+    assert contrast_excess(b, a, shared=False) is b
 
 
 def test_no_congestion_is_always_covered() -> None:
@@ -243,6 +279,7 @@ def test_packets_of_hashes_settle_it_too(fraction: float) -> None:
     assert low(need) >= 0.1 - 1e-9
     assert low(0.9 * need) < 0.1
     assert packets_to_settle(f, 0.1, a, b)[0] < need[0]
+    assert packets_to_settle(f, 0.1, a, b, hashed=True, shared=True)[0] < need[0]
 
 
 def test_selection_by_phase_window_and_job() -> None:

@@ -26,8 +26,8 @@ from tests.factories.older_runs import without_sha256
 from tests.factories.probed_runs import SCHEMES, TORUS, run_of, truth_of
 
 
-def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None) -> Run:
-    return decode_samples(run_of(telemetry, fabric))
+def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, **more: Any) -> Run:
+    return decode_samples(run_of(telemetry, fabric, **more))
 
 
 def against_truth(run: Run) -> pl.DataFrame:
@@ -321,6 +321,27 @@ def test_the_least_packets_that_hashes_of_one_bit_tell_of_are_no_more_than_came(
         plain = link_estimates(run.tables["samples"])["packets_low"].to_numpy()
         assert (found["packets_low"].to_numpy() <= plain).all()
     assert (np.concatenate(low) > np.concatenate(true)).mean() <= 0.04
+
+
+@pytest.mark.parametrize("scheme", ["compact", "coordinated"])
+def test_intervals_of_one_reservoir_hold_the_fraction(scheme: str) -> None:
+    """Every link with congestion of ten runs, against what really met congestion there."""
+    inside, width, wide = [], [], []
+    for seed in range(1, 11):
+        run = decoded({"scheme": scheme, "hash_bits": 4}, seed=seed)
+        links = truth_of(run).filter(~pl.col("from_node") & (pl.col("observed_packets") > 0))
+        own, usual = (
+            links.join(
+                link_estimates(run.tables["samples"], hashed=True, shared=shared), on="link"
+            ).filter(pl.col("observed_congested_packets") > 0)
+            for shared in (True, False)
+        )
+        real = own["observed_congested_packets"] / own["observed_packets"]
+        inside.append(((own["fraction_low"] <= real) & (real <= own["fraction_high"])).to_numpy())
+        width.append((own["fraction_high"] - own["fraction_low"]).to_numpy())
+        wide.append((usual["fraction_high"] - usual["fraction_low"]).to_numpy())
+    assert np.concatenate(inside).mean() >= 0.94
+    assert np.concatenate(width).mean() < 0.75 * np.concatenate(wide).mean()
 
 
 def test_weights_that_are_no_whole_numbers_add_up() -> None:

@@ -14,7 +14,6 @@ from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData
 from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.telemetry.estimate import link_estimates
-from tailback.telemetry.header_counts import HASHED
 from tailback.units import percent
 
 if TYPE_CHECKING:
@@ -110,8 +109,7 @@ def coverage(evidence: FigureData) -> Coverage | None:
     if evidence.truth is None:
         return None
     truth = evidence.truth
-    hashed = evidence.run.scenario.telemetry.scheme in HASHED
-    found = link_estimates(evidence.samples, hashed=hashed)
+    found = link_estimates(evidence.samples, hashed=evidence.hashed, shared=evidence.shared)
     found = found.filter(pl.col("samples") >= MIN_SAMPLES).sort("link")
     links = found["link"].to_numpy().astype(np.int64)
     crossed = truth.observed_packets[links] > 0

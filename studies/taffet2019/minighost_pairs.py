@@ -1,0 +1,155 @@
+"""miniGhost: do two rules together give all of the talk's figures?
+
+    python -m studies.taffet2019.minighost_pairs               which pairs are simulated
+    python -m studies.taffet2019.minighost_pairs --write       simulate them, write the page
+
+Rules are those of ``case_reasons --case minighost``. If two rules act independently, their factors
+of both ratios multiply: that predicts every pair from the table of single rules. Pairs that may
+meet all three figures by that prediction are simulated at full size, and others drawn at random,
+which show how far the prediction can be relied on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from bench._pages import cpu_seconds, put
+from studies.taffet2019.case_reasons import MINIGHOST, Setting, minighost
+from studies.taffet2019.minighost_rules import TOLERANCE, Outcome, outcomes
+from studies.taffet2019.reproduction import PAGE
+from tailback import Scenario
+from tailback.units import percent
+
+READING: Final = "as much faster"
+"""The only reading of the "60 %" under which the talk's figures can be of the same runs."""
+NEAR: Final = 0.15
+"""Pairs are simulated whose predicted figures are all this near: half more than what counts as met,
+for the error of the prediction."""
+DRAWN: Final = 8
+
+SAME: Final = {
+    "buffers of 32 KiB": "buffer", "buffers of 128 KiB": "buffer",
+    "buffers of 512 KiB (more than a message)": "buffer",
+    "adapter takes turns, buffers of 128 KiB": "buffer",
+    "axes in the order x, y, z": "order", "axes in the order z, y, x": "order",
+    "random instead of adaptive routing": "routing", "fixed instead of adaptive routes": "routing",
+    "grid of 48 × 24 × 24": "grid", "grid of 24 × 32 × 36": "grid",
+    "no computation between": "compute", "computation up to 5 % longer at random": "compute",
+}  # fmt: skip
+"""Rules that change the same setting, which cannot be combined."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rules, and what the single ones predict of both together."""
+
+    settings: tuple[Setting, Setting]
+    predicted: Outcome
+
+
+def pairs() -> list[Pair]:
+    """Every pair of rules that can be combined."""
+    base, *single = outcomes()
+    rules = dict(zip((rule.name for rule in MINIGHOST[1:]), MINIGHOST[1:], strict=True))
+    if [one.name for one in single] != list(rules):
+        raise SystemExit("the table of single rules is not of these rules: run case_reasons first")
+    found = []
+    for one, other in itertools.combinations(single, 2):
+        if SAME.get(one.name, one.name) == SAME.get(other.name, other.name):
+            continue
+        if "adapter takes turns" in one.name and "adapter takes turns" in other.name:
+            continue
+        tiling = one.tiling * other.tiling / base.tiling
+        together = one.together * other.together / base.together
+        predicted = Outcome(f"{one.name}; {other.name}", tiling, together)
+        found.append(Pair((rules[one.name], rules[other.name]), predicted))
+    return found
+
+
+def chosen(every: list[Pair], drawn: int) -> tuple[list[Pair], list[Pair]]:
+    """Pairs that may meet the figures, nearest first, and some of the others."""
+    order = sorted(every, key=lambda pair: pair.predicted.distance(READING))
+    near = [pair for pair in order if pair.predicted.distance(READING) <= NEAR]
+    rest = order[len(near) :]
+    picked = np.random.default_rng(24).choice(len(rest), min(drawn, len(rest)), replace=False)
+    return near, [rest[number] for number in sorted(picked.tolist())]
+
+
+def simulated(pair: Pair) -> Outcome:
+    """The three runs of a pair."""
+
+    def change(scenario: Scenario) -> None:
+        for setting in pair.settings:
+            setting.change(scenario)
+
+    found = minighost(Setting(pair.predicted.name, change))
+    return Outcome(found.name, found.value, float(found.cells[-1].rstrip("×")))
+
+
+def figures(one: Outcome) -> str:
+    """The three figures in one cell, those that are met in bold."""
+    texts = (
+        f"{one.tiling:.2f}×", percent(one.readings()[READING]), f"{one.together:.2f}×",
+    )  # fmt: skip
+    return ", ".join(
+        f"**{text}**" if met else text for text, met in zip(texts, one.met(READING), strict=True)
+    )
+
+
+def rows(near: list[Pair], others: list[Pair]) -> tuple[str, str]:
+    """The table, and what it says, in Markdown."""
+    lines = ["| two rules | why simulated | predicted | simulated |", "|---" * 4 + "|"]
+    found: list[tuple[Pair, Outcome]] = []
+    for why, group in (("predicted near", near), ("drawn", others)):
+        for pair in group:
+            found.append((pair, simulated(pair)))
+            lines.append(
+                f"| {pair.predicted.name} | {why} | {figures(pair.predicted)} "
+                f"| {figures(found[-1][1])} |"
+            )
+            print(lines[-1], flush=True)
+    return "\n".join(lines), summary(found)
+
+
+def summary(found: list[tuple[Pair, Outcome]]) -> str:
+    """How many meet all three, which is nearest, and how good the predictions were."""
+    full = [one for _, one in found if all(one.met(READING))]
+    best = min((one for _, one in found), key=lambda one: one.distance(READING))
+    off = [
+        max(abs(one.tiling / pair.predicted.tiling - 1),
+            abs(one.together / pair.predicted.together - 1))
+        for pair, one in found
+    ]  # fmt: skip
+    return (
+        f"{len(pairs())} pairs of rules can be combined; {len(found)} were simulated at full size. "
+        f"{len(full)} of them meet all three figures within {percent(TOLERANCE)}, read as "
+        f"{READING}. Closest: {best.name}, with {figures(best)}. The predicted ratios differ from "
+        f"the simulated ones by {percent(float(np.median(off)))} in the median and "
+        f"{percent(max(off))} at most. {cpu_seconds():.0f} s of processor time."
+    )
+
+
+def main() -> None:
+    """Print the pairs; simulate them and write the page on request."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--drawn", type=int, default=DRAWN, help="pairs drawn at random")
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
+    arguments = parser.parse_args()
+    near, others = chosen(pairs(), arguments.drawn)
+    for pair in [*near, *others]:
+        print(f"{pair.predicted.name}: {figures(pair.predicted)}")
+    if arguments.write:
+        table, said = rows(near, others)
+        print(said)
+        put(PAGE, {"minighost pairs": table, "minighost pairs summary": said})
+
+
+if __name__ == "__main__":
+    main()
