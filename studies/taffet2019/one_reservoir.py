@@ -169,9 +169,9 @@ def rows() -> list[Row]:
                 f"{ratio['fraction']:.3f}", "–",
                 "as if W and Ŵ were independent, as in section 3.3, it would be too large by "
                 f"{ratio['fraction'] / ratio['fraction, as if independent']:.2f}×"),
-            Row(f"95 % intervals of a fraction that hold it, {at}", "95 %", f"{own[0]:.1%}", "none",
-                f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / own[1]:.2f}× as wide; the "
-                "diagnosis states the former of schemes with one reservoir"),
+            Row(f"95 % intervals of a fraction that hold it, {at}", "95 %", f"{own[0]:.1%}",
+                "none", f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / own[1]:.2f}× as "
+                "wide; the diagnosis states the former of schemes with one reservoir"),
         ]  # fmt: skip
     return out
 

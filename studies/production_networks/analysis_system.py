@@ -1,0 +1,267 @@
+"""The storage and analysis systems of Yellowstone: which traffic stalls their ports as often?
+
+    python -m studies.production_networks.analysis_system             draws, tests
+    python -m studies.production_networks.analysis_system --write     also its part of the page
+
+Alali et al. (2017), section IV-B: each DAVLeaf switch is joined to one GladeLeaf switch by six
+cables, which are downlinks of both; DAVSpines join the DAVLeaves, GladeSpines the GladeLeaves.
+Loads and rates of receivers are drawn from wide priors, as in :mod:`.inference`, and the draws are
+kept whose shares of ports with a stall are nearest to the published shares of rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from bench._pages import cpu_seconds, put
+from studies.production_networks.compare import PAGE
+from studies.production_networks.inference import LINE_GBPS, MOST, RATES
+from studies.production_networks.simulated import percent
+from studies.production_networks.yellowstone import ROUNDS
+from tailback import load_scenario, simulate
+
+LEAVES, GLADE_SPINES, DAV_CABLES = 4, 6, 6
+"""GladeLeaves and as many DAVLeaves; GladeSpines; cables between two leaves (Figure 3, IV-B)."""
+SERVERS, HOSTS, DAV_SPINES = 5, 12, 3
+"""Servers and analysis hosts of a leaf and DAVSpines, two cables from each leaf to each: not
+published, within 36 ports a switch."""
+DURATION: Final = "1500 us"
+DRAWS: Final = 80
+KEPT: Final = 4
+
+PUBLISHED: Final = {
+    ("DAVSpine", "down"): (1422, 565), ("DAVLeaf", "down"): (1192, 550),
+    ("DAVLeaf", "up"): (1133, 959),
+    **{kind: ROUNDS[kind] for kind in (("GladeSpine", "down"), ("GladeLeaf", "down"),
+                                       ("GladeLeaf", "up"))},
+}  # fmt: skip
+"""Rounds of each class (their Table I), and rounds with a stall (their Table II)."""
+SHARES: Final = np.array([stalled / rounds for rounds, stalled in PUBLISHED.values()])
+
+
+@dataclass(frozen=True)
+class Use:
+    """One drawn use of both systems.
+
+    Attributes:
+        files: Load of each analysis host on the servers, share of its link.
+        reads: Share of those messages that are reads.
+        copies: Load of each server, of copies between file systems.
+        jobs: Load of each analysis host on the others.
+        drain: Rate at which analysis hosts take data, Gb/s.
+        servers: Rate at which servers take data, Gb/s.
+    """
+
+    files: float
+    reads: float
+    copies: float
+    jobs: float
+    drain: float
+    servers: float
+
+
+def draw_uses(count: int, seed: int = 1) -> list[Use]:
+    """Uses from the priors; the first takes everything at line rate."""
+    random = np.random.default_rng([seed, 0xDA])
+
+    def log_uniform(low: float, high: float) -> float:
+        return float(np.exp(random.uniform(np.log(low), np.log(high))))
+
+    drawn = [
+        Use(log_uniform(0.01, 0.5), float(random.uniform(0.1, 0.9)), log_uniform(0.01, 0.8),
+            log_uniform(0.005, 0.5), float(random.choice(RATES)), float(random.choice(RATES)))
+        for _ in range(count)
+    ]  # fmt: skip
+    return [replace(drawn[0], drain=LINE_GBPS, servers=LINE_GBPS), *drawn[1:]]
+
+
+def cables() -> Iterator[tuple[str, str]]:
+    """Cables between switches."""
+    for leaf in range(LEAVES):
+        for spine in range(GLADE_SPINES):
+            yield f"glade-leaf{leaf}", f"glade-spine{spine}"
+        for spine, _ in itertools.product(range(DAV_SPINES), range(2)):
+            yield f"dav-leaf{leaf}", f"dav-spine{spine}"
+        for _ in range(DAV_CABLES):
+            yield f"glade-leaf{leaf}", f"dav-leaf{leaf}"
+
+
+def write_fabric(path: Path, use: Use) -> None:
+    """Both systems as an edge list, with an adapter between each node and its cable.
+
+    An adapter is a switch of two ports that hands data to its node at the node's rate. Hosts are
+    numbered leaf by leaf, analysis hosts first.
+    """
+    nodes = [(f"dav{leaf}-{n:02d}", f"dav-leaf{leaf}", use.drain)
+             for leaf in range(LEAVES) for n in range(HOSTS)]  # fmt: skip
+    nodes += [(f"nsd{leaf}-{n}", f"glade-leaf{leaf}", use.servers)
+              for leaf in range(LEAVES) for n in range(SERVERS)]  # fmt: skip
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
+        for name, leaf, rate in nodes:
+            adapter = f"adapter-{name}"
+            writer.writerow([name, adapter, LINE_GBPS, "host", "switch"])
+            writer.writerow([adapter, name, rate, "switch", "host"])
+            for ends in ((adapter, leaf), (leaf, adapter)):
+                writer.writerow([*ends, LINE_GBPS, "switch", "switch"])
+        for one, other in cables():
+            for ends in ((one, other), (other, one)):
+                writer.writerow([*ends, LINE_GBPS, "switch", "switch"])
+
+
+def scenario(fabric: Path, use: Use, **engine: Any) -> dict[str, Any]:
+    """The traffic of a use: files of the analysis hosts, copies, and their own jobs."""
+    analysis, servers = range(LEAVES * HOSTS), range(LEAVES * HOSTS, LEAVES * (HOSTS + SERVERS))
+
+    def paced(name: str, hosts: list[int], **options: Any) -> dict[str, Any]:
+        pattern = {
+            "kind": "paced", "ranks": len(hosts), "duration": DURATION,
+            "line_rate": f"{LINE_GBPS} Gb/s", "stream": name, **options,
+        }  # fmt: skip
+        return {"name": name, "hosts": ",".join(map(str, hosts)), "pattern": pattern,
+                "shared_hosts": True}  # fmt: skip
+
+    return {
+        "name": "analysis-system", "seed": 1, "fabric": {"file": str(fabric)},
+        "job": [
+            paced("files", [*analysis, *servers], servers=len(servers), size="512 KiB",
+                  load=use.files, reads=use.reads),
+            paced("copies", [*servers], size="1 MiB", load=use.copies),
+            paced("analysis", [*analysis], size="128 KiB", load=use.jobs),
+        ],
+        "engine": {"routing": "deterministic", "packet": "2 KiB", "header": "38 B", **engine},
+        "telemetry": {"windows": 8, "messages": False, "scheme": "full", "one_in": 64},
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """What a use does: share of ports with a stall by class, and the median stall of those."""
+
+    shares: NDArray[np.float64]
+    typical: float
+
+    def distance(self) -> float:
+        """Root-mean-square difference of the shares; uses that stall too long come last."""
+        rms = float(np.sqrt(((self.shares - SHARES) ** 2).mean()))
+        return rms if self.typical <= MOST else rms + 1.0
+
+
+def stalls(use: Use, **engine: Any) -> Stalls:
+    """Simulate a use."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fabric.csv"
+        write_fabric(path, use)
+        run = simulate(load_scenario(scenario(path, use, **engine)))
+    total = run.tables["truth"].group_by("link").agg(stall=pl.col("stall_ps").sum())
+    known = run.tables["links"].join(total, on="link", how="left").fill_null(0)
+    src, dst = known["src_name"].to_list(), known["dst_name"].to_list()
+    classes = [_class_of(*ends) for ends in zip(src, dst, strict=True)]
+    time = known["stall"].to_numpy() / run.elapsed_ps
+    shares = []
+    for wanted in PUBLISHED:
+        mine = time[[kind == wanted for kind in classes]]
+        shares.append(float((mine > 0).mean()))
+    seen = time[[kind is not None for kind in classes]]
+    return Stalls(np.array(shares), float(np.median(seen[seen > 0])) if seen.any() else 0.0)
+
+
+def _class_of(src: str, dst: str) -> tuple[str, str] | None:
+    """Category of a switch port and its direction, as the study classifies them."""
+    for name, category in (("glade-leaf", "GladeLeaf"), ("dav-leaf", "DAVLeaf")):
+        if src.startswith(name):
+            return category, "up" if "-spine" in dst else "down"
+    for name, category in (("glade-spine", "GladeSpine"), ("dav-spine", "DAVSpine")):
+        if src.startswith(name):
+            return category, "down"
+    return None
+
+
+def changes(use: Use) -> dict[str, tuple[Use, dict[str, Any]]]:
+    """The nearest use, and each cause taken away alone."""
+    return {
+        "the nearest draw": (use, {}),
+        "analysis hosts take data at line rate": (replace(use, drain=LINE_GBPS), {}),
+        "servers take data at line rate": (replace(use, servers=LINE_GBPS), {}),
+        "both": (replace(use, drain=LINE_GBPS, servers=LINE_GBPS), {}),
+        "no copies between servers": (replace(use, copies=1e-4), {}),
+        "analysis hosts use no files": (replace(use, files=1e-4), {}),
+        "they do not send to one another": (replace(use, jobs=1e-4), {}),
+        "adaptive routing": (use, {"routing": "adaptive"}),
+    }
+
+
+HEAD: Final = " | ".join(f"{category} {way}" for category, way in PUBLISHED)
+RULE: Final = "|---" * (1 + len(PUBLISHED)) + "|"
+
+
+def line(name: str, shares: NDArray[np.float64]) -> str:
+    """One row of shares."""
+    return f"| {name} | {' | '.join(percent(100 * share) for share in shares)} |"
+
+
+def class_rows(found: list[Stalls], kept: list[Stalls]) -> list[str]:
+    """Published shares, and those of all draws and of the kept ones."""
+    every, near = (np.array([one.shares for one in group]) for group in (found, kept))
+
+    def spread(values: NDArray[np.float64]) -> str:
+        cells = [f"{percent(100 * a)} – {percent(100 * b)}"
+                 for a, b in zip(values.min(0), values.max(0), strict=True)]  # fmt: skip
+        return " | ".join(cells)
+
+    return [
+        f"| ports with a stall | {HEAD} |", RULE, line("theirs: rounds", SHARES),
+        f"| all draws | {spread(every)} |", line("all at line rate", found[0].shares),
+        f"| kept | {spread(near)} |", line("nearest", kept[0].shares),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Print the tables; write the page on request."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draws", type=int, default=DRAWS, help="uses to draw")
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
+    arguments = parser.parse_args()
+    uses = draw_uses(arguments.draws)
+    found = [stalls(use) for use in uses]
+    order = sorted(range(len(uses)), key=lambda n: found[n].distance())[:KEPT]
+    nearest = uses[order[0]]
+    rows = [f"| one change | {HEAD} |", RULE]
+    rows += [line(name, stalls(use, **engine).shares)
+             for name, (use, engine) in changes(nearest).items()]  # fmt: skip
+    told = ", ".join(
+        f"{field.name} {getattr(nearest, field.name):.3g}" for field in fields(nearest)
+    )
+    parts = {
+        "analysis classes": "\n".join(class_rows(found, [found[n] for n in order])),
+        "analysis changes": "\n".join(rows),
+        "analysis draws": (
+            f"{len(uses)} draws, of which {len(order)} are kept: root-mean-square difference of "
+            f"the {len(PUBLISHED)} shares {found[order[0]].distance():.2f} to "
+            f"{found[order[-1]].distance():.2f} (median of all draws "
+            f"{np.median([one.distance() for one in found]):.2f}). The nearest: {told}. "
+            f"{cpu_seconds():.0f} s of processor time."
+        ),
+    }  # fmt: skip
+    for name, text in parts.items():
+        print(f"\n{name}\n{text}", flush=True)
+    if arguments.write:
+        put(PAGE, parts)
+
+
+if __name__ == "__main__":
+    main()
