@@ -42,9 +42,11 @@ from tailback.units import format_time, percent
 PAGE: Final = CONFORMANCE.with_name("simulators.md")
 SMALL: Final = Shape(hosts_per_leaf=16, leaves=16, aggregation=8)
 LARGE: Final = Shape(hosts_per_leaf=32, leaves=32, aggregation=16)
-PAUSE, RESUME = BUFFER - 2 * PACKET, BUFFER - 4 * PACKET
-"""htsim pauses a link when more than this is in the buffer: the packet that is being sent and the
-one that the wire holds still fit."""
+PAUSE, RESUME = BUFFER - PACKET, BUFFER - 2 * PACKET
+"""htsim pauses a link above the first and lets it go on below the second. This is the closest to
+credit: the packet that is being sent when the pause comes is the last that fits."""
+THRESHOLDS: Final = ((62, 60), (60, 56), (60, 48), (60, 32))
+"""Pairs in KiB of the table on pauses."""
 
 
 def cases(shape: Shape, size: int = 256 * 1024) -> list[Traffic]:
@@ -174,7 +176,7 @@ HEAD: Final = (
 )
 
 
-def row(traffic: Traffic, peer: Peer, theirs: Counted, ours: Counted) -> str:
+def row(traffic: Traffic, name: str, theirs: Counted, ours: Counted) -> str:
     """One comparison in Markdown."""
     last = float(theirs.arrival_ps.max()), float(ours.arrival_ps.max())
     apart = ours.arrival_ps / theirs.arrival_ps - 1
@@ -184,7 +186,7 @@ def row(traffic: Traffic, peer: Peer, theirs: Counted, ours: Counted) -> str:
     moved = min(stalls) > 0
     r = f"{np.corrcoef(theirs.stall_ps, ours.stall_ps)[0, 1]:.4f}" if moved else "–"
     return (
-        f"| {traffic.name} | {peer.name} | {format_time(last[0])} | {format_time(last[1])} "
+        f"| {traffic.name} | {name} | {format_time(last[0])} | {format_time(last[1])} "
         f"| {percent(last[1] / last[0] - 1, 2, sign='+')} "
         f"| {percent(float(apart.mean()), 2, sign='+')}, {percent(float(far), 2, sign='+')} "
         f"| {equal} of {len(ours.bytes)} | {format_time(stalls[0])} | {format_time(stalls[1])} "
@@ -200,8 +202,23 @@ def compared(chosen: list[Peer], shape: Shape) -> str:
             model = prepared(shape, traffic, peer.switching, peer.arbitration)
             with tempfile.TemporaryDirectory() as folder:
                 theirs = peer.run(model, shape, traffic, Path(folder))
-            lines.append(row(traffic, peer, theirs, engine(model, traffic)))
+            lines.append(row(traffic, peer.name, theirs, engine(model, traffic)))
             print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
+def pauses(program: Path, shape: Shape) -> str:
+    """What the thresholds of pauses do: the last traffic with more and more distance."""
+    traffic = cases(shape)[-1]
+    model = prepared(shape, traffic, "store-and-forward", "fcfs")
+    ours, lines = engine(model, traffic), [HEAD, "|---" * 10 + "|"]
+    for pause, resume in THRESHOLDS:
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = htsim(
+                program, model.fabric, traffic, Path(folder), pause * 1024, resume * 1024
+            )
+        lines.append(row(traffic, f"htsim, {pause} and {resume} KiB", theirs, ours))
+        print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
@@ -238,6 +255,8 @@ def main() -> None:
     arguments = parser.parse_args()
     chosen = peers(arguments.htsim, arguments.sst)
     parts = {"peers": compared(chosen, SMALL), "peer speeds": speeds(chosen, LARGE)}
+    if arguments.htsim is not None:
+        parts["peer pauses"] = pauses(arguments.htsim, SMALL)
     if arguments.write:
         put(PAGE, parts)
 
