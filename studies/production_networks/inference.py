@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from tailback.units import format_bytes
 
 PAGE: Final = ROOT / "docs" / "measurements" / "studies.md"
 
-SHAPE: Final = {
+_THIRD: Final = {
     "kind": "yellowstone", "hosts_per_tor": 6, "tors_per_group": 6, "groups": 4, "directors": 3,
     "leaves": 9, "spines": 6, "storage_leaves": 3, "storage_spines": 2, "servers_per_leaf": 2,
     "storage_cables": 1,
@@ -41,7 +41,32 @@ SHAPE: Final = {
 """A third of Yellowstone's hosts a ToR, ToRs a group, directors and spines; 4 of 14 groups. Every
 switch has as many ports up as down, as there. The analysis system is left out."""
 
-HOSTS, SERVERS, CLIENTS = 144, 6, 24
+
+@dataclass(frozen=True)
+class Plant:
+    """A fabric of Yellowstone's shape and the roles of its nodes.
+
+    Attributes:
+        shape: Its topology.
+        hosts: Compute hosts.
+        servers: Storage servers, numbered after the hosts.
+        clients: Hosts that use files, four a server.
+    """
+
+    shape: Mapping[str, Any]
+    hosts: int
+    servers: int
+    clients: int
+
+    @property
+    def others(self) -> int:
+        """Hosts of the jobs."""
+        return self.hosts - self.clients
+
+
+REDUCED: Final = Plant(_THIRD, hosts=144, servers=6, clients=24)
+WHOLE: Final = Plant({"kind": "yellowstone"}, hosts=4536, servers=20, clients=80)
+"""The full shape; its number of servers is the topology's assumption."""
 LINE_GBPS: Final = 54.0
 DURATION: Final = "1500 us"
 LONG: Final = "100 ms"
@@ -61,7 +86,8 @@ class Mix:
     """One drawn mix of traffic.
 
     Attributes:
-        job_hosts: Hosts of a job; the other 120 hosts are divided into such jobs.
+        job_hosts: Hosts of a job of the reduced fabric, whose other 120 hosts are divided into such
+            jobs; a job of the full shape has the same share of the hosts.
         message: Bytes of a message of the jobs: at a given load, longer messages are burstier.
         load: Offered load of the jobs' hosts, share of the line rate.
         files: Offered load of each of 24 clients of the servers.
@@ -139,13 +165,15 @@ def draw_receivers(count: int, seed: int = 1) -> list[Receivers]:
     return [Receivers(LINE_GBPS, 1.0, LINE_GBPS), *drawn]
 
 
-def jobs(mix: Mix, duration: str = DURATION, seed: int = 1) -> list[dict[str, Any]]:
+def jobs(
+    mix: Mix, duration: str = DURATION, seed: int = 1, plant: Plant = REDUCED
+) -> list[dict[str, Any]]:
     """The jobs of a mix: on scattered hosts, file clients, copies between servers."""
-    order = np.random.default_rng([seed, 0x10B]).permutation(HOSTS)
-    clients, others = order[:CLIENTS], order[CLIENTS:]
+    order = np.random.default_rng([seed, 0x10B]).permutation(plant.hosts)
+    clients, others = order[: plant.clients], order[plant.clients :]
     if not mix.scattered:
         others = np.sort(others)
-    servers = range(HOSTS, HOSTS + SERVERS)
+    servers = range(plant.hosts, plant.hosts + plant.servers)
 
     def paced(name: str, hosts: Any, **options: Any) -> dict[str, Any]:
         listed = ",".join(map(str, hosts))
@@ -155,13 +183,14 @@ def jobs(mix: Mix, duration: str = DURATION, seed: int = 1) -> list[dict[str, An
         }  # fmt: skip
         return {"name": name, "hosts": listed, "pattern": pattern, "shared_hosts": True}
 
-    count = len(others) // mix.job_hosts
+    count = REDUCED.others // mix.job_hosts
+    parts = np.array_split(others, count)[: max(1, round(mix.active * count))]
     made = [
         paced(f"job{n}", part, size=f"{mix.message} B", load=mix.load)
-        for n, part in enumerate(np.split(others, count)[: max(1, round(mix.active * count))])
+        for n, part in enumerate(parts)
     ]
     made.append(
-        paced("files", [*clients, *servers], servers=SERVERS, size="512 KiB", load=mix.files,
+        paced("files", [*clients, *servers], servers=plant.servers, size="512 KiB", load=mix.files,
               reads=mix.reads)
     )  # fmt: skip
     made.append(paced("copies", servers, size="1 MiB", load=mix.copies))
@@ -177,20 +206,23 @@ def base(fabric: dict[str, Any], mix: Mix) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_fabric(path: Path, receivers: Receivers, seed: int = 1) -> None:
-    """The reduced fabric as an edge list, with an adapter between each node and its cable.
+def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant = REDUCED) -> None:
+    """The fabric as an edge list, with an adapter between each node and its cable.
 
     An adapter is a switch of two ports: what arrives by the cable waits in its buffer for the node,
     which takes it at its own rate; the node sends at line rate.
     """
-    plain = {"name": "shape", "fabric": {"topology": SHAPE}, "job": jobs(draw_mixes(1)[0])}
+    pattern = {"kind": "ring", "size": "1 KiB", "ranks": 2}
+    plain = {"name": "shape", "fabric": {"topology": dict(plant.shape)},
+             "job": [{"pattern": pattern}]}  # fmt: skip
     fabric = prepare(load_scenario(plain)).fabric
     names = [*fabric.node_name, *fabric.switch_name]
     nodes = fabric.n_nodes
     random = np.random.default_rng([seed, 0x510])
     rate = np.full(nodes, LINE_GBPS)
-    rate[random.permutation(HOSTS)[: round(receivers.slow * HOSTS)]] = receivers.drain
-    rate[HOSTS:] = receivers.servers
+    slow = random.permutation(plant.hosts)[: round(receivers.slow * plant.hosts)]
+    rate[slow] = receivers.drain
+    rate[plant.hosts :] = receivers.servers
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
@@ -318,14 +350,18 @@ def simulate_draws(mixes: list[Mix], receivers: list[Receivers], folder: Path) -
 
 
 def one_run(
-    mix: Mix, receivers: Receivers, duration: str = DURATION, **engine: Any
+    mix: Mix,
+    receivers: Receivers,
+    duration: str = DURATION,
+    plant: Plant = REDUCED,
+    **engine: Any,
 ) -> pl.DataFrame:
     """Stall of every switch port of one draw, with the run's length: ``…, length_ps``."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fabric.csv"
-        write_fabric(path, receivers)
+        write_fabric(path, receivers, plant=plant)
         data = base({"file": str(path)}, mix)
-        data["job"] = jobs(mix, duration)
+        data["job"] = jobs(mix, duration, plant=plant)
         data["engine"].update(engine)
         run = simulate(load_scenario(data))
     numbered = [run.tables[name].with_columns(run=pl.lit(0)) for name in ("links", "truth")]
@@ -381,14 +417,22 @@ def posterior_rows(draws: Draws) -> list[str]:
     return lines
 
 
-def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
-    """Published shares, and those of all draws, of what is kept and of an interval of 100 ms."""
+def class_rows(draws: Draws, whole: pl.DataFrame, long: pl.DataFrame) -> list[str]:
+    """Published shares, and those of all draws, of what is kept, and of the nearest draw.
+
+    Args:
+        draws: The draws.
+        whole: Stalls of the nearest on the full shape.
+        long: Those of an interval of 100 ms on the reduced one.
+    """
+    large = shares(whole, 1)[0]
     kept, line = draws.kept(), (draws.parameters["drain"] == LINE_GBPS).to_numpy()
     table = shares(long, 1)[0]
     lines = [
         "| ports with a stall | theirs: rounds | all draws | receivers at line rate: most "
-        "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them |",
-        "|---" * 8 + "|",
+        "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them "
+        "| nearest, on the full shape |",
+        "|---" * 9 + "|",
     ]
     quiet = line & (draws.parameters["servers"] == LINE_GBPS).to_numpy()
     for number, (category, kind) in enumerate(CLASSES):
@@ -407,7 +451,8 @@ def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
             f"| {category} {kind} | {percent(100 * PUBLISHED[number])} "
             f"| {percent(100 * own.min())} – {percent(100 * own.max())} "
             f"| {percent(100 * own[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
-            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} |"
+            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} "
+            f"| {percent(100 * large[number])} |"
         )
     return lines
 
@@ -436,12 +481,12 @@ def main() -> None:
         draws = simulate_draws(mixes, kinds, Path(folder))
     nearest = int(draws.kept()[0])
     mix, kind = mixes[nearest % len(mixes)], kinds[nearest // len(mixes)]
-    long = one_run(mix, kind, LONG)
+    whole, long = one_run(mix, kind, plant=WHOLE), one_run(mix, kind, LONG)
     kept = draws.kept()
     rms = draws.distance()[kept]
     parts = {
         "inference parameters": "\n".join(posterior_rows(draws)),
-        "inference classes": "\n".join(class_rows(draws, long)),
+        "inference classes": "\n".join(class_rows(draws, whole, long)),
         "inference changes": "\n".join(change_rows(mix, kind)),
         "inference draws": (
             f"{len(draws.typical)} draws, of which {len(kept)} are kept: root-mean-square "

@@ -44,7 +44,7 @@ def test_jobs_of_a_mix_use_each_host_once() -> None:
     own = [set(map(int, job["hosts"].split(","))) for job in jobs]
     assert [job["name"] for job in jobs] == ["job0", "job1", "job2", "files", "copies"]
     assert all(len(hosts) == 24 for hosts in own[:3]) and not own[0] & own[1]
-    assert own[4] == set(range(inference.HOSTS, inference.HOSTS + inference.SERVERS))
+    assert own[4] == set(range(144, 150))
 
 
 def test_iterations_are_those_of_the_messages() -> None:
