@@ -220,7 +220,6 @@ impl<P: Probe> Shard<'_, P> {
             PacketKind::Congestion => return,
             PacketKind::Data => {
                 let envelope = &self.model.program.messages[message as usize];
-                self.delivered += 1;
                 if P::ON {
                     let size = u64::from(self.model.settings.packet_bytes);
                     let before = (packet.id - envelope.first_packet) * size;
@@ -237,14 +236,17 @@ impl<P: Probe> Shard<'_, P> {
                     };
                     self.probe.delivered(time, arrival, packet.mark);
                 }
+                let alone = !self.last_stands_for_all();
                 let state = &mut self.receives[self.model.receive_of(message) as usize];
                 if self.model.settings.in_order() {
                     let number = (packet.id - envelope.first_packet) as u32;
                     assert_eq!(number, state.received, "packet of message {message} out of order");
                 }
-                state.received += 1;
-                state.switch_hops += u32::from(packet.hops);
-                state.packets_left -= 1;
+                let packets = if alone { 1 } else { state.packets_left };
+                self.delivered += u64::from(packets);
+                state.received += packets;
+                state.switch_hops += u32::from(packet.hops) * packets;
+                state.packets_left -= packets;
                 state.arrival_ps = state.arrival_ps.max(time);
                 if state.packets_left > 0 {
                     return;
