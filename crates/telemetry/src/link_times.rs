@@ -8,10 +8,11 @@
 /// Samples in columns, one row for each window, pair (label and job) and link.
 #[derive(Debug, Clone, Copy)]
 pub struct SampleRows<'a> {
-    /// Links are below `links`.
+    /// Link of each row.
     pub link: &'a [u32],
-    /// Window of arrival, below `windows`.
+    /// Window of arrival.
     pub window: &'a [u32],
+    /// Number of label and job.
     pub pair: &'a [u32],
     /// Columns that count packets of any kind, and packets that met congestion: samples, weight, …
     pub columns: [&'a [&'a [u64]]; 2],
@@ -20,7 +21,9 @@ pub struct SampleRows<'a> {
 /// What the simulation recorded of some links and windows; equal links and windows are added up.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkRecord<'a> {
+    /// Link of each row.
     pub link: &'a [u32],
+    /// Its window.
     pub window: &'a [u32],
     /// Packets that left the link.
     pub left: &'a [u64],
@@ -31,8 +34,11 @@ pub struct LinkRecord<'a> {
 /// Samples by the window in which packets were at the link, in order of window, pair and link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DatedSamples {
+    /// Window of each row.
     pub window: Vec<u32>,
+    /// Number of label and job.
     pub pair: Vec<u32>,
+    /// Link.
     pub link: Vec<u32>,
     /// The columns of both kinds, one after the other.
     pub columns: Vec<Vec<u64>>,
@@ -45,7 +51,7 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 const SMALLEST_SHARE: f64 = 1e-9;
 
 /// Puts samples into the windows in which their packets were at the link. Samples of links without a
-/// record stay in the window of arrival.
+/// record stay in the window of arrival. Links and windows are below the given numbers.
 ///
 /// Takes O((n + r) log n) for n rows of samples and r of the record.
 pub fn date_samples(
@@ -57,19 +63,17 @@ pub fn date_samples(
     let mut layers = rows.columns.map(|columns| Layer::new(columns, rows, &of_link, links));
     let mut out = Sums::new(rows.columns.map(<[_]>::len));
     let (mut reached, mut met) = (vec![0.0; windows], vec![0.0; windows]);
-    let mut dated = [vec![false; links], vec![false; links]];
-    // Rows are numbered in their own order, links by links, so whether links are dated comes first.
-    for link in 0..links {
+    // Dated rows are numbered in the order of the table, not by link, so this comes first.
+    let dated = |link: usize| {
         record_of(record, recorded.of(link), &mut reached, &mut met);
-        for (layer, when) in [&reached, &met].into_iter().enumerate() {
-            let any = when.iter().any(|&packets| packets > 0.0);
-            dated[layer][link] = any && layers[layer].weight[link] > 0.0;
-        }
+        let any = [&reached, &met].map(|when| when.iter().any(|&packets| packets > 0.0));
+        [0, 1].map(|layer| any[layer] && layers[layer].weight[link] > 0.0)
+    };
+    let dated: Vec<[bool; 2]> = (0..links).map(dated).collect();
+    for (number, layer) in layers.iter_mut().enumerate() {
+        layer.number_rows(rows, |link| dated[link as usize][number]);
     }
-    for (layer, dated) in layers.iter_mut().zip(&dated) {
-        layer.number_rows(rows, dated);
-    }
-    for link in 0..links {
+    for (link, dated) in dated.into_iter().enumerate() {
         let mine = of_link.of(link);
         if mine.is_empty() {
             continue;
@@ -77,10 +81,10 @@ pub fn date_samples(
         record_of(record, recorded.of(link), &mut reached, &mut met);
         for (number, when) in [&reached, &met].into_iter().enumerate() {
             let layer = &mut layers[number];
-            if dated[number][link] {
+            if dated[number] {
                 layer.lay(link, mine, rows, when);
             }
-            layer.move_rows(mine, rows, dated[number][link], |window, pair, values| {
+            layer.move_rows(mine, rows, dated[number], |window, pair, values| {
                 out.add(number, (window, pair), values);
             });
         }
@@ -187,11 +191,11 @@ impl<'a> Layer<'a> {
         }
     }
 
-    fn number_rows(&mut self, rows: SampleRows<'_>, dated: &[bool]) {
+    fn number_rows(&mut self, rows: SampleRows<'_>, dated: impl Fn(u32) -> bool) {
         let mut next = 0;
         for (row, &link) in rows.link.iter().enumerate() {
             self.number[row] = next;
-            next += u32::from(dated[link as usize] && self.columns[0][row] > 0);
+            next += u32::from(dated(link) && self.columns[0][row] > 0);
         }
     }
 

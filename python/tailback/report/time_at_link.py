@@ -8,8 +8,6 @@ model's, queues on the rest of the way included. A run without that record keeps
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
