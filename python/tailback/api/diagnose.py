@@ -19,6 +19,7 @@ from tailback.api.candidates import (
     require_placements,
 )
 from tailback.api.captures import is_capture, read_captures
+from tailback.api.effort import note_on_repetitions, repetitions, worth_screening
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.further_costs import further_costs
@@ -28,7 +29,6 @@ from tailback.api.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.api.rankfiles import rank_files
-from tailback.api.repetitions import note_on_repetitions, repetitions
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
@@ -205,7 +205,7 @@ def diagnose(
         methods: Placements to try; default: all that apply.
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
-            large (:data:`tailback.api.repetitions.MANY_EVENTS`).
+            large (:data:`tailback.api.effort.MANY_EVENTS`).
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
@@ -453,7 +453,7 @@ class _Workflow:
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         estimate = make_fluid_evaluate(prepared, options)
         screened = Screening(made)
-        if not methods:
+        if not methods and worth_screening(run):
             now = frozenset({prepared.observed.placement_name})
             screened = screen(made, estimate, always=now, progress=self.progress)
             made = screened.kept

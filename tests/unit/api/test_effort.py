@@ -1,4 +1,4 @@
-"""How often simulations of a diagnosis are repeated."""
+"""Effort of a diagnosis by the size of a simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tailback.api.repetitions import MANY_EVENTS, note_on_repetitions, repetitions
+from tailback.api.effort import (
+    MANY_EVENTS,
+    note_on_repetitions,
+    repetitions,
+    worth_screening,
+)
 from tests.factories.diagnosis_runs import placement_run
 
 
@@ -24,3 +29,19 @@ def test_large_simulations_are_made_once_unless_asked(
     run = replace(run, summary={**run.summary, "events": events})
     assert repetitions(asked, run) == expected
     assert len(note_on_repetitions(asked, run)) == noted
+
+
+@pytest.mark.parametrize(
+    ("events", "messages", "worth"),
+    [
+        (MANY_EVENTS, MANY_EVENTS, True),
+        (50_000_000, 1_000_000, False),
+        (51_000_000, 1_000_000, True),
+    ],
+)
+def test_short_messages_of_a_large_run_are_not_estimated_first(
+    events: int, messages: int, worth: bool
+) -> None:
+    run = placement_run(log=False)
+    run = replace(run, summary={**run.summary, "events": events, "messages": messages})
+    assert worth_screening(run) == worth

@@ -1,4 +1,4 @@
-"""How often each re-simulation of a diagnosis is repeated."""
+"""Effort of a diagnosis by the size of a simulation: repetitions, and estimates before proofs."""
 
 from __future__ import annotations
 
@@ -34,3 +34,18 @@ def note_on_repetitions(asked: int | None, run: Run) -> list[str]:
         f"a simulation of this run has {millions} million events, so each is made once: "
         f"--seeds {REPETITIONS} repeats them with other random choices"
     ]
+
+
+EVENTS_A_FLOW = 50
+"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet engine
+(docs/measurements/end_to_end.md)."""
+
+
+def worth_screening(run: Run) -> bool:
+    """Whether the fluid model estimates a placement faster than the packet engine proves it.
+
+    It does not if a large simulation consists of short messages; every placement is then simulated
+    packet by packet.
+    """
+    events, messages = (int(run.summary.get(name, 0)) for name in ("events", "messages"))
+    return events <= MANY_EVENTS or events > EVENTS_A_FLOW * messages
