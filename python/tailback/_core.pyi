@@ -514,6 +514,13 @@ def improve_partition(
     group: NDArray[int64] | None = None,
     kind: NDArray[int64] | None = None,
 ) -> tuple[NDArray[int64], int]: ...
+def date_samples(
+    at: tuple[NDArray[uint32], NDArray[uint32]],
+    pair: NDArray[uint32],
+    columns: tuple[list[NDArray[uint64]], list[NDArray[uint64]]],
+    record: tuple[tuple[NDArray[uint32], NDArray[uint32]], list[NDArray[uint64]]],
+    size: tuple[int, int],
+) -> tuple[NDArray[uint32], NDArray[uint32], NDArray[uint32], list[NDArray[uint64]]]: ...
 def fluid_max_min(
     capacity: NDArray[float64],
     paths: _Paths,

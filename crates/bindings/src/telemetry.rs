@@ -8,6 +8,7 @@ use tailback_fabric::{Fabric, Routes};
 use tailback_telemetry::decode::cost::Choice;
 use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{GaloisField, LinkHash};
+use tailback_telemetry::link_times::{self, LinkRecord, SampleRows};
 use tailback_telemetry::scheme::{
     Compact, Coordinated, Csig, EdgeMarking, FullInt, FullReservoirs, HashSlots, NodeMarking,
     PacketPaths, Scheme, SchemeColumns, SingleBit, SlotScheme, XorDigest, mix, run,
@@ -334,8 +335,56 @@ fn walk(
     Ok(hops as u8 + 1)
 }
 
+/// (link, window, pair) of samples, or of the record of a run (link, window) and its packets.
+type Places<'py> = (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>);
+type Counts<'py> = Vec<PyReadonlyArray1<'py, u64>>;
+
+/// (window, pair, link, columns) of samples by the time at the link.
+type DatedColumns<'py> = (Array<'py, u32>, Array<'py, u32>, Array<'py, u32>, Vec<Array<'py, u64>>);
+
+/// Samples by the time at the link.
+///
+/// `at` are links and windows of arrival, `columns` those of all packets and of congested ones;
+/// `record` has links and windows, packets that left and packets that met congestion; `size` is the
+/// number of links and windows.
+#[pyfunction]
+fn date_samples<'py>(
+    py: Python<'py>,
+    at: Places<'py>,
+    pair: PyReadonlyArray1<'py, u32>,
+    columns: (Counts<'py>, Counts<'py>),
+    record: (Places<'py>, Counts<'py>),
+    size: (usize, usize),
+) -> PyResult<DatedColumns<'py>> {
+    let slices = |of: &'_ Counts<'py>| -> PyResult<Vec<Vec<u64>>> {
+        of.iter().map(|column| Ok(column.as_slice()?.to_vec())).collect()
+    };
+    let (hop, congested, recorded) = (slices(&columns.0)?, slices(&columns.1)?, slices(&record.1)?);
+    let [left, met] = recorded.as_slice() else {
+        return Err(PyValueError::new_err(
+            "a record has packets that left and that met congestion",
+        ));
+    };
+    let [hop, congested] =
+        [&hop, &congested].map(|of| of.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let rows = SampleRows {
+        link: at.0.as_slice()?,
+        window: at.1.as_slice()?,
+        pair: pair.as_slice()?,
+        columns: [&hop, &congested],
+    };
+    let places = &record.0;
+    let record = LinkRecord { link: places.0.as_slice()?, window: places.1.as_slice()?, left, met };
+    let dated = py.detach(|| link_times::date_samples(rows, record, size));
+    let columns = dated.columns.into_iter().map(|column| column.into_pyarray(py)).collect();
+    let [window, pair, link] =
+        [dated.window, dated.pair, dated.link].map(|column| column.into_pyarray(py));
+    Ok((window, pair, link, columns))
+}
+
 /// Adds the functions of this file to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(date_samples, m)?)?;
     m.add_function(wrap_pyfunction!(scheme_facts, m)?)?;
     m.add_function(wrap_pyfunction!(run_scheme, m)?)?;
     m.add_function(wrap_pyfunction!(link_hash, m)?)?;

@@ -64,6 +64,11 @@ fn acknowledged(compiled: &MatchedProgram) -> Vec<bool> {
 }
 
 impl CompiledProgram {
+    /// Whether a node may have to react to a receive at the instant it is posted.
+    pub fn replies_at_once(&self) -> bool {
+        self.synchronous || !self.acknowledged.is_empty()
+    }
+
     /// Whether the receiver acknowledges `message`.
     pub fn acknowledges(&self, message: u32) -> bool {
         self.acknowledged.get(message as usize).is_some_and(|&acknowledged| acknowledged)

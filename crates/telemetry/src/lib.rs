@@ -9,6 +9,7 @@ mod column;
 pub mod congestion;
 pub mod decode;
 pub mod hash;
+pub mod link_times;
 mod log;
 mod order;
 pub mod packet_id;

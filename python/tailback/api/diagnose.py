@@ -19,6 +19,7 @@ from tailback.api.candidates import (
     require_placements,
 )
 from tailback.api.captures import is_capture, read_captures
+from tailback.api.effort import note_on_repetitions, repetitions, worth_screening
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.further_costs import further_costs
@@ -183,7 +184,7 @@ def diagnose(
     allow_hosts: str | None = None,
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
-    seeds: int = 3,
+    seeds: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
@@ -203,7 +204,8 @@ def diagnose(
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; default: all that apply.
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
-        seeds: Repetitions of every re-simulation, at least 1.
+        seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
+            large (:data:`tailback.api.effort.MANY_EVENTS`).
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
@@ -245,17 +247,20 @@ def diagnose(
             prepare(found.scenario, allow_hosts), step, watch, threads
         )
     prepared, run = expected.prepared, expected.run
+    repeated = repetitions(seeds, run)
     evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
     workflow = _Workflow(
-        prepared, run, evaluate, tuple(methods), tuple(remedies), seeds, step, analyse,
+        prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
         ENGINE_VARIATIONS if expected.found is None else (),
     )  # fmt: skip
     measured = expected.measured_with_ideal(evaluate)
     diagnosis, after, files = workflow.diagnose(
         lambda modelled, placements, advise: expected.explained(
-            modelled, measured, evaluate, placements, seeds, advise
+            modelled, measured, evaluate, placements, repeated, advise
         )
     )
+    notes = [*diagnosis.warnings, *note_on_repetitions(seeds, run)]
+    diagnosis = diagnosis.model_copy(update={"warnings": notes})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
@@ -448,7 +453,7 @@ class _Workflow:
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         estimate = make_fluid_evaluate(prepared, options)
         screened = Screening(made)
-        if not methods:
+        if not methods and worth_screening(run):
             now = frozenset({prepared.observed.placement_name})
             screened = screen(made, estimate, always=now, progress=self.progress)
             made = screened.kept

@@ -57,8 +57,9 @@ from tailback.run import check_writable
     cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
 )  # fmt: skip
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True,
-              help="Repetitions of every re-simulation.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(1),
+              help="Repetitions of every re-simulation (default 3; 1 if a simulation has more than "
+                   "20 million events).")  # fmt: skip
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
@@ -76,7 +77,7 @@ def diagnose(
     force: bool,
     methods: tuple[str, ...],
     remedies: tuple[str, ...],
-    seeds: int,
+    seeds: int | None,
     figures: tuple[str, ...],
     form: str,
     profile: bool,

@@ -91,15 +91,21 @@ def count_agreement(
             attributed to.
         use: Communication and line rate of the run.
     """
-    found: Counter[Cause] = Counter()
-    for varied in variations:
-        scale = contention_scale(varied.steps, varied.run_ps)
-        cost = {name: share * scale for name, share in varied.charged.items()}
-        for name, share in unexplained.items():
-            cost[name] = cost.get(name, 0.0) + share
-        found[main_cause(cost, use)] += 1
+    found = Counter(_main_cause_in(varied, unexplained, use) for varied in variations)
     rest = [(name, count) for name, count in found.most_common() if name != cause]
     return Agreement(holds=found[cause], of=len(variations), otherwise=rest[0][0] if rest else None)
+
+
+def _main_cause_in(varied: VariedTimes, unexplained: Mapping[Cause, float], use: TimeUse) -> Cause:
+    """The main cause in one variation."""
+    scale = contention_scale(varied.steps, varied.run_ps)
+    cost = {name: share * scale for name, share in varied.charged.items()}
+    for name, share in unexplained.items():
+        cost[name] = cost.get(name, 0.0) + share
+    cause = main_cause(cost, use)
+    if cause == "placement" or varied.with_network is None:
+        return cause
+    return _main_cause_in(varied.with_network(), unexplained, use)
 
 
 def contention_scale(time: Mapping[str, int], run_ps: int) -> float:

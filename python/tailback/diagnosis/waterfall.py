@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,10 +115,15 @@ class VariedTimes:
         steps: Time of each step but ``observed``, in the order of the bars.
         run_ps: Time that the run takes with these settings of the engine: as observed, times the
             ratio of the full simulations with and without them.
+        with_network: The same with the step ``network``, which is simulated when it is asked for;
+            None if ``steps`` has it, or no placement was tried. Without it, all that the network
+            costs is charged to the placement as it is, which then costs no more than with it
+            (:func:`_bounded`): a variation whose main cause is the placement needs no such step.
     """
 
     steps: Mapping[str, int]
     run_ps: int
+    with_network: Callable[[], VariedTimes] | None = None
 
     @property
     def charged(self) -> dict[Cause, float]:
@@ -205,9 +211,10 @@ def _variations(
     """Times of the steps with every combination of repetition and engine settings.
 
     Each engine is simulated once. Its effect, the ratio of times to those of the first repetition,
-    applies to every repetition.
+    applies to every repetition. The step ``network`` is simulated when it is needed.
     """
-    ratios = [dict.fromkeys(simulated, 1.0)]
+    own = dict.fromkeys(simulated, 1.0)
+    out = _with_repetitions(run, steps, simulated, own, wire_ps)
     for engine in engines:
         # Without contention only delays matter: two engines then share a simulation.
         delays = EngineVariation(delays=engine.delays)
@@ -218,17 +225,52 @@ def _variations(
             )
             for step in steps
         ]
-        time = _times_of_steps(evaluate, varied, 1, None)
-        ratios.append({name: time[name][0] / max(simulated[name][0], 1) for name in time})
-    out = []
-    for ratio in ratios:
-        for number in range(len(simulated["ideal"])):
-            now = {name: [round(time[number] * ratio[name])] for name, time in simulated.items()}
-            bounded = _bounded(now, now["ideal"][0], wire_ps)
-            order = ["paths", "injection", *(step.name for step in steps if step.name != "ideal")]
-            times = {name: bounded[name][0] for name in order}
-            out.append(VariedTimes(times, round(run.elapsed_ps * ratio["other traffic"])))
+        at_once = [step for step in varied if step.name != "network"]
+        time = _times_of_steps(evaluate, at_once, 1, None)
+        ratio = {name: time[name][0] / max(simulated[name][0], 1) for name in time}
+        later = next((step.change for step in varied if step.name == "network"), None)
+        network = None if later is None else cache(partial(_elapsed_ps, evaluate, later))
+        out += _with_repetitions(run, steps, simulated, ratio, wire_ps, network)
     return out
+
+
+def _with_repetitions(
+    run: Run,
+    steps: Sequence[WaterfallStep],
+    simulated: Mapping[str, Sequence[int]],
+    ratio: Mapping[str, float],
+    wire_ps: int,
+    network: Callable[[], int] | None = None,
+) -> list[VariedTimes]:
+    """Times of each repetition with one engine.
+
+    Args:
+        run: The run as observed.
+        steps: The steps.
+        simulated: Their times with the scenario's own engine.
+        ratio: Time of each step with this engine, of that with the scenario's own.
+        wire_ps: Time that the busiest adapter needs for its bytes.
+        network: Simulates the step ``network`` with this engine, if ``ratio`` does not have it.
+    """
+    out = []
+    for number in range(len(simulated["ideal"])):
+        now = {name: [round(simulated[name][number] * change)] for name, change in ratio.items()}
+        bounded = _bounded(now, now["ideal"][0], wire_ps)
+        order = ["paths", "injection", *(step.name for step in steps if step.name != "ideal")]
+        times = {name: bounded[name][0] for name in order if name in bounded}
+        run_ps = round(run.elapsed_ps * ratio["other traffic"])
+
+        def complete(number: int = number) -> VariedTimes:
+            assert network is not None
+            added = {**ratio, "network": network() / max(simulated["network"][0], 1)}
+            return _with_repetitions(run, steps, simulated, added, wire_ps)[number]
+
+        out.append(VariedTimes(times, run_ps, None if network is None else complete))
+    return out
+
+
+def _elapsed_ps(evaluate: Evaluate, change: Change) -> int:
+    return evaluate(change).elapsed_ps
 
 
 def _times_of_steps(

@@ -161,6 +161,41 @@ def test_every_engine_is_combined_with_every_repetition() -> None:
     assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
 
 
+@pytest.mark.parametrize(
+    ("star", "best", "holds", "needed"),
+    [(40, 60, 2, False), (75, 80, 1, True), (75, 30, 2, True)],
+)
+def test_an_engine_is_simulated_with_the_best_placement_only_where_that_decides(
+    star: int, best: int, holds: int, needed: bool
+) -> None:
+    """The star takes ``star`` with the other engine, the best placement ``best``, the run 90.
+
+    Without the best placement, placement costs 50, or 15 where the pattern costs 55. That is still
+    the main cause in the third case, where the best placement is faster than the star.
+    """
+    run, unit = placement_run(log=False), 1_000_000
+    node = run.tables["ranks"]["node"].to_numpy()
+    asked: list[Change] = []
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        time = {"no-contention": 20, "star": 40}.get(change.network, 90)
+        if change.placement is not None and change.network == "healthy":
+            time = 60
+        if change.variation is not None:
+            time = star if change.network == "star" else time
+            time = best if change.placement is not None else time
+        return timed(run, time * unit)
+
+    engine = EngineVariation(buffers=0.5)
+    other = {"other": node[::-1].copy()}
+    found = build_waterfall(run, evaluate, 1, None, other, engines=[engine])
+    counted = count_agreement("placement", found.variations, {}, TimeUse(1.0, 0.0))
+    varied = [change for change in asked if change.variation == engine]
+    assert [change.placement is not None for change in varied].count(True) == needed
+    assert counted.holds == holds and counted.of == 2
+
+
 def test_findings_are_in_the_order_of_their_shares() -> None:
     flows = [Flow(n, 8 + n, 305) for n in range(8)] + [Flow(16 + n, 24, 76) for n in range(8)]
     run = make_run(flows, dict.fromkeys(ups(0), 0.85) | {eject(24): 0.95})

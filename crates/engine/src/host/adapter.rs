@@ -23,6 +23,22 @@ pub(crate) struct Adapter {
     others: VecDeque<Outgoing>,
     /// Since when it has had data but no credit for any of it, with a probe; [`NEVER`] while not.
     stalled_since: u64,
+    /// The packets that it sends one after another without contention.
+    pub(super) train: Train,
+}
+
+/// Full packets of the first message of an adapter, sent one after another without contention
+/// (`host/uncontended.rs`).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Train {
+    /// When the first starts.
+    pub begin: u64,
+    /// From the start of one to that of the next.
+    pub interval_ps: u64,
+    /// Number of packets, 0 while there is no train.
+    pub packets: u32,
+    /// Number of the train: events of earlier ones are void.
+    pub number: u32,
 }
 
 /// A message and the index of its send state in the shard.
@@ -41,7 +57,8 @@ impl Adapter {
     pub fn new(link: u32) -> Self {
         let (control, others) = (VecDeque::new(), VecDeque::new());
         let (first, stalled_since) = (Outgoing::NONE, NEVER);
-        Self { control, flows: None, first, link, pending: false, others, stalled_since }
+        let train = Train::default();
+        Self { control, flows: None, first, link, pending: false, others, stalled_since, train }
     }
 
     /// At `now` it has data, a free link, and no credit.

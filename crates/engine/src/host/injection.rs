@@ -24,9 +24,12 @@ impl<P: Probe> Shard<'_, P> {
                 adapter.flows().push(model.placement.node[dst as usize], message, begin);
             }
             PacketKind::Data => adapter.push(outgoing),
-            _ => adapter.control.push_back((message, content, Light::default())),
+            _ => {
+                adapter.control.push_back((message, content, Light::default()));
+                self.interrupt_train(node);
+            }
         }
-        if !adapter.pending {
+        if !self.adapter(node).pending {
             self.send_next(node);
         }
     }
@@ -63,8 +66,11 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// The adapter's link is free again.
-    pub fn on_adapter(&mut self, node: u32) {
+    /// The adapter's link is free again, or a train has left (its number, else 0).
+    pub fn on_adapter(&mut self, node: u32, train: u32) {
+        if train != 0 && !self.finish_train(node, train) {
+            return;
+        }
         self.adapter(node).pending = false;
         self.send_next(node);
     }
@@ -94,6 +100,13 @@ impl<P: Probe> Shard<'_, P> {
         };
         if self.links.free_at(link) > self.now {
             return self.schedule_retry(node, link);
+        }
+        if !P::ON
+            && !self.model.settings.contention
+            && content == PacketKind::Data
+            && self.begin_train(node, message)
+        {
+            return;
         }
         let Some((slot, last)) = self.make_packet(message, content, link) else {
             return self.stall(node);
@@ -281,7 +294,7 @@ impl<P: Probe> Shard<'_, P> {
             self.queue.push(Event::new(end, EventKind::MessageSent, message, 0));
         }
         if !model.settings.contention {
-            self.send_uncontended(link, slot, end + delay, light);
+            self.send_uncontended((link, slot), end + delay, last, light);
             return self.now + paced;
         }
         let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
@@ -296,19 +309,5 @@ impl<P: Probe> Shard<'_, P> {
         self.congestion.lights.attach(slot, light);
         self.queue.push(arrival);
         self.now + paced
-    }
-
-    /// Sends a packet that reaches its first switch at `time` to its node without contention.
-    #[inline(never)]
-    fn send_uncontended(&mut self, link: u32, slot: u32, time: u64, light: Light) {
-        let model = self.model;
-        let mut packet = self.packets[slot];
-        self.packets.remove(slot);
-        let (latency, hops) = model.uncontended(self.links.global(link), packet.node);
-        (packet.hops, packet.next, packet.ready) = (hops, packet.node, time + latency);
-        self.packet_hops += u64::from(hops);
-        let out = model.plan.ejection[packet.node as usize];
-        let shard = model.partition.of_node[packet.node as usize];
-        self.send_packet(shard, out, &packet, light);
     }
 }

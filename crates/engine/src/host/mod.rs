@@ -6,3 +6,4 @@ mod injection;
 pub(crate) mod messages;
 pub(crate) mod pacing;
 mod ranks;
+mod uncontended;

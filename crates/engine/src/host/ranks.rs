@@ -17,6 +17,14 @@ use crate::probe::{DeliveredPacket, Probe};
 use crate::program::Envelope;
 use crate::shard::Shard;
 
+/// Number of messages and operations up to which they fit in the cache, beside the network: 8 MB with
+/// their send and receive states.
+const CACHED_MESSAGES: usize = 1 << 16;
+
+/// Operations of a rank whose messages are prefetched when it continues: as many as a halo exchange
+/// posts at once.
+const OPERATIONS_AHEAD: usize = 8;
+
 /// The packet field of [`EventKind::Message`] events says what happens to the message.
 const READY: u32 = 0;
 const LOCAL_ARRIVAL: u32 = 1;
@@ -54,6 +62,28 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
+    /// Whether messages, or the lanes of the network, do not fit in the cache.
+    #[inline]
+    pub fn messages_exceed_cache(&self) -> bool {
+        self.sends.len() > CACHED_MESSAGES || self.links.exceed_cache()
+    }
+
+    /// Prefetches the states of messages that the next operations of a rank post.
+    #[inline]
+    fn prefetch_posts(&self, ops: &[Op]) {
+        for op in ops.iter().take(OPERATIONS_AHEAD) {
+            match *op {
+                Op::Send(message)
+                | Op::SynchronousSend(message)
+                | Op::AcknowledgedSend(message) => {
+                    self.prefetch_send(message);
+                }
+                Op::Receive(message) => self.prefetch_receive(message),
+                Op::Compute(_) | Op::Wait(_) => {}
+            }
+        }
+    }
+
     /// Prefetches a rank of this shard.
     #[inline]
     pub fn prefetch_rank(&self, rank: u32) {
@@ -73,6 +103,9 @@ impl<P: Probe> Shard<'_, P> {
         let r = self.model.local_rank(rank) as usize;
         let program = &self.model.program;
         let end = program.rank_start[rank as usize + 1];
+        if self.messages_exceed_cache() {
+            self.prefetch_posts(&program.ops[self.ranks[r].next_op()..end]);
+        }
         while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
             match op {
                 Op::Compute(ps) => {
@@ -220,7 +253,6 @@ impl<P: Probe> Shard<'_, P> {
             PacketKind::Congestion => return,
             PacketKind::Data => {
                 let envelope = &self.model.program.messages[message as usize];
-                self.delivered += 1;
                 if P::ON {
                     let size = u64::from(self.model.settings.packet_bytes);
                     let before = (packet.id - envelope.first_packet) * size;
@@ -237,14 +269,17 @@ impl<P: Probe> Shard<'_, P> {
                     };
                     self.probe.delivered(time, arrival, packet.mark);
                 }
+                let alone = !self.last_stands_for_all();
                 let state = &mut self.receives[self.model.receive_of(message) as usize];
                 if self.model.settings.in_order() {
                     let number = (packet.id - envelope.first_packet) as u32;
                     assert_eq!(number, state.received, "packet of message {message} out of order");
                 }
-                state.received += 1;
-                state.switch_hops += u32::from(packet.hops);
-                state.packets_left -= 1;
+                let packets = if alone { 1 } else { state.packets_left };
+                self.delivered += u64::from(packets);
+                state.received += packets;
+                state.switch_hops += u32::from(packet.hops) * packets;
+                state.packets_left -= packets;
                 state.arrival_ps = state.arrival_ps.max(time);
                 if state.packets_left > 0 {
                     return;

@@ -58,6 +58,8 @@ pub(crate) struct Shard<'a, P> {
     pub probe: P,
     /// What goes to each other shard at the end of the window.
     pub outbox: Vec<Handoff>,
+    /// The event that is being processed is that of a rank.
+    pub rank_resumes: bool,
     /// Nothing in the outboxes takes effect before this time.
     pub first_handoff_ps: u64,
     pub events: u64,
@@ -124,8 +126,12 @@ impl<P: Probe> Shard<'_, P> {
             EventKind::Departure => self.on_departure(event.entity(), event.packet()),
             EventKind::MessageSent => self.on_sent(event.entity()),
             EventKind::Message => self.on_message(event.entity(), event.packet()),
-            EventKind::Adapter => self.on_adapter(event.entity()),
-            EventKind::Rank => self.advance_rank(event.entity()),
+            EventKind::Adapter => self.on_adapter(event.entity(), event.packet()),
+            EventKind::Rank => {
+                self.rank_resumes = true;
+                self.advance_rank(event.entity());
+                self.rank_resumes = false;
+            }
             EventKind::OutputFree => self.on_free(event.entity()),
             EventKind::HeadReady => self.on_held_back(event.packet()),
             EventKind::Light => self.on_light(event.entity()),

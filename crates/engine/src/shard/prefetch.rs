@@ -81,9 +81,16 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Second stage, if the network does not fit in the cache: prefetches what the packets
-    /// refer to, and the packets that wait for credit.
+    /// Second stage: prefetches what the packets refer to and the packets that wait for credit, if
+    /// the network does not fit in the cache, and the messages and ranks of events, if they do not.
     fn prefetch_packets(&self, block: usize) {
+        if self.messages_exceed_cache() {
+            self.for_messages_and_ranks(
+                block,
+                |message| self.model.prefetch_message(message),
+                |rank| self.prefetch_rank(rank),
+            );
+        }
         if !self.links.exceed_cache() {
             return;
         }
@@ -93,11 +100,6 @@ impl<P: Probe> Shard<'_, P> {
             self.links.prefetch_lane(packet.lane);
         }
         self.first_waiting(block).for_each(|slot| self.packets.prefetch(slot));
-        self.for_messages_and_ranks(
-            block,
-            |message| self.model.prefetch_message(message),
-            |rank| self.prefetch_rank(rank),
-        );
     }
 
     /// Third stage: computes routes; prefetches lanes and messages.
@@ -134,8 +136,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Last stage: prefetches endpoint states of messages. If the network does not fit in the
-    /// cache, also the lanes that packets would take if nothing happened before; otherwise the
+    /// Last stage: prefetches endpoint states of messages, also of those that begin or end if they do
+    /// not fit in the cache. If the network does not fit in it, also the lanes that packets would take if nothing happened before; otherwise the
     /// lanes that waiting packets came by.
     fn prefetch_destinations(&self, block: usize) {
         let Upcoming { received, arrivals, routes, .. } = &self.upcoming;
@@ -146,12 +148,14 @@ impl<P: Probe> Shard<'_, P> {
                 self.links.prefetch_lane(packet.lane);
             }
         }
-        if self.links.exceed_cache() {
+        if self.messages_exceed_cache() {
             self.for_messages_and_ranks(
                 block,
                 |message| self.prefetch_endpoints_and_ranks(message),
                 |rank| self.prefetch_operation(rank),
             );
+        }
+        if self.links.exceed_cache() {
             for attachment in arrivals.of(block) {
                 self.prefetch_likely_output(
                     &self.packets[arrivals.at(attachment)],

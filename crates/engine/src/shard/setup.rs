@@ -106,6 +106,7 @@ impl Model<'_> {
             ),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
+            rank_resumes: false,
             first_handoff_ps: u64::MAX,
             events: 0,
             transmissions: 0,

@@ -108,6 +108,62 @@ proptest! {
     }
 }
 
+/// Without contention and probes, adapters send trains of packets. Computations and delays of whole
+/// packet times make control packets ready at the very instants at which packets start.
+mod trains {
+    use super::*;
+
+    const PACKET_PS: u64 = 4096 * 80;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn trains_of_packets_take_as_long_as_packet_by_packet(
+            send_delay in prop_oneof![Just(0), Just(1_000), Just(PACKET_PS), Just(3 * PACKET_PS)],
+            eager in prop_oneof![Just(0u64), Just(20_000), Just(u64::MAX)],
+            injection in prop_oneof![Just(Injection::Fifo), Just(Injection::RoundRobin)],
+            injection_mbps in prop_oneof![Just(0), Just(40_000)],
+            acknowledged in any::<bool>(),
+            steps in proptest::collection::vec(
+                (0u32..16, 0u32..16, 0u64..20, any::<bool>(), 0u64..12, 0u64..12), 1..40
+            ),
+        ) {
+            let mut ranks = vec![Vec::new(); 16];
+            for (src, dst, packets, whole, before, after) in steps {
+                if src != dst {
+                    let bytes = packets * 4096 + u64::from(!whole) * 1000;
+                    let send = if acknowledged { Do::Acknowledged } else { Do::Send };
+                    ranks[src as usize].extend([Do::Compute(before * PACKET_PS), send(dst, bytes)]);
+                    ranks[dst as usize]
+                        .extend([Do::Compute(after * PACKET_PS), Do::Receive(src, bytes)]);
+                }
+            }
+            ranks.iter_mut().for_each(|ops: &mut Vec<Do>| ops.push(Do::WaitAll));
+            let measured = Settings {
+                contention: false, send_delay_ps: send_delay, eager_bytes: eager, injection,
+                injection_mbps, ..settings()
+            };
+            let trains = Settings { measure: false, ..measured.clone() };
+            let (one_by_one, trains) =
+                (run(&measured, &program(&ranks)), run(&trains, &program(&ranks)));
+            prop_assert_eq!(&trains.messages, &one_by_one.messages);
+            prop_assert_eq!(&trains.ranks, &one_by_one.ranks);
+            prop_assert_eq!(trains.end_ps, one_by_one.end_ps);
+            prop_assert_eq!(trains.packets, one_by_one.packets);
+            prop_assert_eq!(trains.packet_hops, one_by_one.packet_hops);
+        }
+    }
+
+    #[test]
+    fn a_message_without_contention_costs_a_few_events() {
+        let settings =
+            Settings { contention: false, measure: false, send_delay_ps: 1_000, ..settings() };
+        let outcome = run(&settings, &burst(16, &[(0, 15, 1000 * 4096)]));
+        assert!(outcome.packets == 1000 && outcome.events < 30, "{} events", outcome.events);
+    }
+}
+
 /// With one packet size and one path there is nothing to overtake: packets of a flow arrive in the
 /// order they were sent, so messages of one pair finish in order.
 #[test]
