@@ -39,7 +39,7 @@ from tailback.diagnosis.hypotheses import (
     not_tried,
 )
 from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
-from tailback.diagnosis.unknown_job import Draw, try_unknown_job
+from tailback.diagnosis.unknown_job import Draw, draws, try_unknown_job
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
@@ -85,6 +85,9 @@ average two for the few that are examined further."""
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
 alone: with fewer, some cable nearly always fits."""
+
+JOBS_PER_MACHINE = 4
+"""Unknown jobs to try with a second machine model, of those tried with the first."""
 
 WHERE_IT_SENDS = ("calls", "sends")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
@@ -366,7 +369,6 @@ class ExplanationSearch:
             return
         # Either any place fits as well as the one drawn, or some place fits, which is charged.
         somewhere = {kind: MISFIT_ERROR[kind] for kind in WHERE_IT_SENDS}
-        model = self.posterior().model
 
         def placed(one: Outcome) -> Outcome:
             return replace(one, misfits={**one.misfits, **somewhere})
@@ -374,21 +376,29 @@ class ExplanationSearch:
         def with_job(draw: Draw) -> Outcome:
             messages = assumed_messages(
                 prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * self.inside_ps),
-                draw.seed,
+                draw.seed, draw.hosts,
             )  # fmt: skip
             scenario = prepared.with_other_traffic("an unknown job", messages)
             return self.compare(self._simulated(scenario, machine.slow))
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
-            with_job, lambda one: model.log_shape(placed(one)) + model.log_time(one.elapsed_ps),
-            alone.elapsed_ps, self.inside_ps,
+            with_job, self._jobs_to_try(), alone.elapsed_ps, self.inside_ps,
         )  # fmt: skip
         for one in tried:
             self._add(machine, one.outcome, machine.slow, None, one.draw)
             self._add(
                 machine, placed(one.outcome), machine.slow, None, replace(one.draw, place=True)
             )
+
+    def _jobs_to_try(self) -> list[Draw]:
+        """Random jobs; with a second machine model only those that fit best with the first."""
+        fits = [
+            one.hypothesis.job for one in self.posterior().weighed
+            if one.hypothesis.job is not None and one.hypothesis.job.place
+        ]  # fmt: skip
+        best = {job.seed: replace(job, place=False) for job in reversed(fits)}
+        return list(reversed(best.values()))[:JOBS_PER_MACHINE] or draws()
 
     def _confirm(self) -> None:
         """Simulate the most probable slow cables with other machine models and other bursts."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnosis.fanin import hot_receiver_share
+from tailback.diagnosis.interruptions import Interruptions
 from tailback.diagnosis.measured_verdict import FurtherCosts
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence.measured_routes import (
@@ -59,6 +60,7 @@ def further_costs(
         *_placement_costs(evaluate, placements, seeds),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
         adapter_order_costs(prepared, evaluate, seeds),
+        Interruptions.of(program, run.elapsed_ps),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.hypotheses import FAULT, UNUSUAL
+from tailback.diagnosis.interruptions import Interruptions
 
 Floats = NDArray[np.float64]
 
@@ -140,6 +141,7 @@ def decide(
     costs: Sequence[Cost],
     ensemble: Ensemble,
     known: Mapping[str, float] | None = None,
+    interruptions: Interruptions | None = None,
 ) -> Decision:
     """Draw the ensemble and return its verdict.
 
@@ -147,10 +149,14 @@ def decide(
         costs: Cost of each cause in the expected run, at the mean scale.
         ensemble: The alternatives.
         known: Probability that the assumptions behind a cause hold; defaults to 1.
+        interruptions: Interruptions in every computation, which are noise; defaults to none.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
     names = _names(costs, ensemble.alternatives)
+    hidden_noise = (interruptions or Interruptions.none()).draw(rng, DRAWS)
+    if hidden_noise.any():
+        names = list(dict.fromkeys([*names, "noise"]))
     stated = {cost.cause: cost for cost in costs}
     columns = []
     for name in names:
@@ -158,6 +164,7 @@ def decide(
             _share(name, stated.get(name), one, ensemble) for one in ensemble.alternatives
         ])  # fmt: skip
         mean = (shares * ensemble.scale / ensemble.mean_scale)[member]
+        mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
         error = np.sqrt(
             COST_ERROR**2 + (RELATIVE_COST_ERROR * mean) ** 2 + _spread(stated.get(name)) ** 2
         )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.error_model import ErrorModel, Outcome
-from tailback.diagnosis.unknown_job import Draw
+from tailback.diagnosis.unknown_job import DRAWS, Draw
 from tailback.fabric.degraded import SlowLink
 
 UNUSUAL = 0.1
@@ -123,7 +123,7 @@ class Prior:
             total += unusual - math.log(max(self.cables, 1))
             total += 0.0 if slow.both else unusual
         if hypothesis.job is not None:
-            total += unusual - model.charge  # its bursts
+            total += unusual - math.log(DRAWS)
             if hypothesis.job.place:
                 total -= math.log(max(self.cables, 1))
         if hypothesis.unexplained:
@@ -160,7 +160,8 @@ class Posterior:
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
         for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
-            free = (one.job and one.job.place, one.otherwise, one.unexplained)
+            job = one.job and (one.job.seed, one.job.place)
+            free = (job, one.otherwise, one.unexplained)
             key = (one.machine, one.places(prior.reverse), one.bursts, *free)
             if key not in best or score > best[key][0]:
                 best[key] = score, one

@@ -27,6 +27,7 @@ from tailback.diagnosis.decision import (
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost, Explanation, Origin, SampledLink, SharedLink
 from tailback.diagnosis.hypotheses import FAULT, log_unexplained
+from tailback.diagnosis.interruptions import Interruptions
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
@@ -116,6 +117,8 @@ class FurtherCosts:
             tables assign to parallel up-links, 0–2; 0 without tables.
         adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
             empty if they already do.
+        interruptions: Interruptions that every computation contains, so that no repetition shows
+            its time without noise.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -127,6 +130,7 @@ class FurtherCosts:
     in_order_ps: tuple[int, ...] = ()
     uneven_tables: float = 0.0
     adapter_order_ps: tuple[int, ...] = ()
+    interruptions: Interruptions = field(default_factory=Interruptions.none)
 
     @property
     def faulty_tables(self) -> bool:
@@ -173,7 +177,7 @@ def explain(
         missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
     )  # fmt: skip
-    decision = decide(costs, ensemble, _known(found))
+    decision = decide(costs, ensemble, _known(found), further.interruptions)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
     main = next((cost for cost in costs if cost.cause == cause), None)
@@ -337,8 +341,9 @@ def _costs(
         out.append((share.cause, alone * expected, low * expected + less, high * expected + more,
                     subject, shown, rests))  # fmt: skip
     waited = measured.slow_rank_waits_ps / scale
+    everywhere = further.interruptions.likely_share() * total / scale
     for cause, saved, recorded in (
-        ("imbalance", further.imbalance_ps, waited), ("noise", further.noise_ps, 0.0)
+        ("imbalance", further.imbalance_ps, waited), ("noise", further.noise_ps, everywhere)
     ):  # fmt: skip
         mean = max(sum(saved) / max(len(saved), 1), recorded)
         subject, shown = _computation(cause, measured)
@@ -388,6 +393,10 @@ def _own_cost(
     else:
         alone = share.charged
         low, high = min(share.low, alone), max(share.high, alone)
+    if share.cause == "routing" and further.placement_ps and not further.faulty_tables:
+        # Collisions that another placement avoids with the same even tables are the placement's.
+        own = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
+        alone, low, high = (max(x - own, 0.0) for x in (alone, low, high))
     if share.cause == "pattern":
         # Without the hot receivers, their traffic would not collide between switches either:
         # between none and all of that cost belongs to the pattern.

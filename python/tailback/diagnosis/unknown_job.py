@@ -9,16 +9,24 @@ with the distribution of times over senders, not with each sender.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tailback.diagnosis.error_model import Outcome
 
-BURSTS = (12, 24, 48, 96)
-"""Numbers of bursts per run that are tried: the period of the other program is unknown."""
+DRAWS = 12
+"""Number of random jobs that are tried. Their hosts, partners and bursts are unknown, so the
+probability of an unknown job is the mean over them."""
 
-DRAWS = 3
-"""Random draws of partners and bursts; the best one is used, as the real ones are unknown."""
+BURSTS = (8, 96)
+"""Range of the number of bursts per run, with a uniform prior of its logarithm: the period of the
+other program is unknown."""
+
+LEAST_HOSTS = 0.25
+"""Smallest share of the free hosts that an unknown job has; uniformly distributed up to 1."""
 
 MAX_TRIALS = 5
 """Maximum number of loads tried for each draw."""
@@ -59,7 +67,8 @@ class Draw:
     Attributes:
         load: Share of the time in which its hosts send.
         bursts: Bursts while our job runs.
-        seed: Seed for its partners.
+        seed: Seed for its hosts and their partners.
+        hosts: Share of the free hosts that it has.
         place: It sends somewhere else, such that calls and sends agree; otherwise to the partners
             drawn.
     """
@@ -67,6 +76,7 @@ class Draw:
     load: float
     bursts: int
     seed: int
+    hosts: float = 1.0
     place: bool = False
 
 
@@ -78,38 +88,48 @@ class Tried:
     outcome: Outcome
 
 
+def draws() -> list[Draw]:
+    """Random jobs; the first has all free hosts, so that it delays ours if any job does."""
+    rng = np.random.default_rng(DRAWS)
+    least, most = (math.log(bursts) for bursts in BURSTS)
+    out = [
+        Draw(
+            FIRST_LOAD, round(math.exp(rng.uniform(least, most))), seed,
+            float(rng.uniform(LEAST_HOSTS, 1.0)),
+        )
+        for seed in range(DRAWS)
+    ]  # fmt: skip
+    return [replace(out[0], hosts=1.0), *out[1:]]
+
+
 def try_unknown_job(
     simulate: Callable[[Draw], Outcome],
-    log_likelihood: Callable[[Outcome], float],
+    among: Sequence[Draw],
     alone_ps: int,
     measured_ps: int,
 ) -> list[Tried]:
-    """Fit the traffic of an unknown job to the measured time, for several bursts and partners.
+    """Fit the load of random jobs to the measured time.
 
     Args:
         simulate: Simulates our job together with one that has such traffic.
-        log_likelihood: Logarithm of the likelihood of the evidence.
+        among: The jobs, with the load to try first.
         alone_ps: Simulated time of our job alone.
         measured_ps: Time measured in and between calls.
 
     Returns:
-        One for each draw, with the load at which the run takes about as long as measured; empty if
-        no such job delays ours.
+        Those that delay ours, with the load at which the run takes about as long as measured; empty
+        if the first does not.
     """
     if measured_ps <= alone_ps:
         return []
     search = _Search(simulate, alone_ps, measured_ps)
-    first = search.fit(Draw(FIRST_LOAD, BURSTS[0], 0))
-    if first is None:
-        return []
-    fits = [first]
-    for bursts in BURSTS[1:]:
-        more = search.fit(Draw(fits[-1].draw.load, bursts, 0))
-        fits += [] if more is None else [more]
-    best = max(fits, key=lambda one: log_likelihood(one.outcome))
-    for seed in range(1, DRAWS):
-        more = search.fit(Draw(best.draw.load, best.draw.bursts, seed))
-        fits += [] if more is None else [more]
+    fits = list[Tried]()
+    for draw in among:
+        fit = search.fit(draw)
+        if fit is not None:
+            fits.append(fit)
+        elif not fits:
+            return []
     return fits
 
 
@@ -127,7 +147,7 @@ class _Search:
         low, high = (0.0, self.alone_ps), (1.0, 0)
         load, best = draw.load, None
         for _ in range(MAX_TRIALS):
-            now = Draw(load, draw.bursts, draw.seed)
+            now = replace(draw, load=load)
             came = self.simulate(now)
             off = abs(came.elapsed_ps - self.measured_ps)
             if best is None or off < abs(best.outcome.elapsed_ps - self.measured_ps):

@@ -38,24 +38,31 @@ def hosts_of_others(fabric: Fabric, own: NDArray[np.uint32]) -> Ints:
 
 
 def assumed_messages(
-    fabric: Fabric, nodes: Ints, load: float, bursts: int, length_ps: int, seed: int
+    fabric: Fabric,
+    nodes: Ints,
+    load: float,
+    bursts: int,
+    length_ps: int,
+    seed: int,
+    share: float = 1.0,
 ) -> list[tuple[int, int, int, int]]:
     """Messages of the unknown job: time in ps, source node, destination node and bytes, by time.
 
     Args:
         fabric: The fabric.
-        nodes: Sending nodes, at least two, shape (N,).
+        nodes: Nodes of hosts outside our job, at least two, shape (N,).
         load: Mean fraction of the time that they send at line rate, 0–1.
         bursts: Approximate number of bursts.
         length_ps: Duration of the traffic.
-        seed: Seed for the random partners and bursts.
+        seed: Seed for the random hosts, partners and bursts.
+        share: Share of these hosts that send, at least two of them.
     """
     rng = np.random.default_rng(seed)
-    order = rng.permutation(nodes)
+    order = rng.permutation(nodes)[: max(round(share * len(nodes)), 2)]
     partner = np.roll(order, 1)
     injection_links = (fabric.link_src < fabric.n_nodes) & np.isin(fabric.link_src, nodes)
     bytes_per_ps = float(np.median(fabric.link_gbps[injection_links])) / 8000.0
-    total_bytes = load * length_ps * bytes_per_ps * len(nodes)
+    total_bytes = load * length_ps * bytes_per_ps * len(order)
     message_bytes = max(round(total_bytes / MAX_MESSAGES), MIN_MESSAGE_BYTES)
     message_ps = message_bytes / bytes_per_ps
     mean_period_ps = length_ps / bursts
@@ -64,7 +71,8 @@ def assumed_messages(
         period = mean_period_ps * rng.uniform(0.5, 1.5)
         busy = min(load * rng.uniform(0.3, 1.7), 1.0) * period
         starts += [
-            int(time_ps + period - busy + k * message_ps) for k in range(int(busy / message_ps))
+            int(time_ps + period - busy + k * message_ps)
+            for k in range(max(round(busy / message_ps), 1))
         ]
         time_ps += period
     pairs = [(int(a), int(b)) for a, b in zip(order, partner, strict=True)]

@@ -6,7 +6,7 @@ including the waits of other ranks.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,22 +57,46 @@ def without_noise(program: Program) -> Program:
     compute = program.kind == Op.COMPUTE
     if not compute.any():
         return program
-    where = np.flatnonzero(compute)
-    amount = program.amount[where].astype(np.float64)
-    sides = [*_neighbour(program, where, -1), *_neighbour(program, where, 1)]
-    key = np.stack([program.op_rank[where], *sides])
-    _, group, count = np.unique(key, axis=1, return_inverse=True, return_counts=True)
-    group = group.ravel()
+    alike = repetitions(program)
+    amount, group, turn = alike.amount_ps, alike.group, alike.turn
+    count = np.bincount(group)
     quiet = _low(amount, group, len(count))[group]
     ratio = np.divide(amount, quiet, out=np.ones_like(amount), where=quiet > 0)
-    kinds = np.stack([*(side for i, side in enumerate(sides) if i % 3 != 2), _turn(group)])
-    _, turn = np.unique(kinds, axis=1, return_inverse=True)
-    turn = turn.ravel()
-    alike = np.bincount(turn)[turn] >= MIN_REPETITIONS
-    work = np.where(alike, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
+    compared = np.bincount(turn)[turn] >= MIN_REPETITIONS
+    work = np.where(compared, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
     known = count[group] >= MIN_REPETITIONS
     cut = np.where(known, np.minimum(amount, quiet * work), amount)
     return _with_compute(program, compute, cut)
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """Computations of a program, grouped by what they repeat.
+
+    Attributes:
+        where: Operation of each computation, shape (C,).
+        amount_ps: Its length, shape (C,).
+        group: Number of its group: the same rank between the same two operations, shape (C,).
+        turn: Number of the same repetition of a part of the program on all ranks, shape (C,).
+    """
+
+    where: NDArray[np.int64]
+    amount_ps: NDArray[np.float64]
+    group: NDArray[np.int64]
+    turn: NDArray[np.int64]
+
+
+def repetitions(program: Program) -> Repetitions:
+    """Group the computations of a program by what they repeat."""
+    where = np.flatnonzero(program.kind == Op.COMPUTE)
+    amount = program.amount[where].astype(np.float64)
+    sides = [*_neighbour(program, where, -1), *_neighbour(program, where, 1)]
+    _, group = np.unique(np.stack([program.op_rank[where], *sides]), axis=1, return_inverse=True)
+    group = group.ravel()
+    # Peers differ between ranks.
+    kinds = np.stack([*(side for i, side in enumerate(sides) if i % 3 != 2), _turn(group)])
+    _, turn = np.unique(kinds, axis=1, return_inverse=True)
+    return Repetitions(where, amount, group, turn.ravel())
 
 
 def _neighbour(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from tailback.diagnosis.decision import (
@@ -18,6 +19,7 @@ from tailback.diagnosis.decision import (
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.hypotheses import FAULT, UNUSUAL
+from tailback.diagnosis.interruptions import Interruptions
 
 S = 10**12
 
@@ -59,6 +61,18 @@ def test_a_cause_at_its_threshold_holds_in_half_of_the_draws(cause: str) -> None
     assert found.chances[cause] == pytest.approx(0.5, abs=0.06)
     assert decided(cost(cause, fault_share(cause) + 0.1)).cause == cause
     assert decided(cost(cause, FAULT / 2)).cause == "healthy"
+
+
+def test_interruptions_in_every_computation_are_noise_by_their_probability() -> None:
+    def with_interruptions(probability: float) -> Decision:
+        hidden = Interruptions(np.array([0.2]), np.array([probability]))
+        ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
+        return decide([cost("noise", 0.02)], ensemble, interruptions=hidden)
+
+    assert with_interruptions(0.0).confidence == 1.0 - UNUSUAL
+    unlikely, likely = with_interruptions(0.3), with_interruptions(0.8)
+    assert unlikely.cause == "healthy" and unlikely.confidence == pytest.approx(0.7, abs=0.04)
+    assert likely.cause == "noise" and likely.confidence == pytest.approx(0.8, abs=0.04)
 
 
 def test_wide_intervals_lower_the_confidence() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.diagnosis.explanation import Explanation
+from tailback.diagnosis.interruptions import Interruptions
 from tailback.diagnosis.measured_verdict import EvidenceSummary, FurtherCosts, explain
 from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
@@ -291,8 +293,34 @@ def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
     found = explained(run, measured(100), cost=cost)
     assert found.cause == cause
     assert found.explanation is not None
-    shown = next(one.evidence for one in found.explanation.costs if one.cause == "routing")
-    assert ("120 %" in shown) == (cause == "routing")
+    shown = [one.evidence for one in found.explanation.costs if one.cause == "routing"]
+    # With even tables, none of the cost is that of the routes.
+    assert [("120 %" in one) for one in shown] == [True] * (cause == "routing")
+
+
+def test_collisions_that_another_placement_avoids_with_even_tables_are_not_the_routes() -> None:
+    placement = CauseShare(
+        cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.12, removed_low=0.12,
+        removed_high=0.12,
+    )  # fmt: skip
+    run = expected(100, placement, share("routing", 0.1))
+    moved = FurtherCosts((0,), (0,), placement_ps=(12 * MS,), in_order_ps=(12 * MS,))
+    assert explained(run, measured(100), cost=moved).cause == "placement"
+    # No placement helps, so the routes are at fault.
+    kept = replace(moved, placement_ps=(1 * MS,), in_order_ps=(1 * MS,))
+    assert explained(run, measured(100), cost=kept).cause == "routing"
+
+
+def test_interruptions_in_every_computation_are_stated_if_they_are_likely() -> None:
+    def found(probability: float) -> Diagnosis:
+        hidden = Interruptions(np.array([0.15]), np.array([probability]))
+        return explained(expected(100), measured(100), cost=replace(NOTHING, interruptions=hidden))
+
+    likely = found(0.9)
+    assert likely.cause == "noise" and "(15 ms of 100 ms)" in likely.headline
+    unlikely = found(0.3)
+    assert unlikely.cause == "healthy" and unlikely.explanation is not None
+    assert unlikely.explanation.cost("noise") is None
 
 
 def test_traffic_of_others_costs_no_more_than_the_measured_time_allows() -> None:

@@ -6,17 +6,24 @@ from collections.abc import Callable
 
 import pytest
 
-from tailback.diagnosis.error_model import ErrorModel, Outcome
-from tailback.diagnosis.unknown_job import BURSTS, Draw, Tried, try_unknown_job
+from tailback.diagnosis.error_model import Outcome
+from tailback.diagnosis.unknown_job import (
+    BURSTS,
+    DRAWS,
+    FIRST_LOAD,
+    LEAST_HOSTS,
+    MAX_TRIALS,
+    Draw,
+    Tried,
+    draws,
+    try_unknown_job,
+)
 
 ALONE, MEASURED = 1000, 1400
 
 
 def tried(
-    elapsed: Callable[[float], float],
-    spread: Callable[[Draw], float] = lambda _: 0.01,
-    *,
-    measured: int = MEASURED,
+    elapsed: Callable[[float], float], *, measured: int = MEASURED
 ) -> tuple[list[Tried], list[Draw]]:
     """What was fitted, and all that was simulated, where a load makes a run so long."""
     seen: list[Draw] = []
@@ -24,31 +31,30 @@ def tried(
     def simulate(draw: Draw) -> Outcome:
         assert 0.0 < draw.load <= 1.0
         seen.append(draw)
-        return Outcome(round(elapsed(draw.load)), {"spread": spread(draw)})
+        return Outcome(round(elapsed(draw.load)), {"spread": 0.01})
 
-    model = ErrorModel.of(measured, [[Outcome(ALONE, {"spread": 0.2})]], lossy=False)
-    return try_unknown_job(simulate, model.log_shape, ALONE, measured), seen
+    return try_unknown_job(simulate, draws(), ALONE, measured), seen
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 def test_the_load_makes_the_run_as_long_as_it_was(power: float) -> None:
     found, seen = tried(lambda load: ALONE + 900 * load**power)
-    assert {one.draw.bursts for one in found} == set(BURSTS)
+    assert [one.draw.seed for one in found] == list(range(DRAWS))
     for one in found:
         assert one.draw.load == pytest.approx((400 / 900) ** (1 / power), rel=0.1)
         assert one.outcome.elapsed_ps == pytest.approx(MEASURED, abs=0.02 * MEASURED)
     # A few simulations were enough.
-    assert len(seen) <= 20
+    assert len(seen) <= MAX_TRIALS * DRAWS
 
 
-def test_the_bursts_that_agree_best_are_tried_with_other_partners() -> None:
-    def spread(draw: Draw) -> float:
-        return 0.05 * abs(draw.bursts / 48 - 1) + 0.01 * (draw.seed != 2)
-
-    found, _ = tried(lambda load: ALONE + 1300 * load, spread)
-    assert {(one.draw.bursts, one.draw.seed) for one in found} == {
-        *((bursts, 0) for bursts in BURSTS), (48, 1), (48, 2)
-    }  # fmt: skip
+def test_jobs_differ_in_hosts_partners_and_bursts() -> None:
+    jobs = draws()
+    assert jobs == draws() and len(jobs) == DRAWS
+    assert jobs[0].hosts == 1.0 and {job.load for job in jobs} == {FIRST_LOAD}
+    assert len({job.seed for job in jobs}) == len({job.hosts for job in jobs}) == DRAWS
+    assert LEAST_HOSTS <= min(job.hosts for job in jobs) < 0.5
+    bursts = [job.bursts for job in jobs]
+    assert BURSTS[0] <= min(bursts) < 20 and 50 < max(bursts) <= BURSTS[1]
 
 
 def test_a_job_that_shares_no_link_with_ours_is_not_tried_further() -> None:

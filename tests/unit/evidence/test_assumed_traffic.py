@@ -114,3 +114,15 @@ def test_assumed_messages_have_the_load_and_one_partner_each() -> None:
     assert all(a != b for a, b in partner)
     offered = size.sum() * 8000.0 / (float(fabric.link_gbps[0]) * 6 * length)
     assert offered == pytest.approx(0.4, rel=0.25)
+
+
+def test_a_share_of_the_free_hosts_may_send() -> None:
+    fabric = world({"pattern": PATTERN}).fabric
+    nodes = np.arange(2, 8)
+    senders = [
+        {a for _, a, _, _ in assumed_messages(fabric, nodes, 0.4, 24, 10**10, seed, share=0.5)}
+        for seed in range(4)
+    ]
+    assert {len(some) for some in senders} == {3} and len(set(map(frozenset, senders))) > 1
+    # Bursts that are shorter than a message still have one.
+    assert assumed_messages(fabric, nodes, 0.01, 96, 10**8, seed=1, share=0.0)
