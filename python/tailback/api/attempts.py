@@ -9,8 +9,9 @@ number of simulations; they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -36,12 +37,13 @@ from tailback.diagnosis.hypotheses import (
     Prior,
     at_other_rates,
     came_otherwise,
+    log_probability,
     not_tried,
 )
 from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
 from tailback.diagnosis.unknown_job import Draw, draws, try_unknown_job
 from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Change
+from tailback.evaluate import Change, EngineVariation
 from tailback.evidence import MeasuredRun
 from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
@@ -86,6 +88,13 @@ MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
 alone: with fewer, some cable nearly always fits."""
 
+SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.5, delays=0.5))
+"""Other engine settings with which the run is simulated to learn what unknown settings change: the
+range within which blind cases draw those of machines."""
+
+VARIED_CABLES = 2
+"""Slow cables, the most probable with each machine model, that are simulated with them, too."""
+
 JOBS_PER_MACHINE = 4
 """Unknown jobs to try with a second machine model, of those tried with the first."""
 
@@ -101,11 +110,14 @@ class MachineModel:
         prepared: The scenario with the job alone.
         log_prior: Logarithm of the prior probability of the adapter model and the routing.
         slow: Slow cables according to counters of queues.
+        sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
+            evidence.
     """
 
     prepared: PreparedScenario
     log_prior: float
     slow: Slow
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, str]:
@@ -163,6 +175,8 @@ class ExplanationSearch:
             return self.posterior()
         self._look_for_causes(self.machines.values(), MAX_TRIALS)
         self._confirm()
+        if self._open:
+            self._vary_settings_with_cables()
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
                 if self._open:
@@ -193,8 +207,16 @@ class ExplanationSearch:
             one for one in self.hypotheses
             if one.slow == self.machines[one.machine].slow and one.job is None
         ]  # fmt: skip
-        others = not_tried(known, model, prior)
+        others = not_tried(known, model, prior, self._widest())
         return Posterior([*self.hypotheses, *otherwise, *others], model, prior)
+
+    def _widest(self) -> dict[str, float]:
+        """The largest sensitivity of all hypotheses, by kind of evidence."""
+        out: dict[str, float] = {}
+        for one in self.hypotheses:
+            for kind, misfit in one.outcome.sensitivity.items():
+                out[kind] = max(out.get(kind, 0.0), misfit)
+        return out
 
     def _came_otherwise(
         self, name: tuple[str, str], slow: Slow, model: ErrorModel
@@ -208,6 +230,7 @@ class ExplanationSearch:
 
     def alone(self, name: tuple[str, str], bursts: int | None, *, with_others: bool = True) -> Run:
         """The run without hidden causes, with or without counted traffic of other jobs."""
+        with_others = with_others and self.others.traffic is not None
         key = (name, bursts, with_others)
         if key not in self.runs:
             machine = self.machines[name]
@@ -240,14 +263,33 @@ class ExplanationSearch:
         slow, _ = counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(prepared, log_prior, slow)
         self.machines[machine.name] = machine
+        machine = replace(machine, sensitivity=self._sensitivity(machine, slow))
+        self.machines[machine.name] = machine
         for bursts in self._arrangements:
-            self._add(machine, self.compare(self.alone(machine.name, bursts)), slow, bursts)
+            self._add(machine, self.alone(machine.name, bursts), slow, bursts)
         for _ in range(BETWEEN if len(self._arrangements) > 1 else 0):
             between = self._between(machine)
             if between is None:
                 break
-            self._add(machine, self.compare(self.alone(machine.name, between)), slow, between)
+            self._add(machine, self.alone(machine.name, between), slow, between)
         return machine
+
+    def _sensitivity(self, machine: MachineModel, slow: Slow) -> dict[str, float]:
+        """Misfit that unknown engine settings cause with these slow cables, by kind of evidence."""
+        if not self.recorded_on(machine.prepared):
+            return {}
+        evaluate = make_evaluate(machine.prepared, threads=self.threads)
+        change = Change(slow=slow, computations=True, measure=True)
+        as_stated = (
+            self.alone(machine.name, None, with_others=False) if slow == machine.slow
+            else evaluate(change)
+        )  # fmt: skip
+        others = [evaluate(replace(change, variation=one)) for one in SETTINGS]
+        return self.compare.between(as_stated, others)
+
+    def _outcome(self, machine: MachineModel, run: Run) -> Outcome:
+        """Prediction of a simulation with this machine model."""
+        return replace(self.compare(run), sensitivity=machine.sensitivity)
 
     def _between(self, machine: MachineModel) -> int | None:
         """Number of bursts between two whose simulated times enclose the measured time.
@@ -275,9 +317,10 @@ class ExplanationSearch:
         return (None,) if self.others.traffic is None else BURSTS
 
     def _add(
-        self, machine: MachineModel, outcome: Outcome, slow: Slow, bursts: int | None,
+        self, machine: MachineModel, found: Outcome | Run, slow: Slow, bursts: int | None,
         job: Draw | None = None,
     ) -> None:  # fmt: skip
+        outcome = found if isinstance(found, Outcome) else self._outcome(machine, found)
         prior = machine.log_prior - math.log(len(self._arrangements))
         alone = self.alone(machine.name, bursts).elapsed_ps
         self.hypotheses.append(
@@ -348,9 +391,10 @@ class ExplanationSearch:
             return None
         scenario = self.others.add_to(machine.prepared, bursts)
         trials = CableTrials(
-            make_evaluate(scenario, threads=self.threads), self.compare, self.posterior().model,
-            self._prior(), self.compare(run), np.asarray(fabric.link_gbps, np.float64),
-            bursts=bursts, most_trials=TRIALS_PER_SUSPECT * max(len(suspects), MIN_TRIALS),
+            make_evaluate(scenario, threads=self.threads), partial(self._outcome, machine),
+            self.posterior().model, self._prior(), self._outcome(machine, run),
+            np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
+            most_trials=TRIALS_PER_SUSPECT * max(len(suspects), MIN_TRIALS),
         )  # fmt: skip
         return CableSearch(trials, suspects, fabric, ahead)
 
@@ -368,7 +412,9 @@ class ExplanationSearch:
         if len(nodes) < 2 or alone.misfits.get("spread") is None:
             return
         # Either any place fits as well as the one drawn, or some place fits, which is charged.
-        somewhere = {kind: MISFIT_ERROR[kind] for kind in WHERE_IT_SENDS}
+        somewhere = {
+            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0) for kind in WHERE_IT_SENDS
+        }
 
         def placed(one: Outcome) -> Outcome:
             return replace(one, misfits={**one.misfits, **somewhere})
@@ -379,7 +425,7 @@ class ExplanationSearch:
                 draw.seed, draw.hosts,
             )  # fmt: skip
             scenario = prepared.with_other_traffic("an unknown job", messages)
-            return self.compare(self._simulated(scenario, machine.slow))
+            return self._outcome(machine, self._simulated(scenario, machine.slow))
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
@@ -420,7 +466,41 @@ class ExplanationSearch:
             if bursts != best.bursts:
                 scenario = self.others.add_to(machine.prepared, bursts)
                 run = self._simulated(scenario, best.slow)
-                self._add(machine, self.compare(run), best.slow, bursts)
+                self._add(machine, run, best.slow, bursts)
+
+    def _vary_settings_with_cables(self) -> None:
+        """Measure how sensitive runs with the most probable slow cables are to unknown settings.
+
+        Ranks that wait for a slow cable send at other moments, so in another order.
+        """
+        reverse = self._prior().reverse
+        for name, machine in self.machines.items():
+            likely = dict.fromkeys(
+                one.hypothesis.places(reverse) for one in self.posterior().weighed
+                if one.hypothesis.machine == name and one.hypothesis.slow != machine.slow
+            )  # fmt: skip
+            tried = [self._at(name, place)[0] for place in list(likely)[:VARIED_CABLES]]
+            found = [self._sensitivity(machine, one.slow) for one in tried]
+            if not found:
+                continue
+            mean = {
+                kind: max(sum(one.get(kind, 0.0) for one in found) / len(found), least)
+                for kind, least in machine.sensitivity.items()
+            }
+            self.hypotheses = [
+                replace(one, outcome=replace(one.outcome, sensitivity=mean))
+                if one.machine == name and one.slow != machine.slow else one
+                for one in self.hypotheses
+            ]  # fmt: skip
+
+    def _at(self, name: tuple[str, str], place: Hashable) -> list[Hypothesis]:
+        """Hypotheses with slow cables at these places, the most probable first."""
+        model, prior = self.posterior().model, self._prior()
+        mine = [
+            one for one in self.hypotheses
+            if one.machine == name and one.places(prior.reverse) == place
+        ]  # fmt: skip
+        return sorted(mine, key=lambda one: -log_probability(one, model, prior))
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -29,6 +29,9 @@ class EvidenceComparison(Protocol):
     def __call__(self, run: Run) -> float | None:
         """The misfit of a run; 0 for no difference, None if they cannot be compared."""
 
+    def to(self, run: Run) -> EvidenceComparison | None:
+        """The same with a simulation in place of the measurement; None if it predicts nothing."""
+
 
 @dataclass(frozen=True)
 class Comparisons:
@@ -43,6 +46,17 @@ class Comparisons:
     def __call__(self, run: Run) -> Outcome:
         """The prediction of a simulation."""
         return Outcome(run.elapsed_ps, {one.kind: one(run) for one in self.each})
+
+    def between(self, run: Run, others: Sequence[Run]) -> dict[str, float]:
+        """Mean misfit of other simulations to one simulation, by kind of evidence."""
+        out = {}
+        for one in self.each:
+            like = one.to(run)
+            misfits = [] if like is None else [like(other) for other in others]
+            known = [misfit for misfit in misfits if misfit is not None]
+            if known:
+                out[one.kind] = sum(known) / len(known)
+        return out
 
 
 MIN_SCALE, MAX_SCALE = 0.95, 3.0
@@ -76,6 +90,13 @@ class CallTimes:
         simulated = self.profile.of_run(run, self.program)
         return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
 
+    def to(self, run: Run) -> CallTimes | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = self.profile.of_run(run, self.program)
+        if simulated is None:
+            return None
+        return replace(self, profile=replace(self.profile, quantiles_ps=simulated))
+
 
 @dataclass(frozen=True)
 class SendTimes:
@@ -102,6 +123,18 @@ class SendTimes:
         known = [misfit for misfit in misfits if misfit is not None]
         return sum(known) / len(known) if known else None
 
+    def to(self, run: Run) -> SendTimes | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = _simulated_sends(self.profile, run)
+        return None if simulated is None else SendTimes(simulated)
+
+
+def _simulated_sends(profile: SendProfile, run: Run) -> SendProfile | None:
+    began, posted = profile.of_run(run), profile.of_run(run, posted=True)
+    if began is None or posted is None:
+        return None
+    return replace(profile, quantiles_ps=began, posted_quantiles_ps=posted)
+
 
 @dataclass(frozen=True)
 class SendSpread:
@@ -124,6 +157,11 @@ class SendSpread:
             return None
         seen = np.sort(self.profile.quantiles_ps, axis=0)
         return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0))
+
+    def to(self, run: Run) -> SendSpread | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = _simulated_sends(self.profile, run)
+        return None if simulated is None else SendSpread(simulated)
 
 
 def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | None:
@@ -177,6 +215,14 @@ class PortStalls:
         gap = np.maximum(gap - self.error_ps[known], 0.0)
         return float((gap**2).sum() / (seen**2).sum())
 
+    def to(self, run: Run) -> PortStalls | None:
+        """The same with the stalls of a simulation in place of the counted ones."""
+        truth = run.tables["truth"]
+        if not truth.height or truth["stall_ps"].is_null().all():
+            return None
+        stall = np.where(np.isnan(self.stall_ps), np.nan, link_totals(run, "stall_ps"))
+        return replace(self, stall_ps=stall, at_least=np.zeros_like(self.at_least))
+
 
 def stall_error_ps(
     sent_bytes: Floats, link_gbps: Floats, buffer_bytes: float, message_bytes: float
@@ -229,3 +275,12 @@ class LinkSamples:
             scale = float((weight * seen * found).sum()) / norm
             found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
         return float((weight * (seen - found) ** 2).sum()) / whole
+
+    def to(self, run: Run) -> LinkSamples | None:
+        """The same with the congestion of a simulation in place of the sampled one."""
+        truth = run.tables["truth"]
+        if not truth.height or truth["observed_packets"].is_null().all():
+            return None
+        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
+        simulated = link_totals(run, "observed_congested_packets") / sent
+        return replace(self, fraction=np.where(np.isnan(self.fraction), np.nan, simulated))

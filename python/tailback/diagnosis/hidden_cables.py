@@ -177,7 +177,7 @@ class CableTrials:
 
     def agrees(self, trial: Trial) -> bool:
         """Whether all kinds of evidence agree as well as under the right hypothesis."""
-        return trial.shape >= self.model.agreeing
+        return self.model.agrees(trial.outcome)
 
     def is_conclusive(self, trials: Sequence[Trial]) -> bool:
         """Whether the search can stop.

@@ -10,7 +10,7 @@ Hypotheses that differ only in a free parameter count once, with the best value.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -317,7 +317,12 @@ def came_otherwise(
     ]  # fmt: skip
 
 
-def not_tried(alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> list[Hypothesis]:
+def not_tried(
+    alone: Sequence[Hypothesis],
+    model: ErrorModel,
+    prior: Prior,
+    sensitivity: Mapping[str, float] | None = None,
+) -> list[Hypothesis]:
     """Faults that no hypothesis contains, but that would agree with the evidence as usual.
 
     Without them, the best of many bad explanations would be certain. They are charged for a place,
@@ -327,17 +332,22 @@ def not_tried(alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> l
         alone: Runs without hidden causes.
         model: The error model.
         prior: Number of places.
+        sensitivity: The largest of all hypotheses: nobody knows with which adapters such a fault
+            would agree, so none of them makes it more precise.
     """
     if model.lossy:
         return []  # Retransmissions make healthy runs agree worse than that.
     charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
-    return [
-        replace(
-            one, outcome=replace(one.outcome, misfits=dict(model.errors)), unexplained=True,
-            log_prior=one.log_prior + charge,
+    out = []
+    for one in alone:
+        if model.missing_share(one.outcome.elapsed_ps) <= 0:
+            continue
+        like = replace(one.outcome, sensitivity=sensitivity or {})
+        agreeing = replace(like, misfits=model.usual(like))
+        out.append(
+            replace(one, outcome=agreeing, unexplained=True, log_prior=one.log_prior + charge)
         )
-        for one in alone if model.missing_share(one.outcome.elapsed_ps) > 0
-    ]  # fmt: skip
+    return out
 
 
 def _with_unexplained(hypotheses: Iterable[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:

@@ -133,15 +133,17 @@ class _Moments:
         usable = (count[group] >= MIN_ALIKE) & (ranks[turn] >= MIN_ALIKE) & (amount > 0)
         if not usable.any():
             return None
-        amount, group, turn, rank = (x[usable] for x in (amount, group, turn, rank))
+        amount = amount[usable]
+        group, turn, rank = (x[usable] for x in (group, turn, rank))
         usual = _mean(amount, group)[group]
         relative = amount / np.maximum(usual, 1.0) - 1.0
         rest = (relative - _mean(relative, turn)[turn]) * usual
         # Centring removes these shares of the second and third cumulant.
         c, r = 1.0 / np.bincount(group)[group], 1.0 / np.bincount(turn)[turn]
         c, r = np.minimum(c, 1.0 / MIN_ALIKE), np.minimum(r, 1.0 / MIN_ALIKE)
-        second = np.bincount(rank, rest**2 / ((1 - c) * (1 - r)))
-        third = np.bincount(rank, rest**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r)))
+        squares = rest**2 / ((1 - c) * (1 - r))
+        cubes = rest**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r))
+        second, third = (np.bincount(rank, x).astype(np.float64) for x in (squares, cubes))
         n = np.bincount(rank).astype(np.float64)
         if second.sum() <= 0:
             return None
