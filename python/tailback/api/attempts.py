@@ -98,6 +98,9 @@ VARIED_CABLES = 2
 JOBS_PER_MACHINE = 4
 """Unknown jobs to try with a second machine model, of those tried with the first."""
 
+COMPARED_JOBS = 4
+"""Unknown jobs that are compared with each other."""
+
 WHERE_IT_SENDS = ("calls", "sends")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
@@ -142,6 +145,8 @@ class ExplanationSearch:
     runs: dict[tuple[tuple[str, str], int | None, bool], Run] = field(default_factory=dict)
     """Runs without hidden causes, by machine model, bursts, and with or without
     counted traffic."""
+    job_spread: float = 0.0
+    """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
 
     @property
     def inside_ps(self) -> int:
@@ -211,12 +216,16 @@ class ExplanationSearch:
         return Posterior([*self.hypotheses, *otherwise, *others], model, prior)
 
     def _widest(self) -> dict[str, float]:
-        """The largest sensitivity of all hypotheses, by kind of evidence."""
+        """The largest sensitivity of all hypotheses, by kind of evidence.
+
+        Which hosts an unknown job has, and when it sends, changes the spread of sends as unknown
+        settings do.
+        """
         out: dict[str, float] = {}
         for one in self.hypotheses:
             for kind, misfit in one.outcome.sensitivity.items():
                 out[kind] = max(out.get(kind, 0.0), misfit)
-        return out
+        return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
 
     def _came_otherwise(
         self, name: tuple[str, str], slow: Slow, model: ErrorModel
@@ -416,6 +425,8 @@ class ExplanationSearch:
             kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0) for kind in WHERE_IT_SENDS
         }
 
+        runs: dict[int, Run] = {}
+
         def placed(one: Outcome) -> Outcome:
             return replace(one, misfits={**one.misfits, **somewhere})
 
@@ -425,12 +436,19 @@ class ExplanationSearch:
                 draw.seed, draw.hosts,
             )  # fmt: skip
             scenario = prepared.with_other_traffic("an unknown job", messages)
-            return self._outcome(machine, self._simulated(scenario, machine.slow))
+            run = self._simulated(scenario, machine.slow)
+            if draw.seed in runs or len(runs) < COMPARED_JOBS:
+                runs[draw.seed] = run
+            return self._outcome(machine, run)
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
             with_job, self._jobs_to_try(), alone.elapsed_ps, self.inside_ps,
         )  # fmt: skip
+        if len(runs) > 1:
+            first, *others = runs.values()
+            between = self.compare.between(first, others).get("spread", 0.0)
+            self.job_spread = max(self.job_spread, between)
         for one in tried:
             self._add(machine, one.outcome, machine.slow, None, one.draw)
             self._add(

@@ -8,7 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis.comparisons import LinkSamples, PortStalls, stall_error_ps
+from tailback.diagnosis.comparisons import (
+    Comparisons,
+    LinkSamples,
+    PortStalls,
+    stall_error_ps,
+)
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
@@ -92,3 +97,15 @@ def sums_of(run: Run, column: str) -> np.ndarray:
     out = np.zeros(run.tables["links"].height)
     out[sums["link"].to_numpy()] = sums[column].to_numpy()
     return out
+
+
+def test_simulations_are_compared_with_each_other_as_with_the_measurement() -> None:
+    one, other = run_with("leaf0[5]"), run_with(None)
+    n = one.tables["links"].height
+    none = np.full(n, 0.0)
+    stalls = PortStalls(none, none < 0, one.elapsed_ps, none)
+    samples = LinkSamples(none, np.ones(n), np.zeros(n, np.bool_))
+    compare = Comparisons([stalls, samples])
+    assert compare.between(one, [one]) == {"stalls": 0.0, "samples": pytest.approx(0.0, abs=1e-9)}
+    apart = compare.between(one, [one, other])
+    assert apart["stalls"] > 0.01 and apart["samples"] > 0.0

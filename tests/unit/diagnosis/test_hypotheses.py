@@ -217,3 +217,23 @@ def test_the_best_of_many_bad_explanations_is_not_certain() -> None:
     assert not_tried([alone(1.0)], model, PRIOR) == []
     # Where packets are dropped, nobody knows how well healthy runs agree.
     assert not_tried([alone()], replace(model, lossy=True), PRIOR) == []
+
+
+def test_what_unknown_settings_change_is_no_evidence_against_a_hypothesis() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    chaotic = {"calls": 0.03, "sends": 0.05, "stalls": 0.0}
+    misfits = {"calls": 0.03, "sends": 0.05, "stalls": 0.01}
+
+    def found(sensitivity: Mapping[str, float]) -> Posterior:
+        cable = slow(4, misfits=misfits)
+        cable = replace(cable, outcome=replace(cable.outcome, sensitivity=sensitivity))
+        other = not_tried([alone()], model, PRIOR, sensitivity)
+        return Posterior([alone(), cable, *other], model, PRIOR)
+
+    assert found({}).unexplained > 0.9
+    assert found(chaotic).of_cause("slow-link") > 0.7
+    # Of two hypotheses that agree equally well, the one that is precise is more probable.
+    sharp, vague = outcome(1.0, RIGHT), replace(outcome(1.0, RIGHT), sensitivity=chaotic)
+    assert model.log_shape(sharp) > model.log_shape(vague) + 2
+    assert model.agrees(sharp) and model.agrees(vague)
+    assert not model.agrees(replace(vague, misfits=misfits))
