@@ -31,6 +31,7 @@ from tailback.diagnosis.comparisons import Comparisons
 from tailback.diagnosis.error_model import MISFIT_ERROR, ErrorModel, Outcome
 from tailback.diagnosis.hidden_cables import CableSearch, CableTrials, Trial
 from tailback.diagnosis.hypotheses import (
+    FAULT,
     UNUSUAL,
     Hypothesis,
     Posterior,
@@ -182,6 +183,7 @@ class ExplanationSearch:
         self._confirm()
         if self._open:
             self._vary_settings_with_cables()
+        self._look_for_jobs_beside_other_adapters()
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
                 if self._open:
@@ -454,6 +456,18 @@ class ExplanationSearch:
             self._add(
                 machine, placed(one.outcome), machine.slow, None, replace(one.draw, place=True)
             )
+
+    def _look_for_jobs_beside_other_adapters(self) -> None:
+        """Try an unknown job with each kind of adapters with which time is missing.
+
+        Adapters that send messages one after another often explain the time that a job costs. That
+        the one agrees must not keep the other from being weighed against it.
+        """
+        for name, machine in self.machines.items():
+            tried = any(one.job is not None and one.machine == name for one in self.hypotheses)
+            missing = self.posterior().model.missing_share(self.alone(name, None).elapsed_ps)
+            if missing >= FAULT and not tried:
+                self._look_for_job(machine)
 
     def _jobs_to_try(self) -> list[Draw]:
         """Random jobs; with a second machine model only those that fit best with the first."""

@@ -183,6 +183,22 @@ def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
     assert len(turns) < 16
 
 
+def test_an_unknown_job_is_weighed_against_adapters_that_explain_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], _: tuple[int, ...], job: bool) -> tuple[int, float]:
+        if machine[0] == "fifo":
+            return 1000, 0.01
+        return (1000, GOOD) if job else (850, BAD)
+
+    found, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    assert 0.02 < found.of_cause("other-traffic") < 1.0
+    assert found.of_cause("other-traffic") + found.of_cause("") == pytest.approx(1.0, abs=0.01)
+    # Counters would show the other job.
+    counted, _ = explained(monkeypatch, simulated)
+    assert counted.of_cause("other-traffic") == 0.0
+
+
 def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulated(_: tuple[str, str], slow: tuple[int, ...], job: bool) -> tuple[int, float]:
         if job:
