@@ -25,7 +25,7 @@ def router(number: int, ports: int) -> Any:
     made = sst.Component(f"rtr{number}", "merlin.hr_router")
     made.addParams({
         "id": number, "num_ports": ports, "num_vns": 1, "flit_size": case["flit"],
-        "link_bw": case["rate"], "xbar_bw": case["crossbar"], "xbar_arb": "merlin.xbar_arb_rr",
+        "link_bw": case["rate"], "xbar_bw": case["crossbar"], "xbar_arb": "merlin.xbar_arb_lru",
         "input_latency": case["input_latency"], "output_latency": case["output_latency"],
         "input_buf_size": case["input_buffer"], "output_buf_size": case["output_buffer"],
     })  # fmt: skip

@@ -132,7 +132,14 @@ def htsim(
     return Counted(np.array(arrivals, np.int64), counts[:, 1], counts[:, 2], seconds)
 
 
-def merlin(program: Path, fabric: Fabric, shape: Shape, traffic: Traffic, folder: Path) -> Counted:
+def merlin(
+    program: Path,
+    fabric: Fabric,
+    shape: Shape,
+    traffic: Traffic,
+    folder: Path,
+    output_bytes: int = PACKET,
+) -> Counted:
     """Run merlin's fat tree with deterministic routes.
 
     Args:
@@ -141,13 +148,14 @@ def merlin(program: Path, fabric: Fabric, shape: Shape, traffic: Traffic, folder
         shape: Its shape.
         traffic: Its messages.
         folder: Where input and counters go.
+        output_bytes: Buffer of each output; the rest is the input's.
     """
     case: dict[str, Any] = {
         "hosts_per_leaf": shape.hosts_per_leaf, "leaves": shape.leaves,
         "aggregation": shape.aggregation, "flit": f"{FLIT}B", "rate": f"{RATE_GBPS}Gb/s",
         "crossbar": f"{CROSSBAR_GBPS}Gb/s", "delay": f"{DELAY_PS}ps", "output_latency": "1ns",
-        "input_latency": f"{SWITCH_PS - 1000}ps", "input_buffer": f"{BUFFER - PACKET}B",
-        "output_buffer": f"{PACKET}B", "host_buffer": f"{BUFFER}B", "packet": f"{PACKET}B",
+        "input_latency": f"{SWITCH_PS - 1000}ps", "input_buffer": f"{BUFFER - output_bytes}B",
+        "output_buffer": f"{output_bytes}B", "host_buffer": f"{BUFFER}B", "packet": f"{PACKET}B",
         "packets": traffic.size // PACKET, "src": list(traffic.src), "dst": list(traffic.dst),
     }  # fmt: skip
     path, counters = folder / "merlin.json", folder / "merlin.csv"

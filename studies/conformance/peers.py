@@ -45,6 +45,8 @@ LARGE: Final = Shape(hosts_per_leaf=32, leaves=32, aggregation=16)
 PAUSE, RESUME = BUFFER - PACKET, BUFFER - 2 * PACKET
 """htsim pauses a link above the first and lets it go on below the second. This is the closest to
 credit: the packet that is being sent when the pause comes is the last that fits."""
+OUTPUTS: Final = (2, 8, 16, 32)
+"""Buffers of merlin's outputs, KiB, of the table on them; the rest of 64 KiB is the input's."""
 THRESHOLDS: Final = ((62, 60), (60, 56), (60, 48), (60, 32))
 """Pairs in KiB of the table on pauses."""
 
@@ -222,6 +224,19 @@ def pauses(program: Path, shape: Shape) -> str:
     return "\n".join(lines)
 
 
+def outputs(program: Path, shape: Shape) -> str:
+    """What the place of merlin's buffers does: the last traffic with more of them at outputs."""
+    traffic = cases(shape)[-1]
+    model = prepared(shape, traffic, "cut-through", "round-robin")
+    ours, lines = engine(model, traffic), [HEAD, "|---" * 10 + "|"]
+    for size in OUTPUTS:
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = merlin(program, model.fabric, shape, traffic, Path(folder), size * 1024)
+        lines.append(row(traffic, f"merlin, {size} KiB at outputs", theirs, ours))
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
 def speeds(chosen: list[Peer], shape: Shape) -> str:
     """Packets times links a processor second, on the larger tree, without the slow reference."""
     lines = [
@@ -257,6 +272,8 @@ def main() -> None:
     parts = {"peers": compared(chosen, SMALL), "peer speeds": speeds(chosen, LARGE)}
     if arguments.htsim is not None:
         parts["peer pauses"] = pauses(arguments.htsim, SMALL)
+    if arguments.sst is not None:
+        parts["peer outputs"] = outputs(arguments.sst, SMALL)
     if arguments.write:
         put(PAGE, parts)
 
