@@ -23,6 +23,7 @@ mod rng;
 mod settings;
 mod shard;
 mod simulation;
+mod steps;
 mod switch;
 
 pub use error::EngineError;
@@ -33,6 +34,7 @@ pub use settings::{
     CongestionControl, CongestionScheme, Injection, MIN_WIRE_BYTES, MarkingPoint, MarkingRule,
     Pacing, PacingOffset, Routing, Settings, Switching,
 };
-pub use simulation::{Parallelism, simulate};
+pub use simulation::{Parallelism, simulate, simulate_in_steps};
+pub use steps::{Check, Decide, Decision, StepReport, Steps};
 pub use tailback_fabric::Detour;
 pub use tailback_program::{Placement, Program, ProgramError};
