@@ -97,5 +97,6 @@ def announce(evaluate: Evaluate, changes: Iterable[Change]) -> None:
 
     Results do not depend on this; without workers it does nothing.
     """
-    if isinstance(evaluate, Announced):
-        evaluate.announce(changes)
+    target: object = evaluate
+    if isinstance(target, Announced):
+        target.announce(changes)

@@ -14,10 +14,10 @@ use crate::probe::{
     StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
 };
 use crate::program::{Placement, Program};
-use crate::progress::Watch;
+use crate::progress::{Decide, Watch};
 use crate::settings::MAX_TIME_PS;
 use crate::shard::Shard;
-use crate::steps::{Decide, Steps};
+use crate::steps::Steps;
 use crate::{EngineError, Settings, deadlock};
 
 /// Threads and shards of a run. Results do not depend on them.

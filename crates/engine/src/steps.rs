@@ -4,11 +4,10 @@
 //! program. When all ranks have begun a certain step, the caller is asked and may name steps ahead of
 //! all ranks to leave out: each rank continues behind them. What has been simulated stays simulated.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use tailback_program::Op;
 
-use crate::outcome::MessageLog;
 use crate::program::CompiledProgram;
 
 /// When the caller is asked, and about which steps.
@@ -20,15 +19,6 @@ pub struct Check {
     pub at: u32,
 }
 
-/// What the caller is told at a check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepReport {
-    /// The step that each rank is in; the number of steps where it has finished.
-    pub rank_step: Vec<u32>,
-    /// Messages of the steps of the check, in order of sending rank and operation.
-    pub messages: MessageLog,
-}
-
 /// The answer at a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -37,9 +27,6 @@ pub struct Decision {
     /// The next check, if there is one.
     pub next: Option<Check>,
 }
-
-/// Decides at checks; `Break` interrupts the run.
-pub type Decide<'a> = &'a mut dyn FnMut(StepReport) -> ControlFlow<(), Decision>;
 
 /// The steps of a program.
 #[derive(Debug, Clone)]

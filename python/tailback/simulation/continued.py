@@ -38,8 +38,8 @@ WORTHWHILE = 0.2
 """Smallest fraction of a stretch that is left out: less would gain less than its interval costs."""
 
 FIRST_OPERATIONS = 1_000_000
-"""Operations of the first program, which has only the first steps of each stretch: to build and match
-a million takes about as long as to simulate as many packets."""
+"""Operations of the first program, which has only the first steps of each stretch: to build and
+match a million takes about as long as to simulate as many packets."""
 
 FIRST_KEPT = 150
 """Most steps of a stretch in the first program."""
@@ -166,7 +166,7 @@ class _Attempt:
     def _result(
         self, stretch: _StretchChecks, count: int, cut: Cut, messages: dict[str, Any]
     ) -> RoundResult | None:
-        """Extrapolation from the steps so far; None if messages before the last are on their way."""
+        """Extrapolation from the steps so far; None if earlier messages are on their way."""
         own = self.messages[:, stretch.first : stretch.first + count + 1]
         sent = own[:, -1] - own[:, 0]
         bounds = own - own[:, :1] + (np.cumsum(sent) - sent)[:, None]

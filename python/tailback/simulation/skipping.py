@@ -37,7 +37,9 @@ class Engine(Protocol):
 
     def __call__(
         self, part: SteppedProgram, checks: StepChecks | None = None, /
-    ) -> _core.PacketOutcome: ...
+    ) -> _core.PacketOutcome:
+        """The outcome of the program."""
+        ...
 
 
 def simulate_skipping(
@@ -62,8 +64,8 @@ def simulate_skipping(
         random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
-        The run, which is whole if no steps were stationary; or the reason why the workload has to be
-        simulated without skips.
+        The run, which is whole if no steps were stationary; or the reason why the workload has to
+        be simulated without skips.
     """
     jobs = SteppedJob.all_of(workload)
     if len(jobs) == 1 and not jobs[0].steps.waits_across():

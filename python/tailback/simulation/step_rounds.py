@@ -39,9 +39,9 @@ RATE = 0.02
 """Relative change of a step time between rounds below which a plan is final."""
 
 SINGLE_MARKS = 32
-"""Number of steps of a stretch whose traffic is counted step by step: each adds a row per link. Later
-ones are counted in groups of this fraction of the steps before them, so that few of the steps that
-an extrapolation is based on are in a group that it is not based on as a whole."""
+"""Number of steps of a stretch whose traffic is counted step by step: each adds a row per link.
+Later ones are counted in groups of this fraction of the steps before them, so that few of the steps
+that an extrapolation is based on are in a group that it is not based on as a whole."""
 
 
 def marks_of_steps(n: int) -> NDArray[np.int64]:
@@ -132,6 +132,7 @@ class SteppedJob:
 
     @staticmethod
     def all_of(workload: Workload) -> list[SteppedJob]:
+        """All jobs of a workload."""
         out, first = [], 0
         for number, job in enumerate(workload.jobs):
             steps = steps_of(job)
@@ -190,6 +191,7 @@ class RoundResult:
 
     @property
     def why_not(self) -> str:
+        """Why the extrapolation is unreliable; empty if it is reliable."""
         return self.found.why_not
 
     @property
@@ -396,7 +398,7 @@ class Round:
             shift_ps=result.found.shift_ps,
             compute_ps=job.steps.compute_ps()[left_out].sum(axis=0),
             marks=inside,
-            mark_steps=np.bincount(marks[: len(chosen)][chosen], minlength=inside.max(initial=0) + 1)[inside],
+            mark_steps=(marks[:, None] == inside).sum(axis=0),
             factor=factor,
             messages=round(counts[0]),
             packets=round(counts[1]),

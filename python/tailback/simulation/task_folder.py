@@ -1,9 +1,9 @@
-"""Simulations of a diagnosis as files in a folder, for worker processes on any machine that sees it.
+"""Simulations of a diagnosis as files in a folder, for workers on any machine that sees it.
 
-The diagnosis writes each change that it will need as a task; workers claim tasks by renaming them, and
-write the runs (:mod:`tailback.api.spread`). A worker that no longer renews its claim is taken for
-dead: its task is open again. A simulation is a function of scenario, change and seed, so it does not
-matter who does it, or whether two do.
+The diagnosis writes each change that it will need as a task; workers claim tasks by renaming them,
+and write the runs (:mod:`tailback.api.spread`). A worker that no longer renews its claim is taken
+for dead, and the diagnosis does its task. A simulation is a function of scenario, change and seed,
+so it does not matter who does it, or whether two do.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tailback.stages import stage
 SCENARIO, CLOSED = "scenario.pickle", "closed"
 
 POLL_S = 0.02
-"""Time between two looks at the folder: short against a simulation, and few calls to the file system."""
+"""Time between two looks at the folder: short against a simulation."""
 
 RENEWAL_S = 2.0
 """Time after which a worker renews its claim."""
 
 STALE_S = 15.0
-"""Time without renewal after which a claim is void: several renewals, so that a busy machine or a slow
-file system does not lose it."""
+"""Time without renewal after which a claim is void: several renewals, so that a busy machine or a
+slow file system does not lose it."""
 
 PATIENCE_S = 1.0
 """Time that a task which is needed waits for a worker before the diagnosis does it itself."""
@@ -62,8 +62,11 @@ class TaskPaths:
 
     @staticmethod
     def of(folder: Path, number: int) -> TaskPaths:
+        """The files of a task by its number."""
         name = f"{number:06}"
-        return TaskPaths(folder / f"{name}.open", folder / f"{name}.claimed", folder / f"{name}.done")
+        return TaskPaths(
+            folder / f"{name}.open", folder / f"{name}.claimed", folder / f"{name}.done"
+        )
 
 
 @dataclass(eq=False)

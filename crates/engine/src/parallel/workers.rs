@@ -24,9 +24,8 @@ use crate::outcome::MessageLog;
 use crate::parallel::barrier::{Barrier, PanicGuard};
 use crate::parallel::exchange::Exchange;
 use crate::probe::Probe;
-use crate::progress::{Progress, Watch};
+use crate::progress::{Decide, Progress, StepReport, Watch};
 use crate::shard::Shard;
-use crate::steps::{Decide, StepReport};
 
 const EVENTS_BETWEEN_REPORTS: u64 = 1 << 17;
 
