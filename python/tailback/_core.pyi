@@ -8,6 +8,7 @@ from numpy import bool_, float64, int32, int64, uint8, uint32, uint64, unsignedi
 from numpy.typing import NDArray
 
 from tailback.fluid.programs import RankModel
+from tailback.simulation.continued import StepChecks
 from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import PlacedProgram, Program
 
@@ -394,6 +395,7 @@ def simulate(
     routing: NetworkRouting | None = None,
     threads: int = 1,
     watch: Callable[[int, int, int, int], object] | None = None,
+    steps: StepChecks | None = None,
 ) -> PacketOutcome: ...
 def read_captures(paths: Sequence[Path], most: int) -> CapturedColumns: ...
 

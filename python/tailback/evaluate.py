@@ -6,9 +6,9 @@ answers "what if": packet by packet or with the fluid model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,3 +81,22 @@ class Change:
 
 
 Evaluate = Callable[[Change], Run]
+
+
+@runtime_checkable
+class Announced(Protocol):
+    """An evaluation that can simulate several changes at the same time."""
+
+    def announce(self, changes: Iterable[Change]) -> None:
+        """Start to simulate changes that will be requested later."""
+        ...
+
+
+def announce(evaluate: Evaluate, changes: Iterable[Change]) -> None:
+    """Say which changes will be requested next, so that they can be simulated at the same time.
+
+    Results do not depend on this; without workers it does nothing.
+    """
+    target: object = evaluate
+    if isinstance(target, Announced):
+        target.announce(changes)

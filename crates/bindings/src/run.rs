@@ -1,13 +1,16 @@
 //! Runs the packet engine and returns its tables as columns.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use numpy::{IntoPyArray, PyArrayMethods as _};
+use numpy::{IntoPyArray, PyArrayMethods as _, PyReadonlyArray1};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_engine::probe::{LinkReadings, ProbeTables};
-use tailback_engine::{Outcome, Parallelism, Progress, Settings};
+use tailback_engine::{
+    Check, Decision, MessageLog, Outcome, Parallelism, Progress, Settings, StepReport, Steps,
+};
 use tailback_telemetry::Column;
 
 use crate::errors::raise;
@@ -17,11 +20,31 @@ use crate::settings::settings_of;
 use crate::table::{array, columns, numbers, rows};
 use crate::topologies::NetworkRouting;
 
+/// A `tailback.simulation.continued.StepChecks`.
+#[derive(FromPyObject)]
+pub struct StepChecks<'py> {
+    bounds: PyReadonlyArray1<'py, u64>,
+    count: u32,
+    first: (u32, u32),
+    decide: Py<PyAny>,
+}
+
+impl StepChecks<'_> {
+    /// As the engine takes them.
+    fn read(self) -> PyResult<(Steps, Py<PyAny>)> {
+        let bounds = self.bounds.as_slice()?.iter().map(|&bound| bound as usize).collect();
+        let (from, at) = self.first;
+        Ok((Steps { bounds, count: self.count, first: Check { from, at } }, self.decide))
+    }
+}
+
 /// Simulates `traffic` on `network` by its own routes or those of `routing`. `settings` is a dataclass
 /// with the fields of [`Settings`]. `watch(time_ps, delivered, packets, events)` is called
-/// regularly; Ctrl-C ends the run with partial results and `complete` false.
+/// regularly; Ctrl-C ends the run with partial results and `complete` false. With `steps`, parts of the
+/// program can be left out while it runs, on one thread.
 #[pyfunction]
-#[pyo3(signature = (network, settings, traffic, *, routing=None, threads=1, watch=None))]
+#[pyo3(signature = (network, settings, traffic, *, routing=None, threads=1, watch=None, steps=None))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn simulate<'py>(
     py: Python<'py>,
     network: &Network,
@@ -30,22 +53,47 @@ pub fn simulate<'py>(
     routing: Option<&NetworkRouting>,
     threads: usize,
     watch: Option<Py<PyAny>>,
+    steps: Option<StepChecks<'py>>,
 ) -> PyResult<PacketOutcome> {
     let settings: Settings = settings_of(settings)?;
     let (program, placement) = traffic.read()?;
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
-    let mut raised: Option<PyErr> = None;
-    let result = py.detach(|| {
+    let steps = steps.map(StepChecks::read).transpose()?;
+    let (result, raised) = py.detach(|| {
+        let raised = RefCell::new(None);
+        let keep = |error| {
+            raised.replace(Some(error));
+        };
         let mut on_progress = |progress: Progress| match report_progress(watch.as_ref(), progress) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
-                raised = Some(error);
+                keep(error);
                 ControlFlow::Break(())
             }
         };
         let work = Parallelism { threads, shards: None };
         let fabric = &network.fabric;
-        tailback_engine::simulate(
+        if let Some((steps, decide)) = steps {
+            let mut on_check = |report| match ask(&decide, report) {
+                Ok(decision) => ControlFlow::Continue(decision),
+                Err(error) => {
+                    keep(error);
+                    ControlFlow::Break(())
+                }
+            };
+            let result = tailback_engine::simulate_in_steps(
+                fabric,
+                plan,
+                &settings,
+                &program,
+                &placement,
+                steps,
+                &mut on_check,
+                &mut on_progress,
+            );
+            return (result, raised.into_inner());
+        }
+        let result = tailback_engine::simulate(
             fabric,
             plan,
             &settings,
@@ -53,7 +101,8 @@ pub fn simulate<'py>(
             &placement,
             work,
             &mut on_progress,
-        )
+        );
+        (result, raised.into_inner())
     });
     match (result, raised) {
         // Partial results are kept on Ctrl-C; any other exception of the callback is an
@@ -103,12 +152,7 @@ impl PacketOutcome {
             congested_packets, observed_congested_packets, busy_ps, stall_ps);
         let s = outcome.step_passes;
         let step_passes = numbers!(py, s; window, label, link, hop_samples, congested_samples);
-        let m = outcome.messages;
-        let messages =
-            columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
-        messages.set_item("src_rank", m.src.into_pyarray(py))?;
-        messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
-        messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
+        let messages = message_columns(py, outcome.messages)?;
         let (rank, start): (Vec<u32>, Vec<u64>) = outcome.computations.into_iter().unzip();
         let computations = PyDict::new(py);
         computations.set_item("rank", rank.into_pyarray(py))?;
@@ -142,6 +186,27 @@ impl PacketOutcome {
             carried,
         })
     }
+}
+
+/// The message log as a dictionary of columns.
+fn message_columns(py: Python<'_>, m: MessageLog) -> PyResult<Bound<'_, PyDict>> {
+    let messages =
+        columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
+    messages.set_item("src_rank", m.src.into_pyarray(py))?;
+    messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
+    messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
+    Ok(messages)
+}
+
+/// Asks Python which steps to leave out: it returns the first of them, the first after them, and the
+/// next check or None.
+fn ask(decide: &Py<PyAny>, report: StepReport) -> PyResult<Decision> {
+    Python::attach(|py| {
+        let messages = message_columns(py, report.messages)?;
+        let answer = decide.call1(py, (report.rank_step.into_pyarray(py), messages))?;
+        let (begin, end, next): (u32, u32, Option<(u32, u32)>) = answer.extract(py)?;
+        Ok(Decision { skip: begin..end, next: next.map(|(from, at)| Check { from, at }) })
+    })
 }
 
 /// Lets Python handle signals and calls the progress callback, if there is one.

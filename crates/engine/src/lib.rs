@@ -23,16 +23,18 @@ mod rng;
 mod settings;
 mod shard;
 mod simulation;
+mod steps;
 mod switch;
 
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
-pub use progress::{Progress, Watch};
+pub use progress::{Decide, Progress, StepReport, Watch};
 pub use settings::{
     AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
     CongestionControl, CongestionScheme, Injection, MIN_WIRE_BYTES, MarkingPoint, MarkingRule,
     Pacing, PacingOffset, Routing, Settings, Switching,
 };
-pub use simulation::{Parallelism, simulate};
+pub use simulation::{Parallelism, simulate, simulate_in_steps};
+pub use steps::{Check, Decision, Steps};
 pub use tailback_fabric::Detour;
 pub use tailback_program::{Placement, Program, ProgramError};

@@ -15,6 +15,7 @@ use crate::program::{CompiledProgram, Envelope, Placement, Program, compile};
 use crate::rng::{RandomSource, Stream, random};
 use crate::settings::MAX_TIME_PS;
 use crate::settings::{Pacing, PacingOffset};
+use crate::steps::{StepGates, Steps};
 use crate::{EngineError, Settings};
 
 pub(crate) struct Model<'a> {
@@ -45,6 +46,8 @@ pub(crate) struct Model<'a> {
     /// Shortest cable between switches.
     pub least_cable_ps: u64,
     pub total_packets: u64,
+    /// Initial state of the steps, if some may be left out; then there is one shard.
+    pub gates: Option<StepGates>,
 }
 
 /// Indices of a message's state at both endpoints.
@@ -101,12 +104,20 @@ impl<'a> Model<'a> {
             choice: RandomSource::new(settings.seed, Stream::Route),
             reservoir: RandomSource::new(settings.seed, Stream::Reservoir),
             program: compiled,
+            gates: None,
             partition,
             local_ranks,
             ranks,
         };
         model.check_paths()?;
         Ok(model)
+    }
+
+    /// The same, whose steps may be left out.
+    pub fn with_steps(mut self, steps: Steps) -> Self {
+        assert_eq!(self.partition.shards, 1, "steps are left out in one shard");
+        self.gates = Some(StepGates::new(steps));
+        self
     }
 
     /// An event queue for `groups` groups.

@@ -107,9 +107,22 @@ impl MessageLog {
         }
     }
 
-    pub(crate) fn new<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> Self {
-        let mut log = Self::with_capacity(model.program.messages.len());
-        for (number, message) in (0..).zip(&model.program.messages) {
+    /// All messages of a run, except those of steps that were left out.
+    pub(crate) fn new<P>(model: &Model<'_>, shards: &[Shard<'_, P>], left_out: &[bool]) -> Self {
+        let all = 0..model.program.messages.len() as u32;
+        let kept = |&number: &u32| !left_out.get(number as usize).is_some_and(|&out| out);
+        Self::of(model, shards, all.filter(kept))
+    }
+
+    /// Messages by their numbers.
+    pub(crate) fn of<P>(
+        model: &Model<'_>,
+        shards: &[Shard<'_, P>],
+        numbers: impl Iterator<Item = u32>,
+    ) -> Self {
+        let mut log = Self::with_capacity(numbers.size_hint().1.unwrap_or(0));
+        for number in numbers {
+            let message = &model.program.messages[number as usize];
             let sender = &shards[model.shard_of_rank(message.src)];
             let sending = &sender.sends[model.send_of(number) as usize];
             let receiver = &shards[model.shard_of_rank(message.dst)];

@@ -1,6 +1,9 @@
-//! Progress reports of a run.
+//! What a run reports to its caller: its progress, and its steps.
 
 use std::ops::ControlFlow;
+
+use crate::outcome::MessageLog;
+use crate::steps::Decision;
 
 /// How far a run has advanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,3 +20,15 @@ pub struct Progress {
 
 /// Callback for progress reports; returning `Break` interrupts the run.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// What the caller is told at a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepReport {
+    /// The step that each rank is in; the number of steps where it has finished.
+    pub rank_step: Vec<u32>,
+    /// Messages of the steps of the check, in order of sending rank and operation.
+    pub messages: MessageLog,
+}
+
+/// Decides at checks; `Break` interrupts the run.
+pub type Decide<'a> = &'a mut dyn FnMut(StepReport) -> ControlFlow<(), Decision>;

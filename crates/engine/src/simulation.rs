@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tailback_fabric::{Fabric, RoutePlan};
 use tailback_telemetry::Samples;
 
-use crate::model::Model;
+use crate::model::{Model, packets_of};
 use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{RunEnd, run_windows};
@@ -14,9 +14,10 @@ use crate::probe::{
     StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
 };
 use crate::program::{Placement, Program};
-use crate::progress::Watch;
+use crate::progress::{Decide, Watch};
 use crate::settings::MAX_TIME_PS;
 use crate::shard::Shard;
+use crate::steps::Steps;
 use crate::{EngineError, Settings, deadlock};
 
 /// Threads and shards of a run. Results do not depend on them.
@@ -60,39 +61,67 @@ pub fn simulate(
         return simulate_probed(&model, minimum_duration_ps(&model, program), work, watch);
     }
     if !settings.measure {
-        return Ok(run(&model, |_| NullProbe, work.threads, watch)?.0);
+        return Ok(run(&model, |_| NullProbe, work.threads, (watch, None))?.0);
     }
     let least = minimum_duration_ps(&model, program);
     if let Some(&steps) = placement.label_step.iter().max().filter(|&&steps| steps > 0) {
-        return simulate_steps(&model, least, steps, work, watch);
+        return measure_steps(&model, least, steps, work.threads, (watch, None));
     }
     let probe = |links: &[Link]| WindowProbe::new(links, settings, least);
-    let (mut outcome, shards) = run(&model, probe, work.threads, watch)?;
+    let (mut outcome, shards) = run(&model, probe, work.threads, (watch, None))?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
     (outcome.window_ps, outcome.samples, outcome.truth) =
         WindowProbe::join(parts, outcome.end_ps, work.threads);
     Ok(outcome)
 }
 
+/// Simulates `program` like [`simulate`], on one thread and without probes other than the measurement of
+/// links, and asks `decide` which of its `steps` to leave out. What is left out is not in the outcome.
+///
+/// # Errors
+/// As [`simulate`].
+#[allow(clippy::too_many_arguments, reason = "those of `simulate`, and the steps")]
+pub fn simulate_in_steps(
+    fabric: &Fabric,
+    plan: &RoutePlan,
+    settings: &Settings,
+    program: &Program,
+    placement: &Placement,
+    steps: Steps,
+    decide: Decide<'_>,
+    watch: Watch<'_>,
+) -> Result<Outcome, EngineError> {
+    let model = Model::new(fabric, plan, settings, program, placement, 1)?.with_steps(steps);
+    if !settings.measure {
+        return Ok(run(&model, |_| NullProbe, 1, (watch, Some(decide)))?.0);
+    }
+    let marks = placement.label_step.iter().max().copied().unwrap_or(0).max(1);
+    // How long the run lasts depends on what is left out; a short guess only merges windows more often.
+    measure_steps(&model, 0, marks, 1, (watch, Some(decide)))
+}
+
+/// What is called during a run: regularly, and at checks.
+type Callbacks<'a> = (Watch<'a>, Option<Decide<'a>>);
+
 /// Simulates with truth and passes of `steps` steps too.
-fn simulate_steps(
+fn measure_steps(
     model: &Model<'_>,
     least: u64,
     steps: u32,
-    work: Parallelism,
-    watch: Watch<'_>,
+    threads: usize,
+    callbacks: Callbacks<'_>,
 ) -> Result<Outcome, EngineError> {
     let (settings, messages) = (&model.settings, steps_of_messages(model));
     let probe = |links: &[Link]| {
         let measure = WindowProbe::new(links, settings, least);
         StepProbe::new(measure, links, settings, Arc::clone(&messages), steps)
     };
-    let (mut outcome, shards) = run(model, probe, work.threads, watch)?;
+    let (mut outcome, shards) = run(model, probe, threads, callbacks)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
-    let (measured, step_truth, step_passes) = StepProbe::join(parts, work.threads);
+    let (measured, step_truth, step_passes) = StepProbe::join(parts, threads);
     (outcome.step_truth, outcome.step_passes) = (step_truth, step_passes);
     (outcome.window_ps, outcome.samples, outcome.truth) =
-        WindowProbe::join(measured, outcome.end_ps, work.threads);
+        WindowProbe::join(measured, outcome.end_ps, threads);
     Ok(outcome)
 }
 
@@ -139,7 +168,7 @@ fn probed<P: Probe + Send + Into<CombinedProbe>>(
     work: Parallelism,
     watch: Watch<'_>,
 ) -> Result<Outcome, EngineError> {
-    let (mut outcome, shards) = run(model, probe, work.threads, watch)?;
+    let (mut outcome, shards) = run(model, probe, work.threads, (watch, None))?;
     let (mut measured, mut rest) = (Vec::new(), Vec::new());
     for Shard { probe, links, .. } in shards {
         let CombinedProbe { measure, ports, carried } = probe.into();
@@ -157,9 +186,9 @@ fn run<'w, P: Probe + Send>(
     model: &'w Model<'w>,
     probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
-    watch: Watch<'_>,
+    (watch, decide): Callbacks<'_>,
 ) -> Result<(Outcome, Vec<Shard<'w, P>>), EngineError> {
-    let (shards, end) = run_windows(model, probe, threads, watch);
+    let (shards, end) = run_windows(model, probe, threads, watch, decide);
     if end == RunEnd::TooLong {
         let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
         return Err(EngineError::TooLong { time_ps, limit_ps: MAX_TIME_PS });
@@ -168,15 +197,24 @@ fn run<'w, P: Probe + Send>(
         if shards.iter().any(|shard| shard.unfinished() > 0) {
             return Err(deadlock::explain(model, &shards));
         }
-        assert_conserved(model, &shards);
+        assert_conserved(model, &shards, &left_out(model, &shards));
     }
     Ok((outcome(model, &shards, end == RunEnd::Complete), shards))
 }
 
+/// Whether each message belongs to steps left out; empty if none does.
+fn left_out<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> Vec<bool> {
+    let gates = shards.first().and_then(|shard| shard.gates.as_ref());
+    gates.map(|gates| gates.left_out(&model.program)).unwrap_or_default()
+}
+
 /// Asserts that every packet was delivered once and every credit returned.
-fn assert_conserved<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) {
+fn assert_conserved<P>(model: &Model<'_>, shards: &[Shard<'_, P>], left_out: &[bool]) {
     let delivered: u64 = shards.iter().map(|shard| shard.delivered).sum();
-    assert_eq!(delivered, model.total_packets, "packets delivered");
+    let messages = left_out.iter().zip(&model.program.messages).filter(|&(&out, _)| out);
+    let missing: u64 =
+        messages.map(|(_, message)| u64::from(packets_of(message, &model.settings))).sum();
+    assert_eq!(delivered, model.total_packets - missing, "packets delivered");
     let whole = model.settings.buffer_bytes;
     for shard in shards {
         assert_eq!(shard.packets.live(), 0, "packets left in the network");
@@ -195,7 +233,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         RankLog::new(&shard.ranks[model.local_rank(rank) as usize], end_ps)
     });
     Outcome {
-        messages: MessageLog::new(model, shards),
+        messages: MessageLog::new(model, shards, &left_out(model, shards)),
         ranks: ranks.collect(),
         computations: computations(shards),
         packets: shards.iter().map(|shard| shard.delivered).sum(),
@@ -277,7 +315,7 @@ mod tests {
         let model = Model::new(&fabric, &plan, &settings, &program, &placement, 1).unwrap();
         let mut shards = [model.shard(0, |_| NullProbe)];
         happens(&mut shards[0]);
-        let check = std::panic::AssertUnwindSafe(|| assert_conserved(&model, &shards));
+        let check = std::panic::AssertUnwindSafe(|| assert_conserved(&model, &shards, &[]));
         let panicked = std::panic::catch_unwind(check).err()?;
         let text = panicked.downcast_ref::<String>().cloned();
         text.or_else(|| panicked.downcast_ref::<&str>().map(|&text| text.to_owned()))

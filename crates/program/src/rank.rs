@@ -48,6 +48,12 @@ impl Rank {
         self.next_op
     }
 
+    /// Continues with another operation of its program.
+    #[inline]
+    pub fn continue_at(&mut self, op: usize) {
+        self.next_op = op;
+    }
+
     /// Takes the next operation of its program, which ends before `end`; `None` if it has finished.
     #[inline]
     pub fn next(&mut self, ops: &[Op], end: usize, now: u64) -> Option<Op> {

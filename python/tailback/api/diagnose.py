@@ -32,6 +32,7 @@ from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
+from tailback.api.spread import spread
 from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
@@ -186,6 +187,9 @@ def diagnose(
     remedies: Sequence[str] = (),
     seeds: int | None = None,
     threads: int | None = None,
+    workers: int | None = None,
+    dask: Any = None,
+    tasks: str | Path | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
     **options: Unpack[ScenarioOptions],
@@ -207,6 +211,10 @@ def diagnose(
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
             large (:data:`tailback.api.effort.MANY_EVENTS`).
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
+        workers: Number of processes that simulate besides this one. Results do not depend on this.
+        dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
+        tasks: Folder of the tasks of workers, which see it under the same path
+            (docs/how-to/cluster.md); default: a temporary one.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
@@ -248,17 +256,18 @@ def diagnose(
         )
     prepared, run = expected.prepared, expected.run
     repeated = repetitions(seeds, run)
-    evaluate = make_evaluate(prepared, watch, threads=threads, known=run)
-    workflow = _Workflow(
-        prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
-        ENGINE_VARIATIONS if expected.found is None else (),
-    )  # fmt: skip
-    measured = expected.measured_with_ideal(evaluate)
-    diagnosis, after, files = workflow.diagnose(
-        lambda modelled, placements, advise: expected.explained(
-            modelled, measured, evaluate, placements, repeated, advise
+    with spread(workers, dask, tasks) as task_folder:
+        evaluate = make_evaluate(prepared, watch, threads=threads, known=run, tasks=task_folder)
+        workflow = _Workflow(
+            prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
+            ENGINE_VARIATIONS if expected.found is None else (),
+        )  # fmt: skip
+        measured = expected.measured_with_ideal(evaluate)
+        diagnosis, after, files = workflow.diagnose(
+            lambda modelled, placements, advise: expected.explained(
+                modelled, measured, evaluate, placements, repeated, advise
+            )
         )
-    )
     notes = [*diagnosis.warnings, *note_on_repetitions(seeds, run)]
     diagnosis = diagnosis.model_copy(update={"warnings": notes})
     step("charging the stall time", 1.0)

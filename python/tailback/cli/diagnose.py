@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ from tailback.api.candidates import require_placements
 from tailback.api.captures import is_capture
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.api.source import Source, SourceLike, path_safe_name
+from tailback.api.spread import write_script
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption, profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
+from tailback.cli.text import printable
 from tailback.remedy import REMEDIES
 from tailback.run import check_writable
 
@@ -64,6 +67,14 @@ from tailback.run import check_writable
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), metavar="N",
+              help="Simulate on N processes besides this one; results do not depend on "
+                   "this.")  # fmt: skip
+@click.option("--dask", metavar="ADDRESS",
+              help="Simulate on the Dask cluster of this scheduler, too.")  # fmt: skip
+@click.option("--slurm", type=click.IntRange(1), metavar="TASKS",
+              help="Write a Slurm array script of this many workers, and wait for them while "
+                   "simulating.")  # fmt: skip
 @profile_option
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
@@ -83,6 +94,9 @@ def diagnose(
     profile: bool,
     quiet: bool,
     threads: int | None,
+    workers: int | None,
+    dask: str | None,
+    slurm: int | None,
     **source: Any,
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
@@ -113,12 +127,17 @@ def diagnose(
         name = found.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
     check_writable(out, force=force, sources=[path, *captures])
+    tasks = out.absolute().with_name(f"{out.absolute().name}.tasks") if dask or slurm else None
+    if slurm is not None and tasks is not None:
+        script = write_script(tasks, tasks.name, slurm)
+        click.echo(f"sbatch {printable(shlex.quote(str(script)))}", err=True)
     with profiled(profile), meter(quiet) as progress:
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
             methods=methods,
             remedies=remedies, seeds=seeds, threads=threads, progress=progress.step,
-            watch=progress.watch, contexts=contexts, **options,
+            watch=progress.watch, contexts=contexts, workers=workers, dask=dask, tasks=tasks,
+            **options,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)

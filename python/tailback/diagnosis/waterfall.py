@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tailback.diagnosis import waterfall_wording as wording
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
-from tailback.evaluate import Change, EngineVariation, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.run import Run
 
 Progress = Callable[[str, float], None]
@@ -174,12 +174,14 @@ def build_waterfall(
         rules: Routing rules to try for even spreading, in addition to the one in use.
         engines: Other engine settings to try.
     """
+    announce(evaluate, _independent_changes(run, seeds, placements or {}, rules, engines))
     rule = _best_rule(evaluate, rules, progress)
     # A placement may assume minimal routing: not making detours is no fault of the routing, even
     # if detours would help. If routing does make detours, minimal paths may be better.
     charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
+    announce(evaluate, _repetitions([step.change for step in todo if not step.skip], seeds))
     n_real = sum(not step.skip for step in todo)
     simulated = _times_of_steps(evaluate, todo, seeds, progress)
     floor = _floor(evaluate, placements or {}, (charged, *rules), simulated, run)
@@ -198,6 +200,38 @@ def build_waterfall(
         progress("removing causes", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
     return Waterfall(bars, _shares(run, bars, removed), variations)
+
+
+def _independent_changes(
+    run: Run,
+    seeds: int,
+    placements: Placements,
+    rules: Sequence[str],
+    engines: Sequence[EngineVariation],
+) -> list[Change]:
+    """Changes that are simulated whatever the results of others are, those needed first first."""
+    spread = Change(network="healthy", routing="adaptive", background=False)
+    out = [replace(spread, rule=rule) for rule in rules]
+    placed = [Change(placement=nodes, placement_name=name) for name, nodes in placements.items()]
+    if not rules:
+        out += [
+            replace(change, network="healthy", routing="adaptive", background=False)
+            for change in placed
+        ]
+    steps = [step.change for step in waterfall_steps(run) if not step.skip]
+    out += _repetitions(steps, seeds)
+    out += [replace(change, network="no-contention", background=False) for change in placed]
+    for engine in engines:
+        delays = EngineVariation(delays=engine.delays)
+        out += [
+            replace(change, variation=delays if change.network == "no-contention" else engine)
+            for change in steps
+        ]
+    return [*out, *placed]
+
+
+def _repetitions(changes: Sequence[Change], seeds: int) -> list[Change]:
+    return [replace(change, seed_offset=seed) for change in changes for seed in range(seeds)]
 
 
 def _variations(
@@ -408,6 +442,8 @@ def _removed(
     other = {"routing"} if rule != charged else set[str]()
     active = [name for name in changes if not step[name].skip or name in other]
     order = [s.name for s in todo if not s.skip]
+    simulated = [changes[name] for name in active if name != order[-1] or name in other]
+    announce(evaluate, _repetitions(simulated, seeds))
     out: dict[Cause, list[int]] = {}
     for name in active:
         last = name == order[-1] and name not in other

@@ -9,7 +9,7 @@ import polars as pl
 
 from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import RunError, TailbackError
-from tailback.evaluate import Evaluate
+from tailback.evaluate import Change, Evaluate, announce
 from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
 
@@ -53,6 +53,10 @@ def prove(
     if seeds < 1:
         raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     trials = [_Trial(proposal, (estimates or {}).get(proposal.name, 0)) for proposal in proposals]
+    announce(evaluate, [
+        trial.change(seed) for trial in trials
+        for seed in range(seeds if trial.proposal.name == unchanged else 1)
+    ])  # fmt: skip
     for number, trial in enumerate(trials):
         if progress is not None:
             name = f"trying {trial.proposal.kind} {trial.proposal.name}"
@@ -61,14 +65,41 @@ def prove(
     before = next((trial for trial in trials if trial.proposal.name == unchanged), None)
     if before is not None:
         before.repeat(evaluate, seeds)
+    ordered = sorted(trials, key=lambda trial: fastest_first(trial.candidate))
     quickest: dict[str, _Trial] = {}
-    for trial in sorted(trials, key=lambda trial: fastest_first(trial.candidate)):
-        best = quickest.setdefault(trial.proposal.kind, trial)
-        if trial is best or not trial.slower_than(best):
-            trial.repeat(evaluate, min(seeds, 2))
-            if before is None or not (trial.slower_than(before) or before.slower_than(trial)):
-                trial.repeat(evaluate, seeds)
+    for trial in ordered:
+        quickest.setdefault(trial.proposal.kind, trial)
+    # The fastest of each kind come first: the others are compared with their repetitions.
+    for compared in (
+        list(quickest.values()),
+        [trial for trial in ordered if trial not in quickest.values()],
+    ):
+        _repeat(compared, quickest, before, evaluate, seeds)
     return sorted((trial.candidate for trial in trials), key=fastest_first)
+
+
+def _repeat(
+    trials: Sequence[_Trial], quickest: Mapping[str, _Trial], before: _Trial | None,
+    evaluate: Evaluate, seeds: int,
+) -> None:  # fmt: skip
+    """Repeat trials that may be the fastest of their kind, as often as they need."""
+    contenders = [
+        trial for trial in trials
+        if trial is quickest[trial.proposal.kind]
+        or not trial.slower_than(quickest[trial.proposal.kind])
+    ]  # fmt: skip
+    for at_least in (min(seeds, 2), seeds):
+        if at_least > 2 and before is not None:
+            contenders = [
+                trial for trial in contenders
+                if not (trial.slower_than(before) or before.slower_than(trial))
+            ]  # fmt: skip
+        announce(evaluate, [
+            trial.change(seed) for trial in contenders if not trial.error
+            for seed in range(len(trial.times_ps), at_least)
+        ])  # fmt: skip
+        for trial in contenders:
+            trial.repeat(evaluate, at_least)
 
 
 def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
@@ -107,13 +138,18 @@ class _Trial:
     congested: float | None = None
     error: str = ""
 
+    def change(self, seed: int) -> Change:
+        """The change that a repetition simulates.
+
+        Congestion is measured once; the others only give the spread of the time.
+        """
+        return replace(self.proposal.change, seed_offset=seed, measure=seed == 0)
+
     def repeat(self, evaluate: Evaluate, seeds: int) -> None:
         """Simulate until there are ``seeds`` repetitions."""
         try:
             for seed in range(len(self.times_ps), 0 if self.error else seeds):
-                # Congestion is measured once; the others only give the spread of the time.
-                change = replace(self.proposal.change, seed_offset=seed, measure=seed == 0)
-                run = evaluate(change)
+                run = evaluate(self.change(seed))
                 self.times_ps.append(run.elapsed_ps)
                 if seed == 0:
                     self.path_length = float(run.summary.get("average_path_length", 0.0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -15,6 +16,7 @@ from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.settings import PacingSettings
+from tailback.simulation.task_folder import TaskFolder
 
 PACED: dict[str, Any] = {
     "injection": "per-destination",
@@ -48,6 +50,7 @@ def make_evaluate(
     threads: int | None = None,
     known: Run | None = None,
     coarse: int | None = None,
+    tasks: TaskFolder | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
@@ -59,22 +62,78 @@ def make_evaluate(
         threads: As in :func:`tailback.simulation.simulate`.
         known: The run of ``prepared`` as it is, where that was simulated already.
         coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
+        tasks: Where announced changes are put for workers.
     """
     prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
-    networks = NetworkCache(prepared)
     runs = KnownRuns(prepared)
     if known is not None:
         runs.keep(Change(measure=True), known)
+    if tasks is not None:
+        tasks.open(prepared)
+    return PacketEvaluation(make_simulation(prepared, watch, threads=threads), runs, tasks)
 
-    def evaluate(change: Change) -> Run:
-        found = runs.find(change)
+
+@dataclass(eq=False)
+class PacketEvaluation:
+    """Re-simulates changes, each at most once; announced ones on workers.
+
+    Attributes:
+        simulate: Simulates a change.
+        runs: Runs so far.
+        tasks: Where announced changes are put for workers.
+    """
+
+    simulate: Evaluate
+    runs: KnownRuns
+    tasks: TaskFolder | None = None
+    _pending: dict[Hashable, int] = field(default_factory=dict)
+
+    def __call__(self, change: Change) -> Run:
+        """The run with a change."""
+        found = self.runs.find(change)
         if found is None:
-            change = replace(change, measure=change.measure or runs.is_candidate(change))
-            found = simulated(change)
+            change = self._with_telemetry(change)
+            found = self._from_worker(change) or self.simulate(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
-                runs.keep(change, found)
+                self.runs.keep(change, found)
         return found
+
+    def announce(self, changes: Iterable[Change]) -> None:
+        """Put changes that are not known yet where workers find them."""
+        if self.tasks is None:
+            return
+        for change in changes:
+            change = self._with_telemetry(change)
+            if self.runs.find(change) is None and self._number(change) is None:
+                self._pending[self.runs.key(change)] = self.tasks.put(change)
+
+    def _with_telemetry(self, change: Change) -> Change:
+        """The change as it is simulated: a candidate with telemetry, for its proof."""
+        return replace(change, measure=change.measure or self.runs.is_candidate(change))
+
+    def _number(self, change: Change) -> int | None:
+        """Number of the task of an announced change; telemetry does not affect times."""
+        for measure in (change.measure, True):
+            number = self._pending.get(self.runs.key(replace(change, measure=measure)))
+            if number is not None:
+                return number
+        return None
+
+    def _from_worker(self, change: Change) -> Run | None:
+        """The run that a worker has simulated; None if the change has to be simulated here."""
+        number = self._number(change)
+        if number is None or self.tasks is None:
+            return None
+        self._pending = {key: task for key, task in self._pending.items() if task != number}
+        return self.tasks.take(number)
+
+
+def make_simulation(
+    prepared: PreparedScenario, watch: Watch | None = None, *, threads: int | None = None
+) -> Evaluate:
+    """A function that simulates ``prepared`` with one thing changed, without a cache of runs."""
+    networks = NetworkCache(prepared)
 
     def simulated(change: Change) -> Run:
         workload = apply_change(prepared, change)
@@ -111,7 +170,7 @@ def make_evaluate(
             **changes,
         )
 
-    return evaluate
+    return simulated
 
 
 def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tailback.scenario import Scenario
 from tailback.scenario_engine import CongestionControlSection, EngineSection
 from tailback.schema import conform
 from tailback.simulation.contexts import split_contexts
+from tailback.simulation.continued import StepChecks, WholeRun
 from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
@@ -28,13 +29,9 @@ from tailback.simulation.pacing import SendRates, send_rates
 from tailback.simulation.prepare import Job, PreparedScenario, Workload, prepare
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.settings import EngineSettings
-from tailback.simulation.skipping import (
-    SkippedRun,
-    SteppedProgram,
-    simulate_skipping,
-    skip_notes,
-)
+from tailback.simulation.skipping import simulate_skipping, skip_notes
 from tailback.simulation.stamping import stamping_links
+from tailback.simulation.step_rounds import SkippedRun, SteppedProgram
 from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.stages import stage
@@ -116,12 +113,11 @@ def execute(
     skipped = None
     if engine.skip_repeats and pace_mbps is None:
         skipped = run.skipping()
-    if not isinstance(skipped, SkippedRun):
+    if isinstance(skipped, SkippedRun | WholeRun):
+        outcome: Outcome = skipped.outcome
+    else:
         workload = workload.in_full()
-    outcome = (
-        skipped.outcome if isinstance(skipped, SkippedRun)
-        else run.whole(workload.program, pace_mbps)
-    )  # fmt: skip
+        outcome = run.whole(workload.program, pace_mbps)
     seconds = time.perf_counter() - began
     if not (outcome.complete or partial):
         raise KeyboardInterrupt
@@ -180,7 +176,7 @@ class _EngineRun:
         """Run a program of all ranks."""
         return self._simulate(self._placed(program, self.workload.start_ps, 1, [], pace_mbps))
 
-    def skipping(self) -> SkippedRun | str:
+    def skipping(self) -> SkippedRun | WholeRun | str:
         """Run the workload with skipped steps; or the reason why none can be skipped."""
         settings = self.settings
         return simulate_skipping(
@@ -190,10 +186,12 @@ class _EngineRun:
             random_routing=settings.routing != "deterministic",
         )  # fmt: skip
 
-    def stepped(self, part: SteppedProgram) -> _core.PacketOutcome:
+    def stepped(
+        self, part: SteppedProgram, checks: StepChecks | None = None
+    ) -> _core.PacketOutcome:
         """Run a program in which steps are left out."""
         outcome = self._simulate(
-            self._placed(part.program, part.start_ps, part.copies, part.label_step, None)
+            self._placed(part.program, part.start_ps, part.copies, part.label_step, None), checks
         )
         if not outcome.complete:
             # Its tables would have simulated times, which differ from those of the whole run.
@@ -218,7 +216,9 @@ class _EngineRun:
             pace_mbps=pace_mbps,
         )
 
-    def _simulate(self, traffic: PlacedProgram) -> _core.PacketOutcome:
+    def _simulate(
+        self, traffic: PlacedProgram, checks: StepChecks | None = None
+    ) -> _core.PacketOutcome:
         scenario, routes, settings = self.prepared.scenario, self.routes, self.settings
         require_memory(
             self.fabric, scenario, traffic.program,
@@ -231,17 +231,18 @@ class _EngineRun:
         ):  # fmt: skip
             return _core.simulate(
                 routes.network, settings, traffic, routing=routes.rule, threads=self.threads,
-                watch=self.watch,
+                watch=self.watch, steps=checks,
             )  # fmt: skip
 
 
 def _state_skips(
-    skipped: SkippedRun | str, jobs: list[Job], tables: dict[str, pl.DataFrame],
+    skipped: SkippedRun | WholeRun | str, jobs: list[Job], tables: dict[str, pl.DataFrame],
     summary: dict[str, Any],
 ) -> list[str]:  # fmt: skip
     """Record the skipped steps of a run in its tables and summary; returns notes on them."""
-    if isinstance(skipped, str):
-        return [f"nothing was skipped: {skipped}"]
+    if not isinstance(skipped, SkippedRun):
+        reason = skipped if isinstance(skipped, str) else skipped.reason
+        return [f"nothing was skipped: {reason}"]
     rows = [asdict(one) for one in skipped.stretches]
     tables["skips"] = conform("skips", pl.DataFrame(rows))
     observed = [i for i, job in enumerate(jobs) if job.section.observed]

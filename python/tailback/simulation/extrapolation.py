@@ -40,7 +40,8 @@ class JobSkip:
         ranks: Ranks of the job in the program of all jobs.
         shift_ps: Extrapolated time of the steps.
         compute_ps: Computation time of each rank in these steps, shape (R,).
-        marks: Marks of the simulated steps that they are extrapolated from.
+        marks: Marks of the simulated steps that they are extrapolated from, shape (K,).
+        mark_steps: Number of steps that have each of these marks, shape (K,).
         factor: Number of skipped steps per marked one.
         packets: Data packets of the skipped steps, including those within hosts.
         messages: Messages of the skipped steps.
@@ -52,6 +53,7 @@ class JobSkip:
     shift_ps: int
     compute_ps: NDArray[np.int64]
     marks: NDArray[np.int64]
+    mark_steps: NDArray[np.int64]
     factor: float
     packets: int
     messages: int
@@ -207,6 +209,8 @@ def _ranks(
     outcome: _core.PacketOutcome, skips: Sequence[Skip], start_ps: NDArray[np.uint64]
 ) -> dict[str, NDArray[Any]]:
     """Table of ranks: time without computation is waiting, as no other operation takes time."""
+    if not skips:
+        return {name: np.asarray(column) for name, column in outcome.ranks.items()}
     finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.int64)
     compute = np.asarray(outcome.ranks["compute_ps"]).astype(np.int64)
     for job in (job for skip in skips for job in skip.jobs):
@@ -265,17 +269,22 @@ def _traffic(
     frame, factor = _by_step(outcome.step_truth, skip)
     link = frame["link"].to_numpy().astype(np.int64)
     mark = frame["window"].to_numpy().astype(np.int64) + 1
-    of_job = [(np.isin(mark, job.marks), len(job.marks)) for job in skip.jobs if len(job.marks)]
+    of_job = [(np.isin(mark, job.marks), job) for job in skip.jobs if len(job.marks)]
     out = {}
     for name in TRUTH:
         value = frame[name].to_numpy().astype(np.float64) * factor
         total, variance = np.zeros(len(link_group)), np.zeros(len(link_group))
-        for own, marks in of_job:
+        for own, job in of_job:
+            n, steps = len(job.marks), job.mark_steps[np.searchsorted(job.marks, mark[own])]
             sums = np.bincount(link[own], value[own], len(link_group))
             squares = np.bincount(link[own], value[own] ** 2, len(link_group))
+            products = np.bincount(link[own], value[own] * steps, len(link_group))
             total += sums
-            # Variance of the sum over all marked steps; steps without a row count as zero.
-            variance += np.maximum(squares - sums**2 / marks, 0) * marks / max(marks - 1, 1)
+            # Variance of the sum over all marks, each of as many steps as it has; marks without a
+            # row count as zero.
+            mean = sums / job.mark_steps.sum()
+            off = squares - 2 * mean * products + mean**2 * (job.mark_steps**2).sum()
+            variance += np.maximum(off, 0) * n / max(n - 1, 1)
         out[name] = _shrunk(total, variance, link_group)
     return out
 

@@ -42,7 +42,7 @@ class KnownRuns:
         Telemetry does not affect times, so a run with telemetry also serves requests without it.
         """
         for measure in {change.measure, True}:
-            key = self._key(replace(change, measure=measure))
+            key = self.key(replace(change, measure=measure))
             if key in self._runs:
                 self._runs.move_to_end(key)
                 return _copy(self._runs[key][1])
@@ -51,19 +51,19 @@ class KnownRuns:
     def is_candidate(self, change: Change) -> bool:
         """Whether it is only another placement: its proof needs the same run with telemetry."""
         alone = Change(placement=change.placement)
-        return change.placement is not None and self._key(replace(change, measure=False)) == (
-            self._key(alone)
+        return change.placement is not None and self.key(replace(change, measure=False)) == (
+            self.key(alone)
         )
 
     def keep(self, change: Change, run: Run) -> None:
         """Cache a run; evict the least recently used ones beyond ``max_bytes``."""
         size = sum(int(table.estimated_size()) for table in run.tables.values())
         # The change is kept too: its program is identified by id(), which must not be reused.
-        self._runs[self._key(change)] = (change, _copy(run), size)
+        self._runs[self.key(change)] = (change, _copy(run), size)
         while sum(kept[2] for kept in self._runs.values()) > self.max_bytes:
             self._runs.popitem(last=False)
 
-    def _key(self, change: Change) -> Hashable:
+    def key(self, change: Change) -> Hashable:
         """Cache key, equal for changes that result in the same scenario."""
         if self._is_determined(change):
             change = replace(change, seed_offset=0)

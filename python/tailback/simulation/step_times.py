@@ -52,15 +52,16 @@ class StepTimes:
     Attributes:
         post: When each rank posted its first send of each step, -1 if it has none, shape (R, m).
         latency: Mean time from posting a message to its arrival, by step, shape (m,).
-        pattern: Post, start and arrival times of every message of each step relative to its rank's
-            first post, shape (m, messages, 3); None if steps differ in their messages.
         counts: Number of messages, data packets and switch visits in each step, shape (3, m).
+        bounds: Boundaries of the steps' messages of each rank, shape (R, m + 1).
+        columns: Post, start and arrival time of every message.
     """
 
     post: NDArray[np.int64]
     latency: NDArray[np.float64]
-    pattern: NDArray[np.int64] | None
     counts: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    columns: list[NDArray[np.int64]]
 
     @property
     def sending(self) -> NDArray[np.bool_]:
@@ -74,52 +75,45 @@ class StepTimes:
         return self.post[sends].mean(axis=0) if sends.any() else np.zeros(self.post.shape[1])
 
     def part(self, steps: slice) -> StepTimes:
-        """The times of a range of steps."""
-        pattern = None if self.pattern is None else self.pattern[steps]
-        return StepTimes(self.post[:, steps], self.latency[steps], pattern, self.counts[:, steps])
+        """The times of a range of steps, given by its start and stop."""
+        return StepTimes(
+            self.post[:, steps], self.latency[steps], self.counts[:, steps],
+            self.bounds[:, steps.start : steps.stop + 1], self.columns,
+        )  # fmt: skip
+
+    def pattern(self, step: int) -> NDArray[np.int64]:
+        """Post, start and arrival time of the messages of a step, shape (messages, 3).
+
+        They are relative to the first post of the sending rank.
+        """
+        begin, end = self.bounds[:, step], self.bounds[:, step + 1]
+        length = end - begin
+        index = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        after = np.repeat(self.post[:, step], length)
+        return np.stack([column[index] - after for column in self.columns], axis=1)
 
     @staticmethod
-    def of(
-        program: Program, bounds: NDArray[np.int64], messages: Columns, first_message: int
-    ) -> StepTimes:
+    def of(bounds: NDArray[np.int64], messages: Columns) -> StepTimes:
         """Read the times of a job's steps.
 
         Args:
-            program: The job's simulated program.
-            bounds: Boundaries of its steps, shape (R, m + 1).
+            bounds: Index of each rank's first message of each step, and the end of the last, shape
+                (R, m + 1).
             messages: Messages of the run.
-            first_message: Index of the job's first message among them.
         """
-        count = np.concatenate([[0], np.cumsum(program.sends)])[bounds]
-        begin, end = count[:, :-1] + first_message, count[:, 1:] + first_message
+        begin, end = bounds[:, :-1], bounds[:, 1:]
         columns = [np.asarray(messages[name]).astype(np.int64)
                    for name in ("post_ps", "start_ps", "arrival_ps")]  # fmt: skip
         there = end > begin
-        post = np.where(there, columns[0][np.minimum(begin, len(columns[0]) - 1)], -1)
+        post = np.full(begin.shape, -1)
+        post[there] = columns[0][begin[there]]
         total = np.concatenate([[0.0], np.cumsum((columns[2] - columns[0]).astype(np.float64))])
         counts = [(end - begin).sum(axis=0)]
         for name in ("packets", "switch_hops"):
             sums = np.concatenate([[0], np.cumsum(np.asarray(messages[name]).astype(np.int64))])
             counts.append((sums[end] - sums[begin]).sum(axis=0))
         latency = (total[end] - total[begin]).sum(axis=0) / np.maximum(counts[0], 1)
-        pattern = None
-        if (np.diff(end - begin, axis=1) == 0).all():
-            pattern = np.stack([
-                _relative(columns, begin[:, step], end[:, step], post[:, step])
-                for step in range(post.shape[1])
-            ])  # fmt: skip
-        return StepTimes(post, latency, pattern, np.stack(counts))
-
-
-def _relative(
-    columns: list[NDArray[np.int64]], begin: NDArray[np.int64], end: NDArray[np.int64],
-    post: NDArray[np.int64],
-) -> NDArray[np.int64]:  # fmt: skip
-    """Times of messages ``begin:end`` of each rank relative to ``post``, shape (messages, 3)."""
-    length = end - begin
-    index = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
-    after = np.repeat(post, length)
-    return np.stack([column[index] - after for column in columns], axis=1)
+        return StepTimes(post, latency, np.stack(counts), bounds, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,21 +232,27 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
     """Extrapolation of a run that repeats itself to the picosecond; None if it does not."""
     m = times.post.shape[1]
     sends = times.sending
-    if times.pattern is None or not sends.any():
+    if not sends.any():
         return None
     for period in range(1, min(LONGEST_PERIOD, (m - 2) // 2) + 1):
         last, before, first = (times.post[sends, m - 1 - period * i] for i in range(3))
         # The same for all ranks: otherwise faster ranks would run ahead of the others.
         same = len(np.unique(np.stack([last - before, before - first]))) == 1
-        steps = [times.pattern[m - 2 - i] for i in range(period)]
-        earlier = [times.pattern[m - 2 - period - i] for i in range(period)]
-        if same and all((a == b).all() for a, b in zip(steps, earlier, strict=True)):
+        if same and all(_equal(times, m - 2 - i, m - 2 - period - i) for i in range(period)):
             step = int(last[0] - before[0]) / period
             whole = skipped % period == 0
             half = 0.0 if whole else step
             shift = int(last[0] - before[0]) * skipped // period
             return Extrapolation(shift, half, step, whole, m - 1 - period, period)
     return None
+
+
+def _equal(times: StepTimes, step: int, earlier: int) -> bool:
+    """Whether two steps are equal to the picosecond."""
+    length = np.diff(times.bounds, axis=1)
+    if not (length[:, step] == length[:, earlier]).all():
+        return False
+    return np.array_equal(times.pattern(step), times.pattern(earlier))
 
 
 def _statistically(

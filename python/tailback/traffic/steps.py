@@ -48,6 +48,20 @@ class StepProgram:
         total = np.concatenate([[0], np.cumsum(amount.astype(np.int64))])
         return np.diff(total[self.bounds], axis=1).T
 
+    def waits_across(self) -> bool:
+        """Whether a WAIT refers to a post of an earlier step."""
+        program = self.program
+        waits = np.flatnonzero(program.kind == Op.WAIT)
+        if not len(waits):
+            return False
+        start = program.rank_start.astype(np.int64)
+        before = count_within(np.isin(program.kind, POSTS), start)
+        post = posted_as(program, before)[waits]
+        # First operation of the step of each wait, and the number of posts before it.
+        edges = np.unique(self.bounds)
+        first = edges[np.searchsorted(edges, waits, side="right") - 1]
+        return bool((post < before[first]).any())
+
     def only(self, kept: NDArray[np.int64]) -> KeptSteps:
         """The program of only the steps ``kept`` (ascending step numbers, shape (m,))."""
         program, chosen = self.program, self.order[kept]
@@ -108,6 +122,10 @@ class KeptSteps:
     source: NDArray[np.int64]
     bounds: NDArray[np.int64]
 
+    def messages_before(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of messages of the program that are sent before each of some operations."""
+        return np.asarray(np.concatenate([[0], np.cumsum(self.program.sends)])[bounds])
+
     def of_operations(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
         """Expand a value per step, shape (m,), to one per operation, shape (M,)."""
         length = np.diff(self.bounds, axis=1)
@@ -134,6 +152,8 @@ def count_within(true: NDArray[np.bool_], start: NDArray[np.int64]) -> NDArray[n
 def posted_as(program: Program, before: NDArray[np.int64]) -> NDArray[np.int64]:
     """Index within its rank of the post that each WAIT waits for; a post has its own index."""
     found = before.copy()
+    if not (program.kind == Op.WAIT).any():
+        return found
     involved = np.flatnonzero(np.isin(program.kind, (*POSTS, Op.WAIT)))
     key = np.lexsort((involved, program.request[involved], program.op_rank[involved]))
     ordered = involved[key]

@@ -9,11 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tailback import _core
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, prepare, simulate
+from tailback.simulation.step_rounds import SINGLE_MARKS, marks_of_steps
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
@@ -235,3 +237,49 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     again = Run.read(tmp_path / "run")
     assert again.tables["skips"].equals(run.tables["skips"])
     assert again.summary == run.summary
+
+
+def test_an_attempt_in_vain_is_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that wait for nobody move apart: nothing is skipped, one simulation, equal tables."""
+    job = {"pattern": {"kind": "permutation", "ranks": 16, "size": "32 KiB", "messages": 2},
+           "repeat": 60}  # fmt: skip
+    runs = list[object]()
+    engine = _core.simulate
+
+    def counted(*args: Any, **options: Any) -> _core.PacketOutcome:
+        runs.append(options.get("steps"))
+        return engine(*args, **options)
+
+    monkeypatch.setattr(_core, "simulate", counted)
+    whole, attempt = both(job, routing="random", seed=3)
+    assert [checks is not None for checks in runs] == [False, True]
+    assert "skipped" not in attempt.summary
+    assert any(note.startswith("nothing was skipped: ") for note in attempt.notes)
+    assert attempt.summary == whole.summary
+    for name, table in whole.tables.items():
+        assert attempt.tables[name].equals(table), name
+
+
+def test_a_check_costs_no_new_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that become stationary late are left out of the simulation that has shown it."""
+    job = {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB", "compute": "20 us"},
+           "repeat": TIMES}  # fmt: skip
+    runs = list[object]()
+    engine = _core.simulate
+    monkeypatch.setattr(
+        _core, "simulate", lambda *args, **options: runs.append(1) or engine(*args, **options)
+    )
+    skipped = simulate(prepared(job), threads=1)
+    assert len(runs) == 1
+    (simulated,) = skipped.summary["skipped"]["simulated"]
+    assert 9 < simulated < TIMES
+
+
+def test_groups_of_steps_grow_with_the_steps_before_them() -> None:
+    marks = marks_of_steps(500)
+    sizes = np.bincount(marks)[1:]
+    assert (np.diff(marks) >= 0).all() and (sizes > 0).all()
+    assert (sizes[:SINGLE_MARKS] == 1).all()
+    before = np.cumsum(sizes) - sizes
+    assert (sizes[SINGLE_MARKS:-1] <= before[SINGLE_MARKS:-1] / SINGLE_MARKS + 1).all()
+    assert len(sizes) < 150

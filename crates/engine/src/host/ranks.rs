@@ -102,11 +102,18 @@ impl<P: Probe> Shard<'_, P> {
     pub fn advance_rank(&mut self, rank: u32) {
         let r = self.model.local_rank(rank) as usize;
         let program = &self.model.program;
-        let end = program.rank_start[rank as usize + 1];
+        let mut end = self.end_of_step(rank);
         if self.messages_exceed_cache() {
             self.prefetch_posts(&program.ops[self.ranks[r].next_op()..end]);
         }
-        while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
+        loop {
+            let Some(op) = self.ranks[r].next(&program.ops, end, self.now) else {
+                if !self.begin_next_step(rank) {
+                    return;
+                }
+                end = self.end_of_step(rank);
+                continue;
+            };
             match op {
                 Op::Compute(ps) => {
                     if let Some(computations) = &mut self.computations {
@@ -128,6 +135,26 @@ impl<P: Probe> Shard<'_, P> {
                 }
             }
         }
+    }
+
+    /// First operation behind the step that a rank is in: the end of its program unless steps may be
+    /// left out.
+    #[inline]
+    fn end_of_step(&self, rank: u32) -> usize {
+        match &self.gates {
+            None => self.model.program.rank_start[rank as usize + 1],
+            Some(gates) => gates.end(rank as usize),
+        }
+    }
+
+    /// A rank has ended its step; returns whether it has another one.
+    fn begin_next_step(&mut self, rank: u32) -> bool {
+        // Runs with steps have one shard, in which ranks have their own numbers.
+        let next = self.gates.as_mut().and_then(|gates| gates.begin_next(rank as usize));
+        if let Some(op) = next {
+            self.ranks[rank as usize].continue_at(op);
+        }
+        next.is_some()
     }
 
     /// An event of a message at one of its endpoints.

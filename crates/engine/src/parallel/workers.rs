@@ -20,10 +20,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::model::Model;
 use crate::network::link::Link;
+use crate::outcome::MessageLog;
 use crate::parallel::barrier::{Barrier, PanicGuard};
 use crate::parallel::exchange::Exchange;
 use crate::probe::Probe;
-use crate::progress::{Progress, Watch};
+use crate::progress::{Decide, Progress, StepReport, Watch};
 use crate::shard::Shard;
 
 const EVENTS_BETWEEN_REPORTS: u64 = 1 << 17;
@@ -55,6 +56,7 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
     probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
+    decide: Option<Decide<'_>>,
 ) -> (Vec<Shard<'w, P>>, RunEnd) {
     let n = model.partition.shards as usize;
     let pool = WorkerPool {
@@ -70,9 +72,9 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
     };
     std::thread::scope(|scope| {
         let pool = &pool;
-        let work = |thread| scope.spawn(move || pool.run_thread(thread, None));
+        let work = |thread| scope.spawn(move || pool.run_thread(thread, None, None));
         let others: Vec<_> = (1..pool.threads).map(work).collect();
-        pool.run_thread(0, Some(watch));
+        pool.run_thread(0, Some(watch), decide);
         for other in others {
             if let Err(panic) = other.join() {
                 std::panic::resume_unwind(panic);
@@ -142,7 +144,7 @@ impl<S> ShardSlot<S> {
 /// only one event.
 fn run_single_shard<P: Probe>(shard: &mut Shard<'_, P>, end_window: u64) {
     let until = shard.events + EVENTS_BETWEEN_REPORTS / 32;
-    while shard.events < until && shard.next_window() < end_window {
+    while shard.events < until && shard.next_window() < end_window && !shard.check_is_due() {
         shard.run_window(shard.next_window());
     }
 }
@@ -165,12 +167,22 @@ struct WorkerPool<'w, P, F> {
 
 impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
     /// Body of a worker thread.
-    fn run_thread(&self, thread: usize, mut watch: Option<Watch<'_>>) {
+    fn run_thread(
+        &self,
+        thread: usize,
+        mut watch: Option<Watch<'_>>,
+        mut decide: Option<Decide<'_>>,
+    ) {
         let _alarm = PanicGuard(&self.barrier);
         let (mut watched, mut window) = (0, 0);
         for round in 0.. {
             for shard in (thread..self.slots.len()).step_by(self.threads) {
                 self.run_shard(shard, (round, window));
+            }
+            if let Some(decide) = &mut decide
+                && self.consult(decide).is_break()
+            {
+                self.stop.store(true, Relaxed);
             }
             if let Some(watch) = &mut watch
                 && (self.threads == 1 || round % ROUNDS_BETWEEN_REPORTS == 0)
@@ -260,6 +272,24 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         progress.rounds.store(round + 1, Release);
         self.barrier.notify();
         served.run_interior();
+    }
+
+    /// Asks which steps to leave out, if a check of the only shard is due.
+    fn consult(&self, decide: &mut Decide<'_>) -> ControlFlow<()> {
+        let mut slot = self.slots[0].shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shard) = &mut *slot else { return ControlFlow::Continue(()) };
+        let Some(gates) = &shard.gates else { return ControlFlow::Continue(()) };
+        let Some(check) = gates.due() else { return ControlFlow::Continue(()) };
+        let numbers = gates.messages(&self.model.program, check.from..check.at);
+        let report = StepReport {
+            rank_step: gates.rank_steps().to_vec(),
+            messages: MessageLog::of(self.model, std::slice::from_ref(&*shard), numbers),
+        };
+        let decision = decide(report)?;
+        if let Some(gates) = &mut shard.gates {
+            gates.apply(decision);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Calls the progress callback if enough events have been processed since.

@@ -16,6 +16,7 @@ use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, PacketPool};
 use crate::parallel::exchange::{Exchange, Handoff};
 use crate::probe::Probe;
+use crate::steps::StepGates;
 use crate::switch::adaptive_choices::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
@@ -53,6 +54,8 @@ pub(crate) struct Shard<'a, P> {
     pub receives: Vec<ReceiveState>,
     pub ranks: Vec<Rank>,
     pub local_ports: LocalPorts,
+    /// Where ranks are in their steps, if steps may be left out.
+    pub gates: Option<Box<StepGates>>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.
     pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,
@@ -197,6 +200,11 @@ impl<P: Probe> Shard<'_, P> {
             time => self.queue.window_of(time).0,
         };
         self.queue.next_window().min(handoff)
+    }
+
+    /// Whether all ranks have begun the step at which the caller is asked what to leave out.
+    pub fn check_is_due(&self) -> bool {
+        self.gates.as_ref().is_some_and(|gates| gates.due().is_some())
     }
 
     /// Number of ranks that have not finished their programs.

@@ -104,6 +104,7 @@ impl Model<'_> {
             local_ports: LocalPorts::new(
                 settings.local_ports.then_some(self.ranks_of(number).len()),
             ),
+            gates: self.gates.clone().map(Box::new),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             rank_resumes: false,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -124,20 +124,8 @@ def run_on_dask(
     Raises:
         RunError: Dask is not installed, or no scheduler answers at the address.
     """
-    try:
+    with dask_client(client) as client:
         distributed: Any = import_module("distributed")
-    except ImportError:
-        raise RunError("Dask is not installed", remedy="pip install 'tailback[cluster]'") from None
-    own = isinstance(client, str)
-    if own:
-        try:
-            client = distributed.Client(client, timeout=20.0, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise RunError(
-                f"no Dask scheduler answers at {client!r}: {error}",
-                remedy="start one with 'dask scheduler' and give the address that it prints",
-            ) from None
-    try:
         futures = {
             client.submit(run_point, folder, number, pure=False, retries=0): number
             for number in numbers
@@ -150,9 +138,34 @@ def run_on_dask(
                     raise failure
                 reason = KILLED
             yield futures[future], reason
-    finally:
-        if own:
-            client.close()
+
+
+@contextmanager
+def dask_client(client: Any) -> Iterator[Any]:
+    """A client of a Dask cluster; one that is made from an address is closed in the end.
+
+    Args:
+        client: A ``distributed.Client``, or the address of a scheduler.
+
+    Raises:
+        RunError: Dask is not installed, or no scheduler answers at the address.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise RunError("Dask is not installed", remedy="pip install 'tailback[cluster]'") from None
+    if not isinstance(client, str):
+        yield client
+        return
+    try:
+        own = distributed.Client(client, timeout=20.0, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"no Dask scheduler answers at {client!r}: {error}",
+            remedy="start one with 'dask scheduler' and give the address that it prints",
+        ) from None
+    with own:
+        yield own
 
 
 def slurm_script(folder: Path, name: str, tasks: int) -> str:
