@@ -38,15 +38,32 @@ def split_port(text: str) -> tuple[str, str] | None:
 
 def link_names(links: pl.DataFrame) -> list[str]:
     """Names of the rows of table ``links`` of a run, in their order."""
-    columns = links.select("src_name", "src_port", "dst_name", "src_interface")
-    return [link_name(*row) for row in columns.iter_rows()]
+    port = _port_names(_interface_or_number())
+    name = pl.when(pl.col("dst_name").is_null()).then(port).otherwise(
+        pl.concat_str(port, pl.lit(" → "), "dst_name")
+    )  # fmt: skip
+    return links.select(name=name)["name"].to_list()
 
 
 def links_by_port(links: pl.DataFrame) -> dict[str, int]:
     """The link that leaves each port of table ``links``, by number and by interface."""
-    columns = links.select("src_name", "src_port", "src_interface", "link").rows()
-    by_number = {port_name(device, port): link for device, port, _, link in columns}
-    return by_number | {port_name(*row): link for *row, link in columns}
+    number = links["link"].to_list()
+    by = (_port_names(pl.col("src_port").cast(pl.String)), _port_names(_interface_or_number()))
+    by_number, by_interface = (links.select(name=name)["name"].to_list() for name in by)
+    return dict(zip(by_number, number, strict=True)) | dict(zip(by_interface, number, strict=True))
+
+
+def _interface_or_number() -> pl.Expr:
+    interface = pl.col("src_interface").cast(pl.String)
+    return (
+        pl.when(interface.is_null() | (interface == ""))
+        .then(pl.col("src_port").cast(pl.String)).otherwise(interface)
+    )  # fmt: skip
+
+
+def _port_names(port: pl.Expr) -> pl.Expr:
+    """As :func:`port_name`, of the ports that links leave."""
+    return pl.concat_str("src_name", pl.lit("["), port, pl.lit("]"))
 
 
 def some_ports(ports: pl.DataFrame, most: int = 3) -> str:

@@ -356,17 +356,14 @@ fn date_samples<'py>(
     record: (Places<'py>, Counts<'py>),
     size: (usize, usize),
 ) -> PyResult<DatedColumns<'py>> {
-    let slices = |of: &'_ Counts<'py>| -> PyResult<Vec<Vec<u64>>> {
-        of.iter().map(|column| Ok(column.as_slice()?.to_vec())).collect()
-    };
-    let (hop, congested, recorded) = (slices(&columns.0)?, slices(&columns.1)?, slices(&record.1)?);
-    let [left, met] = recorded.as_slice() else {
+    let [hop, congested, recorded] = [&columns.0, &columns.1, &record.1]
+        .map(|of| of.iter().map(|column| column.as_slice()).collect::<Result<Vec<&[u64]>, _>>());
+    let (hop, congested, recorded) = (hop?, congested?, recorded?);
+    let &[left, met] = recorded.as_slice() else {
         return Err(PyValueError::new_err(
             "a record has packets that left and that met congestion",
         ));
     };
-    let [hop, congested] =
-        [&hop, &congested].map(|of| of.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let rows = SampleRows {
         link: at.0.as_slice()?,
         window: at.1.as_slice()?,

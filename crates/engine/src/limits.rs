@@ -98,8 +98,9 @@ fn at_most(
     Err(EngineError::TooMany { what, value, limit, remedy })
 }
 
-/// Ports of a switch are numbered in 16 bits.
-const MAX_PORTS: usize = u16::MAX as usize;
+/// Ports of a switch are numbered in 16 bits, from 0. Those that a packet can choose from are fewer: it
+/// came by another one.
+const MAX_PORTS: usize = 1 << 16;
 
 fn check_sizes(fabric: &Fabric, plan: &RoutePlan, program: &Program) -> Result<(), EngineError> {
     const LIMIT: u64 = (1 << 28) - 1;

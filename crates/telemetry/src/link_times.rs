@@ -64,12 +64,16 @@ pub fn date_samples(
     let mut out = Sums::new(rows.columns.map(<[_]>::len));
     let (mut reached, mut met) = (vec![0.0; windows], vec![0.0; windows]);
     // Dated rows are numbered in the order of the table, not by link, so this comes first.
-    let dated = |link: usize| {
-        record_of(record, recorded.of(link), &mut reached, &mut met);
-        let any = [&reached, &met].map(|when| when.iter().any(|&packets| packets > 0.0));
-        [0, 1].map(|layer| any[layer] && layers[layer].weight[link] > 0.0)
-    };
-    let dated: Vec<[bool; 2]> = (0..links).map(dated).collect();
+    let mut recorded_any = vec![[false; 2]; links];
+    for (row, &link) in record.link.iter().enumerate() {
+        let any = &mut recorded_any[link as usize];
+        // What met congestion reached the queue, and where nothing did, what left it did so.
+        any[0] |= record.left[row] > 0 || record.met[row] > 0;
+        any[1] |= record.met[row] > 0;
+    }
+    let known =
+        |link: usize, layer: usize| recorded_any[link][layer] && layers[layer].weight[link] > 0.0;
+    let dated: Vec<[bool; 2]> = (0..links).map(|link| [0, 1].map(|at| known(link, at))).collect();
     for (number, layer) in layers.iter_mut().enumerate() {
         layer.number_rows(rows, |link| dated[link as usize][number]);
     }

@@ -33,6 +33,9 @@ SUMS = (
     "congested_samples", "congested_weight", "congested_variance",
 )  # fmt: skip
 
+_FEW_GROUPS = 1 << 16
+"""Groups are numbers up to this one more than there are rows: their sums then fit in arrays."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -123,7 +126,7 @@ def link_estimates(
         ``congested_excess``    mean of g−1 over congested packets (g congested hops), smoothed
         ======================  ==============================================================
     """
-    sums = samples.group_by(list(by)).agg(pl.col(SUMS).cast(pl.Float64).sum()).sort(list(by))
+    sums = _sums(samples, by)
     w, var = _column(sums, "hop_weight"), _column(sums, "hop_variance")
     m, var_m = _column(sums, "congested_weight"), _column(sums, "congested_variance")
     b = hop_excess(w, var)
@@ -161,6 +164,22 @@ def link_estimates(
         hop_excess=pl.Series(b),
         congested_excess=pl.Series(a),
     )
+
+
+def _sums(samples: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Sums of the rows of each group, sorted by group."""
+    key = samples[by[0]]
+    numbered = len(by) == 1 and key.dtype.is_integer() and key.len() > 0
+    # Sums of whole numbers below 2^53 are exact in any order.
+    if numbered and all(samples.schema[name].is_integer() for name in SUMS):
+        least, most = key.to_numpy().min(), key.to_numpy().max()
+        if least >= 0 and most <= key.len() + _FEW_GROUPS:
+            # Three times as fast as hashing.
+            groups = key.to_numpy()
+            found = np.flatnonzero(np.bincount(groups))
+            columns = {name: np.bincount(groups, samples[name].to_numpy())[found] for name in SUMS}
+            return pl.DataFrame({by[0]: pl.Series(found).cast(key.dtype), **columns})
+    return samples.group_by(list(by)).agg(pl.col(SUMS).cast(pl.Float64).sum()).sort(list(by))
 
 
 def hop_excess(weight: Floats, variance: Floats) -> Floats:

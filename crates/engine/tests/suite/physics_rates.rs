@@ -250,8 +250,8 @@ fn as_many_ports_as_there_are_numbers_for() {
             Parallelism::default(),
         )
     };
-    assert_eq!(star(65_535).expect("a number for every port").packets, 1);
-    let Err(error) = star(65_536) else { panic!("one port too many") };
-    let expected = "ports of a switch: 65536 is more than the engine's limit of 65535";
+    assert_eq!(star(65_536).expect("a number for every port").packets, 1);
+    let Err(error) = star(65_537) else { panic!("one port too many") };
+    let expected = "ports of a switch: 65537 is more than the engine's limit of 65536";
     assert!(error.to_string().contains(expected), "{error}");
 }
