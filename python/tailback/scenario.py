@@ -566,7 +566,8 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
 
 
 _CHILDREN: dict[str, type[BaseModel]] = {
-    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost, "job": JobSection,
+    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
+    "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
     "congestion_control": CongestionControlSection, "pacing": PacingSection,
     "adaptive": AdaptiveSection,

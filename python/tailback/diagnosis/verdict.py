@@ -15,6 +15,7 @@ from tailback.diagnosis.confidence import (
     contention_scale,
     count_agreement,
     main_cause,
+    scaled,
 )
 from tailback.diagnosis.headline import (
     INTERRUPTED,
@@ -255,7 +256,7 @@ def cost_shares(
     """Cost of each cause as a share of the observed time."""
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    cost: dict[Cause, float] = {share.cause: share.charged * scale for share in shares}
+    cost = scaled({share.cause: share.charged for share in shares}, scale)
     for cause, share in unexplained_costs(bars, slow).items():
         cost[cause] = cost.get(cause, 0.0) + share
     return cost

@@ -204,4 +204,5 @@ def in_port_order(fabric: Fabric) -> Fabric:
         notes=fabric.notes,
         link_interface=chosen(fabric.link_interface, order),
         link_id=chosen(fabric.link_id, order),
+        host_gbps=fabric.host_gbps,
     )
