@@ -68,6 +68,8 @@ def diagnosis_lines(
         known = "" if diagnosis.captured else f", {_communication(diagnosis)}"
         lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")
         lines += wrap(diagnosis.times_from)
+    if diagnosis.not_recorded:
+        lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
     lines += explanation_lines(diagnosis.explanation)
     if diagnosis.waterfall:
         of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""

@@ -396,6 +396,7 @@ class Diagnosis(FrozenModel):
             else those listed in the scenario.
         times: Whether ``elapsed_ps`` and the bars are measured or expected.
         times_from: The same as a sentence, with the data that was not used.
+        not_recorded: What the trace does not contain, a few words each; empty without a trace.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
     """
@@ -425,6 +426,7 @@ class Diagnosis(FrozenModel):
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None
     explanation: Explanation | None = None
+    not_recorded: list[str] = Field(default_factory=list)
     captured: bool = False
 
     @property

@@ -138,6 +138,8 @@ def execute(
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)
+    if prepared.observed.program.lacks:
+        summary["not_recorded"] = [*prepared.observed.program.lacks]
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"interrupted at {end}: the tables are incomplete")

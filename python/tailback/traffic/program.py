@@ -152,6 +152,7 @@ class Program:
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
         notes: Notes of the reader on problems that it tolerated; shown to the user.
         recording: Duration of the recorded run; None without times.
+        lacks: What the recording does not contain, in a few words each; shown with a diagnosis.
         recompile: Compiles the program again with collectives run in another way; None if it has no
             NCCL collectives or has been edited.
     """
@@ -168,6 +169,7 @@ class Program:
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
     recording: RecordedTimes | None = None
+    lacks: tuple[str, ...] = ()
     recompile: Callable[[NcclSection], Program] | None = None
 
     @property
