@@ -3,8 +3,8 @@
 A 3-D FFT on a grid of ranks (MPI_Alltoall along rows, then along columns, a halo exchange, one
 MPI_Sendrecv and an MPI_Allreduce a step) runs on this machine under ``tailback record``, EZTrace
 and Open MPI's monitoring, with more ranks than processors. Prints the point-to-point messages and
-bytes between ranks that each recorded, how many pairs of ranks differ, and the verdict on the
-recording.
+bytes between ranks that each recorded, how many pairs of ranks differ, the verdict on each
+recording, and what it lacks.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def calls(program: Any) -> dict[str, int]:
 def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
     """The trace of each recorder; those that are not installed or fail are left out."""
     (work / "fft.c").write_text(SOURCE)
-    subprocess.run(["mpicc", "-O2", "fft.c", "-o", "fft", "-lm"], cwd=work, check=True)
+    subprocess.run(["mpicc", "-g", "-O2", "fft.c", "-o", "fft", "-lm"], cwd=work, check=True)
     mpirun = ["mpirun", "--oversubscribe", "--mca", "btl", "self,vader", "-np", str(ranks)]
     program = [str(work / "fft"), str(steps), str(math.isqrt(ranks))]
     profile = work / "prof"
@@ -112,16 +112,16 @@ def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
     return out
 
 
-def verdict(work: Path, evidence: Path) -> dict[str, object]:
-    """Cause and shares that a diagnosis of the recording gives."""
-    command = [sys.executable, "-m", "tailback", "diagnose", str(evidence), "--fabric", "tapered",
-               "--format", "json", "--out", str(work / "diagnosis")]  # fmt: skip
+def verdict(work: Path, recording: Path) -> dict[str, object]:
+    """Cause that a diagnosis of a recording gives, and what the recording lacks."""
+    command = [sys.executable, "-m", "tailback", "diagnose", str(recording), "--fabric", "tapered",
+               "--format", "json", "--out", str(work / f"diagnosis-{recording.name}")]  # fmt: skip
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     # An undetermined cause has an exit code of its own.
     if not done.stdout.startswith("{"):
         return {"failed": done.stderr[-600:]}
     told = json.loads(done.stdout)
-    return {key: told.get(key) for key in ("cause", "headline")}
+    return {key: told.get(key) for key in ("cause", "headline", "not_recorded")}
 
 
 def main() -> int:
@@ -134,7 +134,8 @@ def main() -> int:
         work = Path(name)
         found: dict[str, dict[str, object]] = {}
         pairs: dict[str, dict[tuple[int, int], list[int]]] = {}
-        for tool, path in recorded(work, options.ranks, options.steps).items():
+        paths = recorded(work, options.ranks, options.steps)
+        for tool, path in paths.items():
             try:
                 program = read_trace(path)
             except TailbackError as error:
@@ -153,8 +154,8 @@ def main() -> int:
                 {"pair": pair, "record": own.get(pair), tool: theirs.get(pair)}
                 for pair in different[:1]
             ]
-        if "record" in pairs:
-            found["record"]["verdict"] = verdict(work, work / "evidence")
+        for tool in pairs:
+            found[tool]["verdict"] = verdict(work, paths[tool])
     print(json.dumps({"machine": machine(), "ranks": options.ranks, "steps": options.steps,
                       "recorders": found}, indent=None if options.json else 1))  # fmt: skip
     return 0

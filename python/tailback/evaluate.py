@@ -55,6 +55,7 @@ class Change:
         slow: Links that carry less than their nominal rate.
         limits: Links whose traffic is limited although they are not slow: number of the directed
             link, and the rate in gigabits per second.
+        in_host: ``free``: messages within a host take no time but their latency.
         fair_adapters: Adapters share their link among messages, whatever the scenario says.
         variation: Other engine settings; None keeps the scenario's.
         background: False removes jobs that are not observed.
@@ -72,6 +73,7 @@ class Change:
     rates: Rates | None = None
     slow: tuple[SlowLink, ...] = ()
     limits: tuple[tuple[int, float], ...] = ()
+    in_host: Literal["as-is", "free"] = "as-is"
     fair_adapters: bool = False
     variation: EngineVariation | None = None
     background: bool = True

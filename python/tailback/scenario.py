@@ -95,6 +95,18 @@ class Degraded(Section):
         return self
 
 
+class InHost(Section):
+    """Rate between the ranks of some hosts, where hosts differ.
+
+    For example NVLink of another generation. Other hosts have `[engine] local_rate`.
+    """
+
+    hosts: str = Field(description='as `hosts` of a job: `"0-3"`, `"node[01-16]"`')
+    rate: RateGbps = Field(
+        description='rate between two ranks; with `local_sharing = "ports"`, of the port of each'
+    )
+
+
 class FabricSection(Section):
     """Where the network comes from: a preset, a shape or a file."""
 
@@ -118,6 +130,9 @@ class FabricSection(Section):
     cable_delay: TimePs | None = Field(default=None, description="delay of cables read from a file")
     degraded: list[Degraded] = Field(
         default_factory=list, description="cables that carry less than the fabric states"
+    )
+    in_host: list[InHost] = Field(
+        default_factory=list, description="hosts with their own rates between ranks"
     )
 
     @model_validator(mode="after")
@@ -497,6 +512,7 @@ def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
 _TABLES = {
     "job": "write [[job]] in two brackets above its keys: there may be several",
     "degraded": "write [[fabric.degraded]] in two brackets above its keys: there may be several",
+    "in_host": "write [[fabric.in_host]] in two brackets above its keys: there may be several",
     "fabric": 'write [fabric] and below it preset = "tapered", file = … or another source',
     "pattern": 'name its kind and options: pattern = { kind = "ring", … }',
     "topology": 'name its kind and options: topology = { kind = "torus", … }',
@@ -550,7 +566,8 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
 
 
 _CHILDREN: dict[str, type[BaseModel]] = {
-    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
+    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
+    "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
     "congestion_control": CongestionControlSection, "pacing": PacingSection,
     "adaptive": AdaptiveSection,

@@ -12,6 +12,7 @@ from tailback.scenario import (
     Degraded,
     FabricSection,
     FatTree,
+    InHost,
     JobSection,
     NcclSection,
     ProbesSection,
@@ -32,6 +33,7 @@ def markdown() -> str:
     sections: list[tuple[str, type[BaseModel]]] = [
         ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
         ("[[fabric.degraded]]", Degraded),
+        ("[[fabric.in_host]]", InHost),
         ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
         ("[engine.adaptive]", AdaptiveSection),
         ("[engine.congestion_control]", CongestionControlSection),

@@ -24,6 +24,7 @@ pub struct PlacedProgram<'py> {
     program: ProgramColumns<'py>,
     node: PyReadonlyArray1<'py, u32>,
     host: PyReadonlyArray1<'py, u32>,
+    local_gbps: PyReadonlyArray1<'py, f64>,
     start_ps: PyReadonlyArray1<'py, u64>,
     label_observed: Vec<bool>,
     label_service: Vec<u8>,
@@ -68,6 +69,7 @@ impl PlacedProgram<'_> {
         let placement = Placement {
             node: self.node.as_slice()?.to_vec(),
             host: self.host.as_slice()?.to_vec(),
+            local_gbps: self.local_gbps.as_slice()?.to_vec(),
             start_ps: self.start_ps.as_slice()?.to_vec(),
             label_observed: self.label_observed,
             label_service: self.label_service,

@@ -24,7 +24,7 @@ pub(crate) fn check(
     check_labels(program, placement)?;
     check_recorded_links(fabric, settings)?;
     check_messages(program, settings)?;
-    check_local(program, settings)?;
+    check_local(program, placement, settings)?;
     check_times(program, placement)
 }
 
@@ -37,14 +37,19 @@ fn largest_message(program: &Program) -> u64 {
 }
 
 /// No message takes longer than [`MAX_TIME_PS`] through the memory of a host.
-fn check_local(program: &Program, settings: &Settings) -> Result<(), EngineError> {
+fn check_local(
+    program: &Program,
+    placement: &Placement,
+    settings: &Settings,
+) -> Result<(), EngineError> {
     let most = largest_message(program);
-    match settings.local_ps(most) {
+    let gbps = placement.slowest_local_rate(settings.local_gbps);
+    match settings.local_ps(most, gbps) {
         Some(_) => Ok(()),
         None => Err(EngineError::Setting {
             section: "engine",
             key: "local_rate",
-            value: format!("{} Gb/s", settings.local_gbps),
+            value: format!("{gbps} Gb/s"),
             problem: format!("takes more than 53 days for the largest message, {}", size(most)),
             remedy: "give a higher rate, like 400 Gb/s".into(),
         }),

@@ -136,6 +136,9 @@ pub(crate) fn check(
     placement: &Placement,
 ) -> Result<(), FluidError> {
     require_positive("local_rate", || "the settings".to_owned(), settings.local_gbps)?;
+    for (rank, &gbps) in placement.local_gbps.iter().enumerate() {
+        require_positive("local_rate", || format!("rank {rank}"), gbps)?;
+    }
     if settings.packet_bytes == 0 {
         require_positive("packet", || "the settings".to_owned(), 0.0)?;
     }

@@ -288,7 +288,8 @@ impl ProgramSimulation<'_> {
         let m = message as usize;
         let envelope = self.envelope(message);
         if self.local(message) {
-            let wire = (envelope.bytes as f64 * 8000.0 / self.settings.local_gbps).ceil() as u64;
+            let gbps = self.placement.local_rate(envelope.src, self.settings.local_gbps);
+            let wire = (envelope.bytes as f64 * 8000.0 / gbps).ceil() as u64;
             let (from, to) = (envelope.src as usize, envelope.dst as usize);
             let begin = self.local_ports.begin(from, to, self.now, wire, true);
             self.out.begin_ps[m] = begin;

@@ -148,6 +148,8 @@ pub struct Placement {
     pub node: Vec<u32>,
     /// Host of each rank: ranks of one host do not use the network between them.
     pub host: Vec<u32>,
+    /// Rate at which each rank exchanges messages within its host, Gb/s; empty: that of the settings.
+    pub local_gbps: Vec<f64>,
     /// When each rank starts, in picoseconds.
     pub start_ps: Vec<u64>,
     /// Whether each label's traffic belongs to an observed job; used only by the packet engine.
@@ -160,6 +162,16 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Rate at which a rank exchanges messages within its host, Gb/s.
+    pub fn local_rate(&self, rank: u32, usual: f64) -> f64 {
+        self.local_gbps.get(rank as usize).copied().unwrap_or(usual)
+    }
+
+    /// The slowest of these rates.
+    pub fn slowest_local_rate(&self, usual: f64) -> f64 {
+        self.local_gbps.iter().copied().min_by(f64::total_cmp).unwrap_or(usual)
+    }
+
     /// Checks that this is a placement of `ranks` ranks on nodes below `nodes`.
     ///
     /// # Errors
@@ -173,6 +185,11 @@ impl Placement {
             if length != ranks {
                 return Err(ProgramError::Length { name, length, expected: ranks });
             }
+        }
+        let rates = self.local_gbps.len();
+        if rates != 0 && rates != ranks {
+            let name = "rates within hosts";
+            return Err(ProgramError::Length { name, length: rates, expected: ranks });
         }
         match self.node.iter().position(|&node| node >= nodes) {
             Some(rank) => {
@@ -200,5 +217,8 @@ mod tests {
         let message = |ranks, nodes| placement.check(ranks, nodes).unwrap_err().to_string();
         assert_eq!(message(2, 4), "rank 1 is placed on node 4, but the fabric has 4 nodes, from 0");
         assert_eq!(message(3, 5), "placement has 2 entries, expected 3");
+        let rates = Placement { local_gbps: vec![9.0], ..placement.clone() };
+        let error = rates.check(2, 5).unwrap_err().to_string();
+        assert_eq!(error, "rates within hosts has 1 entries, expected 2");
     }
 }

@@ -38,6 +38,7 @@ from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
+from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import confidence_sentence, measured_confidence, recorded_warnings
@@ -475,6 +476,8 @@ class _Workflow:
             evaluate, estimate, made, screened.estimate_ps, prepared.observed.program, rules,
             frozenset(self.remedies) or None, variants,
         )  # fmt: skip
+        if self.engines:
+            diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
         found = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
         diagnosis = explained(
             diagnosis.model_copy(update={"remedy": found.remedy}), made,
@@ -503,6 +506,13 @@ class _Workflow:
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
+
+    def _hidden(self) -> float | None:
+        """Share of rank time in which computation hides communication; None if it cannot."""
+        program = self.prepared.observed.program
+        if len(self.prepared.scenario.job) > 1 or not may_overlap(program):
+            return None
+        return hidden_fraction(self.evaluate(Change(computations=True)), program)
 
     def _rank_files(self, node: NDArray[np.uint32] | None) -> tuple[list[RankFile], list[str]]:
         """Rank files of a placement, and notes on missing ones."""

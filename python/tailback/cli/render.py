@@ -33,6 +33,7 @@ CAUSE_TITLE = {
     "slow-link": "SLOW LINK",
     "other-traffic": "OTHER TRAFFIC",
     "injection": "INJECTION LIMIT",
+    "in-host": "IN-HOST LIMIT",
     "not-network": "NOT THE NETWORK",
     "imbalance": "COMPUTATION IMBALANCE",
     "noise": "NOISE IN COMPUTATION",
@@ -40,6 +41,15 @@ CAUSE_TITLE = {
     "healthy": "HEALTHY",
     "undetermined": "UNDETERMINED",
 }
+
+
+def _communication(diagnosis: Diagnosis) -> str:
+    """Share of exposed communication, and of what computation hides if there is any."""
+    exposed = f"{percent(diagnosis.communication_fraction)} of rank time in"
+    if diagnosis.hidden_fraction is None:
+        return f"{exposed} communication"
+    hidden = percent(diagnosis.hidden_fraction)
+    return f"{exposed} exposed communication, {hidden} more hidden behind computation"
 
 
 def diagnosis_lines(
@@ -55,10 +65,11 @@ def diagnosis_lines(
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
-        spent = f", {percent(diagnosis.communication_fraction)} of rank time in communication"
-        known = "" if diagnosis.captured else spent
+        known = "" if diagnosis.captured else f", {_communication(diagnosis)}"
         lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")
         lines += wrap(diagnosis.times_from)
+    if diagnosis.not_recorded:
+        lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
     lines += explanation_lines(diagnosis.explanation)
     if diagnosis.waterfall:
         of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""

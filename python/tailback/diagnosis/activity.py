@@ -103,7 +103,7 @@ class MessageActivity:
 def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Delivered messages of observed jobs between ranks of one host.
 
-    Columns ``src_rank``, ``dst_rank`` and ``size_bytes``.
+    Columns ``src_rank``, ``dst_rank``, ``size_bytes``, ``start_ps`` and ``arrival_ps``.
     """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
@@ -114,7 +114,7 @@ def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         .join(ranks.rename({"rank": "src_rank"}), on="src_rank")
         .join(ranks.rename({"rank": "dst_rank", "host": "to"}), on="dst_rank")
         .filter(pl.col("host") == pl.col("to"))
-        .select("src_rank", "dst_rank", "size_bytes")
+        .select("src_rank", "dst_rank", "size_bytes", "start_ps", "arrival_ps")
     )
 
 

@@ -21,6 +21,10 @@ HEALTHY_RATE_SHARE = 0.8
 """Share of the line rate that the median adapter must reach before one is reported as slow, and
 share of the median that all others must reach."""
 
+BUSIER = 0.05
+"""Share by which one adapter must need longer than another; a cause that costs less is not worth
+fixing."""
+
 MAX_SLOW_ADAPTERS = 3
 """Smallest number of adapters to compare, and of partners of a slow one, for a verdict."""
 
@@ -32,6 +36,7 @@ class AdapterLoad:
     Attributes:
         sent_bytes: Bytes of our messages that it sends to other hosts.
         rate_gbps: Nominal rate of its injection link.
+        took_ps: Time it needs to receive the bytes of our messages at line rate, picoseconds.
         fastest: Highest rate that a large message of ours to or from it reached, as a share of
             the slower of the two adapters' line rates; NaN without such a message.
         partners: Nodes it exchanges large messages with, each direction counted.
@@ -39,6 +44,7 @@ class AdapterLoad:
 
     sent_bytes: Floats
     rate_gbps: Floats
+    took_ps: Floats
     fastest: Floats
     partners: Ints
 
@@ -70,6 +76,8 @@ def adapter_load(run: Run) -> AdapterLoad:
     header = run.scenario.packet_header_bytes
     size = size + header * np.ceil(np.maximum(size, 1.0) / engine.packet)
     sent = np.bincount(source, weights=size, minlength=n).astype(np.float64)
+    got = np.bincount(target, weights=size, minlength=n).astype(np.float64)
+    took = np.divide(got * 8000.0, take, out=np.zeros(n), where=take > 0)
     time = (log["arrival_ps"].cast(pl.Int64) - log["start_ps"].cast(pl.Int64)).to_numpy()
     line = np.minimum(rate[source], take[target])
     large = (size >= LARGE_PACKETS * engine.packet) & (time > 0) & (line > 0)
@@ -80,12 +88,22 @@ def adapter_load(run: Run) -> AdapterLoad:
         for end, column in ((source, 0), (target, 1)):
             np.maximum.at(best, end[large], share)
             partners += np.bincount(pairs[:, column], minlength=n)
-    return AdapterLoad(sent, rate, np.where(best > 0, best, np.nan), partners)
+    return AdapterLoad(sent, rate, took, np.where(best > 0, best, np.nan), partners)
 
 
 def wire_time_ps(run: Run) -> int:
     """Time the busiest adapter needs to send its bytes at line rate, picoseconds."""
     return round(float(adapter_load(run).wire_ps.max(initial=0.0)))
+
+
+def receivers_are_full(run: Run) -> bool:
+    """Whether the busiest receiver needs longer for its bytes than the busiest sender.
+
+    In any order of messages, the run then takes as long as that receiver.
+    """
+    load = adapter_load(run)
+    sent, took = (float(x.max(initial=0.0)) for x in (load.wire_ps, load.took_ps))
+    return took >= (1.0 + BUSIER) * sent
 
 
 def slow_adapter(found: AdapterLoad) -> int | None:

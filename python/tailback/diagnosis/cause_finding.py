@@ -10,8 +10,9 @@ from tailback.diagnosis.cause_wording import (
     TITLES,
     charged,
     contention_costs_little,
+    within_hosts,
 )
-from tailback.diagnosis.confidence import NO_CONTENTION_CAUSES
+from tailback.diagnosis.confidence import NO_CONTENTION_CAUSES, in_network
 from tailback.diagnosis.model import Cause, Finding
 
 CODE = "TB000"
@@ -45,6 +46,8 @@ def ensure_cause_finding(
 def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:
     if cost is None:
         return FROM_MESSAGE_TIMES
+    if cause == "in-host":
+        return within_hosts(cost.get(cause, 0.0))
     if cause in NO_CONTENTION_CAUSES:
-        return contention_costs_little(max(cost.values(), default=0.0))
+        return contention_costs_little(max(in_network(cost).values(), default=0.0))
     return charged(cost.get(cause, 0.0))

@@ -15,6 +15,7 @@ SENTENCES: dict[Cause, str] = {
     "routing": "Static routing sends several of your flows over the same link",
     "slow-link": "A link runs slower than it should",
     "injection": "Your adapters send at line rate and the network does not slow them down",
+    "in-host": "Transfers within hosts limit the run, not the network between them",
     "not-network": "The network is not the bottleneck",
     "imbalance": "Some ranks compute longer than others, which wait for them",
     "late-partner": "Ranks wait for partners that compute before they send",
@@ -32,7 +33,8 @@ UNEVEN_ROUTING = (
 NAMES: dict[str, str] = {
     "pattern": "communication pattern", "placement": "placement", "routing": "routing",
     "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
-    "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
+    "noise": "noise", "in-host": "transfers within hosts", "late-partner": "late partner",
+    "healthy": "no fault",
 }  # fmt: skip
 """Names of causes within a sentence or a table."""
 
@@ -43,6 +45,7 @@ TITLES: dict[Cause, str] = {
     "slow-link": "Slow link: a slow cable explains which messages are late",
     "other-traffic": "Other traffic: messages are late, but not because of your own traffic",
     "injection": "Injection limit: the adapters' line rate limits the run",
+    "in-host": "In-host limit: transfers within hosts take the time",
     "not-network": "Not the network: contention costs too little to be worth fixing",
     "imbalance": "Imbalance: some ranks compute longer than others",
     "noise": "Noise: some repetitions of the same computation take longer than others",
@@ -60,6 +63,7 @@ ADVICE: dict[Cause, str] = {
     "speed, width, error counters.",
     "other-traffic": "Run again at another time, or request whole switches.",
     "injection": "Send less, or use more adapters.",
+    "in-host": "Send less within hosts, overlap it with computation, or use a faster switch there.",
     "not-network": "Look at computation, load balance and latency.",
     "imbalance": "Give every rank the same amount of computation.",
     "noise": "Find out what else runs on the hosts (daemons, other ranks on the same core), and "
@@ -80,6 +84,14 @@ FROM_MESSAGE_TIMES = (
 def charged(share: float) -> str:
     """Reason for the cause: its cost by re-simulation."""
     return f"No congestion tree shows it; re-simulation charges {percent(share)} of the time to it."
+
+
+def within_hosts(share: float) -> str:
+    """Reason for the cause ``in-host``."""
+    return (
+        f"With transfers within hosts that take no time, the run without contention is shorter by "
+        f"{percent(share)} of the run time."
+    )
 
 
 def contention_costs_little(most: float) -> str:

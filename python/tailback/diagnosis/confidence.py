@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tailback.diagnosis.model import Agreement, Cause
 from tailback.diagnosis.waterfall import VariedTimes
 
-NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection")
+NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection", "in-host")
 
 WORTH_FIXING = 0.05
 """A cause that costs this share of the total time is always worth fixing."""
@@ -50,12 +50,24 @@ def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
     """The most expensive cause, or what remains if none is worth fixing.
 
     Args:
-        cost: Share of the time that each cause costs.
+        cost: Share of the time that each cause costs; ``in-host`` is the main cause if it costs
+            :data:`WORTH_FIXING`, more than any cause of contention, and no less than the line rate
+            of the adapters where that limits the run.
         use: Communication and line rate of the run.
     """
-    if is_worth_fixing(cost, use.communication):
-        return max(cost, key=lambda cause: cost[cause])
+    contention, within = in_network(cost), cost.get("in-host", 0.0)
+    largest = max(contention.values(), default=0.0)
+    worth = is_worth_fixing(contention, use.communication)
+    if worth and largest >= within:
+        return max(contention, key=lambda cause: contention[cause])
+    if within >= WORTH_FIXING and (worth or within >= use.wire or use.wire < LINE_BOUND):
+        return "in-host"
     return cause_without_contention(use.wire)
+
+
+def in_network(cost: Mapping[Cause, float]) -> dict[Cause, float]:
+    """The costs without that of transfers within hosts, which is not contention."""
+    return {cause: share for cause, share in cost.items() if cause != "in-host"}
 
 
 def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
@@ -99,13 +111,20 @@ def count_agreement(
 def _main_cause_in(varied: VariedTimes, unexplained: Mapping[Cause, float], use: TimeUse) -> Cause:
     """The main cause in one variation."""
     scale = contention_scale(varied.steps, varied.run_ps)
-    cost = {name: share * scale for name, share in varied.charged.items()}
+    cost = scaled(varied.charged, scale)
     for name, share in unexplained.items():
         cost[name] = cost.get(name, 0.0) + share
     cause = main_cause(cost, use)
     if cause == "placement" or varied.with_network is None:
         return cause
     return _main_cause_in(varied.with_network(), unexplained, use)
+
+
+def scaled(charged: Mapping[Cause, float], scale: float) -> dict[Cause, float]:
+    """The costs with those of contention times ``scale``; see :func:`contention_scale`."""
+    return {
+        cause: share if cause == "in-host" else share * scale for cause, share in charged.items()
+    }
 
 
 def contention_scale(time: Mapping[str, int], run_ps: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailback.diagnosis.cause_wording import SENTENCES
+from tailback.diagnosis.confidence import in_network
 from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
@@ -101,7 +102,7 @@ def headline(
     cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
 ) -> str:
     """One sentence with the cause and its cost."""
-    if cause in ("not-network", "injection", "undetermined"):
+    if cause in ("not-network", "injection", "in-host", "undetermined"):
         return _headline_without_contention(cause, findings, cost, facts)
     lead = _main_clause(cause, facts)
     if facts.simulated_again:
@@ -118,6 +119,11 @@ def _headline_without_contention(
 ) -> str:
     """Headline if there is no contention, or the cause is undetermined."""
     lead, total = SENTENCES[cause], format_time(facts.elapsed_ps)
+    if cause == "in-host":
+        if not facts.simulated_again:
+            return f"{lead}."
+        part = percent(cost[cause])
+        return f"{lead}: they cost {part} of the run time ({total} {facts.times})."
     if cause == "injection":
         needs = percent(facts.wire_share)
         return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."
@@ -126,7 +132,8 @@ def _headline_without_contention(
             return f"{lead}: see TB005 for how many more are needed."
         return f"{lead}." if not findings else SEVERAL_FIT
     if facts.simulated_again:
-        return f"{lead}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
+        part = percent(sum(in_network(cost).values()), 1)
+        return f"{lead}: contention accounts for only {part} of {total}."
     met = "congestion was not recorded"
     if facts.congested_share is not None:
         met = f"{percent(facts.congested_share)} of packet-hops met congestion"

@@ -330,6 +330,8 @@ def _costs(
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
     for share in diagnosis.shares:
+        if share.cause == "in-host":
+            continue  # The rates of hosts are as stated: a part of the time, and no fault.
         alone, low, high = _own_cost(share, further, expected, inside)
         less = more = 0
         if share.cause == "other-traffic":
@@ -466,10 +468,11 @@ def _parts(
     bars = {bar.name: bar for bar in diagnosis.waterfall}
     if bars:
         base = bars["injection"].elapsed_ps
-        parts[wording.BOUND_BY_PROGRAM] = base - computing
+        within = bars["in-host"].delta_ps if "in-host" in bars else 0
+        parts[wording.BOUND_BY_PROGRAM] = base - computing - within
         for name, bar in bars.items():
-            if name in ("pattern", ADAPTER_ORDER, "network", "placement", "routing", "slow links",
-                        "other traffic"):  # fmt: skip
+            if name in ("in-host", "pattern", ADAPTER_ORDER, "network", "placement", "routing",
+                        "slow links", "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus

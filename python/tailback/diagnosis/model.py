@@ -13,8 +13,8 @@ from tailback.frozen_model import FrozenModel
 from tailback.placement.variant import PlacementVariant
 
 Cause = Literal[
-    "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
-    "imbalance", "noise", "late-partner", "healthy", "undetermined",
+    "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "in-host",
+    "not-network", "imbalance", "noise", "late-partner", "healthy", "undetermined",
 ]  # fmt: skip
 """Main cause of the time lost by a run.
 
@@ -24,6 +24,7 @@ Cause = Literal[
 - ``slow-link``: a link is slower than its equivalents, or than its nominal rate;
 - ``other-traffic``: links are filled by other traffic;
 - ``injection``: the line rate of the adapters, without contention;
+- ``in-host``: transfers within hosts, such as over NVLink, take the time;
 - ``not-network``: computation, imbalance or latency;
 - ``imbalance`` (measured runs only): ranks compute for different times, and others wait for them;
 - ``noise`` (measured runs only): the same computation sometimes takes longer;
@@ -142,8 +143,8 @@ class WaterfallBar(FrozenModel):
     """One step of the waterfall: a re-simulation with one more real-world factor.
 
     Attributes:
-        name: ``ideal``, ``paths``, ``injection``, ``pattern``, ``network``, ``placement``,
-            ``routing``, ``slow links``, ``other traffic``, ``observed``.
+        name: ``ideal``, ``paths``, ``in-host``, ``injection``, ``pattern``, ``network``,
+            ``placement``, ``routing``, ``slow links``, ``other traffic``, ``observed``.
         elapsed_ps: Time of that re-simulation (mean over seeds).
         delta_ps: Time that this step adds to the previous one.
         low_ps: Smallest delta over the seeds.
@@ -380,7 +381,10 @@ class Diagnosis(FrozenModel):
         not_explained_low_ps: Lower bound, given the uncertainty of the clocks.
         not_explained_high_ps: Upper bound.
         explanation: Breakdown of the measured time by cause; None if nothing was measured.
-        communication_fraction: Share of rank time blocked in communication, 0–1.
+        communication_fraction: Share of rank time blocked in communication, 0–1: exposed
+            communication.
+        hidden_fraction: Share of rank time in which ranks compute while their messages are in
+            flight, 0–1: hidden communication; None if it was not simulated.
         warnings: Warnings of readers and rules.
         confidence: Share of the variations in which ``cause`` is the main cause, 0–1: of the model
             (:attr:`agreement`) or, for a measured run, of the runs consistent with the evidence.
@@ -392,6 +396,7 @@ class Diagnosis(FrozenModel):
             else those listed in the scenario.
         times: Whether ``elapsed_ps`` and the bars are measured or expected.
         times_from: The same as a sentence, with the data that was not used.
+        not_recorded: What the trace does not contain, a few words each; empty without a trace.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
     """
@@ -405,6 +410,7 @@ class Diagnosis(FrozenModel):
     sampling: Sampling
     elapsed_ps: int
     communication_fraction: float
+    hidden_fraction: float | None = None
     warnings: list[str]
     confidence: float = 0.0
     basis: Basis = "samples"
@@ -420,6 +426,7 @@ class Diagnosis(FrozenModel):
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None
     explanation: Explanation | None = None
+    not_recorded: list[str] = Field(default_factory=list)
     captured: bool = False
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tailback.diagnosis.adapter_load import receivers_are_full
 from tailback.diagnosis.cause_finding import ensure_cause_finding
 from tailback.diagnosis.confidence import (
     MIN_WORTH,
@@ -15,6 +16,7 @@ from tailback.diagnosis.confidence import (
     contention_scale,
     count_agreement,
     main_cause,
+    scaled,
 )
 from tailback.diagnosis.headline import (
     INTERRUPTED,
@@ -61,6 +63,7 @@ from tailback.diagnosis.wording import (
     recorded_warnings,
     recording_contradiction,
     times_of,
+    unordered,
 )
 from tailback.errors import RunError
 from tailback.evaluate import EngineVariation, Evaluate
@@ -118,12 +121,15 @@ def diagnose_cause(
         found = _by_time(waterfall, findings, slow, evidence, sampled)
     cause, cost, warnings = found.cause, found.cost, list(found.warnings)
     against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
+    if not against and cause == "pattern" and not receivers_are_full(run):
+        against = unordered(run)
     if against:
         cause = "undetermined"
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, slow, placements or {})
-    text = NOT_RULED_OUT.format(against) if against else headline(cause, findings, cost, facts)
+    told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
+    text = told if against else headline(cause, findings, cost, facts)
     return Diagnosis(
         cause=cause,
         headline=text,
@@ -144,6 +150,7 @@ def diagnose_cause(
         times=times_of(run),
         times_from=provenance(run),
         captured=evidence.captured,
+        not_recorded=list(run.summary.get("not_recorded", [])),
     )
 
 
@@ -255,7 +262,7 @@ def cost_shares(
     """Cost of each cause as a share of the observed time."""
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    cost: dict[Cause, float] = {share.cause: share.charged * scale for share in shares}
+    cost = scaled({share.cause: share.charged for share in shares}, scale)
     for cause, share in unexplained_costs(bars, slow).items():
         cost[cause] = cost.get(cause, 0.0) + share
     return cost

@@ -1,10 +1,10 @@
 """Where the time goes: from the ideal network to the observed run, one re-simulation per step.
 
-The steps add one factor at a time, always in the same order: paths, the injection rate of adapters,
-endpoints, the network with the best placement found, the actual placement, its routing, its slow
-links, other traffic. A cost that two factors cause together is charged to the later one. Therefore
-each factor is also removed individually from the full run, if that can be simulated
-(docs/explanation/diagnosis.md).
+The steps add one factor at a time, always in the same order: paths, transfers within hosts (if the
+scenario describes them), the injection rate of adapters, endpoints, the network with the best
+placement found, the actual placement, its routing, its slow links, other traffic. A cost that two
+factors cause together is charged to the later one. Therefore each factor is also removed
+individually from the full run, if that can be simulated (docs/explanation/diagnosis.md).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis import waterfall_wording as wording
+from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
@@ -26,6 +27,7 @@ Progress = Callable[[str, float], None]
 Placements = Mapping[str, NDArray[np.uint32]]
 
 CAUSE_OF_STEP: dict[str, Cause] = {
+    "in-host": "in-host",
     "pattern": "pattern",
     "network": "placement",
     "placement": "placement",
@@ -33,7 +35,7 @@ CAUSE_OF_STEP: dict[str, Cause] = {
     "slow links": "slow-link",
     "other traffic": "other-traffic",
 }
-"""Cause of each step whose delta is time lost to contention."""
+"""Cause of each step whose delta is time lost to contention, or to transfers within hosts."""
 
 
 NON_MINIMAL_RULES = ("valiant", "ugal")
@@ -72,10 +74,16 @@ def waterfall_steps(
     ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
     how = wording.spreading(rule)
     own = wording.routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
+    ideal = Change(network="no-contention", background=False)
+    within = has_in_host_tier(run)
     out = [
-        WaterfallStep("ideal", Change(network="no-contention", background=False), wording.IDEAL),
+        WaterfallStep(
+            "ideal", replace(ideal, in_host="free" if within else "as-is"), wording.ideal(within)
+        ),
         WaterfallStep("pattern", Change(network="star", background=False), wording.PATTERN),
     ]
+    if within:
+        out.insert(1, WaterfallStep("in-host", ideal, wording.IN_HOST))
     if best is not None:
         name, nodes = best
         out.append(
@@ -93,6 +101,17 @@ def waterfall_steps(
              wording.NO_OTHER_JOB if alone else ""),
     ]  # fmt: skip
     return out
+
+
+def has_in_host_tier(run: Run) -> bool:
+    """Whether the scenario describes transfers within hosts, and the job has any.
+
+    Without ports or rates of hosts, ``local_rate`` is a default that need not be that of the
+    machine, and takes no part in the verdict.
+    """
+    scenario = run.scenario
+    described = scenario.engine.local_sharing == "ports" or bool(scenario.fabric.in_host)
+    return described and not messages_within_hosts(run.tables).is_empty()
 
 
 ENGINE_VARIATIONS = (
@@ -184,12 +203,13 @@ def build_waterfall(
     announce(evaluate, _repetitions([step.change for step in todo if not step.skip], seeds))
     n_real = sum(not step.skip for step in todo)
     simulated = _times_of_steps(evaluate, todo, seeds, progress)
-    floor = _floor(evaluate, placements or {}, (charged, *rules), simulated, run)
+    floor = _floor(evaluate, placements or {}, (charged, *rules), simulated, todo[0].change, run)
     wire_ps = wire_time_ps(run)
     times = _bounded(simulated, floor, wire_ps)
     variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
     todo.insert(1, WaterfallStep("paths", Change(), wording.PATHS))
-    todo.insert(2, WaterfallStep("injection", Change(), wording.INJECTION))
+    after = 3 if "in-host" in simulated else 2
+    todo.insert(after, WaterfallStep("injection", Change(), wording.INJECTION))
     bars, before = [], [0] * seeds
     for step in todo:
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
@@ -255,7 +275,10 @@ def _variations(
         varied = [
             replace(
                 step,
-                change=replace(step.change, variation=delays if step.name == "ideal" else engine),
+                change=replace(
+                    step.change,
+                    variation=delays if step.change.network == "no-contention" else engine,
+                ),
             )
             for step in steps
         ]
@@ -290,7 +313,8 @@ def _with_repetitions(
     for number in range(len(simulated["ideal"])):
         now = {name: [round(simulated[name][number] * change)] for name, change in ratio.items()}
         bounded = _bounded(now, now["ideal"][0], wire_ps)
-        order = ["paths", "injection", *(step.name for step in steps if step.name != "ideal")]
+        first = ["paths", *(["in-host"] if "in-host" in now else []), "injection"]
+        order = [*first, *(one.name for one in steps if one.name not in ("ideal", "in-host"))]
         times = {name: bounded[name][0] for name in order if name in bounded}
         run_ps = round(run.elapsed_ps * ratio["other traffic"])
 
@@ -334,8 +358,13 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         floor_ps: Lower bound of all times; ``ideal`` is set to it.
         wire_ps: Time that the busiest adapter needs for its bytes.
     """
+    # Transfers within hosts cannot save time; a shorter simulation is a difference in the order of
+    # events.
+    within = [
+        max(pair) for pair in zip(times["ideal"], times.get("in-host", times["ideal"]), strict=True)
+    ]
     # Paths are shorter on the ideal switch; the time that this saves is not contention.
-    injection = [max(time, wire_ps) for time in times["ideal"]]
+    injection = [max(time, wire_ps) for time in within]
     # If the actual network is faster, the difference to the ideal switch is random.
     now = zip(injection, times["pattern"], times["placement"], strict=True)
     bounded = {
@@ -345,6 +374,8 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         "injection": injection,
         "pattern": [max(own, min(star, real)) for own, star, real in now],
     }
+    if "in-host" in times:
+        bounded["in-host"] = within
     if "network" in times:
         # If the actual placement is the best, placement costs nothing.
         pairs = zip(times["network"], times["placement"], strict=True)
@@ -357,6 +388,7 @@ def _floor(
     placements: Placements,
     rules: Sequence[str | None],
     times: Mapping[str, Sequence[int]],
+    ideal: Change,
     run: Run,
 ) -> int:
     """Lower bound of all times: the shortest contention-free time over all changes tried.
@@ -365,7 +397,6 @@ def _floor(
     paths. So each is simulated without contention. If contention happens to make the program
     faster, or the observed run took less time, that time is the bound.
     """
-    ideal = Change(network="no-contention", background=False)
     tried = [replace(ideal, rule=rule) for rule in rules if rule is not None]
     tried += [
         replace(ideal, placement=nodes, placement_name=name, rule=rule)
@@ -432,6 +463,7 @@ def _removed(
     full = times["other traffic"]
     step = {s.name: s for s in todo}
     changes: dict[str, Change] = {
+        **({"in-host": Change(in_host="free")} if "in-host" in step else {}),
         "other traffic": Change(background=False),
         "slow links": Change(network="healthy"),
         "routing": Change(routing="adaptive", rule=rule),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-IDEAL: Final = (
+_IDEAL: Final = (
     "every message at the line rate of its own adapters, nothing shared, on the shortest of the "
     "paths tried"
 )
+IN_HOST: Final = "messages within hosts at the rates of their hosts (at least the previous step)"
 PATHS: Final = "the same with the current placement and routes, whose paths may be longer"
 INJECTION: Final = "the busiest adapter's bytes at its line rate (at least the previous step)"
 PATTERN: Final = (
@@ -29,6 +30,12 @@ ADAPTIVE_ALREADY: Final = "routing is adaptive already"
 NO_SLOW_LINK: Final = "no slow link is known"
 NO_OTHER_JOB: Final = "no other job is known"
 """Why a step is not simulated."""
+
+
+def ideal(within_hosts: bool) -> str:
+    """The ideal network; ``within_hosts``: transfers within hosts are a step of their own."""
+    free = ", and no time for transfers within hosts" if within_hosts else ""
+    return f"{_IDEAL}{free}"
 
 
 def spreading(rule: str | None) -> str:

@@ -122,6 +122,17 @@ def recording_contradiction(run: Run) -> str:
     )
 
 
+def unordered(run: Run) -> str:
+    """Headline of a pattern that a profile without order cannot show; empty for other runs."""
+    if "order of messages" not in run.summary.get("not_recorded", []):
+        return ""
+    return (
+        "The profile has no order of messages, and the simulation sends all at once: that may "
+        "be why ranks wait for the same receiver. By their bytes, no receiver is busier than the "
+        "busiest sender. Record a trace to see the pattern."
+    )
+
+
 def _excess(run: Run, recorded: dict[str, Any]) -> tuple[int, float]:
     """Recorded time per rank, with computation as scaled, and its ratio to the expected time."""
     whole = recorded["calls_ps"] + round(recorded["between_ps"] * _compute_scale(run))

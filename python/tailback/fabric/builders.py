@@ -224,6 +224,7 @@ def star(fabric: Fabric) -> Fabric:
         link_gbps=fabric.link_gbps[both],
         link_delay_ps=fabric.link_delay_ps[both],
         link_reverse=np.concatenate([nodes + np.uint32(n), nodes]),
+        host_gbps=fabric.host_gbps,
     )
 
 

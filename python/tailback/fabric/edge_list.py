@@ -122,12 +122,15 @@ class EdgeList:
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
         table = parse(text, ALIASES, ("source", "destination", "rate"), error_type=FabricError)
-        rows = _rows(table)
+        lines = _rows(table)
+        rows = [row for row in lines if row.source != row.destination]
         if not rows:
             raise FabricError("a header and no links", remedy="give a line for each link")
         wires = _wires(rows, table)
         _number(wires, table)
-        return _discovery(wires, rows, table)
+        found = _discovery(wires, rows, table)
+        found.in_host_gbps = _in_host(lines, table)
+        return found
 
 
 def _rows(table: Delimited) -> list[_Row]:
@@ -149,6 +152,22 @@ def _rows(table: Delimited) -> list[_Row]:
             strict=True,
         )
     ]  # fmt: skip
+
+
+def _in_host(rows: Sequence[_Row], table: Delimited) -> dict[str, float]:
+    """Rates within hosts: of the lines whose two ends are one device.
+
+    Raises:
+        FabricError: A host has two.
+    """
+    out: dict[str, float] = {}
+    for row in rows:
+        if row.source == row.destination and out.setdefault(row.source, row.gbps) != row.gbps:
+            raise table.error_at(
+                "rate", row.line, f"{shown(row.source)} has another rate within itself already",
+                "give one line for each host",
+            )  # fmt: skip
+    return out
 
 
 def _rates(table: Delimited) -> list[float]:

@@ -82,6 +82,7 @@ class Discovery:
             directions of a cable may differ; else both ends have the rate of the cable.
         interface: Name of the interface of an end, (device key, port), if it is not a number.
         link_id: Identifier in the file of the link that leaves an end.
+        in_host_gbps: Rate between the ranks of a host, by its name.
         notes: Further notes for the user.
     """
 
@@ -91,6 +92,7 @@ class Discovery:
     one_way: bool = False
     interface: dict[tuple[str, int], str] = field(default_factory=dict)
     link_id: dict[tuple[str, int], str] = field(default_factory=dict)
+    in_host_gbps: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:

@@ -42,6 +42,8 @@ class Fabric:
             and counters, length L, empty where unknown; None if ports have only numbers.
         link_id: Identifier of each link in the file, length L, empty where it has none; None if no
             link has one.
+        host_gbps: Rate between the ranks of each host, such as that of its NVLink ports, Gb/s,
+            shape (H,), NaN where unknown; None if no host has one.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Fabric:
     nominal_gbps: NDArray[np.float64] | None = None
     link_interface: list[str] | None = None
     link_id: list[str] | None = None
+    host_gbps: NDArray[np.float64] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -201,4 +204,5 @@ def in_port_order(fabric: Fabric) -> Fabric:
         notes=fabric.notes,
         link_interface=chosen(fabric.link_interface, order),
         link_id=chosen(fabric.link_id, order),
+        host_gbps=fabric.host_gbps,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -294,10 +295,28 @@ def assemble(
         notes=notes + found.notes + tier_notes,
         link_interface=_own_names(found.interface, ends),
         link_id=_own_names(found.link_id, ends),
+        host_gbps=_within_hosts(found.in_host_gbps, list(hosts)),
     )
     _note_islands(fabric)
     fabric.check()
     return fabric
+
+
+def _within_hosts(stated: Mapping[str, float], hosts: list[str]) -> NDArray[np.float64] | None:
+    """Rates within hosts, NaN where none is stated, shape (H,); None without any.
+
+    Raises:
+        FabricError: There is no such host.
+    """
+    unknown = [name for name in stated if name not in hosts]
+    if unknown:
+        raise FabricError(
+            f"{clip(unknown[0], 40)} has a rate within itself, and is no host",
+            remedy="state such rates for hosts only: both ends are the name of the host",
+        )
+    if not stated:
+        return None
+    return np.array([stated.get(name, np.nan) for name in hosts], np.float64)
 
 
 def _aggregation(found: Discovery, notes: list[str]) -> set[str]:
@@ -487,6 +506,7 @@ def largest_component(fabric: Fabric) -> Fabric:
         notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
         link_interface=chosen(fabric.link_interface, links),
         link_id=chosen(fabric.link_id, links),
+        host_gbps=None if fabric.host_gbps is None else fabric.host_gbps[hosts],
     )
 
 

@@ -103,6 +103,7 @@ def simulate_program(
     start_ps: ArrayLike | None = None,
     model: RankModel | None = None,
     routing: _core.NetworkRouting | None = None,
+    local_gbps: ArrayLike = (),
 ) -> ProgramTimes:
     """Run a rank program with messages as flows.
 
@@ -118,6 +119,8 @@ def simulate_program(
         start_ps: When each rank starts, shape (R,); 0 when absent.
         model: How adapters, switches and the library behave.
         routing: A routing rule for the network; its own routes when absent.
+        local_gbps: Rate of each rank within its host, Gb/s, shape (R,); that of ``model`` when
+            empty.
 
     Raises:
         TraceError: Sends and receives do not pair up, or ranks block forever.
@@ -130,6 +133,7 @@ def simulate_program(
         program,
         node=nodes,
         host=np.ascontiguousarray(nodes if host is None else host, np.uint32),
+        local_gbps=np.ascontiguousarray(local_gbps, np.float64),
         start_ps=np.ascontiguousarray(start, np.uint64),
     )
     with translate_core_error("the fluid model"):

@@ -46,6 +46,7 @@ CAUSES = {
     "slow-link": "Slow link",
     "other-traffic": "Other traffic",
     "injection": "Injection limit",
+    "in-host": "In-host limit",
     "not-network": "Not the network",
     "imbalance": "Computation imbalance",
     "noise": "Noise in computation",
@@ -256,7 +257,8 @@ def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
 
 _STEP_OF = {
     "routing": "routing", "placement": "placement", "pattern": "pattern",
-    "injection": "injection", "slow-link": "slow links", "other-traffic": "other traffic",
+    "in-host": "in-host", "injection": "injection", "slow-link": "slow links",
+    "other-traffic": "other traffic",
 }  # fmt: skip
 """Step of the waterfall that gives the cost of each cause in time."""
 

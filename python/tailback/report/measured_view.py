@@ -27,6 +27,7 @@ _PART_COLOURS = {
     "pattern": CAUSE_COLOURS["pattern"], "placement": CAUSE_COLOURS["placement"],
     "routing": CAUSE_COLOURS["routing"], "slow links": CAUSE_COLOURS["slow-link"],
     "other traffic": CAUSE_COLOURS["other-traffic"], "injection": CAUSE_COLOURS["injection"],
+    "in-host": CAUSE_COLOURS["in-host"],
 }  # fmt: skip
 
 

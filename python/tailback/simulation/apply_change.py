@@ -9,6 +9,7 @@ from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
 from tailback.fabric.degraded import instant, nominal, with_limits, with_slow_links
 from tailback.fabric.model import Fabric
+from tailback.simulation.in_host import without_in_host_limit
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.routes import Routes, routes_for
 from tailback.traffic.program import without_bytes
@@ -56,6 +57,8 @@ class NetworkCache:
         # Forwarding tables fix every path, so adaptive routing ignores them.
         spread = change.routing == "adaptive"
         fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
+        if change.in_host == "free":
+            fabric = without_in_host_limit(fabric)
         if change.network == "instant":
             fabric = instant(fabric)
         elif change.slow or change.limits:

@@ -23,6 +23,7 @@ from tailback.schema import conform
 from tailback.simulation.contexts import split_contexts
 from tailback.simulation.continued import StepChecks, WholeRun
 from tailback.simulation.extrapolation import parallel_links
+from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates
@@ -133,6 +134,8 @@ def execute(
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)
+    if prepared.observed.program.lacks:
+        summary["not_recorded"] = [*prepared.observed.program.lacks]
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"interrupted at {end}: the tables are incomplete")
@@ -209,6 +212,7 @@ class _EngineRun:
             program,
             node=workload.node,
             host=np.ascontiguousarray(self.fabric.node_host[workload.node]),
+            local_gbps=in_host_rates(self.fabric, workload.node, self.settings.local_gbps),
             start_ps=start_ps,
             label_observed=[section.observed for section in of_label] * copies,
             label_service=[section.service for section in of_label] * copies,

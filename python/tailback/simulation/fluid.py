@@ -20,6 +20,7 @@ from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
+from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
@@ -234,6 +235,7 @@ def _solve(
         times = simulate_program(
             routes.network, workload.program, workload.node, fabric.node_host[workload.node],
             workload.start_ps, model, routes.rule,
+            in_host_rates(fabric, workload.node, scenario.engine.local_rate),
         )  # fmt: skip
     return workload, times
 

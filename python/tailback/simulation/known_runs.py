@@ -83,7 +83,7 @@ class KnownRuns:
             None if placement is None else np.asarray(placement, np.uint32).tobytes(),
             network, routing, change.rule,
             None if program is None or program is job.program else id(program),
-            change.rates, change.slow, change.limits,
+            change.rates, change.slow, change.limits, change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
             change.seed_offset, change.measure, change.computations, change.variation,

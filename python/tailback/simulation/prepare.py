@@ -33,6 +33,7 @@ from tailback.placement import (
 from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
+from tailback.simulation.in_host import in_host_rates, with_in_host_rates
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
 from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
@@ -333,17 +334,18 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     job.footprint = footprint(job.problem, job.node, allowed)
 
 
-def _check_local_times(scenario: Scenario, job: Job) -> None:
+def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
     """Reject a rate within hosts at which the time of a message overflows the simulated clock."""
     if len(np.unique(job.node)) == len(job.node):
         return
     largest = job.program.amount[job.program.sends].max(initial=0)
+    usual = scenario.engine.local_rate
+    slowest = float(in_host_rates(fabric, job.node, usual).min(initial=usual))
     try:
-        transfer_ps(int(largest), scenario.engine.local_rate)
+        transfer_ps(int(largest), slowest)
     except InvalidValueError as error:
-        raise ScenarioError(
-            error.message, place="[engine] local_rate", remedy=error.remedy
-        ) from None
+        place = "[engine] local_rate" if slowest == usual else "[[fabric.in_host]] rate"
+        raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
 
 
 @stage("read and place")
@@ -366,6 +368,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     fabric = load_fabric(scenario.fabric)
     require_rates(fabric, scenario.fabric.file)
     fabric = degrade(fabric, scenario.fabric.degraded)
+    fabric = with_in_host_rates(fabric, scenario.fabric.in_host)
     once = scenario.engine.skip_repeats
     jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):
@@ -409,7 +412,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-        _check_local_times(scenario, jobs[-1])
+        _check_local_times(scenario, jobs[-1], fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])

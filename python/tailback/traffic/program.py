@@ -152,6 +152,7 @@ class Program:
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
         notes: Notes of the reader on problems that it tolerated; shown to the user.
         recording: Duration of the recorded run; None without times.
+        lacks: What the recording does not contain, in a few words each; shown with a diagnosis.
         recompile: Compiles the program again with collectives run in another way; None if it has no
             NCCL collectives or has been edited.
     """
@@ -168,6 +169,7 @@ class Program:
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
     recording: RecordedTimes | None = None
+    lacks: tuple[str, ...] = ()
     recompile: Callable[[NcclSection], Program] | None = None
 
     @property
@@ -229,6 +231,8 @@ class PlacedProgram:
         program: Operations of R ranks.
         node: Node of each rank, shape (R,).
         host: Host of each rank, shape (R,): ranks of one host use its memory, not the network.
+        local_gbps: Rate at which each rank exchanges messages within its host, Gb/s, shape (R,);
+            empty for that of the settings.
         start_ps: When each rank starts, shape (R,).
         label_observed: Whether each label belongs to an observed job; packet engine only.
         label_service: Service level of each label; packet engine only.
@@ -241,6 +245,7 @@ class PlacedProgram:
     program: Program
     node: NDArray[np.uint32]
     host: NDArray[np.uint32]
+    local_gbps: NDArray[np.float64]
     start_ps: NDArray[np.uint64]
     label_observed: list[bool] = field(default_factory=list)
     label_service: list[int] = field(default_factory=list)

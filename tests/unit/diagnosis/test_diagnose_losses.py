@@ -103,7 +103,7 @@ def test_one_slow_adapter_among_sound_ones(
     fastest: list[float], partners: int, slow: int | None
 ) -> None:
     n = len(fastest)
-    found = AdapterLoad(np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
+    found = AdapterLoad(np.ones(n), np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
     assert slow_adapter(found) == slow
 
 

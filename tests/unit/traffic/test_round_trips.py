@@ -84,3 +84,36 @@ def test_otf2_print_prints_the_events_that_are_read(name: str) -> None:
                                          re.MULTILINE)
     )  # fmt: skip
     assert int(trace.messages.bytes[trace.messages.kind <= 1].sum()) == bytes_printed
+
+
+def messages(path: Path) -> Counter[tuple[int, int, int, str]]:
+    """Messages that a trace contains: sender, receiver, bytes and call."""
+    program = read_trace(path)
+    return Counter(
+        (int(program.op_rank[row]), int(program.peer[row]), int(program.amount[row]),
+         program.labels[int(program.label[row])].call)
+        for row in program.sends.nonzero()[0]
+    )  # fmt: skip
+
+
+@pytest.mark.data
+def test_dumpi_traces_are_the_same_after_their_own_tools(tmp_path: Path) -> None:
+    """Binary to text by ``dumpi2ascii``, and back by ``ascii2dumpi``."""
+    needs("dumpi2ascii", "ascii2dumpi")
+    folder = real("dumpi-testtrace/tests/traces/testtrace-0000.bin").parent
+    text, binary = tmp_path / "text", tmp_path / "binary"
+    text.mkdir()
+    binary.mkdir()
+    ranks = sorted(folder.glob("testtrace-*.bin"))
+    for rank in ranks:
+        printed = subprocess.run(["dumpi2ascii", "-S", rank], check=True, capture_output=True)
+        (text / f"{rank.stem}.txt").write_bytes(printed.stdout)
+        subprocess.run(
+            ["ascii2dumpi", "-o", binary / rank.name, text / f"{rank.stem}.txt"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    shutil.copy(folder / "testtrace.meta", binary)
+    first = messages(folder / "testtrace.meta")
+    assert len(ranks) == 4 and first.total() > 0
+    assert messages(text) == first
+    assert messages(binary) == first

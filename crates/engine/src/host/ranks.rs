@@ -208,8 +208,9 @@ impl<P: Probe> Shard<'_, P> {
         let model = self.model;
         let envelope = &model.program.messages[message as usize];
         if model.same_host(envelope) {
-            let duration =
-                model.settings.local_ps(envelope.bytes).expect("limits::check refused longer ones");
+            let gbps = model.placement.local_rate(envelope.src, model.settings.local_gbps);
+            let duration = model.settings.local_ps(envelope.bytes, gbps);
+            let duration = duration.expect("limits::check refused longer ones");
             let port = |rank| model.local_rank(rank) as usize;
             let begin = self.local_ports.begin(
                 port(envelope.src),

@@ -301,9 +301,9 @@ impl Settings {
         (payload + self.header_bytes).max(MIN_WIRE_BYTES)
     }
 
-    /// How long `bytes` take between ranks of one host; `None` beyond [`MAX_TIME_PS`].
-    pub(crate) fn local_ps(&self, bytes: u64) -> Option<u64> {
-        let wire = (bytes as f64 * 8000.0 / self.local_gbps).ceil();
+    /// How long `bytes` take at a rate between ranks of one host; `None` beyond [`MAX_TIME_PS`].
+    pub(crate) fn local_ps(&self, bytes: u64, gbps: f64) -> Option<u64> {
+        let wire = (bytes as f64 * 8000.0 / gbps).ceil();
         // An `f64` below 2^62 is a whole number of picoseconds that fits.
         let wire = (wire < MAX_TIME_PS as f64).then_some(wire as u64)?;
         wire.checked_add(self.local_delay_ps).filter(|&ps| ps <= MAX_TIME_PS)

@@ -41,16 +41,18 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
     log = messages_within_hosts(evidence.run.tables)
     if log.is_empty():
         return None
-    size = log["size_bytes"].to_numpy().astype(np.float64)
-    through = [np.bincount(log[end].to_numpy(), weights=size) for end in ("src_rank", "dst_rank")]
+    # A message begins when its ports are free, and ends a latency after its last byte.
+    busy = (log["arrival_ps"] - log["start_ps"]).to_numpy().astype(np.float64) - engine.local_delay
+    through = [np.bincount(log[end].to_numpy(), weights=busy) for end in ("src_rank", "dst_rank")]
     direction = int(through[1].max() > through[0].max())
     rank = int(through[direction].argmax())
-    busy_ps = through[direction][rank] * 8000.0 / engine.local_rate
-    share = float(busy_ps) / evidence.run.elapsed_ps
+    share = float(through[direction][rank]) / evidence.run.elapsed_ps
     if share < PORT_BOUND:
         return None
+    mine = log[("src_rank", "dst_rank")[direction]].to_numpy() == rank
+    gbps = float(log["size_bytes"].to_numpy()[mine].sum()) * 8000.0 / float(busy[mine].sum())
     return evidence.finding(
-        "TB009", "not-network", wording.IN_HOST,
-        wording.in_host(rank, ("send", "receive")[direction], share, engine.local_rate),
+        "TB009", "in-host", wording.IN_HOST,
+        wording.in_host(rank, ("send", "receive")[direction], share, gbps),
         evidence.roots.clear(), wording.SEND_LESS_WITHIN_HOSTS,
     )  # fmt: skip

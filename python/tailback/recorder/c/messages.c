@@ -9,6 +9,7 @@ struct request {
   uint64_t id, bytes, received;
   MPI_Comm comm;
   int peer, tag;
+  const struct tb_thread *by; /* thread that posted it */
   enum tb_kind kind; /* of its completion */
   uint8_t op, persistent, active;
 };
@@ -72,6 +73,21 @@ static struct request **find(uint64_t key) {
   return at;
 }
 
+/* The request that `thread` found complete. A library may give its handle to another thread's new
+ * request before this thread gets here. Of two with one handle, that of this thread is meant, which
+ * threads that wait for their own requests have; else the older one. */
+static struct request **find_complete(const struct tb_thread *thread, uint64_t key) {
+  struct request **found = find(key);
+  if (!tb_threaded || !*found) return found;
+  int mine = 0;
+  for (struct request **at = found; *at; at = &(*at)->next) {
+    if ((*at)->key != key || !(*at)->active || (mine && (*at)->by != thread)) continue;
+    mine = (*at)->by == thread;
+    found = at; /* The chain starts with the newest. */
+  }
+  return found;
+}
+
 static void drop(struct request **at) {
   struct request *one = *at;
   *at = one->next;
@@ -120,6 +136,7 @@ static void put_isend(struct tb_thread *thread, const struct request *one) {
 
 static void begin(struct tb_thread *thread, struct request *one) {
   one->id = ++n_ids;
+  one->by = thread;
   one->active = 1;
   if (one->kind == TB_SENT)
     put_isend(thread, one);
@@ -204,7 +221,7 @@ static void put_completion(struct tb_thread *thread, const struct request *one,
 void tb_complete(struct tb_thread *thread, MPI_Request request, const MPI_Status *status) {
   if (request == MPI_REQUEST_NULL) return;
   lock();
-  struct request **at = find(TB_KEY(request)), *one = *at;
+  struct request **at = find_complete(thread, TB_KEY(request)), *one = *at;
   if (one && one->active) {
     one->active = 0;
     put_completion(thread, one, status);

@@ -22,6 +22,7 @@ MIN_SHARE = 0.0005
 STEP_COLOURS = {
     "ideal": "#7b8794",
     "paths": "#aab2bb",
+    "in-host": CAUSE_COLOURS["in-host"],
     "injection": CAUSE_COLOURS["injection"],
     "pattern": CAUSE_COLOURS["pattern"],
     "placement": CAUSE_COLOURS["placement"],

@@ -89,15 +89,22 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     if empty:
         raise TraceError("the folder is empty", file=path, remedy=_KNOWN)
     if format is not None:
-        return _with_synchronous_sends(READERS[format].read(path))
+        return _completed(READERS[format], path)
     for entry in READERS:
         if entry.part.sniff(path):
-            return _with_synchronous_sends(entry.part.read(path))
+            return _completed(entry.part, path)
     other = foreign.recognise(path)
     if other is not None:
         file, name, remedy = other
         raise TraceError(f"this is {name}, which Tailback does not read", file=file, remedy=remedy)
     raise TraceError("no reader recognises this format", file=path, remedy=_KNOWN)
+
+
+def _completed(reader: TraceReader, path: Path) -> Program:
+    """The program that a reader makes of a trace, with what all readers have in common."""
+    program = _with_synchronous_sends(reader.read(path))
+    program.lacks = program.lacks or reader.CAPABILITIES.lacks()
+    return program
 
 
 def _with_synchronous_sends(program: Program) -> Program:

@@ -21,3 +21,23 @@ class Capabilities(NamedTuple):
     completion: str
     call_site: str
     compute: str
+
+    def lacks(self) -> tuple[str, ...]:
+        """What no trace of this format records, in words for a diagnosis.
+
+        A field says so that begins with "no" or is about totals only.
+        """
+        return tuple(
+            word
+            for word, text in zip(LACKING, self, strict=True)
+            if text == "no" or text.startswith(("no,", "no;", "totals"))
+        )
+
+
+ORDER = "order of messages"
+"""What profiles lack besides all times."""
+
+LACKING = (
+    "times of calls", ORDER, "completion of non-blocking calls", "call sites", "computation"
+)  # fmt: skip
+"""Words for what is missing, in the order of the fields; of sources, profiles have totals."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.readers.assembly import (
     END,
     LATE,
@@ -97,10 +97,24 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     program.labels = [labels.all()[number] for number in used] or labels.none()
     program.grid = _grid(trace)
     program.notes = notes
+    program.lacks = _lacks(trace, posts, program.labels)
     between = program.amount[program.kind == Op.COMPUTE].sum()
     program.recording = recording(trace, int(between))
     program.check()
     return program
+
+
+def _lacks(trace: Trace, posts: Posts, labels: list[Label]) -> tuple[str, ...]:
+    """What this tracer did not record of the run."""
+    kind = trace.messages.kind
+    asked, told = np.isin(kind, (ISEND, IRECV_REQUEST)), np.isin(kind, (ISEND_COMPLETE, IRECV))
+    sources = (kind == IRECV_REQUEST).any() and not (kind == IRECV).any()
+    missing = {
+        "sources of non-blocking receives": bool(sources),
+        "completion of non-blocking calls": bool(asked.any() and not told.any()),
+        "call sites": not any(label.path for label in labels),
+    }
+    return tuple(word for word, is_missing in missing.items() if is_missing)
 
 
 def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:
