@@ -20,8 +20,13 @@ from numpy.typing import NDArray
 
 from studies.taffet2019.reproduction import Row, run, table
 from tailback.simulation import COMPILED_DECODER, link_hash
-from tailback.telemetry import CandidateLinks, HashedCounts, HashedSamples, count_links
-from tailback.telemetry.estimate import link_estimates
+from tailback.telemetry import (
+    CandidateLinks,
+    HashedCounts,
+    HashedSamples,
+    count_links,
+    link_estimates,
+)
 
 Floats = NDArray[np.float64]
 

@@ -61,7 +61,7 @@ pub fn date_samples(
 ) -> DatedSamples {
     let (of_link, recorded) = (by_link(rows.link, links), by_link(record.link, links));
     let mut layers = rows.columns.map(|columns| Layer::new(columns, rows, &of_link, links));
-    let mut out = Sums::new(rows.columns.map(<[_]>::len));
+    let mut out = LinkTimeSums::new(rows.columns.map(<[_]>::len));
     let (mut reached, mut met) = (vec![0.0; windows], vec![0.0; windows]);
     // Dated rows are numbered in the order of the table, not by link, so this comes first.
     let mut recorded_any = vec![[false; 2]; links];
@@ -331,7 +331,7 @@ fn ends(link: usize, parts: &[(u32, f64)], so_far: &mut f64) -> Vec<f64> {
 }
 
 /// Sums by window, pair and link.
-struct Sums {
+struct LinkTimeSums {
     /// Number of columns of each kind.
     widths: [usize; 2],
     /// Window and pair of what a link has so far, and where its values begin in `values`.
@@ -342,7 +342,7 @@ struct Sums {
     sums: Vec<u64>,
 }
 
-impl Sums {
+impl LinkTimeSums {
     fn new(widths: [usize; 2]) -> Self {
         let (open, values, done, sums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { widths, open, values, done, sums }

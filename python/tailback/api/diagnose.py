@@ -241,15 +241,8 @@ def diagnose(
             "--counters": counters, "--jobs": jobs, "--samples": samples, "--method": methods,
             "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
         }  # fmt: skip
-        step("reading captures", 0.0)
-        run = read_captures(
-            named, options.get("fabric"), options.get("forwarding"), contexts,
-            [option for option, value in given.items() if value],
-        )  # fmt: skip
-        step("charging congested packets", 1.0)
-        diagnosis = diagnose_cause(run, analyse=analyse)
-        attributed = attribute(run, analyse)
-        return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attributed)
+        ignored = [option for option, value in given.items() if value]
+        return _of_captures(named, options, contexts, ignored, step, analyse)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         expected = _EvidenceFiles(counters, jobs, samples).expected_run(
@@ -276,6 +269,23 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run, analyse),
     )  # fmt: skip
+
+
+def _of_captures(
+    files: list[Path],
+    options: ScenarioOptions,
+    contexts: str | Path | None,
+    ignored: list[str],
+    step: Progress,
+    analyse: Callable[[base.Run], RunAnalysis],
+) -> DiagnosisResult:
+    """The diagnosis of packet captures, which knows no other options than those of the network."""
+    step("reading captures", 0.0)
+    fabric, forwarding = options.get("fabric"), options.get("forwarding")
+    run = read_captures(files, fabric, forwarding, contexts, ignored)
+    step("charging congested packets", 1.0)
+    diagnosis = diagnose_cause(run, analyse=analyse)
+    return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attribute(run, analyse))
 
 
 def _source_without_captures(

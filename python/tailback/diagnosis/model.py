@@ -59,6 +59,14 @@ class Estimate(FrozenModel):
     low: float
     high: float
 
+    @classmethod
+    def of_share(cls, value: float, error: float, low: float, high: float) -> Estimate:
+        """The estimate of a share: values above 1 due to sampling noise are shown as 1."""
+        return cls(
+            value=min(float(value), 1.0), standard_error=float(error),
+            low=min(float(low), 1.0), high=min(float(high), 1.0),
+        )  # fmt: skip
+
 
 class LinkEvidence(FrozenModel):
     """One link that supports a finding.

@@ -36,7 +36,12 @@ from tailback.diagnosis.slow_link_checks import (
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.run import Run
 from tailback.telemetry.estimate import (
-    SUMS, Selection, contrast_excess, link_estimates, packets_to_settle, select,
+    SUMS,
+    Selection,
+    contrast_excess,
+    link_estimates,
+    packets_to_settle,
+    select,
 )  # fmt: skip
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 
@@ -183,8 +188,8 @@ class RunAnalysis:
         everything = self._rows.with_columns(all=pl.lit(0))
         row = self._estimates(everything, "all").row(0, named=True)
         if self._every_hop_counted:
-            return _estimate(row["fraction"], 0.0, row["fraction"], row["fraction"])
-        return _estimate(
+            return Estimate.of_share(row["fraction"], 0.0, row["fraction"], row["fraction"])
+        return Estimate.of_share(
             row["fraction"], row["fraction_se"], row["fraction_low"], row["fraction_high"]
         )
 
@@ -477,8 +482,8 @@ class RunAnalysis:
             tier=int(t.tier[link]),
             direction={1: "up", 0: "flat", -1: "down"}[int(t.direction[link])],
             phase=self._phase_of(link),
-            utilization=_estimate(value, error, low, high),
-            congested_fraction=_estimate(
+            utilization=Estimate.of_share(value, error, low, high),
+            congested_fraction=Estimate.of_share(
                 w.fraction[link], self._fraction_error(link), w.low[link], w.high[link]
             ),
             samples=int(w.samples[link]),
@@ -566,16 +571,6 @@ def _of_cause(cause: Cause) -> pl.Expr:
     if cause == "pattern":
         return mine & pl.col("endpoint")
     return mine & ~pl.col("endpoint") if cause == "placement" else mine
-
-
-def _estimate(value: float, error: float, low: float, high: float) -> Estimate:
-    """An estimate of a share: values above 1 due to sampling noise are shown as 1."""
-    return Estimate(
-        value=min(float(value), 1.0),
-        standard_error=float(error),
-        low=min(float(low), 1.0),
-        high=min(float(high), 1.0),
-    )
 
 
 def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:

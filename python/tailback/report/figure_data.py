@@ -392,8 +392,11 @@ class FigureData:
             return None
         names = ("observed_packets", "observed_congested_packets", "busy_ps", "stall_ps")
         link = table["link"].to_numpy()
-        dense = {name: np.bincount(link, table[name].fill_null(0).to_numpy(), self.n_links)
-                 for name in names}  # fmt: skip
+        dense = {
+            name: np.bincount(link, table[name].fill_null(0).to_numpy(), self.n_links)
+            .astype(np.float64, copy=False)
+            for name in names
+        }  # fmt: skip
         span = max(float(self.windows["length_ps"].sum()), 1.0)
         return LinkTruth(
             dense["observed_packets"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +48,15 @@ LARGEST = 50_000_000
 """Operations of a program above which it is not simulated whole for an attempt: each takes about a
 hundred bytes."""
 
-Engine = Callable[[SteppedProgram, "StepChecks"], _core.PacketOutcome]
-"""Simulates the program of a round, which checks may cut short."""
+
+class SteppedEngine(Protocol):
+    """Simulates the program of a round, which checks may cut short."""
+
+    def __call__(
+        self, part: SteppedProgram, checks: StepChecks | None = None, /
+    ) -> _core.PacketOutcome:
+        """The outcome of the program."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +189,7 @@ class _Attempt:
 def simulate_continued(
     workload: Workload,
     job: SteppedJob,
-    engine: Engine,
+    engine: SteppedEngine,
     *,
     eager: int,
     seed: int,

@@ -131,17 +131,23 @@ def execute(
         summary["pacing"] = stated.summary
     if skipped is not None:
         notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
-    recorded = prepared.observed.program.recording
-    if recorded is not None:
-        summary["recording"] = asdict(recorded)
-    if prepared.observed.program.lacks:
-        summary["not_recorded"] = [*prepared.observed.program.lacks]
+    summary |= _recording(prepared.observed.program)
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
     return Run(prepared.scenario, tables, summary, performance, notes, computations)
+
+
+def _recording(program: Program) -> dict[str, Any]:
+    """What the trace of a program says of its recording, and what it lacks."""
+    out: dict[str, Any] = {}
+    if program.recording is not None:
+        out["recording"] = asdict(program.recording)
+    if program.lacks:
+        out["not_recorded"] = [*program.lacks]
+    return out
 
 
 def _coarse_notes(engine: EngineSection) -> list[str]:

@@ -8,16 +8,13 @@ another round simulates more of them. Finally the skipped steps are added to the
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback import _core
-from tailback.simulation.continued import StepChecks, WholeRun, simulate_continued
+from tailback.simulation.continued import SteppedEngine, WholeRun, simulate_continued
 from tailback.simulation.prepare import Workload
 from tailback.simulation.skip_plan import FIRST_STEPS, Key, Rates, plan_skips
-from tailback.simulation.step_rounds import Round, SkippedRun, SteppedJob, SteppedProgram
+from tailback.simulation.step_rounds import Round, SkippedRun, SteppedJob
 from tailback.simulation.step_times import ENOUGH, FEWEST
 from tailback.units import format_time
 
@@ -32,19 +29,9 @@ MAX_INCREASE = 6
 uncertain, as few steps give a poor estimate of the variance."""
 
 
-class Engine(Protocol):
-    """Simulates the program of a round, which checks may cut short."""
-
-    def __call__(
-        self, part: SteppedProgram, checks: StepChecks | None = None, /
-    ) -> _core.PacketOutcome:
-        """The outcome of the program."""
-        ...
-
-
 def simulate_skipping(
     workload: Workload,
-    engine: Engine,
+    engine: SteppedEngine,
     *,
     eager: int,
     seed: int,

@@ -231,9 +231,9 @@ class PlacedProgram:
         program: Operations of R ranks.
         node: Node of each rank, shape (R,).
         host: Host of each rank, shape (R,): ranks of one host use its memory, not the network.
+        start_ps: When each rank starts, shape (R,).
         local_gbps: Rate at which each rank exchanges messages within its host, Gb/s, shape (R,);
             empty for that of the settings.
-        start_ps: When each rank starts, shape (R,).
         label_observed: Whether each label belongs to an observed job; packet engine only.
         label_service: Service level of each label; packet engine only.
         label_step: Number of the step whose packets are counted separately that messages of each
@@ -245,8 +245,8 @@ class PlacedProgram:
     program: Program
     node: NDArray[np.uint32]
     host: NDArray[np.uint32]
-    local_gbps: NDArray[np.float64]
     start_ps: NDArray[np.uint64]
+    local_gbps: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     label_observed: list[bool] = field(default_factory=list)
     label_service: list[int] = field(default_factory=list)
     label_step: list[int] = field(default_factory=list)
