@@ -248,7 +248,7 @@ class ExplanationSearch:
             scenario = (
                 self.others.add_to(machine.prepared, bursts) if with_others else machine.prepared
             )
-            self.runs[key] = self._simulated(scenario, machine.slow)
+            self.runs[key] = self.simulated(scenario, machine.slow)
         return self.runs[key]
 
     @property
@@ -438,7 +438,7 @@ class ExplanationSearch:
                 draw.seed, draw.hosts,
             )  # fmt: skip
             scenario = prepared.with_other_traffic("an unknown job", messages)
-            run = self._simulated(scenario, machine.slow)
+            run = self.simulated(scenario, machine.slow)
             if draw.seed in runs or len(runs) < COMPARED_JOBS:
                 runs[draw.seed] = run
             return self._outcome(machine, run)
@@ -497,7 +497,7 @@ class ExplanationSearch:
         for bursts in self._arrangements:
             if bursts != best.bursts:
                 scenario = self.others.add_to(machine.prepared, bursts)
-                run = self._simulated(scenario, best.slow)
+                run = self.simulated(scenario, best.slow)
                 self._add(machine, run, best.slow, bursts)
 
     def _vary_settings_with_cables(self) -> None:
@@ -545,7 +545,8 @@ class ExplanationSearch:
         )
         return counted and not stated
 
-    def _simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
+    def simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
+        """Simulate a scenario with slow cables."""
         evaluate = make_evaluate(prepared, threads=self.threads)
         return evaluate(Change(slow=slow, computations=True, measure=True))
 

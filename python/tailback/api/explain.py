@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,6 +148,7 @@ def _alternatives(
 ) -> list[tuple[float, Alternative]]:
     """The hypotheses by probability, with the costs of hidden causes; the best one first."""
     best = posterior.best
+    together = _costs_together(search, posterior)
     out: list[tuple[float, Alternative]] = []
     for one in posterior.weighed:
         hypothesis = one.hypothesis
@@ -168,8 +169,34 @@ def _alternatives(
             without = search.alone(machine, None, with_others=False).elapsed_ps
             beside = search.alone(machine, hypothesis.bursts).elapsed_ps
             hidden["other-traffic"] = (elapsed if hypothesis.otherwise else beside) - without
+            if "slow-link" in hidden:
+                key = machine, hypothesis.places(posterior.reverse)
+                hidden["other-traffic"] += together.get(key, 0)
         said = Alternative(one.log_weight, elapsed, hidden, unexplained)
         out.insert(0 if hypothesis is best else len(out), (one.probability, said))
+    return out
+
+
+def _costs_together(search: ExplanationSearch, posterior: Posterior) -> dict[Hashable, int]:
+    """How much more counted traffic costs beside slow cables than without them, ps.
+
+    By machine model and places of the cables. Every cause costs what the run saves without it, so
+    that neither of two is charged with what they cost only together.
+    """
+    out: dict[Hashable, int] = {}
+    if search.others.traffic is None:
+        return out
+    for one in posterior.weighed:
+        hypothesis = one.hypothesis
+        machine = search.machines[hypothesis.machine]
+        key = hypothesis.machine, hypothesis.places(posterior.reverse)
+        added = hypothesis.slow != machine.slow and not hypothesis.otherwise
+        if one.probability < 1.0 - CREDIBLE or not added or key in out:
+            continue
+        cables_only = search.simulated(machine.prepared, hypothesis.slow).elapsed_ps
+        beside = search.alone(machine.name, hypothesis.bursts).elapsed_ps
+        without = search.alone(machine.name, None, with_others=False).elapsed_ps
+        out[key] = hypothesis.outcome.elapsed_ps - cables_only - (beside - without)
     return out
 
 

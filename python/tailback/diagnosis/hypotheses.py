@@ -150,13 +150,14 @@ class Posterior:
 
     Attributes:
         model: The error model.
+        reverse: The other direction of each link.
         weighed: The hypotheses, most probable first; of those that differ only in a free parameter,
             the best.
     """
 
     def __init__(self, hypotheses: Iterable[Hypothesis], model: ErrorModel, prior: Prior) -> None:
         self.model = model
-        self._reverse = prior.reverse
+        self.reverse = prior.reverse
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
         for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
@@ -226,12 +227,12 @@ class Posterior:
 
     def is_named(self, hypothesis: Hypothesis) -> bool:
         """Whether the places of its slow cables are among those that a verdict names."""
-        return hypothesis.places(self._reverse) in self._named
+        return hypothesis.places(self.reverse) in self._named
 
     @cached_property
     def _named(self) -> set[Hashable]:
         """The most probable places of slow cables, and no place."""
-        places = [one.hypothesis.places(self._reverse) for one in self.weighed]
+        places = [one.hypothesis.places(self.reverse) for one in self.weighed]
         return {(), *list(dict.fromkeys(place for place in places if place))[:NAMED]}
 
     def credible(self) -> list[Weighed]:

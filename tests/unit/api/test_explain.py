@@ -56,6 +56,23 @@ def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
     assert costs(())[0] and not any(costs((SlowLink(0, 20.0),)))
 
 
+def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() -> None:
+    """A cable and counted traffic: 600 ps without either, 700 with one of them, 1000 with both."""
+
+    def alone(_: tuple[str, str], __: int | None, *, with_others: bool = True) -> Any:
+        return SimpleNamespace(elapsed_ps=700 if with_others else 600)
+
+    search: Any = SimpleNamespace(
+        machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE)},
+        others=SimpleNamespace(traffic=True), alone=alone,
+        simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
+    )  # fmt: skip
+    costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15))]
+    assert {"slow-link": 300, "other-traffic": 300} in costs
+    alone_costs = [one for one in costs if "slow-link" not in one]
+    assert alone_costs and all(one == {"other-traffic": 100} for one in alone_costs)
+
+
 def test_counted_traffic_costs_the_mean_over_the_ways_in_which_it_may_have_come() -> None:
     def of(*ways: tuple[float, int]) -> int:
         said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
