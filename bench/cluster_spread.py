@@ -26,7 +26,7 @@ from _machine import machine
 from _pages import put
 
 import tailback as tb
-from tailback.simulation import task_folder
+import tailback.simulation.task_folder as task_folder
 from tailback.simulation.task_folder import TaskFolder
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "cluster.md"
