@@ -40,6 +40,7 @@ MEASURED_ALONE = {
     "tailback.remedy.screening": "screening, beside a search that tries all",
     "tailback.report.timeline": "how many rows the viewer draws",
     "tailback.simulation.prepare": "jobs of a hidden machine, beside those of the user",
+    "tailback.simulation.task_folder": "which simulations a diagnosis spreads, and their costs",
     "tailback.telemetry": "estimators one at a time, and what switches write, without an engine",
     "tailback.traffic.collectives": "which messages a collective is",
     "tailback.traffic.readers.otf2": "reading an archive, apart from compiling it",

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!((gates.end(0), gates.begin_next(0)), (8, None));
         assert_eq!(gates.due(), None);
         let mut to_the_end = gates.clone();
-        to_the_end.skips = vec![2..4];
+        to_the_end.skips = std::iter::once(2..4).collect();
         assert_eq!(to_the_end.begin_next(1), Some(16));
         assert_eq!(to_the_end.begin_next(1), None);
     }

@@ -307,9 +307,9 @@ def _total_time(
         freedom = batches - 1
     else:
         freedom = n - 1
-    from scipy import stats  # takes a second to load
+    from scipy.special import stdtrit  # takes a moment to load
 
-    width = float(stats.t.ppf(0.975, freedom)) * spread * np.sqrt(skipped**2 / n + skipped)
+    width = float(stdtrit(freedom, 0.975)) * spread * np.sqrt(skipped**2 / n + skipped)
     # The observed trend, and the largest one that the test does not detect: a difference TREND
     # between the halves is 2 TREND from first to last step, and may continue by as much again.
     undetected = 2 * TREND * step * skipped

@@ -95,16 +95,15 @@ class StepProgram:
         A WAIT refers to the post the same number of posts back as in the whole program. That post
         may be in the previous step, whose place an equal step has taken.
         """
-        posted = np.isin(self.program.kind, POSTS)
-        start = self.program.rank_start.astype(np.int64)
-        before = count_within(posted, start)
-        back = before - posted_as(self.program, before)
-        now = posted[index]
-        rank_start = np.append(bounds[:, 0], len(index))
-        count = count_within(now, rank_start)
+        now = np.isin(self.program.kind, POSTS)[index]
+        count = count_within(now, np.append(bounds[:, 0], len(index)))
         request = np.where(now, count, -1)
         waits = self.program.kind[index] == Op.WAIT
-        request[waits] = (count - back[index])[waits]
+        if waits.any():
+            posted = np.isin(self.program.kind, POSTS)
+            before = count_within(posted, self.program.rank_start.astype(np.int64))
+            back = before - posted_as(self.program, before)
+            request[waits] = (count - back[index])[waits]
         return request.astype(np.int32)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +139,25 @@ class Slots:
         """Block until all posts of the rank are complete."""
         self._add(Op.WAITALL, 0, 0, 0, None, None)
 
+    @property
+    def count(self) -> int:
+        """Number of slots so far."""
+        return len(self._scalars)
+
+    def repeat(self, n: int) -> int:
+        """Append the first ``n`` slots once more; returns the number of the first copy."""
+        first = self.count
+        if (first + n).bit_length() > first.bit_length():
+            refuse_if_huge((first + n) * self.n_ranks)
+        self._scalars += self._scalars[:n]
+        self._peers += self._peers[:n]
+        self._masks += self._masks[:n]
+        return first
+
+    def restrict(self, slot: int, present: Mask) -> None:
+        """Only the ranks of ``present`` execute a slot."""
+        self._masks[slot] = present
+
     def _add(
         self,
         op: Op,
@@ -160,13 +180,8 @@ class Slots:
         refuse_if_huge(len(self._scalars) * self.n_ranks)
         shape = (self.n_ranks, len(self._scalars))
         kind, amount, tag, label = np.array(self._scalars, np.int64).reshape(-1, 4).T
-        peers = np.full(shape, -1, np.int32)
-        present = np.ones(shape, np.bool_)
-        for slot, (peer, mask) in enumerate(zip(self._peers, self._masks, strict=True)):
-            if peer is not None:
-                peers[:, slot] = peer
-            if mask is not None:
-                present[:, slot] = mask
+        peers = _columns(self._peers, np.full(self.n_ranks, -1, np.int32), shape)
+        present = _columns(self._masks, np.ones(self.n_ranks, np.bool_), shape)
         rank, slot_of = np.nonzero(present)
         operations = Operations(
             rank=rank,
@@ -177,3 +192,19 @@ class Slots:
             label=label.astype(np.uint32)[slot_of],
         )
         return assemble(self.name, self.n_ranks, operations, list(self._labels), self.grid)
+
+
+_Values = TypeVar("_Values", bound=np.generic)
+
+
+def _columns(
+    columns: list[NDArray[_Values] | None], default: NDArray[_Values], shape: tuple[int, int]
+) -> NDArray[_Values]:
+    """Columns side by side, ``default`` where there is none; many are the same array."""
+    same = np.fromiter(map(id, columns), np.int64, len(columns))
+    _, first, index = np.unique(same, return_index=True, return_inverse=True)
+    given = [columns[place] for place in first.tolist()]
+    distinct = [default if column is None else column for column in given]
+    if not distinct:
+        return np.empty(shape, default.dtype)
+    return np.stack(distinct, axis=1)[:, index].reshape(shape)

@@ -97,15 +97,23 @@ class MiniGhost(Pattern):
         sums = _Sum(slots) if self.sums != "none" else None
         bits = np.random.Generator(np.random.Philox(key=stream_key(seed, "minighost")))
         groups = 1 if self.method == "bspma" else self.variables
-        for _ in range(self.steps):
-            for _ in range(groups):
-                self._exchange(slots, self.variables // groups)
-                for _ in range(self.variables // groups):
-                    self._compute(slots, bits)
-                    if sums is not None and self.sums == "variable":
-                        sums.add()
-            if sums is not None and self.sums == "step":
-                sums.add()
+        drawn = list[int | None]()
+        for _ in range(groups):
+            self._exchange(slots, self.variables // groups)
+            for _ in range(self.variables // groups):
+                drawn += self._compute(slots, bits)
+                if sums is not None and self.sums == "variable":
+                    sums.add()
+        if sums is not None and self.sums == "step":
+            sums.add()
+        in_step = slots.count
+        # Other steps differ in their random computations only.
+        for _ in range(1, self.steps):
+            first = slots.repeat(in_step)
+            for place in drawn:
+                mask = _random_bits(bits, n_ranks)
+                if place is not None:
+                    slots.restrict(first + place, mask)
         return slots.build()
 
     def face_bytes(self, axis: int, variables: int) -> int:
@@ -132,14 +140,20 @@ class MiniGhost(Pattern):
         if self.wait == "exchange":
             slots.waitall()
 
-    def _compute(self, slots: Slots, bits: np.random.Generator) -> None:
-        """Computation of a variable; random binary digits make the excess uniform."""
+    def _compute(self, slots: Slots, bits: np.random.Generator) -> list[int | None]:
+        """Computation of a variable; random binary digits make the excess uniform.
+
+        Returns the slot of each digit, None for those too small to take time.
+        """
         slots.compute(self.compute)
         longest = self.compute * self.imbalance
+        out = list[int | None]()
         for digit in range(1, JITTER_BITS + 1):
             if longest:
-                mask = bits.integers(0, 2, slots.n_ranks, np.int8).astype(np.bool_)
-                slots.compute(round(longest / 2**digit), mask)
+                before = slots.count
+                slots.compute(round(longest / 2**digit), _random_bits(bits, slots.n_ranks))
+                out.append(before if slots.count > before else None)
+        return out
 
     def _neighbour(self, axis: int, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Neighbour of every rank, and whether it has one: the domain ends at its boundary."""
@@ -151,6 +165,11 @@ class MiniGhost(Pattern):
     @staticmethod
     def _label(slots: Slots, phase: str, tag: int) -> int:
         return slots.label(Label(phase, "MPI_Isend", tag))
+
+
+def _random_bits(bits: np.random.Generator, n_ranks: int) -> NDArray[np.bool_]:
+    """A binary digit of every rank."""
+    return bits.integers(0, 2, n_ranks, np.int8).astype(np.bool_)
 
 
 class _Sum:
