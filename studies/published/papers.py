@@ -243,8 +243,8 @@ TORUS_PAPER: Final = (
     Published("Table I", "correlation of use with stall",
               (Cell("studies.md/torus-correlation", "… and nodes that take 2.5 GB/s", "credit"),
                Cell(TORUS, "correlation of use with credit stall, single intervals", "example")),
-              "one change at a time: jobs everywhere, small buffers and slow nodes give theirs, "
-              "Z by slow nodes alone: [studies](studies.md)"),
+              "one change at a time: jobs everywhere, small buffers and slow nodes give theirs at "
+              "8³, Z by slow nodes alone; less on larger tori: [studies](studies.md)"),
     Published("Figure 6", "I/O of nodes",
               (Cell(SPREAD, "Figure 6a: largest read and write of a node, share of a Y link, "
                     "quartiles", "a"),
