@@ -37,7 +37,7 @@ SERVERS, HOSTS, DAV_SPINES = 5, 12, 3
 """Servers and analysis hosts of a leaf and DAVSpines, two cables from each leaf to each: not
 published, within 36 ports a switch."""
 DURATION: Final = "1500 us"
-DRAWS: Final = 80
+DRAWS: Final = 40
 KEPT: Final = 4
 
 PUBLISHED: Final = {
@@ -214,18 +214,21 @@ def line(name: str, shares: NDArray[np.float64]) -> str:
 
 def class_rows(found: list[Stalls], kept: list[Stalls]) -> list[str]:
     """Published shares, and those of all draws and of the kept ones."""
-    every, near = (np.array([one.shares for one in group]) for group in (found, kept))
-
-    def spread(values: NDArray[np.float64]) -> str:
-        cells = [f"{percent(100 * a)} – {percent(100 * b)}"
-                 for a, b in zip(values.min(0), values.max(0), strict=True)]  # fmt: skip
-        return " | ".join(cells)
-
-    return [
-        f"| ports with a stall | {HEAD} |", RULE, line("theirs: rounds", SHARES),
-        f"| all draws | {spread(every)} |", line("all at line rate", found[0].shares),
-        f"| kept | {spread(near)} |", line("nearest", kept[0].shares),
-    ]  # fmt: skip
+    lines = [
+        "| ports with a stall | theirs: rounds | all draws | all at line rate | kept | nearest |",
+        "|---" * 6 + "|",
+    ]
+    for number, (category, way) in enumerate(PUBLISHED):
+        every, near = ([one.shares[number] for one in group] for group in (found, kept))
+        cells = [percent(100 * SHARES[number])]
+        cells += [f"{percent(100 * every[0])}", f"{percent(100 * near[0])}"]
+        spreads = [f"{percent(100 * min(group))} – {percent(100 * max(group))}"
+                   for group in (every, near)]  # fmt: skip
+        lines.append(
+            f"| {category} {way} | {cells[0]} | {spreads[0]} | {cells[1]} | {spreads[1]} "
+            f"| {cells[2]} |"
+        )
+    return lines
 
 
 def main() -> None:

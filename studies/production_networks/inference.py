@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -69,6 +70,8 @@ WHOLE: Final = Plant({"kind": "yellowstone"}, hosts=4536, servers=20, clients=80
 """The full shape; its number of servers is the topology's assumption."""
 LINE_GBPS: Final = 54.0
 DURATION: Final = "1500 us"
+SHORT: Final = "300 us"
+"""Length of a run of the full shape."""
 LONG: Final = "100 ms"
 """Length of an interval between two readings in the study."""
 WINDOWS: Final = 8
@@ -417,22 +420,39 @@ def posterior_rows(draws: Draws) -> list[str]:
     return lines
 
 
-def class_rows(draws: Draws, whole: pl.DataFrame, long: pl.DataFrame) -> list[str]:
-    """Published shares, and those of all draws, of what is kept, and of the nearest draw.
+def whole_rows(mix: Mix, kind: Receivers) -> list[str]:
+    """Shares of the nearest draw on the reduced fabric and on the full shape."""
+    plants = (REDUCED, WHOLE)
+    found = [shares(one_run(mix, kind, SHORT, plant), 1)[0] for plant in plants]
+    heads = [f"{plant.hosts:,} hosts, {plant.servers} servers" for plant in plants]
+    lines = [f"| ports with a stall in {SHORT} | {' | '.join(heads)} |", "|---|---|---|"]
+    for number, (category, way) in enumerate(CLASSES):
+        cells = " | ".join(percent(100 * share[number]) for share in found)
+        lines.append(f"| {category} {way} | {cells} |")
+    return lines
 
-    Args:
-        draws: The draws.
-        whole: Stalls of the nearest on the full shape.
-        long: Those of an interval of 100 ms on the reduced one.
+
+def told_nearest() -> tuple[Mix, Receivers]:
+    """The nearest draw, as the page tells it.
+
+    Raises:
+        SystemExit: The page tells of another draw than those of these priors.
     """
-    large = shares(whole, 1)[0]
+    text = PAGE.read_text(encoding="utf-8")
+    for mix, kind in itertools.product(draw_mixes(MIXES), draw_receivers(RECEIVERS)):
+        if f"The nearest: {mix}, {kind}." in text:
+            return mix, kind
+    raise SystemExit(f"{PAGE.name} names none of the draws: run without --whole first")
+
+
+def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
+    """Published shares, and those of all draws, of what is kept and of an interval of 100 ms."""
     kept, line = draws.kept(), (draws.parameters["drain"] == LINE_GBPS).to_numpy()
     table = shares(long, 1)[0]
     lines = [
         "| ports with a stall | theirs: rounds | all draws | receivers at line rate: most "
-        "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them "
-        "| nearest, on the full shape |",
-        "|---" * 9 + "|",
+        "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them |",
+        "|---" * 8 + "|",
     ]
     quiet = line & (draws.parameters["servers"] == LINE_GBPS).to_numpy()
     for number, (category, kind) in enumerate(CLASSES):
@@ -451,8 +471,7 @@ def class_rows(draws: Draws, whole: pl.DataFrame, long: pl.DataFrame) -> list[st
             f"| {category} {kind} | {percent(100 * PUBLISHED[number])} "
             f"| {percent(100 * own.min())} – {percent(100 * own.max())} "
             f"| {percent(100 * own[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
-            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} "
-            f"| {percent(100 * large[number])} |"
+            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} |"
         )
     return lines
 
@@ -475,18 +494,26 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
     )
+    parser.add_argument("--whole", action="store_true",
+                        help="only the nearest draw of the page, on the full shape")  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.whole:
+        table = "\n".join(whole_rows(*told_nearest()))
+        print(table)
+        if arguments.write:
+            put(PAGE, {"inference whole": table})
+        return
     mixes, kinds = draw_mixes(arguments.mixes), draw_receivers(arguments.receivers)
     with tempfile.TemporaryDirectory() as folder:
         draws = simulate_draws(mixes, kinds, Path(folder))
     nearest = int(draws.kept()[0])
     mix, kind = mixes[nearest % len(mixes)], kinds[nearest // len(mixes)]
-    whole, long = one_run(mix, kind, plant=WHOLE), one_run(mix, kind, LONG)
+    long = one_run(mix, kind, LONG)
     kept = draws.kept()
     rms = draws.distance()[kept]
     parts = {
         "inference parameters": "\n".join(posterior_rows(draws)),
-        "inference classes": "\n".join(class_rows(draws, whole, long)),
+        "inference classes": "\n".join(class_rows(draws, long)),
         "inference changes": "\n".join(change_rows(mix, kind)),
         "inference draws": (
             f"{len(draws.typical)} draws, of which {len(kept)} are kept: root-mean-square "

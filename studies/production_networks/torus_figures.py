@@ -9,6 +9,7 @@ Jha et al. (2018), Figures 2 to 8 and Table I, on tori with Blue Waters' rates a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +20,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bench._pages import cpu_seconds, run_parts
+from bench._pages import run_parts
 from studies.production_networks.compare import PAGE, draw, section
 from studies.production_networks.definitions import run_time_correlation
 from studies.production_networks.simulated import Found, Row, percent
@@ -225,25 +226,21 @@ def correlation() -> Found:
     return found
 
 
-FULL_SIDE: Final = 24
-"""Routers along each dimension of Blue Waters."""
+SLOW, FAST = "2.5 GB/s", "10.4 GB/s"
+"""Rates at which nodes take data: that of the nearest mix, and that of their link."""
 
 
-def full_size() -> Found:
-    """Table I at the machine's full size, with and without nodes that take data slowly."""
-    found = Found("torus-full")
-    for rate, words in (("2.5 GB/s", "take 2.5 GB/s"), ("10.4 GB/s", "take all that links bring")):
-        machine, began = replace(FITTED, host_rate=rate), cpu_seconds()
-        small = averaged(intervals(run_of(machine)))
-        run = run_of(replace(machine, side=FULL_SIDE))
+def by_size(name: str, sides: tuple[int, ...], rates: tuple[str, ...]) -> Found:
+    """Table I on tori of several sizes, with nodes of several rates."""
+    found = Found(name)
+    for side, rate in itertools.product(sides, rates):
+        run = run_of(replace(FITTED, host_rate=rate, side=side))
         values = correlations(averaged(intervals(run)))
         far = max(abs((values.get(axis) or 0.0) - THEIRS[axis]) for axis in AXES)
         found.rows.append(
-            Row(f"jobs spread, buffers of 16 KiB, nodes that {words}", listed({**THEIRS}),
-                listed(values), f"all within {far:.2f}; at 8³: {listed(correlations(small))}; "
-                f"{run.tables['links'].height:,} links, {cpu_seconds() - began:.0f} s")
+            Row(f"{side}³ routers, nodes that take {rate}", listed({**THEIRS}), listed(values),
+                f"all within {far:.2f}; {run.tables['nodes'].height:,} nodes")
         )  # fmt: skip
-        print(found.rows[-1], flush=True)
     return found
 
 
@@ -378,7 +375,8 @@ def protection() -> Found:
 PARTS: Final[dict[str, Callable[[], Found]]] = {
     "torus-distributions": distributions,
     "torus-correlation": correlation,
-    "torus-full": full_size,
+    "torus-size": partial(by_size, "torus-size", (8, 12), (SLOW, FAST)),
+    "torus-larger": partial(by_size, "torus-larger", (16,), (SLOW,)),
     "torus-iterations": iterations,
     "torus-protection": protection,
 }

@@ -49,11 +49,11 @@ class Machine:
 
 
 SHAPES: Final = {
-    8: ([8, 8, 4], [16, 16]), 12: ([10, 10, 10], [40, 24]), 24: ([20, 20, 20], [320, 24]),
+    8: ([8, 8, 4], [16, 16]), 12: ([10, 10, 10], [40, 24]), 16: ([16, 12, 12], [96, 24]),
 }  # fmt: skip
 """Grids of the mesh and of the spectral job by side of the torus: 29 % and 28 % of the nodes.
 
-At full size a rank of the spectral job has as many partners as in the example."""
+From 12 on a rank of the spectral job has as many partners as in the example."""
 
 
 def io_nodes(side: int) -> list[int]:

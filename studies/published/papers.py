@@ -9,6 +9,7 @@ from studies.published.index import Cell, Published
 STENCIL, CONFORMANCE, RUNS = "cases.md/stencil2d", "conformance.md/cases", "telemetry.md/figures"
 YELLOW, VICTIM, TORUS = "studies.md/yellowstone", "studies.md/victim", "studies.md/blue-waters"
 SPREAD, MIXES = "studies.md/torus-distributions", "studies.md/inference classes"
+ANALYSIS: Final = "studies.md/analysis classes"
 GHOST, PF3D = "cases.md/minighost", "cases.md/pf3d"
 SLIDES, SHAPES = "reproduction.md/slides improvement", "reproduction.md/networks and circuits"
 TABLE_4_1 = "the packet size, the order of directions and posting: [Table 4.1](table-4.1.md)"
@@ -193,8 +194,8 @@ INFINIBAND: Final = (
     Published("Figure 5", "intervals with and without a stall",
               (*(stalled(kind) for kind in ("ToR down", "ToR up", "Leaf down", "Leaf up",
                                             "Spine down", "GladeLeaf up", "GladeLeaf down")),
-               Cell(YELLOW, "GladeSpine down: rounds (ours: ports) with a stall",
-                    "GladeSpine down, example")),
+               *(Cell(ANALYSIS, kind, kind, None, 5) for kind in
+                 ("GladeSpine down", "DAVSpine down", "DAVLeaf down", "DAVLeaf up"))),
               WINDOWS_10_S, "studies/yellowstone-zero.png"),
     Published("Figure 6", "largest fraction of a round",
               (Cell(MIXES, "ToR down", "ToR down", "most < 10 %", 8),
@@ -242,8 +243,8 @@ TORUS_PAPER: Final = (
     Published("Table I", "correlation of use with stall",
               (Cell("studies.md/torus-correlation", "… and nodes that take 2.5 GB/s", "credit"),
                Cell(TORUS, "correlation of use with credit stall, single intervals", "example")),
-              "one change at a time: jobs everywhere, small buffers and slow nodes give theirs, "
-              "Z by slow nodes alone: [studies](studies.md)"),
+              "one change at a time: jobs everywhere, small buffers and slow nodes give theirs at "
+              "8³, Z by slow nodes alone; less on larger tori: [studies](studies.md)"),
     Published("Figure 6", "I/O of nodes",
               (Cell(SPREAD, "Figure 6a: largest read and write of a node, share of a Y link, "
                     "quartiles", "a"),

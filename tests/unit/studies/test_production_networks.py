@@ -45,6 +45,12 @@ def test_jobs_of_a_mix_use_each_host_once() -> None:
     assert [job["name"] for job in jobs] == ["job0", "job1", "job2", "files", "copies"]
     assert all(len(hosts) == 24 for hosts in own[:3]) and not own[0] & own[1]
     assert own[4] == set(range(144, 150))
+    whole = inference.jobs(mix, plant=inference.WHOLE)
+    hosts = [len(job["hosts"].split(",")) for job in whole]
+    # The same shares of the hosts; 80 clients with 20 servers; the servers' copies.
+    assert [job["name"] for job in whole] == [job["name"] for job in jobs]
+    assert hosts[-2:] == [100, 20]
+    assert {round(4456 / (120 // mix.job_hosts)) - count for count in hosts[:-2]} <= {0, 1, -1}
 
 
 def test_iterations_are_those_of_the_messages() -> None:
