@@ -10,7 +10,7 @@ REPETITIONS = 3
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
-2 %, those of miniGhost on 27,648 (52 million) by 0.3 % (docs/measurements/end_to_end.md)."""
+2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/end_to_end.md)."""
 
 
 def repetitions(asked: int | None, run: Run) -> int:

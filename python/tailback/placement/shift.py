@@ -82,9 +82,10 @@ def _best(
     # Small numbers are gathered faster.
     slot_leaf = problem.slot_leaf.astype(np.int32)
     for by in range(0, count, step):
-        leaf = slot_leaf[_order(problem, host, last, by)]
-        a, b = leaf[source], leaf[target]
+        leaf = slot_leaf.take(_order(problem, host, last, by))
+        # take() is a fifth faster than an index.
+        a, b = leaf.take(source), leaf.take(target)
         away = np.flatnonzero(a != b)
-        heat = np.maximum(hot[a[away]], hot[b[away]])
-        cost[by] = float((bytes_[away] * (1.0 + weight * heat)).sum())
+        heat = np.maximum(hot.take(a.take(away)), hot.take(b.take(away)))
+        cost[by] = float((bytes_.take(away) * (1.0 + weight * heat)).sum())
     return min(cost, key=lambda by: (cost[by], by))

@@ -17,8 +17,7 @@ use crate::probe::{DeliveredPacket, Probe};
 use crate::program::Envelope;
 use crate::shard::Shard;
 
-/// Number of messages and operations up to which they fit in the cache, beside the network: 8 MB with
-/// their send and receive states.
+/// Messages that fit in the cache beside the network: 8 MB with their send and receive states.
 const CACHED_MESSAGES: usize = 1 << 16;
 
 /// Operations of a rank whose messages are prefetched when it continues: as many as a halo exchange
