@@ -81,6 +81,36 @@ int main(int argc, char **argv) {
 }
 """
 
+MPI_4 = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+  int rank, size, next, last;
+  char a[256] = {0}, b[256];
+  MPI_Request q[2], c;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  next = (rank + 1) % size;
+  last = (rank + size - 1) % size;
+  MPI_Sendrecv_c(a, 100, MPI_BYTE, next, 1, b, 100, MPI_BYTE, last, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  MPI_Psend_init(a, 4, 50, MPI_BYTE, next, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &q[0]);
+  MPI_Precv_init(b, 4, 50, MPI_BYTE, last, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &q[1]);
+  for (int i = 0; i < 2; i++) {
+    MPI_Startall(2, q);
+    for (int k = 0; k < 4; k++) MPI_Pready(k, q[0]);
+    MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
+  }
+  MPI_Allreduce_init(a, b, 8, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD, MPI_INFO_NULL, &c);
+  for (int i = 0; i < 3; i++) {
+    MPI_Start(&c);
+    MPI_Wait(&c, MPI_STATUS_IGNORE);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"""
+
 FORTRAN = """program p
 {head}
 integer rank, n, e, a, b
@@ -121,8 +151,9 @@ def recorded(folder: Path, compiler: str, name: str, text: str, *options: str) -
         [compiler, "-g", name, "-o", "app", "-lpthread"], cwd=folder, check=True,
         capture_output=True,
     )  # fmt: skip
-    command = ["mpirun", "--oversubscribe", "-np", "4", str(folder / "app"), *options]
-    record(command, folder / "evidence")
+    mpich = compiler.endswith(".mpich")
+    start = ["mpirun.mpich"] if mpich else ["mpirun", "--oversubscribe"]
+    record([*start, "-np", "4", str(folder / "app"), *options], folder / "evidence")
     return read_trace(folder / "evidence")
 
 
@@ -171,6 +202,43 @@ def test_a_program_that_aborts_keeps_the_calls_of_the_rank_that_aborts(tools: Pa
 def test_the_three_interfaces_of_fortran(tools: Path, head: str, status: str) -> None:
     if not shutil.which("gfortran"):
         pytest.skip("gfortran not installed")
-    program = recorded(tools, "mpif90", "ring.f90", FORTRAN.format(head=head, status=status))
+    text = FORTRAN.format(head=head, status=status)
+    program = recorded(tools, "mpif90", "ring.f90", text)
     assert sends(program, "MPI_Isend") == {4: 4}
     assert program.notes == []
+
+
+def needs_mpich(*tools: str) -> None:
+    missing = [tool for tool in ("mpicc.mpich", "mpirun.mpich", *tools) if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed (Debian packages mpich, gfortran)")
+
+
+@pytest.mark.tools
+def test_calls_of_mpi_4_are_recorded_where_the_library_has_them(tools: Path) -> None:
+    needs_mpich()
+    program = recorded(tools, "mpicc.mpich", "four.c", MPI_4)
+    assert sends(program, "MPI_Sendrecv_c") == {100: 4}
+    # All partitions of a message are one.
+    assert sends(program, "MPI_Startall") == {200: 2 * 4}
+    # Three all-reduces of 4 ranks: recursive doubling.
+    assert sends(program, "MPI_Iallreduce") == {8: 3 * 2 * 4}
+    assert program.notes == []
+
+
+@pytest.mark.tools
+def test_threads_of_mpich_keep_their_messages_apart(tools: Path) -> None:
+    needs_mpich()
+    program = recorded(tools, "mpicc.mpich", "threads.c", THREADS.replace("1000", "50"))
+    assert sends(program, "MPI_Isend") == {4: 4 * 4 * 50}
+    assert program.notes == []
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(("head", "status"), [("use mpi", PLAIN), ("use mpi_f08", TYPED)])
+def test_fortran_with_mpich(tools: Path, head: str, status: str) -> None:
+    """MPICH has no PMPI entry points of mpi_f08: messages are recorded where it calls C."""
+    needs_mpich("mpif90.mpich")
+    text = FORTRAN.format(head=head, status=status)
+    program = recorded(tools, "mpif90.mpich", "ring.f90", text)
+    assert sends(program, "MPI_Isend") == {4: 4}
