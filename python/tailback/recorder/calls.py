@@ -7,11 +7,15 @@ of both languages from them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 _TABLE = Path(__file__).parent / "c" / "calls.txt"
+
+_COUNTS = ("count", "sendcount", "recvcount", "ocount", "tcount", "sendcounts", "recvcounts")
+_OFFSETS = ("displs", "sdispls", "rdispls", "disp_unit")
+"""Arguments that the large-count form of a call has as MPI_Count and as MPI_Aint."""
 
 _LINE = re.compile(r"(?P<kind>[a-z_0-9]+)(?: (?P<op>[A-Z_]+))?: (?P<name>MPI_\w+)\((?P<args>.*)\)")
 _ARGUMENT = re.compile(r"(?P<type>(?:const )?\w+)\s*(?P<star>\*?)(?P<name>\w+)(?P<array>(?:\[\])?)")
@@ -48,6 +52,13 @@ class MpiCall:
     kind: str
     op: str
     arguments: tuple[Argument, ...]
+    since: int = 3
+    """Version of the MPI standard that has it."""
+
+    @property
+    def large(self) -> bool:
+        """Whether it takes large counts (``MPI_Send_c``)."""
+        return self.name.endswith("_c")
 
     def has(self, name: str) -> bool:
         """Whether it has an argument of this name."""
@@ -77,6 +88,7 @@ def calls() -> list[MpiCall]:
     """Every recorded call but MPI_Init, MPI_Init_thread and MPI_Finalize."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     found = [_parse(line) for line in lines if not line.startswith("#")]
+    found = [replace(call, since=4) if call.kind in _MPI_4 else call for call in found]
     request = Argument("MPI_Request", "request", pointer=True, array=False)
     by_name = {call.name: call for call in found}
     for name in NON_BLOCKING:
@@ -84,7 +96,29 @@ def calls() -> list[MpiCall]:
         kind = "icoll" if call.kind == "coll" else "time"
         found.append(MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
                           (*call.arguments, request)))  # fmt: skip
-    return found
+        kind = "coll_init" if call.kind == "coll" else "time"
+        info = Argument("MPI_Info", "info", pointer=False, array=False)
+        found.append(MpiCall(f"MPI_{name}_init", kind, call.op,
+                          (*call.arguments, info, request), since=4))  # fmt: skip
+    return [*found, *filter(None, map(_with_large_counts, found))]
+
+
+_MPI_4 = ("psend_init", "precv_init", "partition")
+"""Kinds of partitioned calls."""
+
+
+def _with_large_counts(call: MpiCall) -> MpiCall | None:
+    """The form of a call that MPI 4 has for large counts; None if there is none."""
+    types = {"int": {**dict.fromkeys(_COUNTS, "MPI_Count"), **dict.fromkeys(_OFFSETS, "MPI_Aint")}}
+    types["const int"] = {name: f"const {new}" for name, new in types["int"].items()}
+    if not any("MPI_Datatype" in one.type for one in call.arguments) and not call.has("disp_unit"):
+        return None
+    wider = tuple(
+        replace(one, type=types.get(one.type, {}).get(one.name, one.type)) for one in call.arguments
+    )
+    if wider == call.arguments:
+        return None
+    return MpiCall(f"{call.name}_c", call.kind, call.op, wider, since=4)
 
 
 SPECIAL = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")

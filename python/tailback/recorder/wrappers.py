@@ -42,6 +42,12 @@ _RECORD = {
     "imrecv": "tb_post_matched(thread, *request, matched);",
     "coll": "tb_collect(thread, &collective);",
     "icoll": "tb_post_collective(thread, *request, &collective);",
+    "coll_init": "tb_init_collective(*request, &collective);",
+    "psend_init": "tb_init_partitioned(*request, comm, dest, tag, (long long)partitions * count, "
+                  "datatype, TB_SENT);",
+    "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
+                  "(long long)partitions * count, datatype, TB_IRECEIVE);",
+    "partition": "",
     "comm": "tb_new_comm(*newcomm);",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",
@@ -53,14 +59,27 @@ _RECORD = {
 """What is recorded after a call of each kind that succeeded."""
 
 _WAITS = ("wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "request_free")
+_COLLECTIVE = ("coll", "icoll", "coll_init")
 _BEFORE = {"comm_free": "tb_forget_comm(*comm);", "win_free": "tb_forget_window(*win);"}
 
 _HEAD = """/* Written by tailback.recorder.wrappers. */
+#define _GNU_SOURCE
 #include "recorder.h"
+
+#include <dlfcn.h>
 
 _Static_assert(sizeof(MPI_Fint) == sizeof(int), "INTEGER of Fortran is int of C");
 
 #define TB_FEW 64
+
+/* MPICH has no PMPI entry points of mpi_f08: the wrapper calls the library's own, which calls C. */
+#define TB_NEXT(name, types, values)                                                             \\
+  do {                                                                                           \\
+    static void (*next) types;                                                                   \\
+    if (!next) next = (void (*) types)dlsym(RTLD_NEXT, #name);                                   \\
+    next values;                                                                                 \\
+    return;                                                                                      \\
+  } while (0)
 """
 
 
@@ -68,8 +87,12 @@ def source() -> str:
     """The C source of all wrappers."""
     parts = [_HEAD, _SPECIAL]
     for region, call in enumerate(calls(), len(SPECIAL)):
-        parts += [_c_wrapper(call, region), _fortran(call, region, call.fortran),
-                  _fortran(call, region, call.fortran[:-1] + "_f08_")]  # fmt: skip
+        own = [_c_wrapper(call, region)]
+        if not call.large:
+            # Large counts of Fortran have other entry points in every library.
+            names = (call.fortran, call.fortran[:-1] + "_f08_")
+            own += [_fortran(call, region, name) for name in names]
+        parts += own if call.since <= 3 else [f"#if MPI_VERSION >= {call.since}", *own, "#endif"]
     return "\n".join(parts)
 
 
@@ -112,7 +135,7 @@ def _recorded(call: MpiCall, region: int) -> list[str]:
     body = _RECORD[call.kind].replace("{op}", call.op)
     if body:
         lines.append("  if (result == MPI_SUCCESS) {")
-        if call.kind in ("coll", "icoll"):
+        if call.kind in _COLLECTIVE:
             lines.append("    " + _collective(call))
         lines += ["    " + body, "  }"]
     return [*lines, "  tb_exit(thread);"]
@@ -134,7 +157,7 @@ def _collective(call: MpiCall) -> str:
     ]
     vectors = [name if call.has(name) else "NULL"
                for name in ("sendcounts", "recvcounts", "sendtypes", "recvtypes")]  # fmt: skip
-    fields.append("{" + ", ".join(vectors) + "}")
+    fields.append("{" + ", ".join([*vectors, str(int(call.large))]) + "}")
     fields.append("tb_is_in_place(sendbuf)" if call.has("sendbuf") else "0")
     return f"struct tb_collective collective = {{{', '.join(fields)}}};"
 
@@ -149,6 +172,8 @@ def _fortran(call: MpiCall, region: int, name: str) -> str:
     lines = [
         f"extern void p{name}({', '.join(declared)}, MPI_Fint *) __attribute__((weak));",
         f"void {name}({', '.join(declared)}, MPI_Fint *f_error) {{",
+        f"  if (!p{name}) TB_NEXT({name}, ({', '.join(declared)}, MPI_Fint *), "
+        f"({', '.join(given)}, f_error));",
         "  struct tb_thread *thread = tb_enter();",
         "  MPI_Fint result = 0;",
         f"  if (!thread) {{ p{name}({', '.join(given)}, f_error); return; }}",
@@ -166,8 +191,8 @@ def _fortran(call: MpiCall, region: int, name: str) -> str:
 def _fortran_type(argument: Argument) -> str:
     if argument.type in ("const void", "void"):
         return argument.type
-    if argument.type == "MPI_Aint":
-        return "MPI_Aint"
+    if argument.type in ("MPI_Aint", "MPI_Count"):
+        return argument.type
     return "MPI_Fint" if not argument.type.startswith("const ") else "const MPI_Fint"
 
 
@@ -178,7 +203,7 @@ _Lines = tuple[list[str], list[str], list[str]]
 def _converted(call: MpiCall) -> _Lines:
     """How the C variables get their values from Fortran's arguments."""
     used = _RECORD[call.kind] + _BEFORE.get(call.kind, "")
-    if call.kind in ("coll", "icoll"):
+    if call.kind in _COLLECTIVE:
         used += _collective(call)
     lines: _Lines = ([], [], [])
     for argument in call.arguments:
@@ -276,8 +301,8 @@ def _plain(call: MpiCall, argument: Argument) -> _Lines:
         return [], [f"  {kind} c_{name} = {value}, *{name} = &c_{name};"], []
     if argument.array or (argument.pointer and kind == "int"):
         return [], [f"  const int *{name} = f_{name};"], []
-    if kind == "int":
-        return [f"  int {name} = *f_{name};"], [], []
+    if kind in ("int", "MPI_Count"):
+        return [f"  {kind} {name} = *f_{name};"], [], []
     return [f"  const void *{name} = f_{name};"] if name == "sendbuf" else [], [], []
 
 
@@ -305,6 +330,9 @@ static MPI_Datatype *tb_types(const MPI_Fint *types, MPI_Comm comm) {
 }
 
 #define TB_SITE __builtin_return_address(0)
+
+/* The PMPI entry point, or where a library has none its own. */
+#define TB_REAL(name, types) (p##name ? p##name : (void (*) types)dlsym(RTLD_NEXT, #name))
 
 int MPI_Init(int *argc, char ***argv) {
   uint64_t enter = tb_now();
@@ -335,7 +363,7 @@ int MPI_Abort(MPI_Comm comm, int code) {
   void mpi_init##suffix(MPI_Fint *f_error) {                                                     \\
     uint64_t enter = tb_now();                                                                   \\
     MPI_Fint result = 0;                                                                         \\
-    pmpi_init##suffix(&result);                                                                  \\
+    TB_REAL(mpi_init##suffix, (MPI_Fint *))(&result);                                            \\
     if (f_error) *f_error = result;                                                              \\
     if (result == MPI_SUCCESS) tb_start(enter, tb_now(), 0, TB_SITE);                            \\
   }                                                                                              \\
@@ -343,20 +371,21 @@ int MPI_Abort(MPI_Comm comm, int code) {
   void mpi_init_thread##suffix(MPI_Fint *required, MPI_Fint *provided, MPI_Fint *f_error) {      \\
     uint64_t enter = tb_now();                                                                   \\
     MPI_Fint result = 0;                                                                         \\
-    pmpi_init_thread##suffix(required, provided, &result);                                       \\
+    TB_REAL(mpi_init_thread##suffix, (MPI_Fint *, MPI_Fint *, MPI_Fint *))                       \\
+    (required, provided, &result);                                                               \\
     if (f_error) *f_error = result;                                                              \\
     if (result == MPI_SUCCESS) tb_start(enter, tb_now(), 1, TB_SITE);                            \\
   }                                                                                              \\
   extern void pmpi_abort##suffix(MPI_Fint *, MPI_Fint *, MPI_Fint *) __attribute__((weak));       \\
   void mpi_abort##suffix(MPI_Fint *comm, MPI_Fint *code, MPI_Fint *f_error) {                    \\
     tb_give_up();                                                                                \\
-    pmpi_abort##suffix(comm, code, f_error);                                                     \\
+    TB_REAL(mpi_abort##suffix, (MPI_Fint *, MPI_Fint *, MPI_Fint *))(comm, code, f_error);       \\
   }                                                                                              \\
   extern void pmpi_finalize##suffix(MPI_Fint *) __attribute__((weak));                           \\
   void mpi_finalize##suffix(MPI_Fint *f_error) {                                                 \\
     MPI_Fint result = 0;                                                                         \\
     tb_finish(tb_now(), 2, TB_SITE);                                                             \\
-    pmpi_finalize##suffix(&result);                                                              \\
+    TB_REAL(mpi_finalize##suffix, (MPI_Fint *))(&result);                                        \\
     if (f_error) *f_error = result;                                                              \\
   }
 

@@ -187,6 +187,11 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "a Caliper profile": ("app.cali", b"__rec=node,id=1,attr=10,data=int,parent=3\n"),
     "an HPCToolkit database": ("trace.db", b"HPCTOOLKITtrce\4\0"),
     "a Charm++ Projections log": ("p.0.log", b"PROJECTIONS-RECORD 5\n6 100\n"),
+    "a PyTorch execution trace (of its operators)": (
+        "rank0.json",
+        b'{"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": [{"id": 2}]}',
+    ),
+    "a topology or graph of NCCL (XML)": ("topo.xml", b'<system version="1">\n  <cpu numaid="0"/>'),
     "comma-separated values (CSV)": ("m.txt", b"src,dst,bytes\n0,1,100\n1,0,100\n"),
 }
 
@@ -200,6 +205,8 @@ REMEDIES = {
     "Nsight Systems report": "nsys export --type=sqlite",
     "a report of Nsight Compute": "nsys profile --trace=mpi,cuda",
     "a TAU trace": "TAU_TRACE_FORMAT=otf2",
+    "a PyTorch execution trace (of its operators)": "chakra_converter",
+    "a topology or graph of NCCL (XML)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
     "a Cube profile (Score-P, Scalasca)": "SCOREP_ENABLE_TRACING=true",
 }
 """What to do about those that need not be recorded again; it names this."""

@@ -11,7 +11,7 @@ struct request {
   int peer, tag;
   const struct tb_thread *by; /* thread that posted it */
   enum tb_kind kind; /* of its completion */
-  uint8_t op, persistent, active;
+  uint8_t op, persistent, active, partitioned;
 };
 
 /* Some libraries give every send that is done at once the same handle, so a key may be there many
@@ -164,22 +164,29 @@ void tb_post_receive(struct tb_thread *thread, MPI_Request request, MPI_Comm com
 }
 
 static void init(MPI_Request request, MPI_Comm comm, int peer, int tag, uint64_t bytes,
-                 enum tb_kind kind) {
+                 enum tb_kind kind, int partitioned) {
   if (peer == MPI_PROC_NULL) return;
   lock();
   struct request *one = add(TB_KEY(request), comm, peer, tag, kind);
   one->bytes = bytes;
   one->persistent = 1;
+  one->partitioned = (uint8_t)partitioned;
   unlock();
 }
 
 void tb_init_send(MPI_Request request, MPI_Comm comm, int dest, int tag, long long count,
                   MPI_Datatype datatype) {
-  init(request, comm, dest, tag, tb_bytes(count, datatype), TB_SENT);
+  init(request, comm, dest, tag, tb_bytes(count, datatype), TB_SENT, 0);
 }
 
 void tb_init_receive(MPI_Request request, MPI_Comm comm, int source) {
-  init(request, comm, source, 0, 0, TB_IRECEIVE);
+  init(request, comm, source, 0, 0, TB_IRECEIVE, 0);
+}
+
+/* All partitions together are one message. Its receive allows no wildcards. */
+void tb_init_partitioned(MPI_Request request, MPI_Comm comm, int peer, int tag, long long count,
+                         MPI_Datatype datatype, enum tb_kind kind) {
+  init(request, comm, peer, tag, tb_bytes(count, datatype), kind, 1);
 }
 
 void tb_begin_request(struct tb_thread *thread, MPI_Request request) {
@@ -203,6 +210,15 @@ static void put_completion(struct tb_thread *thread, const struct request *one,
   }
   if (one->kind == TB_SENT) {
     *tb_put(thread, TB_SENT, 0, 0, 0) = one->id;
+    return;
+  }
+  if (one->partitioned) {
+    /* Libraries do not fill the status alike. */
+    uint64_t from = channel(thread, one->comm, one->tag);
+    uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)one->peer);
+    word[0] = from;
+    word[1] = one->bytes;
+    word[2] = one->id;
     return;
   }
   PMPI_Test_cancelled(status, &cancelled);
@@ -289,15 +305,20 @@ int tb_is_in_place(const void *buffer) {
          (&MPIR_F_MPI_IN_PLACE && buffer == MPIR_F_MPI_IN_PLACE);
 }
 
-static uint64_t vector(const int *counts, const MPI_Datatype *types, MPI_Datatype type, int n) {
+static long long count_of(const void *counts, int wide, uint64_t i) {
+  return wide ? (long long)((const MPI_Count *)counts)[i] : ((const int *)counts)[i];
+}
+
+static uint64_t vector(const void *counts, const MPI_Datatype *types, MPI_Datatype type, int wide,
+                       uint64_t n) {
   long long total = 0;
   uint64_t bytes = 0;
   if (!counts) return 0;
-  for (int i = 0; i < n; i++)
+  for (uint64_t i = 0; i < n; i++)
     if (types)
-      bytes += tb_bytes(counts[i], types[i]);
+      bytes += tb_bytes(count_of(counts, wide, i), types[i]);
     else
-      total += counts[i];
+      total += count_of(counts, wide, i);
   return types ? bytes : tb_bytes(total, type);
 }
 
@@ -338,16 +359,16 @@ static void count(const struct tb_collective *call, const struct tb_comm *comm, 
     }
     case TB_GATHERV:
       if (root) {
-        *received = vector(v->receive, NULL, call->receive_type, (int)n);
-        if (!comm->inter) *sent = tb_bytes(v->receive[rank], call->receive_type);
+        *received = vector(v->receive, NULL, call->receive_type, v->wide, n);
+        if (!comm->inter) *sent = tb_bytes(count_of(v->receive, v->wide, rank), call->receive_type);
       } else {
         *sent = tb_bytes(call->sends, call->send_type);
       }
       break;
     case TB_SCATTERV:
       if (root) {
-        *sent = vector(v->send, NULL, call->send_type, (int)n);
-        if (!comm->inter) *received = tb_bytes(v->send[rank], call->send_type);
+        *sent = vector(v->send, NULL, call->send_type, v->wide, n);
+        if (!comm->inter) *received = tb_bytes(count_of(v->send, v->wide, rank), call->send_type);
       } else {
         *received = tb_bytes(call->receives, call->receive_type);
       }
@@ -358,21 +379,21 @@ static void count(const struct tb_collective *call, const struct tb_comm *comm, 
       *sent = *received;
       break;
     case TB_ALLGATHERV:
-      *received = vector(v->receive, NULL, call->receive_type, (int)n);
-      *sent = call->in_place ? tb_bytes(v->receive[rank], call->receive_type)
+      *received = vector(v->receive, NULL, call->receive_type, v->wide, n);
+      *sent = call->in_place ? tb_bytes(count_of(v->receive, v->wide, rank), call->receive_type)
                              : tb_bytes(call->sends, call->send_type);
       break;
     case TB_ALLTOALLV:
     case TB_ALLTOALLW:
-      *received = vector(v->receive, v->receive_types, call->receive_type, (int)n);
-      *sent = call->in_place ? *received : vector(v->send, v->send_types, call->send_type, (int)n);
+      *received = vector(v->receive, v->receive_types, call->receive_type, v->wide, n);
+      *sent = call->in_place ? *received : vector(v->send, v->send_types, call->send_type, v->wide, n);
       break;
     case TB_ALLREDUCE:
       *sent = *received = n * tb_bytes(call->sends, call->send_type);
       break;
     case TB_REDUCE_SCATTER:
-      *sent = vector(v->receive, NULL, call->send_type, (int)n);
-      *received = comm->inter ? 0 : n * tb_bytes(v->receive[rank], call->send_type);
+      *sent = vector(v->receive, NULL, call->send_type, v->wide, n);
+      *received = comm->inter ? 0 : n * tb_bytes(count_of(v->receive, v->wide, rank), call->send_type);
       break;
     case TB_REDUCE_SCATTER_BLOCK:
       *sent = *received = n * tb_bytes(call->sends, call->send_type);
@@ -398,16 +419,29 @@ void tb_collect(struct tb_thread *thread, const struct tb_collective *call) {
   word[2] = received;
 }
 
-void tb_post_collective(struct tb_thread *thread, MPI_Request request,
-                        const struct tb_collective *call) {
-  struct tb_comm *comm = tb_comm_of(thread, call->comm);
+/* Bytes of a collective, in a request that is to complete. */
+static struct request *add_collective(struct tb_comm *comm, MPI_Request request,
+                                      const struct tb_collective *call) {
   uint64_t sent, received;
   count(call, comm, &sent, &received);
-  lock();
   struct request *one = add(TB_KEY(request), call->comm, call->root, 0, TB_COLLECTED);
   one->bytes = sent;
   one->received = received;
   one->op = (uint8_t)call->op;
-  begin(thread, one);
+  return one;
+}
+
+void tb_post_collective(struct tb_thread *thread, MPI_Request request,
+                        const struct tb_collective *call) {
+  struct tb_comm *comm = tb_comm_of(thread, call->comm);
+  lock();
+  begin(thread, add_collective(comm, request, call));
+  unlock();
+}
+
+void tb_init_collective(MPI_Request request, const struct tb_collective *call) {
+  struct tb_comm *comm = tb_find_comm(call->comm);
+  lock();
+  add_collective(comm, request, call)->persistent = 1;
   unlock();
 }

@@ -150,6 +150,8 @@ void tb_post_send(struct tb_thread *, MPI_Request, MPI_Comm, int dest, int tag, 
 void tb_post_receive(struct tb_thread *, MPI_Request, MPI_Comm, int source);
 void tb_init_send(MPI_Request, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
 void tb_init_receive(MPI_Request, MPI_Comm, int source);
+void tb_init_partitioned(MPI_Request, MPI_Comm, int peer, int tag, long long count, MPI_Datatype,
+                         enum tb_kind);
 void tb_begin_request(struct tb_thread *, MPI_Request);
 void tb_complete(struct tb_thread *, MPI_Request, const MPI_Status *);
 void tb_forget_request(MPI_Request);
@@ -159,8 +161,9 @@ void tb_post_matched(struct tb_thread *, MPI_Request, MPI_Message);
 void tb_rma(struct tb_thread *, MPI_Win, int target, enum tb_rma_op, long long count, MPI_Datatype);
 
 struct tb_vectors {
-  const int *send, *receive;
+  const void *send, *receive; /* counts: int, or MPI_Count if wide */
   const MPI_Datatype *send_types, *receive_types;
+  int wide;
 };
 struct tb_collective {
   MPI_Comm comm;
@@ -173,6 +176,7 @@ struct tb_collective {
 };
 void tb_collect(struct tb_thread *, const struct tb_collective *);
 void tb_post_collective(struct tb_thread *, MPI_Request, const struct tb_collective *);
+void tb_init_collective(MPI_Request, const struct tb_collective *);
 int tb_is_in_place(const void *buffer);
 
 #endif

@@ -23,6 +23,10 @@ _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
 )
 _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
+_EXECUTION: Final = (
+    "give the Kineto traces of all ranks (export_chrome_trace of torch.profiler), or convert the "
+    "execution traces to NAME.RANK.et with chakra_trace_link and chakra_converter"
+)
 _WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
 _CALIPER: Final = (
     "if it was recorded with CALI_MPI_MSG_TRACING=true, export the pairs of ranks: cali-query -q "
@@ -80,8 +84,13 @@ _FORMATS: Final = (
     _Format("a trace of Intel Trace Collector", None, (".stf",)),
     _Format("a report of Nsight Compute", None, (".ncu-rep",), "it describes single kernels: "
             "record with nsys profile --trace=mpi,cuda, and export with nsys export --type=sqlite"),
+    _Format("a PyTorch execution trace (of its operators)",
+            rb"\A\s*\{[^{}\[\]]{0,400}\"schema\"\s*:\s*\"[^\"]{0,40}chakra", (), _EXECUTION),
     _Format("a Chakra execution trace that is not named NAME.RANK.et",
             rb"\A[^\n]{0,400}chakra", (".et",), _CHAKRA),
+    _Format("a topology or graph of NCCL (XML)", rb"\A\s*<(?:system|graphs) version=", (),
+            "it describes one host: set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING "
+            "and give the log, which names algorithms and rings"),
     _Format("JSON", rb"\A\s*[{\[]"),
 )  # fmt: skip
 

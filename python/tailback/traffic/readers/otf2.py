@@ -20,9 +20,9 @@ from tailback.traffic.readers.otf2_compile import compile_trace
 
 CAPABILITIES = Capabilities(
     times="yes, with clock offsets where the tracer measured them",
-    sources="Score-P yes; EZTrace not of non-blocking receives",
-    completion="Score-P yes; EZTrace no",
-    call_site="Score-P yes; EZTrace no",
+    sources="yes; EZTrace not of non-blocking receives",
+    completion="yes; EZTrace no",
+    call_site="yes; EZTrace no",
     compute="time between calls",
 )
 

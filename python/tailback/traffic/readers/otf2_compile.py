@@ -35,6 +35,7 @@ from tailback.traffic.readers.otf2_links import (
 from tailback.traffic.readers.otf2_names import (
     Labels,
     is_single_wait,
+    is_timed_only,
     is_waitall,
     joins_groups,
     moves_data,
@@ -233,6 +234,11 @@ def _note_unrecorded_calls(trace: Trace, notes: list[str]) -> None:
             # EZTrace defines a call's region once for each process.
             total[name] += calls_of
             recorded[name] += recorded_of
+    if trace.creator.startswith("Tailback"):
+        # Calls with MPI_PROC_NULL move nothing, and have no record here.
+        timed = [name for name in sorted(total) if not recorded[name] and is_timed_only(name)]
+        notes += [f"{total[name]} calls of {name}: only their time is used" for name in timed]
+        return
     monitoring = "use Open MPI's monitoring (pml-monitoring)"
     score_p = trace.creator.startswith("Score-P")
     remedy = monitoring if score_p else f"record with Score-P or {monitoring}"

@@ -26,6 +26,16 @@ ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv
 _SINGLE_WAITS = frozenset(("mpi_wait", "mpi_waitany", "mpi_waitsome"))
 
 _COLLECTIVES = frozenset(name.removeprefix("MPI_").lower() for name in OPERATIONS)
+_TIMED_ONLY = frozenset(
+    f"mpi_{name}"
+    for name in (
+        *("put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"),
+        *("rput", "rget", "raccumulate", "rget_accumulate"),
+        *(f"neighbor_{name}" for name in _COLLECTIVES),
+        *(f"ineighbor_{name}" for name in _COLLECTIVES),
+    )
+)
+
 _MOVES_DATA = frozenset(
     f"mpi_{name}"
     for name in (
@@ -51,8 +61,8 @@ _JOINS_GROUPS = frozenset(
 
 
 def normalised_call(region: str) -> str:
-    """Name of a call in lower case, without Fortran's trailing underscores."""
-    return region.lower().rstrip("_")
+    """Name of a call in lower case, without Fortran's underscores and the mark of large counts."""
+    return region.lower().rstrip("_").removesuffix("_c")
 
 
 def communicates(region: str) -> bool:
@@ -86,6 +96,14 @@ def joins_groups(region: str) -> bool:
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
     return normalised_call(region) in _MOVES_DATA
+
+
+def is_timed_only(region: str) -> bool:
+    """Whether ``tailback record`` writes the time of a call and no messages that are used.
+
+    Neighbourhood collectives have no record in OTF2; records of one-sided calls are not read.
+    """
+    return normalised_call(region) in _TIMED_ONLY
 
 
 class Labels:
