@@ -417,21 +417,14 @@ def assemble_posts(
     computes: tuple[NDArray[Any], ...],
 ) -> _Decoded: ...
 def compile_graph(
-    n_ranks: int,
-    nodes: tuple[
-        NDArray[uint32],
-        NDArray[uint8],
-        NDArray[int32],
-        _Integers,
-        NDArray[uint64],
-        NDArray[uint32],
-    ],
-    edges: tuple[NDArray[uint32], NDArray[uint32], NDArray[bool_]],
-) -> tuple[_Decoded, int, int, bool]: ...
+    nodes: tuple[NDArray[uint32], NDArray[uint8], NDArray[int32], NDArray[uint64], NDArray[uint32]],
+    streams: tuple[_Integers, NDArray[uint32]],
+    required: tuple[NDArray[uint32], NDArray[uint32]],
+) -> tuple[_Decoded, list[int], int, int, bool, int]: ...
 def read_chakra(
     n_ranks: int, files: Iterable[bytes], calls: Sequence[tuple[int, int]], longest_ps: int
 ) -> _Decoded: ...
-def read_goal(data: bytes, longest_ps: int) -> _Decoded: ...
+def read_goal(pieces: Iterable[bytes], longest_ps: int, keep_lines: bool) -> _Decoded: ...
 def read_goal_binary(data: bytes, longest_ps: int) -> _Decoded: ...
 def read_simgrid_ti(
     files: Sequence[bytes], type_bytes: Sequence[int], ps_per_flop: int, longest_ps: int

@@ -76,6 +76,15 @@ def gunzip(data: bytes, path: Path, error_type: ErrorType = TailbackError) -> by
     return out
 
 
+def is_gzip(path: Path) -> bool:
+    """Whether a file is a gzip file, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_GZIP)) == _GZIP
+    except (OSError, ValueError):
+        return True
+
+
 def head_bytes(path: Path, size: int = 1 << 16) -> bytes:
     """The first bytes of a file, decompressed; empty where it cannot be read."""
     try:

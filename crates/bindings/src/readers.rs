@@ -154,62 +154,44 @@ fn program_columns(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDic
     Ok(columns!(py, program; rank_start, kind, peer, amount, tag, request, label))
 }
 
-/// The columns of a program from operations `(rank, kind, peer, tag, amount, label)` and dependencies
-/// `(before, after, begun)`, the sends and receives left out, and whether sends are buffered.
+/// The columns of a program from operations `(rank_start, kind, peer, amount, stream)`, the tags and labels
+/// of their streams, and their requirements `(end, source)`; the labels of its messages, the sends and
+/// receives left out, whether sends are buffered, and the number of receives matched on arrival.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 fn compile_graph<'py>(
     py: Python<'py>,
-    n_ranks: usize,
     nodes: (
         Numbers<'py>,
         PyReadonlyArray1<'py, u8>,
         PyReadonlyArray1<'py, i32>,
-        Integers<'py>,
         Sizes<'py>,
         Numbers<'py>,
     ),
-    edges: (Numbers<'py>, Numbers<'py>, Booleans<'py>),
-) -> PyResult<(Bound<'py, PyDict>, u64, u64, bool)> {
+    streams: (Integers<'py>, Numbers<'py>),
+    required: (Numbers<'py>, Numbers<'py>),
+) -> PyResult<(Bound<'py, PyDict>, Vec<u32>, u64, u64, bool, u64)> {
     let graph = Graph {
-        n_ranks,
-        rank: nodes.0.as_slice()?,
+        rank_start: nodes.0.as_slice()?,
         kind: nodes.1.as_slice()?,
         peer: nodes.2.as_slice()?,
-        tag: nodes.3.as_slice()?,
-        amount: nodes.4.as_slice()?,
-        label: nodes.5.as_slice()?,
-        before: edges.0.as_slice()?,
-        after: edges.1.as_slice()?,
-        begun: edges.2.as_slice()?,
+        amount: nodes.3.as_slice()?,
+        stream: nodes.4.as_slice()?,
+        channel: streams.0.as_slice()?,
+        label: streams.1.as_slice()?,
+        end: required.0.as_slice()?,
+        source: required.1.as_slice()?,
     };
-    let n = graph.rank.len();
-    let lengths = [
-        graph.kind.len(),
-        graph.peer.len(),
-        graph.tag.len(),
-        graph.amount.len(),
-        graph.label.len(),
-    ];
-    let ends = [graph.before, graph.after];
-    let right = lengths == [n; 5]
-        && ends.iter().all(|column| column.len() == graph.begun.len())
-        && ends.iter().all(|column| column.iter().all(|&at| (at as usize) < n))
-        && ends[0]
-            .iter()
-            .zip(ends[1])
-            .all(|(&before, &after)| graph.rank[before as usize] == graph.rank[after as usize])
-        && graph.rank.is_sorted()
-        && graph.rank.last().is_none_or(|&rank| (rank as usize) < n_ranks);
-    if !right {
+    if !graph.is_valid() {
         return Err(PyValueError::new_err("columns that do not make a graph"));
     }
     let done = py.detach(|| graph::compile(&graph)).map_err(|error| match error {
         GraphError::Cycle(at) => fault("cycle", u64::from(at)),
         GraphError::TooLarge => fault("large", 0),
     })?;
+    let (sends, receives) = (done.lost_sends, done.lost_receives);
     let columns = program_columns(py, done.program)?;
-    Ok((columns, done.lost_sends, done.lost_receives, done.buffered))
+    Ok((columns, done.labels, sends, receives, done.buffered, done.wildcards))
 }
 
 fn fault(kind: &str, row: u64) -> PyErr {
@@ -221,10 +203,20 @@ fn full_fault(kind: &str, row: u64, text: &[u8], number: i64, limit: f64) -> PyE
     PyValueError::new_err((kind.to_owned(), row, text, number, limit))
 }
 
-/// A GOAL schedule without comments.
+/// A GOAL schedule without comments, in pieces of whole lines; `keep_lines` adds the line of each operation.
 #[pyfunction]
-fn read_goal(py: Python<'_>, data: PyBackedBytes, longest_ps: u64) -> PyResult<Bound<'_, PyDict>> {
-    schedule_columns(py, py.detach(|| goal::read(&data, longest_ps)).map_err(goal_fault)?)
+fn read_goal<'py>(
+    py: Python<'py>,
+    pieces: Bound<'py, PyAny>,
+    longest_ps: u64,
+    keep_lines: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut reader = goal::GoalReader::new(longest_ps, keep_lines);
+    for data in pieces.try_iter()? {
+        let data: PyBackedBytes = data?.extract()?;
+        py.detach(|| reader.feed(&data)).map_err(goal_fault)?;
+    }
+    schedule_columns(py, reader.finish().map_err(goal_fault)?)
 }
 
 /// A GOAL schedule in LogGOPSim's binary form; `number` of the error is the offset in bytes.
@@ -241,10 +233,11 @@ fn read_goal_binary(
 }
 
 fn schedule_columns(py: Python<'_>, found: Schedule) -> PyResult<Bound<'_, PyDict>> {
-    let out = columns!(py, found; line, rank, kind, peer, tag, amount, label, before, after, begun);
-    out.set_item("n_ranks", found.n_ranks)?;
+    let required = found.required;
+    let out = columns!(py, found; line, rank_start, kind, peer, amount, stream);
+    out.set_item("required", (required.end.into_pyarray(py), required.source.into_pyarray(py)))?;
     out.set_item("cores", found.cores)?;
-    out.set_item("labels", found.labels)?;
+    out.set_item("streams", found.streams)?;
     Ok(out)
 }
 
@@ -371,7 +364,9 @@ fn read_chakra<'py>(
         py.detach(|| reader.file(&data)).map_err(chakra_fault)?;
     }
     let found = reader.finish();
-    let out = columns!(py, found; rank, kind, peer, tag, amount, label, number, before, after);
+    let required = found.required;
+    let out = columns!(py, found; rank_start, kind, peer, amount, label, number);
+    out.set_item("required", (required.end.into_pyarray(py), required.source.into_pyarray(py)))?;
     let collectives = found.collectives;
     let collectives = columns!(py, collectives; row, call, size, root, ordinal, label);
     out.set_item("collectives", collectives)?;

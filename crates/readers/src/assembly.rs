@@ -129,6 +129,7 @@ fn match_sorted(n_ranks: usize, posts: &Posts<'_>) -> Vec<i64> {
         let first = rank_start[rank];
         rank_start.push(first + posts.rank[first..].partition_point(|&one| one as usize == rank));
     }
+    let rank_start: Vec<u32> = rank_start.into_iter().map(|at| at as u32).collect();
     let pair = match_messages(posts, &rank_start);
     pair.into_iter().map(|at| if at == NONE { -1 } else { at.into() }).collect()
 }
@@ -137,11 +138,6 @@ impl MessageRows for Posts<'_> {
     #[inline]
     fn is_send(&self, row: usize) -> Option<bool> {
         (self.peer[row] != UNKNOWN).then_some(self.is_send[row])
-    }
-
-    #[inline]
-    fn rank(&self, row: usize) -> u32 {
-        self.rank[row] as u32
     }
 
     #[inline]

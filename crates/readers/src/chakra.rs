@@ -2,6 +2,7 @@
 
 use crate::numbering::{Interner, Map};
 use crate::op;
+use crate::requirements::{Dependency, Requirements};
 
 const COMPUTE: u64 = 4;
 const SEND: u64 = 5;
@@ -22,24 +23,20 @@ pub struct ChakraOptions<'a> {
 /// Nodes of all ranks, rank by rank, and their dependencies.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    /// Rank of each node.
-    pub rank: Vec<u32>,
-    /// Kind of operation, as in [`op`]; `NOTHING` for collectives.
+    /// First node of each rank, and the number of nodes.
+    pub rank_start: Vec<u32>,
+    /// Kind of operation, as in [`op`]; `NOTHING` for collectives and computations that take no time.
     pub kind: Vec<u8>,
     /// The other rank of a send or receive, else -1.
     pub peer: Vec<i32>,
-    /// Matching tag; even tags belong to collectives.
-    pub tag: Vec<i64>,
     /// Bytes or picoseconds.
     pub amount: Vec<u64>,
-    /// Number of the label.
+    /// Number of the label of a send or receive, which stands for kind and tag.
     pub label: Vec<u32>,
     /// Number within its file.
     pub number: Vec<u64>,
-    /// For each dependency, the node depended on.
-    pub before: Vec<u32>,
-    /// For each dependency, the dependent node.
-    pub after: Vec<u32>,
+    /// What nodes depend on.
+    pub required: Requirements,
     /// Kind and tag of each label; for collectives `NOTHING` and the number of the algorithm.
     pub labels: Vec<(u8, i64)>,
     /// The collectives.
@@ -113,6 +110,8 @@ pub struct ChakraReader<'a> {
     rows: NodeRows,
     /// Row of a node, and the number of a node that it depends on.
     dependencies: Vec<(u32, u64)>,
+    /// The same by row.
+    by_row: Vec<Dependency>,
 }
 
 /// Rows of nodes by number; numbers mostly increase from a small one.
@@ -160,13 +159,14 @@ impl<'a> ChakraReader<'a> {
     /// A reader for the files of `n_ranks` ranks.
     pub fn new(n_ranks: usize, options: ChakraOptions<'a>) -> Self {
         Self {
-            out: Nodes::default(),
+            out: Nodes { rank_start: vec![0], ..Nodes::default() },
             options,
             n_ranks,
             files: 0,
             labels: Interner::default(),
             rows: NodeRows::default(),
             dependencies: Vec::new(),
+            by_row: Vec::new(),
         }
     }
 
@@ -177,7 +177,7 @@ impl<'a> ChakraReader<'a> {
     pub fn file(&mut self, data: &[u8]) -> Result<(), ChakraError> {
         let file = self.files;
         self.files += 1;
-        self.nodes(file, data).map_err(|what| ChakraError { file, what })
+        self.nodes(data).map_err(|what| ChakraError { file, what })
     }
 
     /// The nodes of all files.
@@ -185,7 +185,7 @@ impl<'a> ChakraReader<'a> {
         self.out
     }
 
-    fn nodes(&mut self, rank: usize, data: &[u8]) -> Result<(), ChakraProblem> {
+    fn nodes(&mut self, data: &[u8]) -> Result<(), ChakraProblem> {
         self.rows.clear();
         self.dependencies.clear();
         let mut at = 0;
@@ -203,7 +203,7 @@ impl<'a> ChakraReader<'a> {
             let end = at + length as usize;
             // The first message is the metadata.
             if messages > 0 {
-                self.node(&data[..end], at, rank, &mut ordinal)?;
+                self.node(&data[..end], at, &mut ordinal)?;
             }
             messages += 1;
             at = end;
@@ -218,19 +218,14 @@ impl<'a> ChakraReader<'a> {
                     number,
                 ));
             };
-            self.out.before.push(before);
-            self.out.after.push(row);
+            self.by_row.push(Dependency { before, after: row, begun: false });
         }
+        self.out.required.add_rank(&self.out.kind, &mut self.by_row);
+        self.out.rank_start.push(self.out.kind.len() as u32);
         Ok(())
     }
 
-    fn node(
-        &mut self,
-        data: &[u8],
-        at: usize,
-        rank: usize,
-        ordinal: &mut i64,
-    ) -> Result<(), ChakraProblem> {
+    fn node(&mut self, data: &[u8], at: usize, ordinal: &mut i64) -> Result<(), ChakraProblem> {
         let row = self.out.kind.len();
         if row >= 1 << 27 {
             return Err(ChakraProblem::TooLarge);
@@ -242,18 +237,13 @@ impl<'a> ChakraReader<'a> {
         if !self.rows.insert(number, row) {
             return Err(ChakraProblem::DuplicateNode(number));
         }
-        let wrong = |why| ChakraProblem::InvalidNode(number, node.name.to_owned(), why);
-        self.add(rank, &node, row, ordinal).map_err(wrong)
+        let name = || String::from_utf8_lossy(node.name).into_owned();
+        let wrong = |why| ChakraProblem::InvalidNode(number, name(), why);
+        self.add(&node, row, ordinal).map_err(wrong)
     }
 
-    fn add(
-        &mut self,
-        rank: usize,
-        node: &Node<'_>,
-        row: u32,
-        ordinal: &mut i64,
-    ) -> Result<(), String> {
-        let (mut kind, mut peer, mut tag, mut amount, mut label) = (op::NOTHING, -1, 0, 0, 0);
+    fn add(&mut self, node: &Node<'_>, row: u32, ordinal: &mut i64) -> Result<(), String> {
+        let (mut kind, mut peer, mut amount, mut label) = (op::NOTHING, -1, 0, 0);
         match node.kind {
             COMPUTE => {
                 let ps = node.duration_us.checked_mul(PS_PER_US);
@@ -261,7 +251,7 @@ impl<'a> ChakraReader<'a> {
                 amount =
                     ps.ok_or_else(|| format!("a duration of {} µs is too long", node.duration_us))?;
                 self.out.without_duration += u64::from(amount == 0);
-                kind = op::COMPUTE;
+                kind = if amount == 0 { op::NOTHING } else { op::COMPUTE };
             }
             SEND | RECEIVE => {
                 kind = if node.kind == SEND { op::ISEND } else { op::IRECV };
@@ -286,7 +276,6 @@ impl<'a> ChakraReader<'a> {
                 }
                 peer = other as i32;
                 amount = size as u64;
-                tag = ((number as i64) << 1) + 1;
                 label = self.label(kind, number as i64);
             }
             COLLECTIVE => {
@@ -296,10 +285,8 @@ impl<'a> ChakraReader<'a> {
             _ => {}
         }
         let out = &mut self.out;
-        out.rank.push(rank as u32);
         out.kind.push(kind);
         out.peer.push(peer);
-        out.tag.push(tag);
         out.amount.push(amount);
         out.label.push(label);
         out.number.push(node.number);
@@ -347,7 +334,7 @@ impl<'a> ChakraReader<'a> {
 #[derive(Default)]
 struct Node<'a> {
     number: u64,
-    name: &'a str,
+    name: &'a [u8],
     kind: u64,
     duration_us: u64,
     destination: AttributeValue<'a>,
@@ -369,7 +356,7 @@ enum AttributeValue<'a> {
     /// Larger than the largest signed number.
     Large(u64),
     Real(f64),
-    Text(&'a str),
+    Text(&'a [u8]),
 }
 
 impl AttributeValue<'_> {
@@ -380,6 +367,7 @@ impl AttributeValue<'_> {
             Self::Missing => default.ok_or_else(|| format!("has no {name}")),
             Self::Real(value) => Err(format!("{name} is '{value:?}'")),
             Self::Text(text) => {
+                let text = String::from_utf8_lossy(text);
                 Err(format!("{name} is '{}'", text.escape_debug().take(60).collect::<String>()))
             }
         }
@@ -466,7 +454,7 @@ fn long_varint(data: &[u8], at: &mut usize) -> Result<u64, ChakraProblem> {
 fn parse<'a>(
     data: &'a [u8],
     mut at: usize,
-    depends: &mut dyn FnMut(u64),
+    depends: &mut impl FnMut(u64),
 ) -> Result<Node<'a>, ChakraProblem> {
     let mut node = Node::default();
     while at < data.len() {
@@ -499,14 +487,18 @@ fn parse<'a>(
     Ok(node)
 }
 
-fn text(data: &[u8], from: usize, to: usize) -> Result<&str, ChakraProblem> {
-    std::str::from_utf8(&data[from..to])
-        .map_err(|_| ChakraProblem::Bytes(from as u64, "a name is not UTF-8 text".to_owned()))
+#[inline]
+fn text(data: &[u8], from: usize, to: usize) -> Result<&[u8], ChakraProblem> {
+    let text = &data[from..to];
+    if text.is_ascii() || std::str::from_utf8(text).is_ok() {
+        return Ok(text);
+    }
+    Err(ChakraProblem::Bytes(from as u64, "a name is not UTF-8 text".to_owned()))
 }
 
 /// Stores an attribute of a node; lists are ignored.
 fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), ChakraProblem> {
-    let (mut name, mut value) = ("", AttributeValue::Missing);
+    let (mut name, mut value) = (&[][..], AttributeValue::Missing);
     while at < data.len() {
         let begin = at;
         let found = field(data, &mut at)?;
@@ -521,13 +513,13 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
         }
     }
     let slot = match name {
-        "comm_dst" => &mut node.destination,
-        "comm_src" => &mut node.source,
-        "comm_size" => &mut node.size,
-        "comm_tag" => &mut node.tag,
-        "comm_type" => &mut node.collective,
-        "root" => &mut node.root,
-        "pg_name" => {
+        b"comm_dst" => &mut node.destination,
+        b"comm_src" => &mut node.source,
+        b"comm_size" => &mut node.size,
+        b"comm_tag" => &mut node.tag,
+        b"comm_type" => &mut node.collective,
+        b"root" => &mut node.root,
+        b"pg_name" => {
             match value {
                 AttributeValue::Missing => {}
                 AttributeValue::Text(text) => node.has_process_group = !text.is_empty(),
@@ -582,7 +574,7 @@ mod tests {
         let data = [0, 6, 8, 5, 24, 4, 56, 3, 5, 8, 6, 42, 1, 5];
         let found = read(&[&data], OPTIONS).expect("a valid trace");
         assert_eq!((found.kind, found.amount), (vec![0, 255], vec![3_000_000, 0]));
-        assert_eq!((found.before, found.after), (vec![0], vec![1]));
+        assert_eq!((found.required.end, found.required.source), (vec![0, 1], vec![0]));
         let what =
             ChakraProblem::Bytes(8, "a message of 5 B, but the file has only 4 B left".to_owned());
         assert_eq!(read(&[&data[..13]], OPTIONS).err(), Some(ChakraError { file: 0, what }));

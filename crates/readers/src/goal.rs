@@ -1,8 +1,13 @@
 //! GOAL schedules in text form: `num_ranks N`, then a block of lines for each rank, with dependencies by
 //! label.
 
+use std::ops::Range;
+
+use crate::goal_labels::{Label, Labels};
+use crate::graph::{ANY_SOURCE, ANY_TAG};
 use crate::numbering::{Interner, Map};
 use crate::op;
+use crate::requirements::{Dependency, Requirements};
 use crate::text::{lines, natural, trimmed};
 
 /// Largest message: the largest integer range that a double represents exactly.
@@ -12,32 +17,59 @@ const PS_PER_NS: u64 = 1000;
 /// Operations of all ranks, rank by rank, and their dependencies.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    /// Number of ranks.
-    pub n_ranks: u32,
-    /// Line of each operation, from 0; of a binary schedule, its number.
+    /// First operation of each rank, and the number of operations.
+    pub rank_start: Vec<u32>,
+    /// Line of each operation, from 0, if the reader keeps lines.
     pub line: Vec<u32>,
-    /// Rank of each.
-    pub rank: Vec<u32>,
-    /// Kind of each, as numbered in [`op`].
+    /// Kind of each, as numbered in [`op`]; computations take time.
     pub kind: Vec<u8>,
-    /// The other rank of a send or receive, else -1.
+    /// The other rank of a send or receive, [`ANY_SOURCE`] of a receive from any, else -1.
     pub peer: Vec<i32>,
-    /// Matching tag, 0 if none is given.
-    pub tag: Vec<i64>,
     /// Bytes or picoseconds.
     pub amount: Vec<u64>,
-    /// Number of the label, which stands for kind and tag.
-    pub label: Vec<u32>,
-    /// Kind and tag of each label.
-    pub labels: Vec<(u8, i64)>,
-    /// For each dependency, the operation depended on.
-    pub before: Vec<u32>,
-    /// For each dependency, the dependent operation.
-    pub after: Vec<u32>,
-    /// Whether it suffices that `before` has begun (`irequires`).
-    pub begun: Vec<bool>,
+    /// Number of the stream, which stands for kind and tag; 0 of computations.
+    pub stream: Vec<u32>,
+    /// Kind and tag of each stream, [`ANY_TAG`] of receives with any.
+    pub streams: Vec<(u8, i64)>,
+    /// What operations require.
+    pub required: Requirements,
     /// Largest number of cores that a rank computes on.
     pub cores: u32,
+}
+
+/// An operation of a schedule; see the columns of [`Schedule`].
+pub(crate) struct Operation {
+    pub kind: u8,
+    pub peer: i32,
+    pub amount: u64,
+    pub tag: i64,
+}
+
+impl Schedule {
+    #[inline]
+    pub(crate) fn push(&mut self, one: &Operation, streams: &mut Interner) {
+        let message = one.kind == op::ISEND || one.kind == op::IRECV;
+        // A computation that takes no time only has dependencies.
+        let empty = !message && one.amount == 0;
+        self.kind.push(if empty { op::NOTHING } else { one.kind });
+        self.peer.push(one.peer);
+        self.amount.push(one.amount);
+        let mut stream = 0;
+        if message {
+            let (number, new) = streams.number(one.kind.into(), one.tag);
+            if new {
+                self.streams.push((one.kind, one.tag));
+            }
+            stream = number;
+        }
+        self.stream.push(stream);
+    }
+
+    /// Ends a rank with these dependencies.
+    pub(crate) fn close_rank(&mut self, dependencies: &mut Vec<Dependency>) {
+        self.required.add_rank(&self.kind, dependencies);
+        self.rank_start.push(self.kind.len() as u32);
+    }
 }
 
 /// What is wrong with a schedule; lines are counted from 0.
@@ -68,26 +100,12 @@ pub enum ScheduleError {
 }
 
 /// Reads a schedule without comments; `longest_ps` is the longest valid computation.
+///
+/// # Errors
+/// [`ScheduleError`] for the first error.
 pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
-    let mut reader = GoalReader { longest_ps, ..GoalReader::default() };
-    let mut begun = false;
-    for (at, line) in lines(data).enumerate() {
-        let at =
-            u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::TooLarge)?;
-        let line = trimmed(line);
-        if line.is_empty() {
-            continue;
-        }
-        if begun {
-            reader.line(at, line)?;
-            continue;
-        }
-        reader.n_ranks = number_after(line, b"num_ranks").ok_or(ScheduleError::NoHeader)?;
-        begun = true;
-    }
-    if !begun {
-        return Err(ScheduleError::NoHeader);
-    }
+    let mut reader = GoalReader::new(longest_ps, true);
+    reader.feed(data)?;
     reader.finish()
 }
 
@@ -98,28 +116,26 @@ fn number_after(line: &[u8], word: &[u8]) -> Option<u64> {
 }
 
 /// The text after one or more blanks.
+#[inline(always)]
 fn blanks(text: &[u8]) -> Option<&[u8]> {
-    let end = text.iter().position(|&byte| !is_blank(byte)).unwrap_or(text.len());
-    (end > 0).then(|| &text[end..])
+    let (&first, mut rest) = text.split_first()?;
+    if !is_blank(first) {
+        return None;
+    }
+    while let Some((_, tail)) = rest.split_first().filter(|(byte, _)| is_blank(**byte)) {
+        rest = tail;
+    }
+    Some(rest)
 }
 
+#[inline(always)]
 fn maybe_blanks(text: &[u8]) -> &[u8] {
     blanks(text).unwrap_or(text)
 }
 
+#[inline(always)]
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
-}
-
-/// Splits a label from the beginning of a text.
-#[inline]
-fn label(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    if !text.first()?.is_ascii_alphabetic() {
-        return None;
-    }
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
-    let end = text.iter().position(|&byte| !is_word(byte)).unwrap_or(text.len());
-    Some(text.split_at(end))
 }
 
 /// Splits a number from the beginning of a text; its value is `None` if it is too large.
@@ -136,27 +152,68 @@ fn number(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
     (length > 0).then(|| (value, &text[length..]))
 }
 
+/// Reads a schedule piece by piece.
 #[derive(Default)]
-struct GoalReader<'a> {
+pub struct GoalReader {
     out: Schedule,
     longest_ps: u64,
-    n_ranks: u64,
+    keep_lines: bool,
+    /// Number of the next line.
+    next: usize,
+    /// From the first line.
+    n_ranks: Option<u64>,
     /// The rank whose block is open.
     open: Option<u32>,
     last: u32,
-    /// Rank of each block, and its first operation and dependency.
-    blocks: Vec<(u32, usize, usize)>,
+    /// Rank of each block.
+    blocks: Vec<u32>,
     seen: Map<u32, ()>,
-    names: LabelTable<'a>,
-    pending: Vec<(u32, &'a [u8], &'a [u8], bool)>,
+    streams: Interner,
+    names: Labels,
+    dependencies: Vec<Dependency>,
+    /// Dependencies on labels that were not known yet: line, labels, and whether it suffices to begin.
+    pending: Vec<(u32, [Range<usize>; 2], bool)>,
+    pending_text: Vec<u8>,
     cores: Vec<u64>,
     /// The first error within a block, reported only if all blocks are complete: otherwise the file is
     /// truncated, and that is the better explanation.
     fault: Option<ScheduleError>,
 }
 
-impl<'a> GoalReader<'a> {
-    fn line(&mut self, at: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
+impl GoalReader {
+    /// A reader that refuses computations longer than `longest_ps`; with `keep_lines`, the schedule has
+    /// the line of each operation.
+    pub fn new(longest_ps: u64, keep_lines: bool) -> Self {
+        let mut reader = Self { longest_ps, keep_lines, ..Self::default() };
+        reader.out.rank_start.push(0);
+        reader
+    }
+
+    /// Reads the next lines, without comments; the last one may lack its line end.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] for the first line that does not belong where it is.
+    pub fn feed(&mut self, data: &[u8]) -> Result<(), ScheduleError> {
+        for line in lines(data) {
+            let at = self.next;
+            self.next += 1;
+            let at =
+                u32::try_from(at).ok().filter(|&at| at < 1 << 29).ok_or(ScheduleError::TooLarge)?;
+            let line = trimmed(line);
+            if line.is_empty() {
+                continue;
+            }
+            if self.n_ranks.is_some() {
+                self.line(at, line)?;
+            } else {
+                let n_ranks = number_after(line, b"num_ranks").ok_or(ScheduleError::NoHeader)?;
+                self.n_ranks = Some(n_ranks);
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
         self.last = at;
         match self.open {
             None => self.open_block(at, line),
@@ -165,8 +222,8 @@ impl<'a> GoalReader<'a> {
                 Ok(())
             }
             Some(_) if block(line).is_some() => Err(ScheduleError::UnexpectedLine(at)),
-            Some(rank) => {
-                if let Err(fault) = self.block_line(at, rank, line) {
+            Some(_) => {
+                if let Err(fault) = self.block_line(at, line) {
                     self.fault.get_or_insert(fault);
                 }
                 Ok(())
@@ -176,133 +233,158 @@ impl<'a> GoalReader<'a> {
 
     fn open_block(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
         let rank = block(line).ok_or(ScheduleError::UnexpectedLine(at))?;
-        if rank >= self.n_ranks || rank >= 1 << 31 {
-            return Err(ScheduleError::NoSuchRank(at, rank, self.n_ranks));
+        let n_ranks = self.n_ranks.unwrap_or(0);
+        if rank >= n_ranks || rank >= 1 << 31 {
+            return Err(ScheduleError::NoSuchRank(at, rank, n_ranks));
         }
         if self.seen.insert(rank as u32, ()).is_some() {
             return Err(ScheduleError::DuplicateBlock(at, rank));
         }
         self.open = Some(rank as u32);
-        self.blocks.push((rank as u32, self.out.kind.len(), self.out.before.len()));
+        self.blocks.push(rank as u32);
         Ok(())
     }
 
     fn close_block(&mut self) {
         self.open = None;
-        for (line, after, before, begun) in self.pending.drain(..) {
-            match (self.names.get(before), self.names.get(after)) {
-                (Some(before), Some(after)) => self.out.depend(before, after, begun),
-                (found, _) => {
+        for (line, names, begun) in self.pending.drain(..) {
+            let [before, after] = names.map(|range| &self.pending_text[range]);
+            match [before, after].map(|name| self.names.get(&Label::of(name))) {
+                [Some(before), Some(after)] => {
+                    self.dependencies.push(Dependency { before, after, begun });
+                }
+                [found, _] => {
                     let lost = if found.is_none() { before } else { after };
                     self.fault.get_or_insert(ScheduleError::UndefinedLabel(line, lost.to_vec()));
                 }
             }
         }
+        self.pending_text.clear();
+        self.out.close_rank(&mut self.dependencies);
         self.names.clear();
         self.out.cores = self.out.cores.max(self.cores.len() as u32);
         self.cores.clear();
     }
 
     /// An operation or a dependency.
-    fn block_line(&mut self, at: u32, rank: u32, line: &'a [u8]) -> Result<(), ScheduleError> {
-        let unknown = ScheduleError::UnknownLine(at);
+    #[inline]
+    fn block_line(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
         let (mut name, mut rest) = (None, line);
-        if let Some((first, tail)) = label(line) {
+        if let Some((first, tail)) = Label::split(line) {
             let tail = maybe_blanks(tail);
             if let [b':', operation @ ..] = tail {
                 name = Some(first);
                 rest = maybe_blanks(operation);
-            } else if !matches!(first, b"send" | b"recv" | b"calc") || !tail_is_number(tail) {
-                let (how, tail) = label(tail).ok_or(unknown)?;
-                let begun = match how {
-                    b"requires" => false,
-                    b"irequires" => true,
-                    _ => return Err(ScheduleError::UnknownLine(at)),
-                };
-                let unknown = || ScheduleError::UnknownLine(at);
-                let (before, tail) = blanks(tail).and_then(label).ok_or_else(unknown)?;
-                if !tail.is_empty() {
-                    return Err(unknown());
-                }
-                match (self.names.get(before), self.names.get(first)) {
-                    (Some(before), Some(after)) => self.out.depend(before, after, begun),
-                    _ => self.pending.push((at, first, before, begun)),
-                }
-                return Ok(());
+            } else if !matches!(first.text, b"send" | b"recv" | b"calc") || !tail_is_number(tail) {
+                return self.dependency(at, &first, tail);
             }
         }
-        let found = operation(rest).ok_or(unknown)?;
-        self.add(at, rank, name, &found)
+        let found = operation(rest).ok_or(ScheduleError::UnknownLine(at))?;
+        self.add(at, name, &found)
     }
 
+    /// The rest of a line that makes `after` depend on another operation.
+    #[inline]
+    fn dependency(&mut self, at: u32, after: &Label<'_>, tail: &[u8]) -> Result<(), ScheduleError> {
+        let unknown = || ScheduleError::UnknownLine(at);
+        let (begun, tail) = match tail.strip_prefix(b"requires") {
+            Some(tail) => (false, tail),
+            None => (true, tail.strip_prefix(b"irequires").ok_or_else(unknown)?),
+        };
+        let (before, tail) = blanks(tail).and_then(Label::split).ok_or_else(unknown)?;
+        if !tail.is_empty() {
+            return Err(unknown());
+        }
+        match (self.names.get(&before), self.names.get(after)) {
+            (Some(before), Some(after)) => {
+                self.dependencies.push(Dependency { before, after, begun });
+            }
+            _ => {
+                let names = [before.text, after.text].map(|name| {
+                    let begin = self.pending_text.len();
+                    self.pending_text.extend_from_slice(name);
+                    begin..self.pending_text.len()
+                });
+                self.pending.push((at, names, begun));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn add(
         &mut self,
         at: u32,
-        rank: u32,
-        name: Option<&'a [u8]>,
-        found: &Operation,
+        name: Option<Label<'_>>,
+        found: &OperationText,
     ) -> Result<(), ScheduleError> {
-        let n_ranks = self.n_ranks;
-        let invalid = || ScheduleError::InvalidValue(at, n_ranks);
-        let mut amount = found.amount.ok_or_else(invalid)?;
-        let most = match found.kind {
-            op::COMPUTE => self.longest_ps / PS_PER_NS,
-            _ => MAX_BYTES,
-        };
-        let right = match found.kind {
-            op::COMPUTE => found.peer.is_none(),
-            op::ISEND => found.peer.is_some_and(|(to, _)| to),
-            _ => found.peer.is_some_and(|(to, _)| !to),
-        };
-        if amount > most || !right {
-            return Err(invalid());
-        }
-        let peer = match found.peer {
-            Some((_, peer)) => peer.filter(|&peer| peer < self.n_ranks).ok_or_else(invalid)? as i32,
-            None => -1,
-        };
-        let tag = match found.tag {
-            Some(tag) => tag.and_then(|tag| i64::try_from(tag).ok()).ok_or_else(invalid)?,
-            None => 0,
-        };
-        if found.kind == op::COMPUTE {
-            amount *= PS_PER_NS;
+        let one = self.operation(found).ok_or(ScheduleError::InvalidValue(at, self.ranks()))?;
+        if one.kind == op::COMPUTE {
             let core = found.core.flatten().unwrap_or(0);
             if !self.cores.contains(&core) && self.cores.len() < 1 << 10 {
                 self.cores.push(core);
             }
         }
         if let Some(name) = name
-            && !self.names.insert(name, self.out.kind.len() as u32)
+            && !self.names.insert(&name, self.out.kind.len() as u32)
         {
-            return Err(ScheduleError::DuplicateLabel(at, name.to_vec()));
+            return Err(ScheduleError::DuplicateLabel(at, name.text.to_vec()));
         }
-        let out = &mut self.out;
-        out.line.push(at);
-        out.rank.push(rank);
-        out.kind.push(found.kind);
-        out.peer.push(peer);
-        out.tag.push(tag);
-        out.amount.push(amount);
+        if self.keep_lines {
+            self.out.line.push(at);
+        }
+        self.out.push(&one, &mut self.streams);
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Schedule, ScheduleError> {
+    /// An operation; `None` if a value is out of range.
+    #[inline]
+    fn operation(&self, found: &OperationText) -> Option<Operation> {
+        let (kind, amount) = (found.kind, found.amount?);
+        if kind == op::COMPUTE {
+            let valid = found.peer.is_none() && amount <= self.longest_ps / PS_PER_NS;
+            let amount = amount.saturating_mul(PS_PER_NS);
+            return valid.then_some(Operation { kind, peer: -1, amount, tag: 0 });
+        }
+        let (to, peer) = found.peer?;
+        let peer = match peer {
+            Number::Any if kind == op::IRECV => ANY_SOURCE,
+            Number::Value(Some(peer)) if peer < self.ranks() => peer as i32,
+            _ => return None,
+        };
+        let tag = match found.tag {
+            None => 0,
+            Some(Number::Any) if kind == op::IRECV => ANY_TAG,
+            Some(Number::Value(tag)) => i64::try_from(tag?).ok()?,
+            Some(Number::Any) => return None,
+        };
+        let valid = to == (kind == op::ISEND) && amount <= MAX_BYTES;
+        valid.then_some(Operation { kind, peer, amount, tag })
+    }
+
+    fn ranks(&self) -> u64 {
+        self.n_ranks.unwrap_or(0)
+    }
+
+    /// The schedule.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] if the schedule is not complete, or else for the first error in a block.
+    pub fn finish(mut self) -> Result<Schedule, ScheduleError> {
+        let n_ranks = self.n_ranks.ok_or(ScheduleError::NoHeader)?;
         if self.open.is_some() {
             return Err(ScheduleError::UnclosedBlock(self.last));
         }
-        if (self.blocks.len() as u64) < self.n_ranks {
-            let missing = (0..self.n_ranks).find(|&rank| !self.seen.contains_key(&(rank as u32)));
-            return Err(ScheduleError::MissingBlock(missing.unwrap_or(0), self.n_ranks));
+        if (self.blocks.len() as u64) < n_ranks {
+            let missing = (0..n_ranks).find(|&rank| !self.seen.contains_key(&(rank as u32)));
+            return Err(ScheduleError::MissingBlock(missing.unwrap_or(0), n_ranks));
         }
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        self.out.n_ranks = self.n_ranks as u32;
         if !self.blocks.is_sorted() {
             self.out.reorder(&self.blocks);
         }
-        self.out.number_labels();
         Ok(self.out)
     }
 }
@@ -317,20 +399,28 @@ fn block(line: &[u8]) -> Option<u64> {
     rank.filter(|_| maybe_blanks(rest) == b"{")
 }
 
-/// An operation; numbers that are too large are `None`.
-struct Operation {
+/// A number, or `-1` for any.
+#[derive(Clone, Copy)]
+enum Number {
+    /// `None` if it is too large.
+    Value(Option<u64>),
+    Any,
+}
+
+/// The text of an operation; numbers that are too large are `None`.
+struct OperationText {
     kind: u8,
     amount: Option<u64>,
     /// Whether it is `to`, and the rank.
-    peer: Option<(bool, Option<u64>)>,
-    tag: Option<Option<u64>>,
+    peer: Option<(bool, Number)>,
+    tag: Option<Number>,
     core: Option<Option<u64>>,
 }
 
 /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv 8b from 1`, `calc 100`.
 #[inline]
-fn operation(text: &[u8]) -> Option<Operation> {
-    let (name, rest) = label(text)?;
+fn operation(text: &[u8]) -> Option<OperationText> {
+    let (name, rest) = text.split_at_checked(4)?;
     let kind = match name {
         b"send" => op::ISEND,
         b"recv" => op::IRECV,
@@ -339,16 +429,24 @@ fn operation(text: &[u8]) -> Option<Operation> {
     };
     let (amount, rest) = number(blanks(rest)?)?;
     let mut rest = rest.strip_prefix(b"b").unwrap_or(rest);
-    let mut found = Operation { kind, amount, peer: None, tag: None, core: None };
+    let mut found = OperationText { kind, amount, peer: None, tag: None, core: None };
     let mut first = true;
     while !rest.is_empty() {
-        let (word, tail) = label(blanks(rest)?)?;
-        let (value, tail) = number(blanks(tail)?)?;
-        match word {
-            b"to" | b"from" if first => found.peer = Some((word == b"to", value)),
-            b"tag" => found.tag = found.tag.or(Some(value)),
-            b"cpu" => found.core = found.core.or(Some(value)),
-            b"nic" => {}
+        let (word, tail) = keyword(blanks(rest)?)?;
+        let tail = blanks(tail)?;
+        let (value, tail) = match tail {
+            [b'-', b'1', tail @ ..] if tail.first().is_none_or(|&byte| is_blank(byte)) => {
+                (Number::Any, tail)
+            }
+            _ => number(tail).map(|(value, tail)| (Number::Value(value), tail))?,
+        };
+        match (word, value) {
+            (Keyword::To | Keyword::From, _) if first => {
+                found.peer = Some((word == Keyword::To, value));
+            }
+            (Keyword::Tag, _) => found.tag = found.tag.or(Some(value)),
+            (Keyword::Cpu, Number::Value(core)) => found.core = found.core.or(Some(core)),
+            (Keyword::Nic, Number::Value(_)) => {}
             _ => return None,
         }
         first = false;
@@ -357,159 +455,93 @@ fn operation(text: &[u8]) -> Option<Operation> {
     Some(found)
 }
 
-/// Whether two short words are equal.
-fn equal(one: &[u8], two: &[u8]) -> bool {
-    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one == two)
+/// A word before a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keyword {
+    To,
+    From,
+    Tag,
+    Cpu,
+    Nic,
 }
 
-/// Operations of a block by label. Most labels are a word and a number, like `l12`, and need no hashing.
-#[derive(Default)]
-struct LabelTable<'a> {
-    words: Vec<(&'a [u8], Vec<u32>)>,
-    others: Map<&'a [u8], u32>,
-}
-
-impl<'a> LabelTable<'a> {
-    const NONE: u32 = u32::MAX;
-    const MAX_WORDS: usize = 8;
-
-    /// Word and number of a label.
-    #[inline]
-    fn split(name: &[u8]) -> Option<(&[u8], usize)> {
-        let (mut number, mut scale, mut at) = (0, 1, name.len());
-        while at > 0 && name[at - 1].is_ascii_digit() {
-            at -= 1;
-            if name.len() - at > 9 {
-                return None;
-            }
-            number += scale * usize::from(name[at] - b'0');
-            scale *= 10;
-        }
-        let digits = name.len() - at;
-        if digits == 0 || (name[at] == b'0' && digits > 1) {
-            return None;
-        }
-        Some((&name[..at], number))
-    }
-
-    #[inline]
-    fn get(&self, name: &[u8]) -> Option<u32> {
-        let split = Self::split(name);
-        let known = split.and_then(|(word, number)| {
-            let (_, table) = self.words.iter().find(|one| equal(one.0, word))?;
-            table.get(number).copied().filter(|&at| at != Self::NONE)
-        });
-        if known.is_some() || self.others.is_empty() {
-            known
-        } else {
-            self.others.get(name).copied()
-        }
-    }
-
-    /// Adds a label; returns whether it is new.
-    fn insert(&mut self, name: &'a [u8], operation: u32) -> bool {
-        if self.get(name).is_some() {
-            return false;
-        }
-        if let Some((word, number)) = Self::split(name) {
-            let at = self.words.iter().position(|one| equal(one.0, word)).or_else(|| {
-                (self.words.len() < Self::MAX_WORDS).then(|| {
-                    self.words.push((word, Vec::new()));
-                    self.words.len() - 1
-                })
-            });
-            // A table with large gaps would waste memory.
-            if let Some(table) = at.map(|at| &mut self.words[at].1)
-                && number < 2 * table.len() + 64
-            {
-                if number >= table.len() {
-                    table.resize(number + 1, Self::NONE);
-                }
-                table[number] = operation;
-                return true;
-            }
-        }
-        self.others.insert(name, operation);
-        true
-    }
-
-    fn clear(&mut self) {
-        for (_, table) in &mut self.words {
-            table.clear();
-        }
-        if self.words.len() == Self::MAX_WORDS {
-            self.words.clear();
-        }
-        self.others.clear();
-    }
+/// Splits a keyword from the beginning of a text; blanks must follow.
+#[inline(always)]
+fn keyword(text: &[u8]) -> Option<(Keyword, &[u8])> {
+    Some(match text {
+        [b't', b'o', tail @ ..] => (Keyword::To, tail),
+        [b'f', b'r', b'o', b'm', tail @ ..] => (Keyword::From, tail),
+        [b't', b'a', b'g', tail @ ..] => (Keyword::Tag, tail),
+        [b'c', b'p', b'u', tail @ ..] => (Keyword::Cpu, tail),
+        [b'n', b'i', b'c', tail @ ..] => (Keyword::Nic, tail),
+        _ => return None,
+    })
 }
 
 impl Schedule {
-    pub(crate) fn depend(&mut self, before: u32, after: u32, begun: bool) {
-        self.before.push(before);
-        self.after.push(after);
-        self.begun.push(begun);
-    }
-
-    /// Puts the blocks in the order of their ranks.
-    fn reorder(&mut self, blocks: &[(u32, usize, usize)]) {
+    /// Puts the blocks, which are of these ranks, in the order of their ranks, and numbers streams in it.
+    fn reorder(&mut self, blocks: &[u32]) {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
-        order.sort_by_key(|&at| blocks[at].0);
-        let end = |at: usize, column: usize, whole: usize| {
-            blocks.get(at + 1).map_or(whole, |next| if column == 0 { next.1 } else { next.2 })
-        };
-        let nodes: Vec<usize> =
-            order.iter().flat_map(|&at| blocks[at].1..end(at, 0, self.kind.len())).collect();
-        let edges: Vec<usize> =
-            order.iter().flat_map(|&at| blocks[at].2..end(at, 1, self.before.len())).collect();
-        let mut place = vec![0; nodes.len()];
-        for (new, &old) in nodes.iter().enumerate() {
-            place[old] = new as u32;
-        }
-        take(&mut self.line, &nodes);
-        take(&mut self.rank, &nodes);
-        take(&mut self.kind, &nodes);
-        take(&mut self.peer, &nodes);
-        take(&mut self.tag, &nodes);
-        take(&mut self.amount, &nodes);
-        take(&mut self.begun, &edges);
-        for column in [&mut self.before, &mut self.after] {
-            take(column, &edges);
-            for one in column {
-                *one = place[*one as usize];
+        order.sort_by_key(|&at| blocks[at]);
+        let mut streams = Interner::default();
+        let old = std::mem::take(self);
+        (self.cores, self.rank_start) = (old.cores, vec![0]);
+        for block in order {
+            let (begin, end) = (old.rank_start[block], old.rank_start[block + 1]);
+            let shift = (self.kind.len() as u32).wrapping_sub(begin);
+            for row in begin as usize..end as usize {
+                let (kind, tag) = match old.kind[row] {
+                    op::ISEND | op::IRECV => old.streams[old.stream[row] as usize],
+                    _ => (op::COMPUTE, 0),
+                };
+                let (peer, amount) = (old.peer[row], old.amount[row]);
+                self.push(&Operation { kind, peer, amount, tag }, &mut streams);
+                // Only the number changes, not the flag in the highest bit.
+                let required = old.required.of(row).iter().map(|&one| one.wrapping_add(shift));
+                self.required.source.extend(required);
+                self.required.end.push(self.required.source.len() as u32);
             }
+            self.line.extend(old.line.get(begin as usize..end as usize).unwrap_or_default());
+            self.rank_start.push(self.kind.len() as u32);
         }
     }
-
-    pub(crate) fn number_labels(&mut self) {
-        let mut numbers = Interner::default();
-        self.label.reserve_exact(self.kind.len());
-        for (&kind, &tag) in self.kind.iter().zip(&self.tag) {
-            let (number, new) = numbers.number(kind.into(), tag);
-            if new {
-                self.labels.push((kind, tag));
-            }
-            self.label.push(number);
-        }
-    }
-}
-
-fn take<T: Copy>(column: &mut Vec<T>, rows: &[usize]) {
-    *column = rows.iter().map(|&row| column[row]).collect();
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ScheduleError, read};
+    use super::{GoalReader, ScheduleError, read};
+    use crate::graph::{ANY_SOURCE, ANY_TAG, AT_START};
+    use crate::op;
 
     #[test]
     fn blocks_are_put_in_the_order_of_ranks() {
-        let text = b"num_ranks 2\nrank 1 {\na: recv 8b from 0\nb: calc 2 cpu 3\nb requires a\n}\n\
+        let text = b"num_ranks 2\nrank 1 {\na: recv 8b from 0\nb: calc 2 cpu 3\nb requires a\nb irequires a\n}\n\
                      rank 0 {\nsend 8b to 1 tag 0 nic 1\n}\n";
         let found = read(text, 1 << 60).expect("a valid trace");
-        assert_eq!(found.rank, [0, 1, 1]);
-        assert_eq!((found.before, found.after), (vec![1], vec![2]));
+        assert_eq!(found.rank_start, [0, 1, 3]);
+        assert_eq!(
+            (found.required.end, found.required.source),
+            (vec![0, 0, 2], vec![1, 1 | AT_START])
+        );
         assert_eq!(found.amount, [8, 8, 2000]);
+        assert_eq!(found.line, [7, 2, 3]);
+        assert_eq!(found.streams, [(op::ISEND, 0), (op::IRECV, 0)]);
+    }
+
+    #[test]
+    fn a_schedule_in_pieces_and_labels_before_their_operations_are_read() {
+        let mut reader = GoalReader::new(1 << 60, false);
+        for piece in [
+            &b"num_ranks 1\nrank 0 {\nb2 requires first_one\n"[..],
+            b"b2: calc 4\n",
+            b"first_one: recv 8b from -1 tag -1 nic 0\ncalc 0\n}",
+        ] {
+            reader.feed(piece).expect("valid lines");
+        }
+        let found = reader.finish().expect("a valid trace");
+        assert_eq!(found.kind, [op::COMPUTE, op::IRECV, op::NOTHING]);
+        assert_eq!((found.peer[1], &found.streams[..]), (ANY_SOURCE, &[(op::IRECV, ANY_TAG)][..]));
+        assert_eq!((found.required.end, found.required.source), (vec![1, 1, 1], vec![1]));
     }
 
     #[test]

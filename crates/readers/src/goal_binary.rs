@@ -6,8 +6,11 @@
 //! the indices of the latter (32 bits each), the operations (39 bytes each), and the indices of the
 //! operations that depend on each: first those that require its end, then those that require its begin.
 
-use crate::goal::Schedule;
+use crate::goal::{Operation, Schedule};
+use crate::graph::{ANY_SOURCE, ANY_TAG};
+use crate::numbering::Interner;
 use crate::op;
+use crate::requirements::Dependency;
 
 /// First bytes of a file.
 pub const MAGIC: &[u8] = &4223u64.to_le_bytes();
@@ -35,11 +38,12 @@ pub struct BinaryFault {
 /// Reads a schedule; `longest_ps` is the longest valid computation.
 ///
 /// # Errors
-/// [`BinaryFault`] if the file is truncated or damaged, or receives from any source.
+/// [`BinaryFault`] if the file is truncated or damaged.
 pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, BinaryFault> {
     let file = Bytes { data };
     let n_ranks = file.u32(ORIGIN)?;
-    let mut out = Schedule { n_ranks, ..Schedule::default() };
+    let mut out = Builder::default();
+    out.schedule.rank_start.push(0);
     let mut free = (TABLE as u64).saturating_add(16 * u64::from(n_ranks));
     if free > data.len() as u64 {
         return Err(cut(data));
@@ -62,9 +66,17 @@ pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, BinaryFault> {
         let part =
             RankPart { file: Bytes { data: &data[..end as usize] }, rank, n_ranks, longest_ps };
         part.read(begin, &mut out)?;
+        out.schedule.close_rank(&mut out.dependencies);
     }
-    out.number_labels();
-    Ok(out)
+    Ok(out.schedule)
+}
+
+/// What has been read so far; the dependencies are those of the rank that is being read.
+#[derive(Default)]
+struct Builder {
+    schedule: Schedule,
+    streams: Interner,
+    dependencies: Vec<Dependency>,
 }
 
 fn fault(byte: u64, what: String) -> BinaryFault {
@@ -107,7 +119,7 @@ struct RankPart<'a> {
 }
 
 impl RankPart<'_> {
-    fn read(&self, begin: u64, out: &mut Schedule) -> Result<(), BinaryFault> {
+    fn read(&self, begin: u64, out: &mut Builder) -> Result<(), BinaryFault> {
         let (count, roots) = (self.file.u32(begin)?, self.file.u32(begin + 4)?);
         let operations = begin + 8 + 4 * u64::from(roots);
         let appendix = operations + OPERATION_BYTES * u64::from(count);
@@ -117,7 +129,7 @@ impl RankPart<'_> {
                 format!("rank {} has {count} operations, more than its part holds", self.rank);
             return Err(fault(begin, what));
         }
-        let first = out.kind.len();
+        let first = out.schedule.kind.len();
         if first + count as usize >= MAX_OPERATIONS {
             return Err(fault(begin, "more operations than Tailback can number".to_owned()));
         }
@@ -143,17 +155,18 @@ impl RankPart<'_> {
                         let what = format!("operation {after}, but the rank has only {count}");
                         return Err(fault(place, what));
                     }
-                    out.depend(first as u32 + index as u32, first as u32 + after, begun);
+                    let (before, after) = (first as u32 + index as u32, first as u32 + after);
+                    out.dependencies.push(Dependency { before, after, begun });
                 }
             }
         }
         let computing = cores[..256].iter().filter(|&&used| used).count() as u32;
-        out.cores = out.cores.max(computing);
+        out.schedule.cores = out.schedule.cores.max(computing);
         Ok(())
     }
 
     /// Adds an operation; returns the core it computes on, 0 for messages.
-    fn operation(&self, at: u64, out: &mut Schedule) -> Result<usize, BinaryFault> {
+    fn operation(&self, at: u64, out: &mut Builder) -> Result<usize, BinaryFault> {
         let [kind] = self.file.get(at + 4)?;
         let (peer, amount) = (self.file.u32(at + 5)?, self.file.u64(at + 9)?);
         let (tag, [core]) = (self.file.u32(at + 17)?, self.file.get(at + 21)?);
@@ -164,29 +177,29 @@ impl RankPart<'_> {
             other => return Err(fault(at + 4, format!("an operation of unknown type {other}"))),
         };
         let computes = kind == op::COMPUTE;
-        if kind == op::IRECV && (peer == ANY || tag == ANY) {
-            let what = "a receive from any source or with any tag, which Tailback cannot match";
-            return Err(fault(at, what.to_owned()));
-        }
-        if !computes && peer >= self.n_ranks {
+        let any_source = kind == op::IRECV && peer == ANY;
+        if !computes && !any_source && peer >= self.n_ranks {
             return Err(fault(at + 5, format!("rank {peer} of {} ranks", self.n_ranks)));
         }
         if amount > if computes { self.longest_ps / PS_PER_NS } else { MAX_BYTES } {
             return Err(fault(at + 9, format!("a size or time of {amount} is out of range")));
         }
-        out.line.push(out.line.len() as u32);
-        out.rank.push(self.rank);
-        out.kind.push(kind);
-        out.peer.push(if computes { -1 } else { peer as i32 });
-        out.tag.push(if computes { 0 } else { tag.into() });
-        out.amount.push(if computes { amount * PS_PER_NS } else { amount });
+        let (peer, tag, amount) = match kind {
+            op::COMPUTE => (-1, 0, amount * PS_PER_NS),
+            op::IRECV if tag == ANY => (peer as i32, ANY_TAG, amount),
+            _ => (peer as i32, tag.into(), amount),
+        };
+        let peer = if any_source { ANY_SOURCE } else { peer };
+        out.schedule.push(&Operation { kind, peer, amount, tag }, &mut out.streams);
         Ok(if computes { core.into() } else { 0 })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BinaryFault, MAGIC, read};
+    use super::{ANY, BinaryFault, MAGIC, read};
+    use crate::graph::{ANY_SOURCE, ANY_TAG};
+    use crate::op;
 
     /// Two ranks: a computation and a send that requires it; a receive.
     fn file() -> Vec<u8> {
@@ -225,10 +238,22 @@ mod tests {
     #[test]
     fn operations_and_dependencies_are_read() {
         let found = read(&file(), 1 << 60).expect("a valid schedule");
-        assert_eq!((found.rank, found.peer), (vec![0, 0, 1], vec![-1, 1, 0]));
-        assert_eq!((found.amount, found.tag), (vec![5000, 64, 64], vec![0, 9, 9]));
-        assert_eq!((found.before, found.after, found.begun), (vec![0], vec![1], vec![false]));
+        assert_eq!((found.rank_start, found.peer), (vec![0, 2, 3], vec![-1, 1, 0]));
+        assert_eq!((found.amount, found.stream), (vec![5000, 64, 64], vec![0, 0, 1]));
+        assert_eq!(found.streams, [(op::ISEND, 9), (op::IRECV, 9)]);
+        assert_eq!((found.required.end, found.required.source), (vec![0, 1, 1], vec![0]));
         assert_eq!(found.cores, 1);
+    }
+
+    #[test]
+    fn receives_from_any_source_with_any_tag_are_read() {
+        let mut data = file();
+        // Source and tag of the last operation, a receive without dependencies.
+        let at = data.len() - 39;
+        data[at + 5..at + 9].copy_from_slice(&ANY.to_le_bytes());
+        data[at + 17..at + 21].copy_from_slice(&ANY.to_le_bytes());
+        let found = read(&data, 1 << 60).expect("a valid schedule");
+        assert_eq!((found.peer[2], found.streams[1]), (ANY_SOURCE, (op::IRECV, ANY_TAG)));
     }
 
     #[test]

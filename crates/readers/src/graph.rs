@@ -1,13 +1,17 @@
 //! Turns graphs of operations and dependencies into sequential rank programs.
 
 use crate::matching::{MessageRows, NONE, match_messages};
-use crate::numbering::Map;
+use crate::wildcards::match_on_arrival;
 use tailback_program::{OpKind, Program};
 
 use crate::op;
 
 /// Marks a requirement that is met when its operation has begun, not when it has ended.
-const AT_START: u32 = 1 << 31;
+pub const AT_START: u32 = 1 << 31;
+/// Peer of a receive from any source.
+pub const ANY_SOURCE: i32 = -1;
+/// Matching tag of a receive with any tag; no reader makes it from a tag of 32 bits.
+pub const ANY_TAG: i64 = i64::MIN;
 /// Limit of operations: their numbers leave a bit for a flag, and their levels are at most twice as many.
 const MAX_OPERATIONS: usize = 1 << 29;
 /// Level of an operation that has not been reached, and of one that waits for its requirements.
@@ -17,26 +21,72 @@ const IN_PROGRESS: u32 = u32::MAX - 1;
 /// Operations of all ranks, rank by rank, and dependencies within ranks.
 #[derive(Clone, Copy)]
 pub struct Graph<'a> {
-    /// Number of ranks.
-    pub n_ranks: usize,
-    /// Rank of each operation, in ascending order.
-    pub rank: &'a [u32],
-    /// Kind of each operation, as in [`op`].
+    /// First operation of each rank, and the number of operations.
+    pub rank_start: &'a [u32],
+    /// Kind of each operation, as in [`op`]; computations take time.
     pub kind: &'a [u8],
-    /// The other rank of a send or receive.
+    /// The other rank of a send or receive, [`ANY_SOURCE`] of a receive from any.
     pub peer: &'a [i32],
-    /// Matching tag.
-    pub tag: &'a [i64],
     /// Bytes or picoseconds.
     pub amount: &'a [u64],
-    /// Number of the label.
+    /// Number of the stream of each send and receive: what its tag and label are.
+    pub stream: &'a [u32],
+    /// Matching tag of each stream, [`ANY_TAG`] of receives with any.
+    pub channel: &'a [i64],
+    /// Number of the label of each stream.
     pub label: &'a [u32],
-    /// For each dependency, the operation depended on.
-    pub before: &'a [u32],
-    /// For each dependency, the dependent operation.
-    pub after: &'a [u32],
-    /// Whether it suffices that `before` has begun.
-    pub begun: &'a [bool],
+    /// End of the list of requirements of each operation.
+    pub end: &'a [u32],
+    /// What operations require, list by list, with [`AT_START`].
+    pub source: &'a [u32],
+}
+
+impl Graph<'_> {
+    /// Whether the columns make a graph: equal lengths, and numbers of things that exist.
+    pub fn is_valid(&self) -> bool {
+        let n = self.kind.len();
+        let (Some(&0), Some(&last)) = (self.rank_start.first(), self.rank_start.last()) else {
+            return false;
+        };
+        let sorted = self.rank_start.is_sorted() && self.end.is_sorted();
+        let columns = [self.peer.len(), self.amount.len(), self.stream.len(), self.end.len()];
+        let lists = self.end.last().map_or(0, |&end| end as usize);
+        let message = |at: usize| self.kind[at] == op::ISEND || self.kind[at] == op::IRECV;
+        sorted
+            && last as usize == n
+            && columns == [n; 4]
+            && lists == self.source.len()
+            && self.channel.len() == self.label.len()
+            && (0..n).all(|at| !message(at) || (self.stream[at] as usize) < self.channel.len())
+            && self.rank_start.windows(2).all(|ends| {
+                let own = ends[0]..ends[1];
+                own.clone().all(|at| {
+                    self.required(at as usize).iter().all(|&one| own.contains(&(one & !AT_START)))
+                })
+            })
+    }
+
+    /// What an operation requires.
+    #[inline]
+    pub(crate) fn required(&self, at: usize) -> &[u32] {
+        let begin = if at == 0 { 0 } else { self.end[at - 1] };
+        &self.source[begin as usize..self.end[at] as usize]
+    }
+
+    /// The rank of an operation.
+    pub(crate) fn rank_of(&self, at: usize) -> usize {
+        self.rank_start.partition_point(|&first| first as usize <= at) - 1
+    }
+
+    /// Number of receives from any source or with any tag.
+    fn wildcards(&self) -> u64 {
+        let any = |at: usize| {
+            self.kind[at] == op::IRECV
+                && (self.peer[at] == ANY_SOURCE
+                    || self.channel[self.stream[at] as usize] == ANY_TAG)
+        };
+        (0..self.kind.len()).filter(|&at| any(at)).count() as u64
+    }
 }
 
 /// The operations of a graph in order.
@@ -50,6 +100,10 @@ pub struct OrderedGraph {
     pub lost_receives: u64,
     /// Whether the program can only run with buffered sends, which complete before they are received.
     pub buffered: bool,
+    /// Labels of the messages of the program, which numbers them in this order.
+    pub labels: Vec<u32>,
+    /// Number of receives from any source or with any tag, which are matched on arrival.
+    pub wildcards: u64,
 }
 
 /// Why a graph cannot be ordered.
@@ -66,68 +120,83 @@ pub enum GraphError {
 /// Operations are ordered by the earliest time at which they could begin if messages took no time. The
 /// waits for what an operation requires come right before it. Dependencies must be within ranks.
 pub fn compile(graph: &Graph<'_>) -> Result<OrderedGraph, GraphError> {
-    let n = graph.rank.len();
+    let n = graph.kind.len();
     if n >= MAX_OPERATIONS {
         return Err(GraphError::TooLarge);
     }
-    let is_empty = |at: usize| graph.kind[at] == op::COMPUTE && graph.amount[at] == 0;
-    let kinds: Vec<u8> =
-        (0..n).map(|at| if is_empty(at) { op::NOTHING } else { graph.kind[at] }).collect();
-    let mut rank_start = vec![0];
-    for rank in 0..graph.n_ranks {
-        let first = rank_start[rank];
-        rank_start.push(first + graph.rank[first..].partition_point(|&one| one as usize == rank));
-    }
-    let required = Requirements::new(graph, &kinds);
-    let operations = Operations { graph, kinds: &kinds, required: &required };
     let mut times = Times::default();
-    operations.earliest_times(&vec![NONE; n], true, &mut times).map_err(GraphError::Cycle)?;
-    let pair =
-        match_messages(&GraphMessages { graph, kinds: &kinds, level: &times.level }, &rank_start);
-    let buffered = operations.earliest_times(&pair, true, &mut times).is_err();
+    earliest_times(graph, None, true, &mut times).map_err(GraphError::Cycle)?;
+    let wildcards = graph.wildcards();
+    let pair = if wildcards > 0 {
+        match_on_arrival(graph)
+    } else {
+        match_messages(&GraphMessages { graph, level: &times.level }, graph.rank_start)
+    };
+    let buffered = earliest_times(graph, Some(&pair), true, &mut times).is_err();
     if buffered {
-        operations.earliest_times(&pair, false, &mut times).map_err(GraphError::Cycle)?;
+        earliest_times(graph, Some(&pair), false, &mut times).map_err(GraphError::Cycle)?;
     }
-    let lost = |kind| (0..n).filter(|&at| kinds[at] == kind && pair[at] == NONE).count() as u64;
+    let lost =
+        |kind| (0..n).filter(|&at| graph.kind[at] == kind && pair[at] == NONE).count() as u64;
+    let (lost_sends, lost_receives) = (lost(op::ISEND), lost(op::IRECV));
+    let n_ranks = graph.rank_start.len() - 1;
     let mut emission = Emission {
         graph,
-        kinds: &kinds,
-        required: &required,
         pair: &pair,
         times: &times,
         buffered,
         number: vec![0; n],
         messages: 0,
-        out: Program::with_capacity(graph.n_ranks, n + n / 4 + graph.n_ranks),
+        out: Program::with_capacity(n_ranks, n + n / 4 + n_ranks),
     };
     let mut buffers = RankBuffers::default();
-    for ends in rank_start.windows(2) {
-        emission.rank(ends[0], ends[1], &mut buffers);
+    for ends in graph.rank_start.windows(2) {
+        emission.rank(ends[0] as usize, ends[1] as usize, &mut buffers);
     }
-    let (lost_sends, lost_receives) = (lost(op::ISEND), lost(op::IRECV));
-    Ok(OrderedGraph { program: emission.out, lost_sends, lost_receives, buffered })
+    let mut program = emission.out;
+    let labels = number_labels(&mut program);
+    Ok(OrderedGraph { program, lost_sends, lost_receives, buffered, labels, wildcards })
+}
+
+/// Replaces the labels of messages with consecutive numbers, and returns the labels in that order.
+fn number_labels(program: &mut Program) -> Vec<u32> {
+    let highest = program.label.iter().max().map_or(0, |&label| label as usize + 1);
+    let mut number = vec![NONE; highest];
+    let messages = || program.kind.iter().map(|&kind| kind == op::ISEND || kind == op::IRECV);
+    for (&label, _) in program.label.iter().zip(messages()).filter(|(_, message)| *message) {
+        number[label as usize] = 0;
+    }
+    let mut labels = Vec::new();
+    for (label, slot) in number.iter_mut().enumerate().filter(|(_, slot)| **slot == 0) {
+        *slot = labels.len() as u32;
+        labels.push(label as u32);
+    }
+    let kinds = program.kind.iter();
+    for (label, _) in program
+        .label
+        .iter_mut()
+        .zip(kinds)
+        .filter(|(_, kind)| **kind == op::ISEND || **kind == op::IRECV)
+    {
+        *label = number[*label as usize];
+    }
+    labels
 }
 
 /// Sends and receives in the order in which their ranks can begin them.
 struct GraphMessages<'a> {
     graph: &'a Graph<'a>,
-    kinds: &'a [u8],
     level: &'a [u32],
 }
 
 impl MessageRows for GraphMessages<'_> {
     #[inline]
     fn is_send(&self, row: usize) -> Option<bool> {
-        match self.kinds[row] {
+        match self.graph.kind[row] {
             op::ISEND => Some(true),
             op::IRECV => Some(false),
             _ => None,
         }
-    }
-
-    #[inline]
-    fn rank(&self, row: usize) -> u32 {
-        self.graph.rank[row]
     }
 
     #[inline]
@@ -137,79 +206,13 @@ impl MessageRows for GraphMessages<'_> {
 
     #[inline]
     fn channel(&self, row: usize) -> i64 {
-        self.graph.tag[row]
+        self.graph.channel[self.graph.stream[row] as usize]
     }
 
     #[inline]
     fn order(&self, row: usize) -> u32 {
         self.level[row]
     }
-}
-
-/// What each operation requires, as lists of operations, with [`AT_START`].
-struct Requirements {
-    /// End of the list of each operation.
-    end: Vec<u32>,
-    source: Vec<u32>,
-}
-
-impl Requirements {
-    fn new(graph: &Graph<'_>, kinds: &[u8]) -> Self {
-        let inherited = inherited_edges(graph, kinds);
-        let mut end = vec![0u32; kinds.len()];
-        for &after in graph.after {
-            end[after as usize] += 1;
-        }
-        for &(_, after) in &inherited {
-            end[after as usize] += 1;
-        }
-        let mut total = 0;
-        for one in &mut end {
-            // Begin of the list; becomes its end as the list is filled.
-            total += std::mem::replace(one, total);
-        }
-        let mut source = vec![0u32; total as usize];
-        let mut add = |after: u32, required: u32| {
-            let at = &mut end[after as usize];
-            source[*at as usize] = required;
-            *at += 1;
-        };
-        for ((&before, &after), &begun) in graph.before.iter().zip(graph.after).zip(graph.begun) {
-            add(after, before | if begun { AT_START } else { 0 });
-        }
-        inherited.iter().for_each(|&(before, after)| add(after, before));
-        Self { end, source }
-    }
-
-    #[inline]
-    fn of(&self, at: usize) -> &[u32] {
-        let begin = if at == 0 { 0 } else { self.end[at - 1] };
-        &self.source[begin as usize..self.end[at] as usize]
-    }
-}
-
-/// Further dependencies, before and after: an operation that may begin with a computation inherits those
-/// of that computation.
-///
-/// It precedes the computation in the sequence, because a rank does nothing else while it computes.
-fn inherited_edges(graph: &Graph<'_>, kinds: &[u8]) -> Vec<(u32, u32)> {
-    let edges = || graph.before.iter().zip(graph.after).zip(graph.begun);
-    let early: Vec<(u32, u32)> = edges()
-        .filter(|((before, _), begun)| **begun && kinds[**before as usize] == op::COMPUTE)
-        .map(|((&before, &after), _)| (before, after))
-        .collect();
-    let mut required: Map<u32, Vec<u32>> = early.iter().map(|&(at, _)| (at, Vec::new())).collect();
-    if required.is_empty() {
-        return Vec::new();
-    }
-    for ((&before, after), _) in edges().filter(|(_, begun)| !**begun) {
-        if let Some(of) = required.get_mut(after) {
-            of.push(before);
-        }
-    }
-    let inherits =
-        |&(computation, at): &(u32, u32)| required[&computation].iter().map(move |&one| (one, at));
-    early.iter().flat_map(inherits).collect()
 }
 
 /// When operations can begin.
@@ -221,83 +224,85 @@ struct Times {
     level: Vec<u32>,
 }
 
-/// What determines when operations can begin.
-struct Operations<'a> {
-    graph: &'a Graph<'a>,
-    kinds: &'a [u8],
-    required: &'a Requirements,
+/// Sets the earliest times of all operations, given the match of each send and receive (none before they
+/// are matched), and whether sends complete only once their receives are posted (rendezvous). The error is
+/// an operation that waits for itself.
+///
+/// Depth first from each operation to what it requires, so that each is visited at most twice.
+fn earliest_times(
+    graph: &Graph<'_>,
+    pair: Option<&[u32]>,
+    strict: bool,
+    times: &mut Times,
+) -> Result<(), u32> {
+    let n = graph.kind.len();
+    times.time.resize(n, 0);
+    times.level.clear();
+    times.level.resize(n, NOT_REACHED);
+    let mut stack = Vec::new();
+    for root in 0..n as u32 {
+        if times.level[root as usize] < IN_PROGRESS {
+            continue;
+        }
+        stack.push(root);
+        while let Some(&at) = stack.last() {
+            let row = at as usize;
+            if times.level[row] < IN_PROGRESS {
+                stack.pop();
+                continue;
+            }
+            let depth = stack.len();
+            if let Some(begin) = begin(graph, row, times, (pair, strict), &mut stack)? {
+                (times.time[row], times.level[row]) = begin;
+                stack.pop();
+            } else if stack.len() > depth {
+                times.level[row] = IN_PROGRESS;
+            }
+        }
+    }
+    Ok(())
 }
 
-impl Operations<'_> {
-    /// Sets the earliest times of all operations, given the match of each send and receive, and whether
-    /// sends complete only once their receives are posted (rendezvous). The error is an operation that
-    /// waits for itself.
-    ///
-    /// Depth first from each operation to what it requires, so that each is visited at most twice.
-    fn earliest_times(&self, pair: &[u32], strict: bool, times: &mut Times) -> Result<(), u32> {
-        let n = self.kinds.len();
-        times.time.resize(n, 0);
-        times.level.clear();
-        times.level.resize(n, NOT_REACHED);
-        let mut stack = Vec::new();
-        for root in 0..n as u32 {
-            stack.push(root);
-            while let Some(&at) = stack.last() {
-                let row = at as usize;
-                if times.level[row] < IN_PROGRESS {
-                    stack.pop();
-                    continue;
-                }
-                let depth = stack.len();
-                if let Some(begin) = self.begin(row, times, (pair, strict), &mut stack)? {
-                    (times.time[row], times.level[row]) = begin;
-                    stack.pop();
-                } else if stack.len() > depth {
-                    times.level[row] = IN_PROGRESS;
-                }
+/// Time and level of an operation. If what it requires is not known yet, adds that to `missing`.
+#[inline]
+fn begin(
+    graph: &Graph<'_>,
+    at: usize,
+    times: &Times,
+    (pair, strict): (Option<&[u32]>, bool),
+    missing: &mut Vec<u32>,
+) -> Result<Option<(u64, u32)>, u32> {
+    let (mut time, mut level) = (0, 0);
+    let mut known = true;
+    let mut get = |at: u32| match times.level[at as usize] {
+        IN_PROGRESS => Err(at),
+        NOT_REACHED => {
+            missing.push(at);
+            known = false;
+            Ok((0, 0))
+        }
+        level => Ok((times.time[at as usize], level)),
+    };
+    for &required in graph.required(at) {
+        let before = required & !AT_START;
+        let (mut from, mut steps) = get(before)?;
+        if required & AT_START == 0 {
+            let row = before as usize;
+            let receives = graph.kind[row] == op::IRECV;
+            if graph.kind[row] == op::COMPUTE {
+                from = from.saturating_add(graph.amount[row]);
+            } else if let Some(pair) = pair
+                && pair[row] != NONE
+                && (receives || strict)
+            {
+                let other = get(pair[row])?;
+                // The arrival of a message is an event between the receive and what requires it.
+                (from, steps) = (from.max(other.0), steps.max(other.1) + u32::from(receives));
             }
         }
-        Ok(())
+        (time, level) = (time.max(from), level.max(steps + 1));
     }
-
-    /// Time and level of an operation. If what it requires is not known yet, adds that to `missing`.
-    #[inline]
-    fn begin(
-        &self,
-        at: usize,
-        times: &Times,
-        (pair, strict): (&[u32], bool),
-        missing: &mut Vec<u32>,
-    ) -> Result<Option<(u64, u32)>, u32> {
-        let (mut time, mut level) = (0, 0);
-        let mut known = true;
-        let mut get = |at: u32| match times.level[at as usize] {
-            IN_PROGRESS => Err(at),
-            NOT_REACHED => {
-                missing.push(at);
-                known = false;
-                Ok((0, 0))
-            }
-            level => Ok((times.time[at as usize], level)),
-        };
-        for &required in self.required.of(at) {
-            let before = required & !AT_START;
-            let (mut from, mut steps) = get(before)?;
-            if required & AT_START == 0 {
-                let (row, partner) = (before as usize, pair[before as usize]);
-                let receives = self.kinds[row] == op::IRECV;
-                if self.kinds[row] == op::COMPUTE {
-                    from = from.saturating_add(self.graph.amount[row]);
-                } else if partner != NONE && (receives || strict) {
-                    let other = get(partner)?;
-                    // The arrival of a message is an event between the receive and what requires it.
-                    (from, steps) = (from.max(other.0), steps.max(other.1) + u32::from(receives));
-                }
-            }
-            (time, level) = (time.max(from), level.max(steps + 1));
-        }
-        Ok(known.then_some((time, level)))
-    }
+    Ok(known.then_some((time, level)))
 }
 
 /// Space for the operations of one rank, by their index within the rank.
@@ -337,8 +342,6 @@ impl RankBuffers {
 /// Writes the operations in order, each after the waits for what it requires.
 struct Emission<'a> {
     graph: &'a Graph<'a>,
-    kinds: &'a [u8],
-    required: &'a Requirements,
     pair: &'a [u32],
     times: &'a Times,
     buffered: bool,
@@ -354,7 +357,7 @@ impl Emission<'_> {
         self.number_messages(first, last);
         buffers.clear(last - first);
         buffers.keys.extend((first..last).map(|at| {
-            let computes = u64::from(self.kinds[at] == op::COMPUTE);
+            let computes = u64::from(self.graph.kind[at] == op::COMPUTE);
             let level = u64::from(self.times.level[at]);
             (self.times.time[at], computes << 32 | level, (at - first) as u32)
         }));
@@ -367,16 +370,10 @@ impl Emission<'_> {
             }
             let index = buffers.keys[place].2 as usize;
             let row = first + index;
-            if self.kinds[row] == op::COMPUTE {
+            if self.graph.kind[row] == op::COMPUTE {
                 self.out.push(OpKind::Compute, -1, self.graph.amount[row], 0, -1, 0);
             } else if self.pair[row] != NONE {
-                // The size of the send counts, not the size of the receive buffer.
-                let receives = self.kinds[row] == op::IRECV;
-                let sender = if receives { self.pair[row] as usize } else { row };
-                let kind = if receives { OpKind::Irecv } else { OpKind::Isend };
-                let (size, tag) = (self.graph.amount[sender], i64::from(self.number[row]));
-                let (peer, label) = (self.graph.peer[row], self.graph.label[row]);
-                self.out.push(kind, peer, size, tag, requests, label);
+                self.message(row, requests);
                 buffers.request[index] = requests;
                 requests += 1;
                 open |= buffers.needed[index] == NONE;
@@ -386,6 +383,24 @@ impl Emission<'_> {
             self.out.push(OpKind::Waitall, -1, 0, 0, -1, 0);
         }
         self.out.close_rank();
+    }
+
+    /// Writes a send or receive.
+    #[inline]
+    fn message(&mut self, row: usize, request: i32) {
+        let (graph, partner) = (self.graph, self.pair[row] as usize);
+        // The size of the send counts, not the size of the receive buffer.
+        let (kind, sender) = match graph.kind[row] {
+            op::IRECV => (OpKind::Irecv, partner),
+            _ => (OpKind::Isend, row),
+        };
+        let peer = match graph.peer[row] {
+            ANY_SOURCE => graph.rank_of(partner) as i32,
+            peer => peer,
+        };
+        let (size, tag) = (graph.amount[sender], i64::from(self.number[row]));
+        let label = graph.label[graph.stream[row] as usize];
+        self.out.push(kind, peer, size, tag, request, label);
     }
 
     /// Numbers messages in the order of their first operation.
@@ -407,7 +422,7 @@ impl Emission<'_> {
             place[key.2 as usize] = at as u32;
         }
         for (index, &place) in place.iter().enumerate() {
-            for &required in self.required.of(first + index) {
+            for &required in self.graph.required(first + index) {
                 if required & AT_START == 0 {
                     let one = &mut needed[required as usize - first];
                     *one = (*one).min(place);
@@ -416,7 +431,7 @@ impl Emission<'_> {
         }
         for &(_, _, index) in keys.iter().rev() {
             let (row, needed) = (first + index as usize, &mut needed[index as usize]);
-            let sent_at_once = self.buffered && self.kinds[row] == op::ISEND;
+            let sent_at_once = self.buffered && self.graph.kind[row] == op::ISEND;
             if self.pair[row] == NONE || sent_at_once {
                 *needed = NONE;
             } else if *needed != NONE {
@@ -447,36 +462,60 @@ fn sort_nearly_sorted<T: Copy + Ord>(keys: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Graph, GraphError, OpKind, compile};
+    use super::{ANY_SOURCE, ANY_TAG, Graph, GraphError, OpKind, compile};
     use crate::op;
 
-    fn graph<'a>(before: &'a [u32], after: &'a [u32], begun: &'a [bool]) -> Graph<'a> {
+    fn graph<'a>(end: &'a [u32], source: &'a [u32]) -> Graph<'a> {
         Graph {
-            n_ranks: 2,
-            rank: &[0, 0, 1],
+            rank_start: &[0, 2, 3],
             kind: &[op::COMPUTE, op::ISEND, op::IRECV],
             peer: &[-1, 1, 0],
-            tag: &[0, 4, 4],
             amount: &[50, 8, 9],
-            label: &[0, 1, 2],
-            before,
-            after,
-            begun,
+            stream: &[0, 0, 1],
+            channel: &[4, 4],
+            label: &[1, 2],
+            end,
+            source,
         }
     }
 
     #[test]
     fn a_send_follows_what_it_requires_and_its_size_is_used() {
-        let done = compile(&graph(&[0], &[1], &[false])).expect("it can run").program;
+        let done = compile(&graph(&[0, 1, 1], &[0])).expect("it can run");
+        let (labels, done) = (done.labels, done.program);
         let waitall = OpKind::Waitall as u8;
         assert_eq!(done.kind, [op::COMPUTE, op::ISEND, waitall, op::IRECV, waitall]);
         assert_eq!(done.rank_start, [0, 3, 5]);
         assert_eq!((done.amount[1], done.amount[3]), (8, 8));
+        assert_eq!((labels, done.label[1], done.label[3]), (vec![1, 2], 0, 1));
     }
 
     #[test]
     fn a_cycle_of_operations_is_named() {
-        let cycle = compile(&graph(&[0, 1], &[1, 0], &[false, false]));
+        let cycle = compile(&graph(&[1, 2, 2], &[1, 0]));
         assert!(matches!(cycle, Err(GraphError::Cycle(0 | 1))));
+    }
+
+    #[test]
+    fn a_receive_from_any_source_takes_the_message_that_arrives_first() {
+        // Rank 0 receives twice from any source with any tag, one after the other; rank 1 computes
+        // before it sends, rank 2 does not, and both use other tags.
+        let any = Graph {
+            rank_start: &[0, 2, 4, 5],
+            kind: &[op::IRECV, op::IRECV, op::COMPUTE, op::ISEND, op::ISEND],
+            peer: &[ANY_SOURCE, ANY_SOURCE, -1, 0, 0],
+            amount: &[9, 9, 70, 10, 20],
+            stream: &[2, 2, 0, 0, 1],
+            channel: &[5, 6, ANY_TAG],
+            label: &[0, 1, 2],
+            end: &[0, 1, 1, 2, 2],
+            source: &[0, 2],
+        };
+        let done = compile(&any).expect("it can run");
+        let wait = OpKind::Wait as u8;
+        assert_eq!(done.wildcards, 2);
+        assert_eq!(done.program.kind[..3], [op::IRECV, wait, op::IRECV]);
+        assert_eq!((done.program.peer[0], done.program.amount[0]), (2, 20));
+        assert_eq!((done.program.peer[2], done.program.amount[2]), (1, 10));
     }
 }

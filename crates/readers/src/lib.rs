@@ -10,11 +10,14 @@ pub mod chakra;
 pub mod dumpi;
 pub mod goal;
 pub mod goal_binary;
+mod goal_labels;
 pub mod graph;
 mod matching;
 pub mod numbering;
+pub mod requirements;
 pub mod simgrid_ti;
 mod text;
+mod wildcards;
 
 /// Kinds of operations as numbers in columns.
 pub mod op {

@@ -9,8 +9,6 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) trait MessageRows {
     /// Whether a row is a send, else a receive; `None` if it is neither, or has no known peer.
     fn is_send(&self, row: usize) -> Option<bool>;
-    /// The rank that posts it.
-    fn rank(&self, row: usize) -> u32;
     /// The other rank.
     fn peer(&self, row: usize) -> u32;
     /// Key that must be equal for a send and a receive to match.
@@ -19,11 +17,18 @@ pub(crate) trait MessageRows {
     fn order(&self, row: usize) -> u32;
 }
 
+/// A send: its row and rank.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    row: u32,
+    rank: u32,
+}
+
 /// The match of each row, [`NONE`] if it has none: the k-th receive matches the k-th send of each source,
 /// destination and channel. `rank_start` has the first row of each rank, and the number of rows.
-pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[usize]) -> Vec<u32> {
+pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[u32]) -> Vec<u32> {
     let n_ranks = rank_start.len() - 1;
-    let mut pair = vec![NONE; rank_start[n_ranks]];
+    let mut pair = vec![NONE; rank_start[n_ranks] as usize];
     let (first, mut sends) = sends_by_receiver(rows, rank_start);
     let mut receives = Vec::new();
     let mut cursors = vec![(0, 0); n_ranks];
@@ -31,11 +36,12 @@ pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[usize]) -> V
         let sends = &mut sends[first[receiver] as usize..first[receiver + 1] as usize];
         let own = rank_start[receiver]..rank_start[receiver + 1];
         receives.clear();
-        receives.extend(own.filter(|&at| rows.is_send(at) == Some(false)).map(|at| at as u32));
-        sort_by_order(&mut receives, rows);
+        receives.extend(own.filter(|&at| rows.is_send(at as usize) == Some(false)));
+        sort_by_order(&mut receives, rows, |at| at);
         // Sends are grouped by the rank that sends.
-        let same = |one: &u32, two: &u32| rows.rank(*one as usize) == rows.rank(*two as usize);
-        sends.chunk_by_mut(same).for_each(|group| sort_by_order(group, rows));
+        sends
+            .chunk_by_mut(|one, two| one.rank == two.rank)
+            .for_each(|group| sort_by_order(group, rows, |send| send.row));
         if !match_in_step(rows, sends, &receives, &mut cursors, &mut pair) {
             match_by_channel(rows, sends, &receives, &mut pair);
         }
@@ -44,31 +50,35 @@ pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[usize]) -> V
 }
 
 /// The first send to each rank, and the sends to each rank in the order of rows.
-fn sends_by_receiver(rows: &impl MessageRows, rank_start: &[usize]) -> (Vec<u32>, Vec<u32>) {
+fn sends_by_receiver(rows: &impl MessageRows, rank_start: &[u32]) -> (Vec<u32>, Vec<Sent>) {
     let n_ranks = rank_start.len() - 1;
-    // A send to a rank that does not exist is not received.
-    let sends = || {
-        (0..rank_start[n_ranks])
-            .filter(|&at| rows.is_send(at) == Some(true) && (rows.peer(at) as usize) < n_ranks)
+    let sends = |at: usize| {
+        // A send to a rank that does not exist is not received.
+        let to = (rows.is_send(at) == Some(true)).then(|| rows.peer(at) as usize);
+        to.filter(|&to| to < n_ranks)
     };
     let mut first = vec![0u32; n_ranks + 1];
-    sends().for_each(|at| first[rows.peer(at) as usize + 1] += 1);
+    (0..rank_start[n_ranks] as usize).filter_map(sends).for_each(|to| first[to + 1] += 1);
     for rank in 0..n_ranks {
         first[rank + 1] += first[rank];
     }
     let mut next = first.clone();
-    let mut out = vec![0; first[n_ranks] as usize];
-    for at in sends() {
-        let slot = &mut next[rows.peer(at) as usize];
-        out[*slot as usize] = at as u32;
-        *slot += 1;
+    let mut out = vec![Sent::default(); first[n_ranks] as usize];
+    for (rank, ends) in rank_start.windows(2).enumerate() {
+        for row in ends[0]..ends[1] {
+            if let Some(to) = sends(row as usize) {
+                out[next[to] as usize] = Sent { row, rank: rank as u32 };
+                next[to] += 1;
+            }
+        }
     }
     (first, out)
 }
 
-fn sort_by_order(messages: &mut [u32], rows: &impl MessageRows) {
-    if !messages.is_sorted_by_key(|&at| rows.order(at as usize)) {
-        messages.sort_by_key(|&at| rows.order(at as usize));
+fn sort_by_order<T: Copy>(messages: &mut [T], rows: &impl MessageRows, row: fn(T) -> u32) {
+    let order = |&one: &T| rows.order(row(one) as usize);
+    if !messages.is_sorted_by_key(order) {
+        messages.sort_by_key(order);
     }
 }
 
@@ -77,7 +87,7 @@ fn sort_by_order(messages: &mut [u32], rows: &impl MessageRows) {
 /// are sent.
 fn match_in_step(
     rows: &impl MessageRows,
-    sends: &[u32],
+    sends: &[Sent],
     receives: &[u32],
     cursors: &mut [(u32, u32)],
     pair: &mut [u32],
@@ -90,7 +100,7 @@ fn match_in_step(
         let Some(cursor) = cursors.get_mut(rows.peer(at as usize) as usize) else { return false };
         *cursor = (0, 0);
     }
-    let source = |place: usize| rows.rank(sends[place] as usize) as usize;
+    let source = |place: usize| sends[place].rank as usize;
     for place in 0..sends.len() {
         let cursor = &mut cursors[source(place)];
         let begins = place == 0 || source(place - 1) != source(place);
@@ -99,10 +109,10 @@ fn match_in_step(
     for &at in receives {
         let (next, end) = &mut cursors[rows.peer(at as usize) as usize];
         let channel = rows.channel(at as usize);
-        if next == end || rows.channel(sends[*next as usize] as usize) != channel {
+        if next == end || rows.channel(sends[*next as usize].row as usize) != channel {
             return false;
         }
-        let send = sends[*next as usize];
+        let send = sends[*next as usize].row;
         *next += 1;
         pair[at as usize] = send;
         pair[send as usize] = at;
@@ -111,15 +121,15 @@ fn match_in_step(
 }
 
 /// Matches sends to a rank with its receives by source and channel.
-fn match_by_channel(rows: &impl MessageRows, sends: &[u32], receives: &[u32], pair: &mut [u32]) {
+fn match_by_channel(rows: &impl MessageRows, sends: &[Sent], receives: &[u32], pair: &mut [u32]) {
     // First and last unmatched send of each stream; `next` links those between.
     let mut waiting: Map<(u32, i64), (u32, u32)> = Map::default();
     let mut next = vec![NONE; sends.len()];
-    for (place, &at) in sends.iter().enumerate() {
-        pair[at as usize] = NONE;
-        let (place, row) = (place as u32, at as usize);
+    for (place, &Sent { row, rank }) in sends.iter().enumerate() {
+        pair[row as usize] = NONE;
+        let place = place as u32;
         waiting
-            .entry((rows.rank(row), rows.channel(row)))
+            .entry((rank, rows.channel(row as usize)))
             .and_modify(|(_, tail)| next[std::mem::replace(tail, place) as usize] = place)
             .or_insert((place, place));
     }
@@ -128,7 +138,7 @@ fn match_by_channel(rows: &impl MessageRows, sends: &[u32], receives: &[u32], pa
         pair[row] = NONE;
         let stream = waiting.get_mut(&(rows.peer(row), rows.channel(row)));
         if let Some((head, _)) = stream.filter(|(head, _)| *head != NONE) {
-            let send = sends[*head as usize];
+            let send = sends[*head as usize].row;
             pair[row] = send;
             pair[send as usize] = at;
             *head = next[*head as usize];
@@ -140,31 +150,28 @@ fn match_by_channel(rows: &impl MessageRows, sends: &[u32], receives: &[u32], pa
 mod tests {
     use super::{MessageRows, NONE, match_messages};
 
-    /// Rank, whether it sends, peer, channel and order of each row.
-    struct Rows(Vec<(u32, bool, u32, i64, u32)>);
+    /// Whether it sends, peer, channel and order of each row.
+    struct Rows(Vec<(bool, u32, i64, u32)>);
 
     impl MessageRows for Rows {
         fn is_send(&self, row: usize) -> Option<bool> {
-            Some(self.0[row].1)
-        }
-        fn rank(&self, row: usize) -> u32 {
-            self.0[row].0
+            Some(self.0[row].0)
         }
         fn peer(&self, row: usize) -> u32 {
-            self.0[row].2
+            self.0[row].1
         }
         fn channel(&self, row: usize) -> i64 {
-            self.0[row].3
+            self.0[row].2
         }
         fn order(&self, row: usize) -> u32 {
-            self.0[row].4
+            self.0[row].3
         }
     }
 
     #[test]
     fn messages_match_in_and_out_of_step() {
-        let send = |channel, order| (0, true, 1, channel, order);
-        let receive = |channel, order| (1, false, 0, channel, order);
+        let send = |channel, order| (true, 1, channel, order);
+        let receive = |channel, order| (false, 0, channel, order);
         let in_step = Rows(vec![
             send(7, 0),
             send(8, 1),
@@ -182,18 +189,13 @@ mod tests {
 
     #[test]
     fn the_order_of_posting_counts_not_that_of_rows() {
-        let rows = Rows(vec![
-            (0, true, 1, 5, 9),
-            (0, true, 1, 5, 2),
-            (1, false, 0, 5, 4),
-            (1, false, 0, 5, 3),
-        ]);
+        let rows = Rows(vec![(true, 1, 5, 9), (true, 1, 5, 2), (false, 0, 5, 4), (false, 0, 5, 3)]);
         assert_eq!(match_messages(&rows, &[0, 2, 4]), [2, 3, 0, 1]);
     }
 
     #[test]
     fn peers_that_do_not_exist_match_nothing() {
-        let rows = Rows(vec![(0, true, 9, 5, 0), (0, false, 9, 5, 1)]);
+        let rows = Rows(vec![(true, 9, 5, 0), (false, 9, 5, 1)]);
         assert_eq!(match_messages(&rows, &[0, 2]), [NONE, NONE]);
     }
 }

@@ -9,6 +9,8 @@ import pytest
 from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import read_trace
+from tailback.traffic.readers.goal import _without_comments
+from tailback.traffic.readers.text_lines import pieces
 from tests.factories.blocking import run_blocking
 from tests.factories.public_data import real
 
@@ -115,9 +117,83 @@ def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
     assert "1 sends without a matching receive are left out" in program.notes
 
 
+def test_a_receive_from_any_source_takes_the_message_that_arrives_first(tmp_path: Path) -> None:
+    program = read_trace(schedule(
+        tmp_path,
+        "a: recv 9b from -1 tag 5; b: recv 9b from -1 tag -1; b requires a; c: calc 2; c requires b",
+        "w: calc 30; x: send 8b to 0 tag 6; x requires w; y: send 7b to 0 tag 5; y requires x",
+        "v: calc 20; x: send 3b to 0 tag 5; x requires v; y: send 4b to 0 tag 7; y requires x",
+    ))  # fmt: skip
+    # At 20 ns rank 2 sends with tags 5 and 7; rank 1 sends at 30 ns, too late for both.
+    assert operations(program, 0) == [
+        "IRECV 3>2", "WAIT 0", "IRECV 4>2", "WAIT 1", "COMPUTE 2",
+    ]  # fmt: skip
+    assert "2 sends without a matching receive are left out" in program.notes
+    assert any("2 receives from any source" in note for note in program.notes)
+    assert run_blocking(program)
+
+
+def test_ranks_that_receive_from_any_source_and_reply_do_not_block(tmp_path: Path) -> None:
+    """A server answers each client where its request came from, by its tag."""
+    clients = 6
+    before = ["s", *(f"r{k}" for k in range(clients))]
+    server = "; ".join(
+        f"r{k}: recv 8b from -1 tag -1; r{k} requires {before[k]}" for k in range(clients)
+    )
+    answers = "; ".join(f"a{k}: send 16b to {k + 1} tag 9; a{k} requires r{clients - 1}"
+                        for k in range(clients))  # fmt: skip
+    one = (
+        "c: calc {0}; q: send 8b to 0 tag {0}; q requires c; p: recv 16b from 0 tag 9; p requires q"
+    )
+    program = read_trace(schedule(
+        tmp_path, f"s: calc 1; {server}; {answers}", *(one.format(9 - k) for k in range(clients)),
+    ))  # fmt: skip
+    received = program.peer[: int(program.rank_start[1])][
+        program.kind[: int(program.rank_start[1])] == Op.IRECV
+    ]
+    # The last client computes least.
+    assert received.tolist() == [6, 5, 4, 3, 2, 1]
+    assert run_blocking(program)
+
+
+def test_a_receive_from_any_source_without_a_message_does_not_block_the_rest(
+    tmp_path: Path,
+) -> None:
+    program = read_trace(schedule(
+        tmp_path,
+        "a: recv 9b from -1 tag 1; b: send 5b to 1 tag 2; b requires a",
+        "c: recv 5b from -1 tag 2; d: send 6b to 0 tag 3; d requires c",
+    ))  # fmt: skip
+    assert operations(program, 0) == ["ISEND 5>1", "WAITALL all"]
+    assert operations(program, 1) == ["IRECV 5>0", "WAIT 0"]
+    assert "1 receives without a matching send are left out" in program.notes
+    assert run_blocking(program)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_a_text_in_pieces_is_read_as_a_whole(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "text"
+    for text in (b"", b"a", b"\n", b"ab\n\ncde\nf", b"ab\n"):
+        path.write_bytes(text)
+        found = list(pieces(path, size))
+        assert b"".join(found) == text
+        assert all(piece.endswith(b"\n") for piece in found[:-1])
+
+
+def test_comments_may_span_the_pieces_of_a_text() -> None:
+    data = [b"a // x /* y\n", b"b /* c\n", b"d\n", b"e */ f\n/* g */ h\n", b"i // j"]
+    assert b"".join(_without_comments(iter(data))) == b"a \nb \n\n f\n h\ni "
+    assert b"".join(_without_comments(iter([b"a\n", b"b /* c\n", b"d"]))) == b"a\nb /* c\nd"
+
+
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
+        ("a: send 4b to -1 tag 0", "size, time or tag out of range"),
+        ("a: send 4b to 1 tag -1", "size, time or tag out of range"),
+        ("a: recv 4b from -2", "cannot parse"),
+        ("a: recv 4b from -12", "cannot parse"),
+        ("a: calc 4 cpu -1", "cannot parse"),
         ("a: send 4b from 1 tag 0", "size, time or tag out of range"),
         ("a: send 4b tag 0", "size, time or tag out of range"),
         ("a: send 4b to 7 tag 0", "num_ranks is 2"),

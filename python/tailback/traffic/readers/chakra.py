@@ -37,7 +37,7 @@ _CALLS = {
     0: "MPI_Allreduce", 2: "MPI_Allgather", 5: "MPI_Bcast", 6: "MPI_Alltoall",
     7: "MPI_Reduce_scatter", 8: "MPI_Reduce_scatter", 9: "MPI_Barrier",
 }  # fmt: skip
-_COLUMNS = ("rank", "kind", "peer", "tag", "amount", "label", "before", "after")
+_COLUMNS = ("kind", "peer", "amount", "label")
 _ALGORITHMS = sorted(set(_CALLS.values()))
 _DAMAGED = "the trace is damaged: copy it again or make it again"
 
@@ -65,16 +65,24 @@ def read(path: Path) -> Program:
     stem, files = _files(path)
     found = _decoded(files)
     graph, labels, origin = _expanded(found, files)
+    notes = _notes(found)
+    found.clear()
     try:
-        return compile_graph(stem, graph, labels, _notes(found))
+        return compile_graph(stem, graph, labels, notes)
     except DependencyCycle as cycle:
-        row = int(origin[cycle.node])
-        number = int(found["number"][row])
+        row = cycle.node if origin is None else int(origin[cycle.node])
+        found = _decoded(files)
+        number, rank = int(found["number"][row]), _rank(found, row)
         raise TraceError(
             f"node {number} waits for itself: a cycle of dependencies and messages",
-            file=files[int(found["rank"][row])], place=f"node {number}",
+            file=files[rank], place=f"node {number}",
             remedy="convert the trace again, with a newer converter",
         ) from None  # fmt: skip
+
+
+def _rank(found: dict[str, Any], row: int) -> int:
+    """The rank of a node."""
+    return int(np.searchsorted(found["rank_start"], row, side="right")) - 1
 
 
 def _is_trace(path: Path) -> bool:
@@ -134,17 +142,22 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
 
 def _expanded(
     found: dict[str, Any], files: list[Path]
-) -> tuple[DependencyGraph, list[Label], NDArray[np.int64]]:
-    """The operations of all ranks, their labels, and the row of ``found`` of each.
+) -> tuple[DependencyGraph, list[Label], NDArray[np.int64] | None]:
+    """The operations of all ranks, their labels, and the row of ``found`` of each if it differs.
 
     A collective is the operation at which it begins, the one at which it ends, and its messages.
     """
     labels = [_label(kind, tag) for kind, tag in found["labels"]]
-    calls, n = found["collectives"], len(found["rank"])
+    # Odd tags, so that those of collectives, which are even, differ.
+    tag = np.array([2 * tag + 1 for _, tag in found["labels"]], np.int64)
+    label = np.arange(len(tag), dtype=np.uint32)
+    calls, n = found["collectives"], len(found["kind"])
     if not len(calls["row"]):
-        same = {name: found[name] for name in _COLUMNS}
-        begun = np.zeros(len(found["before"]), np.bool_)
-        return DependencyGraph(len(files), **same, begun=begun), labels, np.arange(n)
+        kind, peer, amount, stream = (found[name] for name in _COLUMNS)
+        graph = DependencyGraph(
+            found["rank_start"], kind, peer, amount, stream, tag, label, found["required"]
+        )
+        return graph, labels, None
     steps = _messages(found, files)
     width = np.ones(n, np.int64)
     width[calls["row"]] = [2 + len(one) for one in steps]
@@ -152,22 +165,35 @@ def _expanded(
     begin = np.cumsum(width) - width
     end = begin.copy()
     end[calls["row"]] += 1
-    expanded = {name: found[name][origin] for name in _COLUMNS[:6]}
-    before, after = [end[found["before"]]], [begin[found["after"]]]
+    expanded = {name: found[name][origin] for name in _COLUMNS}
+    ends, required = found["required"]
+    after = np.repeat(np.arange(n), np.diff(ends, prepend=0))
+    before, after = [end[required]], [begin[after]]
     for at, one in enumerate(steps):
         first = int(begin[calls["row"][at]])
         rows = np.arange(first + 2, first + 2 + len(one))
         kind, peer, size = np.array(one, np.int64).reshape(-1, 3).T
         for name, values in (("kind", kind), ("peer", peer), ("amount", size)):
             expanded[name][rows] = values
-        expanded["tag"][rows] = int(calls["ordinal"][at]) << 1
-        expanded["label"][rows] = calls["label"][at]
+        # Each collective of a rank is a stream of its own, after those of all tags.
+        expanded["label"][rows] = len(tag) + at
         before += [np.full(len(one) + 1, first), rows]
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
-    edges = [np.concatenate(ends).astype(np.uint32) for ends in (before, after)]
-    graph = DependencyGraph(len(files), **expanded, before=edges[0], after=edges[1],
-                  begun=np.zeros(len(edges[0]), np.bool_))  # fmt: skip
+    graph = DependencyGraph(
+        np.append(begin, len(origin))[found["rank_start"]].astype(np.uint32),
+        expanded["kind"], expanded["peer"], expanded["amount"], expanded["label"],
+        np.append(tag, calls["ordinal"] << 1), np.append(label, calls["label"]),
+        _lists(np.concatenate(before), np.concatenate(after), len(origin)),
+    )  # fmt: skip
     return graph, labels, origin
+
+
+def _lists(
+    before: NDArray[np.int64], after: NDArray[np.int64], n: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """What each of ``n`` operations depends on: the ends of the lists, and the lists."""
+    ends = np.cumsum(np.bincount(after, minlength=n)).astype(np.uint32)
+    return ends, before[np.argsort(after, kind="stable")].astype(np.uint32)
 
 
 def _messages(found: dict[str, Any], files: list[Path]) -> list[list[tuple[int, int, int]]]:
@@ -177,7 +203,7 @@ def _messages(found: dict[str, Any], files: list[Path]) -> list[list[tuple[int, 
     for at, (row, call) in enumerate(zip(calls["row"], calls["call"].tolist(), strict=True)):
         posts: list[tuple[int, int, int]] = []
         if call >= 0:
-            rank, size = int(found["rank"][row]), int(calls["size"][at])
+            rank, size = _rank(found, int(row)), int(calls["size"][at])
             # The size is the input of a rank: for an all-to-all, one block per rank.
             sent = size // n_ranks if _ALGORITHMS[call] == "MPI_Alltoall" else size
             try:

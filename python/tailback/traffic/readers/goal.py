@@ -2,15 +2,19 @@
 
 As text: ``num_ranks N``, then for every rank ``rank R {``, lines like ``l1: send 8b to 1 tag 0``,
 ``l2: recv 8b from 1 tag 0``, ``l3: calc 100`` (nanoseconds) and ``l3 requires l2`` (once it has
-ended) or ``l3 irequires l2`` (once it has begun), and ``}``. The binary form, which ``txt2bin``
-writes, holds the same without labels. There are no times and no names of calls.
+ended) or ``l3 irequires l2`` (once it has begun), and ``}``. A receive may be ``from -1`` (any
+source) and have ``tag -1`` (any tag). The binary form, which ``txt2bin`` writes, holds the same
+without labels. There are no times and no names of calls.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tailback import _core
 from tailback.available import available_memory
@@ -18,13 +22,18 @@ from tailback.delimited import content, head, head_bytes, shown
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.graph import DependencyCycle, DependencyGraph, compile_graph
-from tailback.traffic.readers.text_lines import Text, read_text
+from tailback.traffic.readers.graph import (
+    ANY_TAG,
+    DependencyCycle,
+    DependencyGraph,
+    compile_graph,
+)
+from tailback.traffic.readers.text_lines import Text, pieces, read_text
 from tailback.units import LONGEST_PS
 
 CAPABILITIES = Capabilities(
     times="no",
-    sources="yes",
+    sources="yes; of any source matched in the order of arrival without a network",
     completion="by the operations that require it",
     call_site="no",
     compute="yes, in ns",
@@ -32,7 +41,7 @@ CAPABILITIES = Capabilities(
 
 _FIRST_LINE = re.compile(r"\A(?:\s|//[^\n]*\n|/\*.*?\*/)*num_ranks[ \t]+\d+", re.DOTALL)
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COLUMNS = ("rank", "kind", "peer", "tag", "amount", "label", "before", "after", "begun")
+_COLUMNS = ("rank_start", "kind", "peer", "amount", "stream")
 _MAGIC = (4223).to_bytes(8, "little")
 """First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
@@ -77,21 +86,38 @@ def read(path: Path) -> Program:
                      error=TraceError, remedy="generate a smaller one")  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
-    labels = [Label(f"tag {tag}", _CALLS.get(op, "none"), tag) for op, tag in found["labels"]]
-    graph = DependencyGraph(found["n_ranks"], *(found[column] for column in _COLUMNS))
+    streams = found["streams"]
+    graph = DependencyGraph(
+        *(found.pop(column) for column in _COLUMNS),
+        tag=np.array([tag for _, tag in streams], np.int64),
+        label=np.arange(len(streams), dtype=np.uint32),
+        required=found.pop("required"),
+    )
+    labels = [_label(op, tag) for op, tag in streams]
     try:
         return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))
     except DependencyCycle as cycle:
-        raise _cycle(path, int(found["line"][cycle.node])) from None
+        raise _cycle(path, cycle.node) from None
 
 
-def _read_text(path: Path) -> dict[str, Any]:
-    text = read_text([path])
-    text.data[0] = _without_comments(text.data[0])
+def _label(op: int, tag: int) -> Label:
+    if tag == ANY_TAG:
+        return Label("any tag", _CALLS[op])
+    return Label(f"tag {tag}", _CALLS[op], tag)
+
+
+def _read_text(path: Path, keep_lines: bool = False) -> dict[str, Any]:
     try:
-        return _core.read_goal(text.data[0], LONGEST_PS)
+        return _core.read_goal(_without_comments(pieces(path)), LONGEST_PS, keep_lines)
     except ValueError as error:
-        raise _fault(text, path, *error.args) from None
+        raise _fault(_plain_text(path), path, *error.args) from None
+
+
+def _plain_text(path: Path) -> Text:
+    """The whole text without comments, for an error."""
+    text = read_text([path])
+    text.data[0] = b"".join(_without_comments(iter(text.data)))
+    return text
 
 
 def _read_binary(path: Path) -> dict[str, Any]:
@@ -102,15 +128,16 @@ def _read_binary(path: Path) -> dict[str, Any]:
         raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None
 
 
-def _cycle(path: Path, at: int) -> TraceError:
-    """The error for the operation in line ``at`` of a text, or with this number in a binary."""
+def _cycle(path: Path, operation: int) -> TraceError:
+    """The error for an operation that waits for itself."""
     message = "waits for itself: a cycle of dependencies and messages"
     remedy = "correct what generated the schedule"
     if _is_binary(path):
-        return TraceError(f"the operation {message}", file=path, place=f"operation {at}",
+        return TraceError(f"the operation {message}", file=path, place=f"operation {operation}",
                           remedy=remedy)  # fmt: skip
+    line = int(_read_text(path, keep_lines=True)["line"][operation])
     text = read_text([path])
-    return text.fault(at, f"{text.quoted(at)} {message}", remedy)
+    return text.fault(line, f"{text.quoted(line)} {message}", remedy)
 
 
 def _schedules(folder: Path) -> list[Path]:
@@ -118,11 +145,21 @@ def _schedules(folder: Path) -> list[Path]:
     return [file for file in files if file.is_file() and _is_schedule(file)]
 
 
-def _without_comments(data: bytes) -> bytes:
-    """The text without comments; line numbers stay the same."""
-    if b"/" not in data:
-        return data
-    return _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), data)
+def _without_comments(data: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces of the text without comments; line numbers stay the same."""
+    for piece in data:
+        if b"/" not in piece:
+            yield piece
+            continue
+        plain = _COMMENT.sub(_newlines, piece)
+        if b"/*" in plain:
+            # It ends in a later piece.
+            plain = _COMMENT.sub(_newlines, b"".join([piece, *data]))
+        yield plain
+
+
+def _newlines(comment: re.Match[bytes]) -> bytes:
+    return b"\n" * comment[0].count(b"\n")
 
 
 def _notes(cores: int) -> list[str]:

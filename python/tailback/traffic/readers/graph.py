@@ -14,11 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.traffic.program import Label, Op, Program
-from tailback.traffic.readers.posts import dense
+from tailback.traffic.program import Label, Program
 
 NOTHING = 255
 """Kind of an operation that only has dependencies."""
+
+ANY_SOURCE = -1
+"""Peer of a receive from any source."""
+
+ANY_TAG = -(2**63)
+"""Tag of a receive with any tag."""
 
 
 class DependencyCycle(Exception):  # noqa: N818 - a reader turns it into an error with a place
@@ -31,31 +36,28 @@ class DependencyCycle(Exception):  # noqa: N818 - a reader turns it into an erro
 
 @dataclass
 class DependencyGraph:
-    """The N operations of all ranks and the E dependencies within ranks.
+    """The N operations of R ranks and the E dependencies within ranks.
 
     Attributes:
-        n_ranks: Number of ranks.
-        rank: Rank of each operation, in order, shape (N,).
-        kind: :class:`Op` ISEND, IRECV or COMPUTE, or NOTHING, shape (N,).
-        peer: The other rank of a send or receive, shape (N,).
-        tag: Matching tag, shape (N,).
+        rank_start: First operation of each rank, shape (R + 1,).
+        kind: :class:`Op` ISEND, IRECV or COMPUTE (of more than 0 ps), or NOTHING, shape (N,).
+        peer: The other rank of a send or receive, ANY_SOURCE of a receive from any, shape (N,).
         amount: Bytes or picoseconds, shape (N,).
-        label: Number of the label, shape (N,).
-        before: Operation that another depends on, shape (E,).
-        after: The dependent operation, shape (E,).
-        begun: Whether ``before`` needs only to have begun, shape (E,).
+        stream: Number of the tag and label of a send or receive, shape (N,).
+        tag: Matching tag of each stream, ANY_TAG of receives with any, shape (streams,).
+        label: Number of the label of each stream, shape (streams,).
+        required: End of the list of requirements of each operation, shape (N,), and the lists,
+            shape (E,): the operation required, plus 2**31 if it needs only to have begun.
     """
 
-    n_ranks: int
-    rank: NDArray[np.uint32]
+    rank_start: NDArray[np.uint32]
     kind: NDArray[np.uint8]
     peer: NDArray[np.int32]
-    tag: NDArray[np.int64]
     amount: NDArray[np.uint64]
+    stream: NDArray[np.uint32]
+    tag: NDArray[np.int64]
     label: NDArray[np.uint32]
-    before: NDArray[np.uint32]
-    after: NDArray[np.uint32]
-    begun: NDArray[np.bool_]
+    required: tuple[NDArray[np.uint32], NDArray[np.uint32]]
 
 
 def compile_graph(
@@ -67,7 +69,8 @@ def compile_graph(
         name: What to call the application.
         graph: The operations.
         labels: Labels by number.
-        notes: Notes so far; gets a line for messages without a partner.
+        notes: Notes so far; gets a line for messages without a partner, and one for receives from
+            any source or with any tag.
 
     Returns:
         The program.
@@ -76,10 +79,10 @@ def compile_graph(
         DependencyCycle: The operations cannot all run.
     """
     try:
-        columns, sends, receives, buffered = _core.compile_graph(
-            graph.n_ranks,
-            (graph.rank, graph.kind, graph.peer, graph.tag, graph.amount, graph.label),
-            (graph.before, graph.after, graph.begun),
+        columns, used, sends, receives, buffered, wildcards = _core.compile_graph(
+            (graph.rank_start, graph.kind, graph.peer, graph.amount, graph.stream),
+            (graph.tag, graph.label),
+            graph.required,
         )
     except ValueError as error:
         if error.args[0] != "cycle":
@@ -88,14 +91,16 @@ def compile_graph(
     for lost, one, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
             notes.append(f"{lost} {one} without a matching {other} are left out")
+    if wildcards:
+        notes.append(
+            f"{wildcards} receives from any source or with any tag are matched in the order in "
+            "which messages would arrive if they took no time; on a network it may be another"
+        )
     if buffered:
         notes.append(
             "operations wait for sends that are received later only: sends are taken to be buffered"
         )
-    program = Program(name=name, labels=[], notes=notes, **columns)
-    message = (program.kind == Op.ISEND) | (program.kind == Op.IRECV)
-    used, place = dense(program.label[message])
-    program.label[message] = place
-    program.labels = [labels[number] for number in used] or [Label("all", "none")]
+    used_labels = [labels[number] for number in used] or [Label("all", "none")]
+    program = Program(name=name, labels=used_labels, notes=notes, **columns)
     program.check()
     return program

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailback.delimited import content, shown
+from tailback.delimited import content, is_gzip, shown
 from tailback.errors import TraceError
 
 _BINARY_MARK = b"\x1f"
@@ -63,8 +63,45 @@ def read_text(files: Iterable[Path]) -> Text:
     return Text([_text(path) for path in paths], paths)
 
 
+def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """A text file, plain or gzip, in pieces of whole lines; only the last may lack its line end.
+
+    A plain file is never in memory as a whole.
+
+    Args:
+        path: The file.
+        size: Bytes to read at a time.
+
+    Raises:
+        TraceError: As :func:`read_text`; at the first piece that is damaged.
+    """
+    if is_gzip(path):
+        yield _text(path)
+        return
+    first, rest = 0, b""
+    with path.open("rb") as file:
+        while data := file.read(size):
+            cut = data.rfind(b"\n") + 1
+            if not cut:
+                # Doubling keeps the time linear in the length of a line.
+                rest, size = rest + data, 2 * size
+                continue
+            piece, rest = rest + data[:cut], data[cut:]
+            _check_text(piece, path, first)
+            first += len(piece)
+            yield piece
+    _check_text(rest, path, first)
+    yield rest
+
+
 def _text(path: Path) -> bytes:
     data = content(path, TraceError)
+    _check_text(data, path, 0)
+    return data
+
+
+def _check_text(data: bytes, path: Path, first: int) -> None:
+    """Raise TraceError if bytes, which begin at byte ``first`` of a file, are not text."""
     byte = data.find(_BINARY_MARK)
     if byte < 0 and not data.isascii():
         try:
@@ -73,7 +110,6 @@ def _text(path: Path) -> bytes:
             byte = error.start
     if byte >= 0:
         raise TraceError(
-            "is not text", file=path, place=f"byte {byte}",
+            "is not text", file=path, place=f"byte {first + byte}",
             remedy="the file is damaged or of another format: copy it again",
         )  # fmt: skip
-    return data
