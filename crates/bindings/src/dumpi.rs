@@ -1,11 +1,14 @@
 //! SST DUMPI traces for Python: files are read one by one, then the columns of all are returned.
 
+use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use tailback_readers::dumpi::{Fault, FaultKind, FilePosition, Reader};
+use tailback_readers::post_rows::{ComputeRow, RecordedRanks};
 
+use crate::readers::{PostColumns, PostEnds, checked, ends_of, posts_of, program_columns};
 use crate::table::columns;
 
 /// Adds the reader to the module.
@@ -17,11 +20,16 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(module = "tailback._core")]
 struct DumpiReader {
     reader: Option<Reader>,
+    ranks: Option<RecordedRanks>,
 }
 
 impl DumpiReader {
     fn reader(&mut self) -> PyResult<&mut Reader> {
-        self.reader.as_mut().ok_or_else(|| PyValueError::new_err("the trace has already been read"))
+        self.reader.as_mut().ok_or_else(already_read)
+    }
+
+    fn ranks(&mut self) -> PyResult<RecordedRanks> {
+        self.ranks.take().ok_or_else(already_read)
     }
 }
 
@@ -29,7 +37,7 @@ impl DumpiReader {
 impl DumpiReader {
     #[new]
     fn new(n_ranks: u32, longest_ps: u64) -> Self {
-        Self { reader: Some(Reader::new(n_ranks, longest_ps)) }
+        Self { reader: Some(Reader::new(n_ranks, longest_ps)), ranks: None }
     }
 
     /// Reads the file of the next rank.
@@ -38,17 +46,13 @@ impl DumpiReader {
         py.detach(|| reader.file(&data)).map_err(raised)
     }
 
-    /// The columns of all ranks; the reader is empty afterwards.
+    /// Everything but sends, receives and computations, which follow by `compile` or `posts`.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.reader()?;
         let Some(reader) = self.reader.take() else { return Ok(PyDict::new(py)) };
         let found = py.detach(|| reader.finish()).map_err(raised)?;
         let out = PyDict::new(py);
-        let (posts, computes, collectives) = (found.posts, found.computes, found.collectives);
-        let posts = columns!(py, posts; rank, position, step, is_send, peer, channel, size, label,
-            wait_position, wait_step, peer_known);
-        out.set_item("posts", posts)?;
-        out.set_item("computes", columns!(py, computes; rank, position, ps))?;
+        let collectives = found.collectives;
         let collectives = columns!(py, collectives; rank, position, comm, instance, label,
             operation, size, me, root, sent, received, counts);
         out.set_item("collectives", collectives)?;
@@ -66,8 +70,63 @@ impl DumpiReader {
         out.set_item("of_unknown_type", found.of_unknown_type)?;
         out.set_item("proc_null", found.proc_null)?;
         out.set_item("cancelled", found.cancelled)?;
+        out.set_item("unknown_sources", found.unknown_sources)?;
+        out.set_item("channels", found.ranks.tags.len())?;
+        out.set_item("between_ps", found.ranks.computes.iter().map(|one| one.ps).sum::<u64>())?;
+        self.ranks = Some(found.ranks);
         Ok(out)
     }
+
+    /// The columns of the program with these posts of collectives; the labels of its messages; the sends,
+    /// receives and messages of collectives left out; and `(number, sent, peer, label, rank, received)` of
+    /// messages with two sizes, the rest about the first. The reader is empty afterwards.
+    #[allow(clippy::type_complexity)]
+    fn compile<'py>(
+        &mut self,
+        py: Python<'py>,
+        posts: PostColumns<'py>,
+        completions: PostEnds<'py>,
+        scatters: Vec<u32>,
+    ) -> PyResult<(Bound<'py, PyDict>, Vec<u32>, [u64; 3], Option<(u64, u64, u32, u32, u32, u64)>)>
+    {
+        let mut ranks = self.ranks()?;
+        let (posts, ends) = (posts_of(&posts)?, ends_of(&completions)?);
+        checked(&posts, ranks.first.len() - 1)?;
+        if ends.size.len() != posts.rank.len() {
+            return Err(PyValueError::new_err("columns of different lengths"));
+        }
+        let done = py.detach(|| {
+            ranks.join(&posts, &ends);
+            ranks.compile(&scatters)
+        });
+        let differing = done
+            .differing
+            .map(|one| (one.number, one.sizes[0], one.peer, one.label, one.rank, one.sizes[1]));
+        Ok((program_columns(py, done.program)?, done.labels, done.lost, differing))
+    }
+
+    /// The columns of sends and receives, and of computations. The reader is empty afterwards.
+    fn posts<'py>(
+        &mut self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let ranks = self.ranks()?;
+        let posts = ranks.columns();
+        let posts = columns!(py, posts; rank, position, step, is_send, peer, channel, size, label,
+            wait_position, wait_step, peer_known);
+        let computes = PyDict::new(py);
+        let column =
+            |of: fn(&ComputeRow) -> i64| PyArray1::from_iter(py, ranks.computes.iter().map(of));
+        computes.set_item("rank", column(|one| one.rank.into()))?;
+        computes.set_item("position", column(|one| one.position.into()))?;
+        let ps = ranks.computes.iter().map(|one| one.ps);
+        computes.set_item("ps", PyArray1::from_iter(py, ps))?;
+        Ok((posts, computes))
+    }
+}
+
+fn already_read() -> PyErr {
+    PyValueError::new_err("the trace has already been read")
 }
 
 fn raised(fault: Fault) -> PyErr {

@@ -54,10 +54,10 @@ fn count_turns<'py>(py: Python<'py>, values: Integers<'py>) -> PyResult<Bound<'p
 }
 
 /// Columns of posts from Python: rank, position, step, is_send, peer, channel.
-type PostColumns<'py> =
+pub(crate) type PostColumns<'py> =
     (Integers<'py>, Integers<'py>, Integers<'py>, Booleans<'py>, Integers<'py>, Integers<'py>);
 
-fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
+pub(crate) fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
     Ok(assembly::Posts {
         rank: columns.0.as_slice()?,
         position: columns.1.as_slice()?,
@@ -68,8 +68,25 @@ fn posts_of<'a>(columns: &'a PostColumns<'_>) -> PyResult<assembly::Posts<'a>> {
     })
 }
 
+/// Further columns of posts from Python: size, label, wait_position, wait_step.
+pub(crate) type PostEnds<'py> = (Sizes<'py>, Integers<'py>, Integers<'py>, Integers<'py>);
+
+/// Raises ValueError if the columns differ in length.
+pub(crate) fn ends_of<'a>(columns: &'a PostEnds<'_>) -> PyResult<assembly::Completions<'a>> {
+    let ends = assembly::Completions {
+        size: columns.0.as_slice()?,
+        label: columns.1.as_slice()?,
+        wait_position: columns.2.as_slice()?,
+        wait_step: columns.3.as_slice()?,
+    };
+    if [ends.label.len(), ends.wait_position.len(), ends.wait_step.len()] != [ends.size.len(); 3] {
+        return Err(PyValueError::new_err("columns of different lengths"));
+    }
+    Ok(ends)
+}
+
 /// Raises ValueError if columns of posts differ in length or name ranks beyond `n_ranks`.
-fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
+pub(crate) fn checked(posts: &assembly::Posts<'_>, n_ranks: usize) -> PyResult<()> {
     let n = posts.rank.len();
     let lengths = [
         posts.position.len(),
@@ -114,17 +131,12 @@ fn assemble_posts<'py>(
     py: Python<'py>,
     n_ranks: usize,
     posts: PostColumns<'py>,
-    completions: (Sizes<'py>, Integers<'py>, Integers<'py>, Integers<'py>),
+    completions: PostEnds<'py>,
     waits: (Integers<'py>, Integers<'py>, Integers<'py>),
     computes: (Integers<'py>, Integers<'py>, Sizes<'py>),
 ) -> PyResult<Bound<'py, PyDict>> {
     let posts = posts_of(&posts)?;
-    let ends = assembly::Completions {
-        size: completions.0.as_slice()?,
-        label: completions.1.as_slice()?,
-        wait_position: completions.2.as_slice()?,
-        wait_step: completions.3.as_slice()?,
-    };
+    let ends = ends_of(&completions)?;
     let waits = assembly::Events {
         rank: waits.0.as_slice()?,
         position: waits.1.as_slice()?,
@@ -139,8 +151,7 @@ fn assemble_posts<'py>(
     ranks_exist(waits.rank, n_ranks)?;
     ranks_exist(computes.rank, n_ranks)?;
     let n = posts.rank.len();
-    let same = [ends.size.len(), ends.label.len(), ends.wait_position.len(), ends.wait_step.len()]
-        == [n; 4]
+    let same = ends.size.len() == n
         && [waits.position.len(), waits.value.len()] == [waits.rank.len(); 2]
         && [computes.position.len(), computes.value.len()] == [computes.rank.len(); 2];
     if !same || !posts.rank.is_sorted() {
@@ -150,7 +161,7 @@ fn assemble_posts<'py>(
     program_columns(py, program)
 }
 
-fn program_columns(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn program_columns(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDict>> {
     Ok(columns!(py, program; rank_start, kind, peer, amount, tag, request, label))
 }
 

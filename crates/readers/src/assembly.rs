@@ -229,13 +229,13 @@ pub fn assemble(
 }
 
 /// Rows grouped by rank, in their original order within each rank.
-struct ByRank {
+pub(crate) struct ByRank {
     first: Vec<usize>,
     order: Option<Vec<u32>>,
 }
 
 impl ByRank {
-    fn new(n_ranks: usize, rank: &[i64]) -> Self {
+    pub fn new(n_ranks: usize, rank: &[i64]) -> Self {
         let mut first = vec![0; n_ranks + 1];
         for &one in rank {
             first[one as usize + 1] += 1;
@@ -255,7 +255,7 @@ impl ByRank {
         Self { first, order: Some(order) }
     }
 
-    fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
+    pub fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
         (self.first[rank]..self.first[rank + 1])
             .map(|at| self.order.as_ref().map_or(at, |order| order[at] as usize))
     }

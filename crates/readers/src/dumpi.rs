@@ -9,8 +9,8 @@ mod communicators;
 mod rank;
 mod signatures;
 
-use crate::assembly::{RecordedPosts, UNKNOWN};
 use crate::numbering::{Interner, Map};
+use crate::post_rows::{self, ComputeRow, NO_PEER, PostRow, RecordedRanks};
 use collectives::Counts;
 use communicators::Communicators;
 use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, RankFile};
@@ -18,8 +18,6 @@ use signatures::{CallKind, Signature, signatures};
 
 /// First bytes of a binary file.
 pub const MAGIC: &[u8] = b"\xff\xaa\xddDUMPI";
-/// A step after all others at its position.
-const LAST_STEP: i64 = 1 << 40;
 
 /// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,24 +118,15 @@ impl DumpiCollectives {
     }
 }
 
-/// Computations, as columns of rank, position and picoseconds.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Computes {
-    pub rank: Vec<i64>,
-    pub position: Vec<i64>,
-    pub ps: Vec<u64>,
-}
-
 /// The calls of all ranks.
 #[derive(Debug, Default)]
 pub struct DumpiCalls {
-    /// Sends and receives.
-    pub posts: RecordedPosts,
+    /// Sends and receives, and the time between calls.
+    pub ranks: RecordedRanks,
+    /// Number of receives of which the trace does not record the message: they have no peer.
+    pub unknown_sources: u64,
     /// Labels by number.
     pub labels: Vec<Label>,
-    /// Computations: the time between calls.
-    pub computes: Computes,
     /// Collectives.
     pub collectives: DumpiCollectives,
     /// Bytes sent to and received from every member, for collectives with a vector of counts.
@@ -180,7 +169,7 @@ struct Shared {
     posts: Vec<Post>,
     /// First post of each rank.
     first: Vec<u32>,
-    computes: Vec<(u32, u32, u64)>,
+    computes: Vec<ComputeRow>,
     collectives: Vec<Collective>,
     counts: Map<Counts, i64>,
     of_unknown_type: u64,
@@ -321,12 +310,6 @@ impl Reader {
         out.cancelled = shared.cancelled;
         let inside = shared.names.iter().filter(|name| name.inside_ns != 0);
         out.inside_ns = inside.map(|name| (name.text.clone(), name.inside_ns)).collect();
-        let computes = std::mem::take(&mut shared.computes);
-        out.computes = Computes {
-            rank: computes.iter().map(|one| one.0.into()).collect(),
-            position: computes.iter().map(|one| one.1.into()).collect(),
-            ps: computes.iter().map(|one| one.2).collect(),
-        };
         Ok(out)
     }
 }
@@ -391,37 +374,50 @@ fn point_to_point(
     calls: &mut DumpiCalls,
 ) {
     let posts = std::mem::take(&mut shared.posts);
-    let out = &mut calls.posts;
-    let first = std::mem::take(&mut shared.first);
-    out.reserve(posts.len());
-    for (rank, ends) in first.windows(2).enumerate() {
-        for post in &posts[ends[0] as usize..ends[1] as usize] {
-            if post.wait == CANCELLED {
-                continue;
-            }
-            let (peer, tag) = (i64::from(post.peer), i64::from(post.tag));
-            let comm = place[post.comm as usize];
-            let group = comm.map_or(&[][..], |comm| &members[comm as usize]);
-            let world = if peer == ANY { Some(&0) } else { group.get(post.peer as usize) };
-            let (Some(comm), Some(&world)) = (comm, world) else {
-                calls.lost_posts += 1;
-                continue;
-            };
-            let wildcard = !post.is_send && (peer == ANY || tag == ANY);
-            let call = &shared.names[post.name as usize].text;
-            let label = labels.number(shared, post.comm, call, post.name, tag);
-            out.rank.push(rank as i64);
-            out.position.push(post.position.into());
-            out.step.push(post.is_send.into());
-            out.is_send.push(post.is_send);
-            out.peer.push(if wildcard { UNKNOWN } else { world.into() });
-            out.channel.push(i64::from(comm) << 32 | (tag & 0xFFFF_FFFF));
-            out.size.push(post.size);
-            out.label.push(label.into());
-            let waited = post.wait != NO_WAIT;
-            out.wait_position.push(if waited { post.wait.into() } else { UNKNOWN });
-            out.wait_step.push(LAST_STEP);
-            out.peer_known.push(!wildcard);
+    let ends = std::mem::take(&mut shared.first);
+    let (mut channels, mut keys) = (Interner::default(), Vec::new());
+    let mut first = Vec::with_capacity(ends.len());
+    let (mut kept, mut lost, mut unknown) = (0, 0, 0);
+    let row = |(at, post): (usize, Post)| {
+        while ends.get(first.len()).is_some_and(|&begin| begin as usize <= at) {
+            first.push(kept);
         }
-    }
+        if post.wait == CANCELLED {
+            return None;
+        }
+        let (peer, tag) = (i64::from(post.peer), i64::from(post.tag));
+        let comm = place[post.comm as usize];
+        let group = comm.map_or(&[][..], |comm| &members[comm as usize]);
+        let world = if peer == ANY { Some(&0) } else { group.get(post.peer as usize) };
+        let (Some(comm), Some(&world)) = (comm, world) else {
+            lost += 1;
+            return None;
+        };
+        let wildcard = !post.is_send && (peer == ANY || tag == ANY);
+        unknown += u64::from(wildcard);
+        let call = &shared.names[post.name as usize].text;
+        let label = labels.number(shared, post.comm, call, post.name, tag);
+        let (channel, new) = channels.number(comm, tag);
+        if new {
+            keys.push((comm, post.tag as u32));
+        }
+        kept += 1;
+        let world = if wildcard { NO_PEER } else { world };
+        let times = (post.position, post.wait);
+        Some(PostRow::new(post.size, times, world, channel).labelled(label, post.is_send))
+    };
+    // Rows are as large as posts, and take their place in memory.
+    let posts: Vec<PostRow> = posts.into_iter().enumerate().filter_map(row).collect();
+    first.resize(ends.len(), kept);
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    order.sort_unstable_by_key(|&at| keys[at as usize]);
+    let mut tags = vec![0; order.len()];
+    order.iter().zip(0..).for_each(|(&at, tag)| tags[at as usize] = tag);
+    let computes = std::mem::take(&mut shared.computes);
+    calls.ranks = RecordedRanks { posts, first, computes, tags };
+    (calls.lost_posts, calls.unknown_sources) = (lost, unknown);
 }
+
+// Posts become rows in place.
+const _: () = assert!(size_of::<Post>() == size_of::<PostRow>());
+const _: () = assert!(NO_WAIT == post_rows::NO_WAIT);

@@ -524,7 +524,7 @@ mod tests {
             (vec![0, 0, 2], vec![1, 1 | AT_START])
         );
         assert_eq!(found.amount, [8, 8, 2000]);
-        assert_eq!(found.line, [7, 2, 3]);
+        assert_eq!(found.line, [8, 2, 3]);
         assert_eq!(found.streams, [(op::ISEND, 0), (op::IRECV, 0)]);
     }
 

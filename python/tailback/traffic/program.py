@@ -57,6 +57,9 @@ POSTS = (*SENDS, Op.IRECV)
 """Operations that post a send or a receive, and so have a request."""
 
 
+_CHECKED = 1 << 20
+"""Operations to check at a time."""
+
 MAX_OPERATIONS = 2**27
 """Largest program that is built: 29 bytes per operation, 3.9 GB."""
 
@@ -204,16 +207,17 @@ class Program:
 
     def check(self) -> None:
         """Raise TraceError when a peer does not exist or sends and receives do not pair up."""
-        message = np.zeros(len(self.kind), np.bool_)
-        for kind in POSTS:
-            message |= self.kind == kind
-        bad = message & ((self.peer < 0) | (self.peer >= self.n_ranks))
-        if bad.any():
-            op = int(np.flatnonzero(bad)[0])
-            raise TraceError(
-                f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
-                f"of a program with {self.n_ranks} ranks"
-            )
+        # In pieces: a program can be the largest thing in memory.
+        for first in range(0, len(self.kind), _CHECKED):
+            piece = slice(first, first + _CHECKED)
+            kind, peer = self.kind[piece], self.peer[piece]
+            bad = np.isin(kind, POSTS) & ((peer < 0) | (peer >= self.n_ranks))
+            if bad.any():
+                op = first + int(np.flatnonzero(bad)[0])
+                raise TraceError(
+                    f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
+                    f"of a program with {self.n_ranks} ranks"
+                )
 
 
 def without_bytes(program: Program) -> Program:

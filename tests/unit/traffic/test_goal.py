@@ -120,7 +120,8 @@ def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
 def test_a_receive_from_any_source_takes_the_message_that_arrives_first(tmp_path: Path) -> None:
     program = read_trace(schedule(
         tmp_path,
-        "a: recv 9b from -1 tag 5; b: recv 9b from -1 tag -1; b requires a; c: calc 2; c requires b",
+        "a: recv 9b from -1 tag 5; b: recv 9b from -1 tag -1; b requires a; c: calc 2; "
+        "c requires b",
         "w: calc 30; x: send 8b to 0 tag 6; x requires w; y: send 7b to 0 tag 5; y requires x",
         "v: calc 20; x: send 3b to 0 tag 5; x requires v; y: send 4b to 0 tag 7; y requires x",
     ))  # fmt: skip

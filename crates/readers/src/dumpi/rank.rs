@@ -5,6 +5,7 @@ use super::communicators::{Comm, RankCommunicators};
 use super::signatures::CallKind;
 use super::{Fault, FaultKind, FilePosition, Shared};
 use crate::numbering::Map;
+use crate::post_rows::ComputeRow;
 
 /// MPI_ANY_SOURCE and MPI_ANY_TAG.
 pub(super) const ANY: i64 = -1;
@@ -196,7 +197,9 @@ impl<'a> RankFile<'a> {
                 let fault = self.fault(FaultKind::Damaged, call.place, &text);
                 self.shared.gap_fault.get_or_insert(fault);
             } else {
-                self.shared.computes.push((self.number, 2 * self.n_calls, 1000 * gap));
+                let position = 2 * self.n_calls;
+                let compute = ComputeRow { rank: self.number, position, ps: 1000 * gap };
+                self.shared.computes.push(compute);
             }
         }
         self.last_leave_ns = call.leave_ns.max(self.last_leave_ns);

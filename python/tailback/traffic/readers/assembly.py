@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,16 +101,40 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
     lost = partner < 0
     if not lost.any():
         return posts
-    found = []
-    for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
-        number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
-        if number:
-            found.append(f"{number} {one} without a matching {other} are left out")
-    if (lost & posts.collective).any():
-        number = int((lost & posts.collective).sum())
-        found.append(f"{number} messages of collectives do not fit together and are left out")
+    collective = posts.collective
+    found = lost_notes(
+        int((lost & posts.is_send & ~collective).sum()),
+        int((lost & ~posts.is_send & ~collective).sum()),
+        int((lost & collective).sum()),
+    )
     notes[before:before] = found
     return posts.take(~lost)
+
+
+def lost_notes(sends: int, receives: int, collective: int) -> list[str]:
+    """Notes on messages that are left out."""
+    out = []
+    for lost, one, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
+        if lost:
+            out.append(f"{lost} {one} without a matching {other} are left out")
+    if collective:
+        out.append(f"{collective} messages of collectives do not fit together and are left out")
+    return out
+
+
+def sizes_note(number: int, sent: int, peer: int, tag: int, rank: int, received: int) -> str:
+    """Note on messages of which the trace has two sizes; all but ``number`` is about the first."""
+    return (
+        f"{number} messages differ in size between sender and receiver "
+        f"(the first: {sent} B from rank {peer} with tag {tag}, "
+        f"received by rank {rank} as {received} B): the sender's counts, "
+        "and their order may not be that of the run"
+    )
+
+
+def scatters(labels: list[Label]) -> list[int]:
+    """Labels of collectives whose receivers record their block, and the root only the total."""
+    return [number for number, label in enumerate(labels) if label.call in _SCATTERS]
 
 
 def _reconcile_sizes(
@@ -122,7 +146,7 @@ def _reconcile_sizes(
     MPI_Scatterv the receivers' sizes are used, as the root records only the total.
     """
     receive = np.flatnonzero(~posts.is_send & (partner >= 0))
-    scattered = [number for number, label in enumerate(labels) if label.call in _SCATTERS]
+    scattered = scatters(labels)
     if scattered:
         known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
         posts.size[partner[known]] = posts.size[known]
@@ -134,12 +158,10 @@ def _reconcile_sizes(
     if wrong.any():
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels[int(posts.label[row])].tag
-        notes.append(
-            f"{int(wrong.sum())} messages differ in size between sender and receiver "
-            f"(the first: {size} B from rank {posts.peer[row]} with tag {tag}, "
-            f"received by rank {posts.rank[row]} as {posts.size[row]} B): the sender's counts, "
-            "and their order may not be that of the run"
-        )
+        notes.append(sizes_note(
+            int(wrong.sum()), size, int(posts.peer[row]), tag, int(posts.rank[row]),
+            int(posts.size[row]),
+        ))  # fmt: skip
     posts.size[receive] = sent
 
 
@@ -160,11 +182,18 @@ def assemble(
     """
     columns = _core.assemble_posts(
         n_ranks,
-        contiguous(
-            posts.rank, posts.position, posts.step, posts.is_send, posts.peer, posts.channel
-        ),
-        contiguous(posts.size, posts.label, posts.wait_position, posts.wait_step),
+        *columns_of(posts),
         contiguous(waits.rank, waits.position, waits.post),
         contiguous(computes.rank, computes.position, computes.ps),
     )
     return Program(name=name, labels=[], **columns)
+
+
+def columns_of(posts: Posts) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
+    """Posts as the compiled module takes them."""
+    return (
+        contiguous(
+            posts.rank, posts.position, posts.step, posts.is_send, posts.peer, posts.channel
+        ),
+        contiguous(posts.size, posts.label, posts.wait_position, posts.wait_step),
+    )

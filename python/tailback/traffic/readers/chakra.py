@@ -167,8 +167,8 @@ def _expanded(
     end[calls["row"]] += 1
     expanded = {name: found[name][origin] for name in _COLUMNS}
     ends, required = found["required"]
-    after = np.repeat(np.arange(n), np.diff(ends, prepend=0))
-    before, after = [end[required]], [begin[after]]
+    dependent = np.repeat(np.arange(n), np.diff(ends, prepend=0))
+    before, after = [end[required]], [begin[dependent]]
     for at, one in enumerate(steps):
         first = int(begin[calls["row"][at]])
         rows = np.arange(first + 2, first + 2 + len(one))

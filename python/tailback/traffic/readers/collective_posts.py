@@ -15,7 +15,7 @@ from tailback.errors import TraceError
 from tailback.traffic.collectives import schedule
 from tailback.traffic.collectives_of_counts import Counts, schedule_of_counts
 from tailback.traffic.program import require_memory
-from tailback.traffic.readers.posts import Posts, distinct
+from tailback.traffic.readers.posts import Posts, dense, distinct
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def collective_posts(
     row = np.arange(len(of)) - first[of] + offset[index][of]
     comm, peer = calls.comm[of], flat.peer[row]
     world = np.empty(len(of), np.int64)
-    for key in np.unique(calls.comm).tolist():
+    for key in dense(calls.comm)[0].tolist():
         mine = comm == key
         world[mine] = members[key][peer[mine]]
     return Posts(

@@ -12,8 +12,16 @@ from tailback import _core
 from tailback.delimited import content, shown
 from tailback.errors import TraceError
 from tailback.traffic.collectives_of_counts import Counts
-from tailback.traffic.program import Label, Op, Program, RecordedTimes
-from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
+from tailback.traffic.program import Label, Program, RecordedTimes
+from tailback.traffic.readers.assembly import (
+    Computes,
+    ImpliedWaits,
+    columns_of,
+    compile_posts,
+    lost_notes,
+    scatters,
+    sizes_note,
+)
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.otf2_names import OPERATIONS, communicates
 from tailback.traffic.readers.posts import Posts, dense, guess_sources
@@ -49,28 +57,62 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
     Raises:
         TraceError: A file is damaged or cut short, or has an impossible call.
     """
-    found = read_files(files)
+    reader, found = read_files(files)
     notes = _notes_on_calls(found)
-    labels = [_label(*one) for one in found["labels"]]
-    posts = _posts(found, len(files), notes)
-    channels, posts.channel = dense(posts.channel)
-    expanded = _expanded(found, len(channels), notes, path)
-    none = np.zeros(0, np.int64)
-    computes, inside = Computes(**found["computes"]), found["inside_ns"]
-    found.clear()
-    program = compile_posts(
-        name, len(files), Posts.join([posts, expanded]), labels,
-        ImpliedWaits(none, none, none), computes, notes,
-    )  # fmt: skip
-    inside_ns = sum(ns for call, ns in inside if communicates(call))
-    between_ps = int(program.amount[program.kind == Op.COMPUTE].sum())
+    if found["lost_posts"]:
+        notes.append(f"{found['lost_posts']} sends and receives on communicators whose members the "
+                     f"trace does not record are left out")  # fmt: skip
+    if found["unknown_sources"]:
+        program = _guessed(name, reader, found, len(files), notes, path)
+    else:
+        program = _compiled(name, reader, found, notes, path)
+    inside_ns = sum(ns for call, ns in found["inside_ns"] if communicates(call))
     n_ranks = len(files)
-    program.recording = RecordedTimes(inside_ns * 1000 // n_ranks, between_ps // n_ranks)
+    program.recording = RecordedTimes(inside_ns * 1000 // n_ranks, found["between_ps"] // n_ranks)
     return program
 
 
-def read_files(files: Sequence[Path]) -> dict[str, Any]:
-    """The calls of all ranks as columns; raises TraceError if a file cannot be read."""
+def _compiled(
+    name: str, reader: _core.DumpiReader, found: dict[str, Any], notes: list[str], path: Path
+) -> Program:
+    """The program of a trace that has the source of every receive."""
+    labels = [_label(*one) for one in found["labels"]]
+    posts = _expanded(found, found["channels"], notes, path)
+    columns, used, lost, differing = reader.compile(*columns_of(posts), scatters(labels))
+    if differing:
+        number, sent, peer, label, rank, received = differing
+        notes.append(sizes_note(number, sent, peer, labels[label].tag, rank, received))
+    before = len(notes) - bool(differing)
+    notes[before:before] = lost_notes(*lost)
+    used_labels = [labels[number] for number in used] or [Label("all", "none")]
+    program = Program(name=name, labels=used_labels, notes=notes, **columns)
+    program.check()
+    return program
+
+
+def _guessed(
+    name: str, reader: _core.DumpiReader, found: dict[str, Any], n_ranks: int, notes: list[str],
+    path: Path,
+) -> Program:  # fmt: skip
+    """The program of a trace that lacks the sources of some receives."""
+    columns, computes = reader.posts()
+    n = len(columns["rank"])
+    posts = Posts(thread=np.zeros(n, np.int64), collective=np.zeros(n, np.bool_), **columns)
+    guessed, _ = guess_sources(posts, n_ranks)
+    if guessed:
+        notes.append(f"{guessed} receives from any source have no status: matched to the messages "
+                     "no other receive takes")  # fmt: skip
+    channels, posts.channel = dense(posts.channel)
+    expanded = _expanded(found, len(channels), notes, path)
+    none = np.zeros(0, np.int64)
+    return compile_posts(
+        name, n_ranks, Posts.join([posts, expanded]), [_label(*one) for one in found["labels"]],
+        ImpliedWaits(none, none, none), Computes(**computes), notes,
+    )  # fmt: skip
+
+
+def read_files(files: Sequence[Path]) -> tuple[_core.DumpiReader, dict[str, Any]]:
+    """The calls of all ranks; raises TraceError if a file cannot be read."""
     reader = _core.DumpiReader(len(files), LONGEST_PS)
     try:
         for file in files:
@@ -79,7 +121,7 @@ def read_files(files: Sequence[Path]) -> dict[str, Any]:
                 raise TraceError("does not begin as a DUMPI file", file=file, place="byte 0",
                                  remedy=_DAMAGED)  # fmt: skip
             reader.file(data)
-        return reader.finish()
+        return reader, reader.finish()
     except ValueError as error:
         rank, kind, place, text = error.args
     message = f"cannot parse {shown(text)}" if kind == "line" else text
@@ -100,21 +142,6 @@ def _label(call: str, collective: bool, tag: int, communicator: str) -> Label:
     if collective:
         return Label(call, call, -1, communicator)
     return Label(f"tag {tag}", call, tag, communicator)
-
-
-def _posts(found: dict[str, Any], n_ranks: int, notes: list[str]) -> Posts:
-    """Sends and receives of all ranks."""
-    if found["lost_posts"]:
-        notes.append(f"{found['lost_posts']} sends and receives on communicators whose members the "
-                     f"trace does not record are left out")  # fmt: skip
-    columns = found.pop("posts")
-    n = len(columns["rank"])
-    posts = Posts(thread=np.zeros(n, np.int64), collective=np.zeros(n, np.bool_), **columns)
-    guessed, _ = guess_sources(posts, n_ranks)
-    if guessed:
-        notes.append(f"{guessed} receives from any source have no status: matched to the messages "
-                     "no other receive takes")  # fmt: skip
-    return posts
 
 
 def _expanded(found: dict[str, Any], first_channel: int, notes: list[str], path: Path) -> Posts:

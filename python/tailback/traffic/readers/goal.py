@@ -41,7 +41,6 @@ CAPABILITIES = Capabilities(
 
 _FIRST_LINE = re.compile(r"\A(?:\s|//[^\n]*\n|/\*.*?\*/)*num_ranks[ \t]+\d+", re.DOTALL)
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COLUMNS = ("rank_start", "kind", "peer", "amount", "stream")
 _MAGIC = (4223).to_bytes(8, "little")
 """First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
@@ -88,11 +87,11 @@ def read(path: Path) -> Program:
         raise error.located(path) from None
     streams = found["streams"]
     graph = DependencyGraph(
-        *(found.pop(column) for column in _COLUMNS),
+        found["rank_start"], found["kind"], found["peer"], found["amount"], found["stream"],
         tag=np.array([tag for _, tag in streams], np.int64),
         label=np.arange(len(streams), dtype=np.uint32),
-        required=found.pop("required"),
-    )
+        required=found["required"],
+    )  # fmt: skip
     labels = [_label(op, tag) for op, tag in streams]
     try:
         return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))

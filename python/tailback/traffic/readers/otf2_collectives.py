@@ -18,7 +18,14 @@ from tailback.traffic.readers.otf2_links import (
     ICOLLECTIVE_REQUEST,
 )
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
-from tailback.traffic.readers.posts import Posts, distinct, index_within_group
+from tailback.traffic.readers.posts import (
+    Posts,
+    among,
+    dense,
+    distinct,
+    index_within_group,
+    sorted_rows,
+)
 
 
 @dataclass
@@ -123,11 +130,11 @@ def _bytes_of_calls(
 def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     """Collectives with data on communicators of more than one rank, with local ranks."""
     m = trace.messages
-    rows = np.flatnonzero(np.isin(m.kind, (COLLECTIVE, ICOLLECTIVE_COMPLETE)))
+    rows = np.flatnonzero(among(m.kind, (COLLECTIVE, ICOLLECTIVE_COMPLETE)))
     nonblocking = (m.kind == ICOLLECTIVE_COMPLETE) & (m.posted >= 0)
     begun = np.where(nonblocking, m.posted, np.arange(len(m.kind)))
     # Requests may complete in a different order from that in which they were posted.
-    rows = rows[np.argsort(m.position[begun[rows]], kind="stable")]
+    rows = sorted_rows(rows, m.position[begun[rows]])
     lost = int((m.kind == ICOLLECTIVE_REQUEST).sum() - nonblocking.sum())
     if lost:
         notes.append(
@@ -140,7 +147,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     me = np.full(len(rows), -1, np.int64)
     size = np.ones(len(rows), np.int64)
     between = 0
-    for number in np.unique(m.comm[rows]).tolist():
+    for number in dense(m.comm[rows])[0].tolist():
         mine = np.flatnonzero(m.comm[rows] == number)
         communicator = trace.communicators.get(number)
         if communicator is None:
@@ -184,7 +191,7 @@ def agreement(trace: Trace, records: Records) -> tuple[NDArray[np.int64], NDArra
     operation, named = m.tag[records.row], m.peer[records.row]
     n = int(records.instance.max(initial=-1)) + 1
     rooted_operations = [OPERATIONS.index(name) for name in ROOTED]
-    rooted = np.isin(operation, rooted_operations)
+    rooted = among(operation, rooted_operations)
     valid = rooted & (named >= 0) & (named < records.size)
     low, high = np.full(n, 2**62), np.full(n, -1)
     np.minimum.at(low, records.instance[valid], named[valid])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -254,8 +253,9 @@ def _stack(
 ) -> NDArray[Any]:
     if not locations:
         return np.zeros(0, np.int64)
-    tables = (cast("Mapping[str, NDArray[Any]]", location[table]) for location in locations)
-    return np.concatenate([columns[column] for columns in tables])
+    tables = (cast("dict[str, NDArray[Any]]", location[table]) for location in locations)
+    # Each column is freed once it is joined.
+    return np.concatenate([columns.pop(column) for columns in tables])
 
 
 def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -285,9 +285,9 @@ def _join(
         rank=ranks[of_call],
         thread=of_call,
         region=c["region"].astype(np.int64),
-        enter=c["enter"].astype(np.int64),
-        leave=c["leave"].astype(np.int64),
-        paused=c["paused"].astype(np.bool_),
+        enter=c["enter"].view(np.int64),
+        leave=c["leave"].view(np.int64),
+        paused=c["paused"].astype(np.bool_, copy=False),
         enter_position=enter_position,
         leave_position=leave_position,
         path=_number_paths(locations, c["path"], n_calls, paths),
@@ -303,21 +303,21 @@ def _join(
     messages = MessageColumns(
         rank=ranks[of_row],
         thread=of_row,
-        kind=m["kind"].astype(np.uint8),
+        kind=m["kind"].astype(np.uint8, copy=False),
         position=position,
-        time=m["time"].astype(np.int64),
+        time=m["time"].view(np.int64),
         call=_indices(m["call"], first_call[of_row]),
         phase=_indices(m["phase"], none),
         path=_number_paths(locations, m["path"], n_rows, paths),
         peer=m["peer"],
         comm=m["comm"],
         tag=m["tag"].astype(np.int64),
-        bytes=m["bytes"].astype(np.uint64),
-        received=m["received"].astype(np.uint64),
+        bytes=m["bytes"].astype(np.uint64, copy=False),
+        received=m["received"].astype(np.uint64, copy=False),
         posted=m["posted"],
         probed=m["probed"],
         location=names[of_row],
-        event=m["event"].astype(np.int64),
+        event=m["event"].view(np.int64),
     )
     return calls, messages
 

@@ -41,14 +41,16 @@ from tailback.traffic.readers.otf2_names import (
     moves_data,
     world_ranks,
 )
-from tailback.traffic.readers.otf2_recording import recording
+from tailback.traffic.readers.otf2_recording import call_order, recording
 from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
+    among,
     dense,
     distinct,
     guess_sources,
     index_within_group,
+    sorted_rows,
 )
 
 _PROC_NULL = (-1, 2**32 - 2)
@@ -148,10 +150,10 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     kind = m.kind
     completion, cancelled = request_outcomes(trace)
     orphan = (kind == IRECV) & (m.posted < 0)
-    posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
+    posting = among(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
         notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
-    lost = int(np.isin(kind, (MRECV, IMRECV_REQUEST)).sum())
+    lost = int(among(kind, (MRECV, IMRECV_REQUEST)).sum())
     if lost:
         notes.append(
             f"{lost} receives of MPI_Mrecv and MPI_Imrecv have no record of their probe and are "
@@ -159,24 +161,27 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         )
     rows = np.flatnonzero(posting & ~cancelled)
     # A matched probe matches its message at once.
-    own = m.position[np.where(m.probed >= 0, m.probed, np.arange(len(kind)))]
+    own = m.position.copy()
+    probed = m.probed >= 0
+    own[probed] = m.position[m.probed[probed]]
     # The record of a receive is written at its end: by then another thread may have waited for a
     # later message of the same sender.
-    early = (kind == RECV) & (m.probed < 0) & (m.call >= 0) & trace.threaded[m.rank]
+    early = (kind == RECV) & ~probed & (m.call >= 0) & trace.threaded[m.rank]
     own[early] = trace.calls.enter_position[m.call[early]]
-    rows = rows[np.argsort(own[rows], kind="stable")]
+    rows = sorted_rows(rows, own[rows])
     # A receive's partner is on the record of its completion.
     detail = np.where(
         (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
     )
     known = kind[detail] != IRECV_REQUEST
-    null_peer = known & np.isin(m.peer[detail], _PROC_NULL)
+    of = m.peer[detail]
+    null_peer = known & ((of == _PROC_NULL[0]) | (of == _PROC_NULL[1]))
     if null_peer.any():
         # EZTrace records them like any other.
         notes.append(f"{int(null_peer.sum())} sends and receives of MPI_PROC_NULL move nothing")
         rows, detail, known = rows[~null_peer], detail[~null_peer], known[~null_peer]
     done = completion[rows]
-    nonblocking = np.isin(kind[rows], (ISEND, IRECV_REQUEST))
+    nonblocking = among(kind[rows], (ISEND, IRECV_REQUEST))
     peer = np.full(len(rows), UNKNOWN, np.int64)
     peer[known] = world_ranks(trace, detail[known], m.rank[rows[known]], file)
     channel = (np.maximum(m.comm[detail], 0) << 32) | m.tag[detail]
@@ -191,7 +196,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         position=own[rows],
         # What happens when a call is entered comes after the computation before it.
         step=early[rows].astype(np.int64),
-        is_send=np.isin(kind[rows], (SEND, ISEND)),
+        is_send=among(kind[rows], (SEND, ISEND)),
         peer=peer,
         channel=channel,
         size=m.bytes[detail],
@@ -252,7 +257,7 @@ def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
     if trace.creator or any(one.remote is not None for one in trace.communicators.values()):
         return
     total: Counter[str] = Counter()
-    for region in np.unique(trace.calls.region).tolist():
+    for region in dense(trace.calls.region)[0].tolist():
         if joins_groups(trace.regions[region]):
             total[trace.regions[region]] += int((trace.calls.region == region).sum())
     for name in sorted(total):
@@ -266,7 +271,7 @@ def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
 def _compute(trace: Trace) -> Computes:
     """The time between calls."""
     calls = trace.calls
-    order = np.lexsort((calls.enter_position, calls.rank))
+    order = call_order(calls.rank, calls.enter_position)
     rank, enter, leave = calls.rank[order], calls.enter[order], calls.leave[order]
     bounds = np.searchsorted(rank, np.arange(trace.n_ranks + 1))
     busy_until = np.empty(len(order), np.int64)
@@ -319,7 +324,7 @@ def implied_waits(
     span = 1 + max(int(posts.position.max(initial=0)), int(leave.max(initial=0)))
     open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
     place = posts.thread[open_] * span + posts.position[open_]
-    order = np.argsort(place, kind="stable")
+    order = sorted_rows(np.arange(len(open_)), place)
     open_, place = open_[order], place[order]
     one, every = _waits(trace, span)
     owner = posts.rank[open_]
@@ -338,7 +343,9 @@ def implied_waits(
         singles, singles_turn = singles[left], singles_turn[left]
     position = np.where(end == END, END, end % span)
     explicit = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
-    blocking_leave = np.isin(posts.wait_position, leave)
+    ends_call = np.zeros(max(span, int(posts.wait_position.max(initial=0)) + 1), np.bool_)
+    ends_call[leave] = True
+    blocking_leave = ends_call[posts.wait_position] & explicit
     mixed = trace.threaded.copy()
     mixed[posts.rank[explicit & ~posts.collective & ~blocking_leave]] = True
     together = ~mixed[owner] & ~served
@@ -385,9 +392,9 @@ def _waits(trace: Trace, span: int) -> tuple[_Places, _Places]:
     places = []
     for waits, counts in ((is_single_wait, ~has_record), (is_waitall, np.True_)):
         regions = [region for region, name in trace.regions.items() if waits(name)]
-        rows = np.flatnonzero(np.isin(calls.region, regions) & counts)
+        rows = np.flatnonzero(among(calls.region, regions) & counts)
         place = calls.thread[rows] * span + calls.leave_position[rows]
-        order = np.argsort(place)
+        order = sorted_rows(np.arange(len(rows)), place)
         places.append((calls.thread[rows[order]], place[order]))
     return places[0], places[1]
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.traffic.readers.posts import among
+
 SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLECTIVE = range(9)
 ICOLLECTIVE_REQUEST, ICOLLECTIVE_COMPLETE, PROBE, MRECV, IMRECV_REQUEST, IMRECV = range(9, 15)
 """Kinds of message records; the numbers are those of ``crates/trace``."""
@@ -42,7 +44,7 @@ def across_threads(
         ("posted", "request", _POSTS, _COMPLETES),
         ("probed", "message", (PROBE,), _RECEIVES_FOUND),
     ):
-        opens, closes = np.isin(kind, opening), np.isin(kind, closing)
+        opens, closes = among(kind, opening), among(kind, closing)
         found = _latest(opens, closes, rank[rows], m[name][rows], position[rows])
         m[link][rows] = np.where(found >= 0, rows[found], -1)
 
@@ -73,7 +75,7 @@ def as_receives(m: dict[str, NDArray[Any]]) -> None:
             and ``probed`` are written. Receives without a record of their probe are left unchanged.
     """
     kind = m["kind"]
-    if not np.isin(kind, (MRECV, IMRECV_REQUEST)).any():
+    if not among(kind, (MRECV, IMRECV_REQUEST)).any():
         return
     done = np.flatnonzero((kind == IMRECV) & (m["posted"] >= 0))
     done = done[kind[m["posted"][done]] == IMRECV_REQUEST]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.traffic.program import Label
 from tailback.traffic.readers.otf2_columns import MessageColumns, Trace
-from tailback.traffic.readers.posts import distinct
+from tailback.traffic.readers.posts import dense, distinct
 
 OPERATIONS = (
     "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
@@ -179,7 +179,7 @@ def world_ranks(
     m = trace.messages
     peer, comm = m.peer[rows], m.comm[rows]
     out = np.zeros(len(rows), np.int64)
-    for number in np.unique(comm).tolist():
+    for number in dense(comm)[0].tolist():
         mine = np.flatnonzero(comm == number)
         communicator = trace.communicators.get(number)
         if communicator is None:

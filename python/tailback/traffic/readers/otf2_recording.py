@@ -14,6 +14,7 @@ from tailback.traffic.program import RecordedTimes
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import COLLECTIVE
 from tailback.traffic.readers.otf2_names import communicates, is_synchronising
+from tailback.traffic.readers.posts import among, dense
 
 SMALL_BYTES = 1024
 """Bytes of a rank up to which a collective is latency-bound."""
@@ -29,6 +30,15 @@ _MIN_RANKS = 8
 """Minimum number of ranks: among fewer, a late rank does not indicate oversubscription."""
 
 
+def call_order(rank: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of calls in the order of their ranks and positions, shape like ``rank``."""
+    before, after = slice(None, -1), slice(1, None)
+    later = (rank[after] > rank[before]) | (
+        (rank[after] == rank[before]) & (position[after] >= position[before])
+    )
+    return np.arange(len(rank)) if later.all() else np.lexsort((position, rank))
+
+
 def recording(trace: Trace, between_ps: int) -> RecordedTimes:
     """Sum up the calls of a trace.
 
@@ -37,8 +47,8 @@ def recording(trace: Trace, between_ps: int) -> RecordedTimes:
         between_ps: Time between calls that the program keeps, all ranks together.
     """
     ps_per_tick = 1e12 / trace.ticks_per_second
-    regions = np.unique(trace.calls.region).tolist()
-    mine = np.isin(trace.calls.region, [r for r in regions if communicates(trace.regions[r])])
+    regions = dense(trace.calls.region)[0].tolist()
+    mine = among(trace.calls.region, [r for r in regions if communicates(trace.regions[r])])
     inside = (trace.calls.leave - trace.calls.enter)[mine].sum() * ps_per_tick
     ranks = max(trace.n_ranks, 1)
     return RecordedTimes(
@@ -67,14 +77,15 @@ def _oversubscribed_ps(trace: Trace, ps_per_tick: float) -> int:
 def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
     """Shortest stay of any rank in every small collective of all ranks, ticks."""
     calls, m = trace.calls, trace.messages
-    regions = np.unique(calls.region).tolist()
-    wanted = np.isin(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])
+    regions = dense(calls.region)[0].tolist()
+    wanted = among(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])
     whole = {n for n, one in trace.communicators.items() if len(one.members) == trace.n_ranks}
     records = (m.kind == COLLECTIVE) & (m.call >= 0)
-    large = ~np.isin(m.comm, list(whole)) | (np.maximum(m.bytes, m.received) > SMALL_BYTES)
-    wanted[m.call[records & large]] = False
+    rows = np.flatnonzero(records)
+    small = np.maximum(m.bytes[rows], m.received[rows]) <= SMALL_BYTES
+    wanted[m.call[rows[~(small & among(m.comm[rows], whole))]]] = False
     rank = calls.rank[wanted]
-    order = np.lexsort((calls.enter_position[wanted], rank))
+    order = call_order(rank, calls.enter_position[wanted])
     rank, stay = rank[order], (calls.leave - calls.enter)[wanted][order]
     count = np.bincount(rank, minlength=trace.n_ranks)
     if not len(rank) or count.min() != count.max():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -83,6 +83,24 @@ def contiguous(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 def dense(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distinct values in ascending order, and the index of each value among them."""
     return _core.dense_numbers(np.ascontiguousarray(values, np.int64))
+
+
+def among(values: NDArray[Any], wanted: Collection[int]) -> NDArray[np.bool_]:
+    """Whether each of some whole numbers, of which few are distinct, is wanted."""
+    if values.dtype == np.uint8:
+        table = np.zeros(256, np.bool_)
+        table[list(wanted)] = True
+        found: NDArray[np.bool_] = table[values]
+        return found
+    different, place = dense(values)
+    return np.isin(different, list(wanted))[place]
+
+
+def sorted_rows(rows: NDArray[np.int64], key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows in ascending order of their keys; equal ones keep their order."""
+    if (key[1:] >= key[:-1]).all():
+        return rows
+    return rows[np.argsort(key, kind="stable")]
 
 
 def distinct(
