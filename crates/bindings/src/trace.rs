@@ -1,6 +1,8 @@
 //! OTF2 traces for Python: columns as NumPy arrays, errors as `(message, file, place)`.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
@@ -15,7 +17,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_otf2, m)?)
 }
 
-/// Reads the OTF2 archive of `anchor` with the OTF2 library at `library` on `threads` threads.
+/// Reads the OTF2 archive of `anchor` with the OTF2 library at `library` on `threads` threads; calls
+/// `progress` now and then with the share of locations that have been read.
 ///
 /// Returns a dictionary: `creator`, `definitions` and `locations`, the last a list of dictionaries
 /// of columns. Raises ValueError with the arguments `(message, file, place)`.
@@ -25,11 +28,33 @@ fn read_otf2<'py>(
     library: PathBuf,
     anchor: PathBuf,
     threads: usize,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let trace =
-        py.detach(|| tailback_trace::read(&library, &anchor, threads)).map_err(value_error)?;
-    convert(py, trace)
+    let (last, raised) = (Mutex::new(Instant::now()), Mutex::new(None));
+    let report = |done: usize, total: usize| {
+        let Some(progress) = &progress else { return };
+        // Another thread that reports right now is enough.
+        let Ok(mut last) = last.try_lock() else { return };
+        if last.elapsed() < REPORT_EVERY {
+            return;
+        }
+        *last = Instant::now();
+        let share = done as f64 / total as f64;
+        if let Err(error) = Python::attach(|py| progress.call1(py, (share,)).map(drop))
+            && let Ok(mut raised) = raised.lock()
+        {
+            *raised = Some(error);
+        }
+    };
+    let trace = py.detach(|| tailback_trace::read(&library, &anchor, threads, &report));
+    if let Some(error) = raised.into_inner().ok().flatten() {
+        return Err(error);
+    }
+    convert(py, trace.map_err(value_error)?)
 }
+
+/// Time between two reports of progress: short enough for a bar that moves.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 fn value_error(error: TraceError) -> PyErr {
     PyValueError::new_err((error.reason().to_owned(), error.file().clone(), error.place()))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{EventSink, TraceEvent};
+use crate::lookup::{ById, OpenRows};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
 /// How the reader treats a region.
@@ -42,7 +43,7 @@ impl Ids {
 
 /// Builds [`LocationEvents`] from the events of one location.
 pub(crate) struct Collector<'a> {
-    classes: &'a HashMap<u32, RegionClass>,
+    classes: &'a ById<RegionClass>,
     contexts: &'a HashMap<u32, Context>,
     /// Upper bound of the number of events: the library must not read a damaged file in a loop.
     limit: u64,
@@ -61,9 +62,9 @@ pub(crate) struct Collector<'a> {
     known_paths: HashMap<(u32, u32, u32), u32>,
     path_of_context: HashMap<u32, u32>,
     /// Row that posted each open request.
-    posted: HashMap<u64, u32>,
+    posted: OpenRows,
     /// Row that found each message of a matched probe.
-    probed: HashMap<u64, u32>,
+    probed: OpenRows,
     out: LocationEvents,
 }
 
@@ -71,7 +72,7 @@ impl<'a> Collector<'a> {
     /// A collector for `location` that refuses more than `limit` events.
     pub fn new(
         location: u64,
-        classes: &'a HashMap<u32, RegionClass>,
+        classes: &'a ById<RegionClass>,
         contexts: &'a HashMap<u32, Context>,
         limit: u64,
     ) -> Self {
@@ -88,8 +89,8 @@ impl<'a> Collector<'a> {
             call_path: NONE,
             known_paths: HashMap::new(),
             path_of_context: HashMap::new(),
-            posted: HashMap::new(),
-            probed: HashMap::new(),
+            posted: OpenRows::default(),
+            probed: OpenRows::default(),
             out: LocationEvents { location, ..LocationEvents::default() },
         }
     }
@@ -145,7 +146,7 @@ impl<'a> Collector<'a> {
             at = frame.parent;
         }
         for (id, frame) in frames.into_iter().rev() {
-            if self.classes.get(&frame.region) == Some(&RegionClass::Phase) {
+            if self.classes.get(frame.region) == Some(RegionClass::Phase) {
                 path = self.path(path, frame.region, frame.site);
             }
             self.path_of_context.insert(id, path);
@@ -160,7 +161,7 @@ impl<'a> Collector<'a> {
 
     fn enter(&mut self, time: u64, region: u32, inside: Option<u32>) -> Result<(), String> {
         self.out.enters += 1;
-        match self.classes.get(&region) {
+        match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
                 if self.mpi_depth == 0 {
                     self.out.calls.region.push(region);
@@ -187,7 +188,7 @@ impl<'a> Collector<'a> {
 
     fn leave(&mut self, time: u64, region: u32) -> Result<(), String> {
         self.out.leaves += 1;
-        match self.classes.get(&region) {
+        match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
                 // If recording was switched on within a call, the call is left without an enter.
                 if self.mpi_depth > 0 {
@@ -252,7 +253,7 @@ impl<'a> Collector<'a> {
 
     /// Ids of the next row, which completes or cancels a request.
     fn complete(&mut self, request: u64) -> Ids {
-        let posted = self.posted.remove(&request).unwrap_or(NONE);
+        let posted = self.posted.remove(request).unwrap_or(NONE);
         Ids { request, posted, ..Ids::NONE }
     }
 
@@ -307,7 +308,7 @@ impl<'a> Collector<'a> {
                 self.push(RecordKind::Irecv, time, (peer, comm, tag, bytes), 0, ids);
             }
             TraceEvent::RequestTest { request } => {
-                let posted = self.posted.get(&request).copied().unwrap_or(NONE);
+                let posted = self.posted.get(request).unwrap_or(NONE);
                 let ids = Ids { request, posted, ..Ids::NONE };
                 self.push(RecordKind::RequestTest, time, NOTHING, 0, ids);
             }
@@ -323,12 +324,12 @@ impl<'a> Collector<'a> {
                 self.push(RecordKind::MatchedProbe, time, (peer, comm, tag, 0), 0, ids);
             }
             TraceEvent::Mrecv { message, bytes } => {
-                let probed = self.probed.remove(&message).unwrap_or(NONE);
+                let probed = self.probed.remove(message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..Ids::NONE };
                 self.push(RecordKind::Mrecv, time, (NONE, NONE, 0, bytes), 0, ids);
             }
             TraceEvent::ImrecvRequest { message, request } => {
-                let probed = self.probed.remove(&message).unwrap_or(NONE);
+                let probed = self.probed.remove(message).unwrap_or(NONE);
                 let ids = Ids { message, probed, ..self.post(request) };
                 self.push(RecordKind::ImrecvRequest, time, NOTHING, 0, ids);
             }
@@ -395,12 +396,15 @@ mod tests {
     const SOLVE: u32 = 2;
     const MAIN: u32 = 3;
 
-    fn classes() -> HashMap<u32, RegionClass> {
-        HashMap::from([
+    const INNER: u32 = 4;
+
+    fn classes() -> ById<RegionClass> {
+        ById::new(&HashMap::from([
             (MPI_SEND, RegionClass::Mpi),
             (SOLVE, RegionClass::Phase),
+            (INNER, RegionClass::Phase),
             (MAIN, RegionClass::Outer),
-        ])
+        ]))
     }
 
     #[test]
@@ -432,9 +436,7 @@ mod tests {
 
     #[test]
     fn equal_paths_share_a_row_and_contexts_supply_sites() {
-        let inner = 4;
-        let mut classes = classes();
-        classes.insert(inner, RegionClass::Phase);
+        let classes = classes();
         let context = |region, site, parent| Context { region, site, parent };
         let contexts = HashMap::from([
             (0, context(MAIN, NONE, NONE)),
@@ -446,10 +448,10 @@ mod tests {
         let send = TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
         for (time, event) in [
             (0, TraceEvent::Enter { region: SOLVE }),
-            (1, TraceEvent::Enter { region: inner }),
+            (1, TraceEvent::Enter { region: INNER }),
             (2, send),
-            (3, TraceEvent::Leave { region: inner }),
-            (4, TraceEvent::Enter { region: inner }),
+            (3, TraceEvent::Leave { region: INNER }),
+            (4, TraceEvent::Enter { region: INNER }),
             (5, send),
             (6, TraceEvent::Leave { region: SOLVE }),
             (7, TraceEvent::ContextEnter { context: 2 }),
@@ -461,9 +463,9 @@ mod tests {
         assert!(!collector.event(11, 10, TraceEvent::ContextEnter { context: 3 }));
         let out = collector.finish(10);
         assert_eq!(out.messages.path, [1, 1, 2]);
-        assert_eq!(out.messages.phase, [inner, inner, SOLVE]);
+        assert_eq!(out.messages.phase, [INNER, INNER, SOLVE]);
         assert_eq!(out.paths.parent, [NONE, 0, NONE]);
-        assert_eq!(out.paths.region, [SOLVE, inner, SOLVE]);
+        assert_eq!(out.paths.region, [SOLVE, INNER, SOLVE]);
         assert_eq!(out.paths.site, [NONE, NONE, 70]);
     }
 

@@ -12,13 +12,14 @@ mod event;
 mod events;
 #[allow(unsafe_code)]
 mod ffi;
+mod lookup;
 mod precheck;
 mod reader;
 mod tables;
 
 pub use definitions::{Cartesian, Communicator, Definitions, SystemNode};
 pub use error::TraceError;
-pub use reader::{Trace, read};
+pub use reader::{Progress, Trace, read};
 pub use tables::{
     CallPaths, Calls, ClockOffset, LocationEvents, Messages, NO_ID, NONE, RecordKind,
 };

@@ -8,8 +8,9 @@ use std::thread;
 
 use crate::definitions::Definitions;
 use crate::error::TraceError;
-use crate::events::Collector;
+use crate::events::{Collector, RegionClass};
 use crate::ffi::Library;
+use crate::lookup::ById;
 use crate::precheck::{self, Anchor, FileContent};
 use crate::tables::LocationEvents;
 
@@ -24,6 +25,9 @@ pub struct Trace {
     pub locations: Vec<LocationEvents>,
 }
 
+/// Called with the number of locations that have been read, and the number of all, by any thread.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
 /// Reads the archive of `anchor` with the OTF2 library at `library` on up to `threads` threads.
 ///
 /// The result does not depend on the number of threads.
@@ -31,7 +35,12 @@ pub struct Trace {
 /// # Errors
 /// [`TraceError`] if the library cannot be loaded or a file is missing, truncated or damaged; of
 /// several damaged locations, the error is about the first in rank order.
-pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, TraceError> {
+pub fn read(
+    library: &Path,
+    anchor: &Path,
+    threads: usize,
+    progress: Progress<'_>,
+) -> Result<Trace, TraceError> {
     let library = Library::load(library)?;
     let layout = precheck::anchor(anchor)
         .map_err(|reason| TraceError::Anchor { file: anchor.to_path_buf(), reason })?;
@@ -51,7 +60,7 @@ pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, Trac
             ),
         });
     }
-    let locations = read_locations(&library, (anchor, layout), &definitions, threads)?;
+    let locations = read_locations(&library, (anchor, layout), &definitions, threads, progress)?;
     Ok(Trace { creator, definitions, locations })
 }
 
@@ -60,19 +69,25 @@ fn read_locations(
     anchor: (&Path, Anchor),
     definitions: &Definitions,
     threads: usize,
+    progress: Progress<'_>,
 ) -> Result<Vec<LocationEvents>, TraceError> {
-    in_order(definitions.locations.len(), threads, |index| {
+    let (total, done) = (definitions.locations.len(), AtomicUsize::new(0));
+    let classes = ById::new(&definitions.classes);
+    in_order(total, threads, |index| {
         let location = definitions.locations[index].0;
         // A panic of the reader is reported as an error of the location that it was reading.
-        let reading = AssertUnwindSafe(|| read_location(library, anchor, definitions, location));
-        panic::catch_unwind(reading).unwrap_or_else(|_| {
+        let reading =
+            AssertUnwindSafe(|| read_location(library, anchor, (definitions, &classes), location));
+        let outcome = panic::catch_unwind(reading).unwrap_or_else(|_| {
             Err(TraceError::Events {
                 file: anchor.0.with_extension("").join(format!("{location}.evt")),
                 location,
                 event: 0,
                 reason: "the reader failed; this is a bug in Tailback, please report it".into(),
             })
-        })
+        });
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+        outcome
     })
 }
 
@@ -129,7 +144,7 @@ fn check_definitions(file: &Path, layout: Anchor) -> Result<bool, TraceError> {
 fn read_location(
     library: &Library,
     (anchor, layout): (&Path, Anchor),
-    definitions: &Definitions,
+    (definitions, classes): (&Definitions, &ById<RegionClass>),
     location: u64,
 ) -> Result<LocationEvents, TraceError> {
     let file = anchor.with_extension("").join(format!("{location}.evt"));
@@ -153,7 +168,7 @@ fn read_location(
     let archive = library.open(anchor)?;
     let clock_offsets = archive.select(location, has_definitions)?;
     // An event takes at least one byte, so the size of the file limits their number.
-    let mut collector = Collector::new(location, &definitions.classes, &definitions.contexts, size);
+    let mut collector = Collector::new(location, classes, &definitions.contexts, size);
     let outcome = archive.events(location, &mut collector);
     archive.close_events();
     if let Some(reason) = collector.fault.take() {

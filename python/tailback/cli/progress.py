@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tailback.cli.text import printable
+from tailback.reading import reported
 from tailback.stages import record_stages
 from tailback.units import format_time
 
@@ -77,7 +78,9 @@ def meter(quiet: bool) -> Iterator[Meter]:
         console=console,
         transient=True,
     ) as bar:
-        yield Meter(bar)
+        shown = Meter(bar)
+        with reported(shown.step):
+            yield shown
 
 
 @contextmanager

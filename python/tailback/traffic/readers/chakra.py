@@ -8,6 +8,7 @@ it begins; operations that depend on it wait for them. There are no times of cal
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.delimited import content, head_bytes, shown
 from tailback.errors import TraceError
+from tailback.reading import report
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.readers.capabilities import Capabilities
@@ -119,7 +121,7 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
     """The nodes of all ranks as columns; raises TraceError for a damaged file."""
     numbers = [(kind, _ALGORITHMS.index(name)) for kind, name in _CALLS.items()]
     # One file at a time: together they can be as large as the result.
-    data = (content(file, TraceError) for file in files)
+    data = _contents(files)
     try:
         return _core.read_chakra(len(files), data, numbers, LONGEST_PS)
     except ValueError as error:
@@ -138,6 +140,12 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
     place = None if kind in ("empty", "large") else f"node {number}"
     place = f"byte {number}" if kind == "bytes" else place
     raise TraceError(messages[kind], file=files[at], place=place, remedy=remedy)
+
+
+def _contents(files: list[Path]) -> Iterator[bytes]:
+    for number, file in enumerate(files):
+        report(f"reading {file.name}", number / len(files))
+        yield content(file, TraceError)
 
 
 def _expanded(

@@ -11,6 +11,7 @@ import numpy as np
 from tailback import _core
 from tailback.delimited import content, shown
 from tailback.errors import TraceError
+from tailback.reading import report
 from tailback.traffic.collectives_of_counts import Counts
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import (
@@ -115,7 +116,8 @@ def read_files(files: Sequence[Path]) -> tuple[_core.DumpiReader, dict[str, Any]
     """The calls of all ranks; raises TraceError if a file cannot be read."""
     reader = _core.DumpiReader(len(files), LONGEST_PS)
     try:
-        for file in files:
+        for number, file in enumerate(files):
+            report(f"reading {file.name}", number / len(files))
             data = content(file, TraceError)
             if file.suffix == ".bin" and not data.startswith(MAGIC):
                 raise TraceError("does not begin as a DUMPI file", file=file, place="byte 0",

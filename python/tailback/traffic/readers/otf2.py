@@ -8,10 +8,12 @@ library and reads the locations one by one.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import tailback
 import tailback._core as _core
+from tailback import reading
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
@@ -74,7 +76,7 @@ def load(path: Path, threads: int | None = None) -> Trace:
     anchor = find_anchor(path)
     cores = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
     try:
-        raw = _core.read_otf2(library_path(), anchor, cores)
+        raw = _core.read_otf2(library_path(), anchor, cores, _progress(anchor))
     except ValueError as error:
         if len(error.args) != 3:
             raise TraceError(str(error), file=anchor) from error
@@ -87,6 +89,14 @@ def load(path: Path, threads: int | None = None) -> Trace:
             "let the program end normally",
         ) from None
     return Trace.from_core(raw)
+
+
+def _progress(anchor: Path) -> Callable[[float], None] | None:
+    """What shows the share of locations that have been read."""
+    step = reading.step()
+    if step is None:
+        return None
+    return lambda share: step(f"reading {anchor.name}", share)
 
 
 def find_anchor(path: Path) -> Path:

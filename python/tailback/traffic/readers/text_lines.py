@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tailback.delimited import content, is_gzip, shown
 from tailback.errors import TraceError
+from tailback.reading import report
 
 _BINARY_MARK = b"\x1f"
 """The ASCII unit separator, which does not occur in text."""
@@ -79,8 +80,10 @@ def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
         yield _text(path)
         return
     first, rest = 0, b""
+    total = path.stat().st_size
     with path.open("rb") as file:
         while data := file.read(size):
+            report(f"reading {path.name}", min(file.tell() / max(total, 1), 1.0))
             cut = data.rfind(b"\n") + 1
             if not cut:
                 # Doubling keeps the time linear in the length of a line.

@@ -1,0 +1,115 @@
+//! Lookups by numbers that a trace chooses: fast where these are small, or few at a time.
+
+use std::collections::HashMap;
+
+/// Values by id; ids from 0 on need no hashing.
+#[derive(Debug)]
+pub(crate) struct ById<T> {
+    small: Vec<Option<T>>,
+    others: HashMap<u32, T>,
+}
+
+impl<T: Copy> ById<T> {
+    /// Ids below this have a table.
+    const SMALL: u32 = 1 << 16;
+
+    pub fn new(values: &HashMap<u32, T>) -> Self {
+        let mut out = Self { small: Vec::new(), others: HashMap::new() };
+        for (&id, &value) in values {
+            if id >= Self::SMALL {
+                out.others.insert(id, value);
+                continue;
+            }
+            let at = id as usize;
+            if at >= out.small.len() {
+                out.small.resize(at + 1, None);
+            }
+            out.small[at] = Some(value);
+        }
+        out
+    }
+
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<T> {
+        match self.small.get(id as usize) {
+            Some(&found) => found,
+            None => self.others.get(&id).copied(),
+        }
+    }
+}
+
+/// Rows of open requests or messages by id; few of them need no hashing.
+#[derive(Debug, Default)]
+pub(crate) struct OpenRows {
+    few: Vec<(u64, u32)>,
+    others: HashMap<u64, u32>,
+}
+
+impl OpenRows {
+    const FEW: usize = 16;
+
+    #[inline]
+    fn place(&self, id: u64) -> Option<usize> {
+        self.few.iter().rposition(|one| one.0 == id)
+    }
+
+    /// Opens an id, also one that is open already.
+    #[inline]
+    pub fn insert(&mut self, id: u64, row: u32) {
+        if let Some(at) = self.place(id) {
+            self.few[at].1 = row;
+        } else if self.few.len() < Self::FEW && !self.others.contains_key(&id) {
+            self.few.push((id, row));
+        } else {
+            self.others.insert(id, row);
+        }
+    }
+
+    pub fn get(&self, id: u64) -> Option<u32> {
+        self.place(id).map(|at| self.few[at].1).or_else(|| self.others.get(&id).copied())
+    }
+
+    /// Closes an id and returns its row.
+    #[inline]
+    pub fn remove(&mut self, id: u64) -> Option<u32> {
+        match self.place(id) {
+            Some(at) => Some(self.few.swap_remove(at).1),
+            None if self.others.is_empty() => None,
+            None => self.others.remove(&id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ById, OpenRows};
+    use std::collections::HashMap;
+
+    #[test]
+    fn ids_of_any_size_are_found() {
+        let values = HashMap::from([(0, 'a'), (9, 'b'), (u32::MAX, 'c'), (1 << 16, 'd')]);
+        let table = ById::new(&values);
+        for (&id, &value) in &values {
+            assert_eq!(table.get(id), Some(value));
+        }
+        assert_eq!([5, 10, 70_000].map(|id| table.get(id)), [None; 3]);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_latest_insertion_also_of_many() {
+        let mut open = OpenRows::default();
+        let mut expected = HashMap::new();
+        // 61 ids in an order that opens and closes each several times.
+        for step in 0..2000u64 {
+            let id = 7 * step % 61;
+            if step % 3 == 2 {
+                assert_eq!(open.remove(id), expected.remove(&id), "step {step}");
+            } else {
+                open.insert(id, step as u32);
+                expected.insert(id, step as u32);
+            }
+            assert_eq!(open.get(id), expected.get(&id).copied(), "step {step}");
+        }
+        assert!(expected.len() > OpenRows::FEW);
+    }
+}

@@ -1,0 +1,34 @@
+"""Progress of reading large files, for whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Step = Callable[[str, float], None]
+"""Called with what is being done and to which share, 0 to 1."""
+
+_step: ContextVar[Step | None] = ContextVar("reading", default=None)
+
+
+def step() -> Step | None:
+    """Where readers report their progress; None where nobody shows it."""
+    return _step.get()
+
+
+def report(what: str, share: float) -> None:
+    """Report that ``what`` is done to ``share`` (0 to 1)."""
+    shown = _step.get()
+    if shown is not None:
+        shown(what, share)
+
+
+@contextmanager
+def reported(to: Step) -> Iterator[None]:
+    """Have readers report to ``to`` during a ``with`` block."""
+    token = _step.set(to)
+    try:
+        yield
+    finally:
+        _step.reset(token)
