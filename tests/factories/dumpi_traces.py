@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tailback.traffic.readers.dumpi_compile import read_files
+
 Script = Sequence[tuple[int, int, str, dict[str, Any]]]
 """Calls of a rank: nanoseconds of entry and exit, name, arguments by name."""
 
@@ -135,6 +137,13 @@ def write(folder: Path, *scripts: Script) -> Path:
     meta = f"hostname=h\nnumprocs={len(scripts)}\nusername=u\nstartime=1\nfileprefix=run\n"
     (folder / "run.meta").write_text(meta)
     return folder
+
+
+def everything(files: Sequence[Path]) -> dict[str, Any]:
+    """All that is read from the files of all ranks."""
+    reader, found = read_files(files)
+    posts, computes = reader.posts()
+    return {**found, "posts": posts, "computes": computes}
 
 
 def _whole(script: Script) -> list[tuple[int, int, str, dict[str, Any]]]:

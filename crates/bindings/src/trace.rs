@@ -30,15 +30,15 @@ fn read_otf2<'py>(
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (last, raised) = (Mutex::new(Instant::now()), Mutex::new(None));
+    let (last, raised) = (Mutex::new(None::<Instant>), Mutex::new(None));
     let report = |done: usize, total: usize| {
         let Some(progress) = &progress else { return };
         // Another thread that reports right now is enough.
         let Ok(mut last) = last.try_lock() else { return };
-        if last.elapsed() < REPORT_EVERY {
+        if last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
             return;
         }
-        *last = Instant::now();
+        *last = Some(Instant::now());
         let share = done as f64 / total as f64;
         if let Err(error) = Python::attach(|py| progress.call1(py, (share,)).map(drop))
             && let Ok(mut raised) = raised.lock()
@@ -53,7 +53,7 @@ fn read_otf2<'py>(
     convert(py, trace.map_err(value_error)?)
 }
 
-/// Time between two reports of progress: short enough for a bar that moves.
+/// Least time between two reports of progress: short enough for a bar that moves.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 fn value_error(error: TraceError) -> PyErr {

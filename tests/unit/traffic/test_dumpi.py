@@ -11,9 +11,16 @@ import pytest
 from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.dumpi_compile import read_files
 from tests.factories.blocking import run_blocking
-from tests.factories.dumpi_traces import INT, WORLD, Script, binary, text, write
+from tests.factories.dumpi_traces import (
+    INT,
+    WORLD,
+    Script,
+    binary,
+    everything,
+    text,
+    write,
+)
 from tests.factories.public_data import real
 
 SAMPLE = "dumpi-testtrace/tests/traces"
@@ -55,7 +62,7 @@ def test_the_test_trace_of_dumpi_adds_up() -> None:
 def test_binary_and_text_of_a_rank_say_the_same() -> None:
     """dumpi2ascii made the text of the binary file."""
     one, two = (
-        read_files([real(f"{SAMPLE}/testtrace-0000.{kind}")] * 4) for kind in ("bin", "txt")
+        everything([real(f"{SAMPLE}/testtrace-0000.{kind}")] * 4) for kind in ("bin", "txt")
     )
     for table in ("posts", "computes", "collectives"):
         assert len(one[table]["rank"]) > 0

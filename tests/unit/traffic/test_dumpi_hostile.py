@@ -11,8 +11,15 @@ import pytest
 
 from tailback.errors import TraceError
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.dumpi_compile import read_files
-from tests.factories.dumpi_traces import INT, WORLD, Script, binary, text, write
+from tests.factories.dumpi_traces import (
+    INT,
+    WORLD,
+    Script,
+    binary,
+    everything,
+    text,
+    write,
+)
 from tests.factories.public_data import real
 
 _CHILD = """
@@ -151,7 +158,7 @@ def test_performance_counters_are_skipped(tmp_path: Path) -> None:
     counted[end:] = struct.pack(">7Q", *parts)
     (tmp_path / "run-0.bin").write_bytes(bytes(counted))
     (tmp_path / "plain-0.bin").write_bytes(plain)
-    found = (read_files([tmp_path / name]) for name in ("run-0.bin", "plain-0.bin"))
+    found = (everything([tmp_path / name]) for name in ("run-0.bin", "plain-0.bin"))
     one, two = (dict(each["inside_ns"]) for each in found)
     assert one == two
     assert one["MPI_Barrier"] == 11
@@ -187,7 +194,7 @@ def test_times_and_messages_of_the_real_trace_are_those_of_an_independent_decode
             at += arguments[number]
             if number in (1, 13) and mask & 3:
                 at += 4 + 14 * struct.unpack_from(">i", data, at)[0]
-    found = read_files(files)
+    found = everything(files)
     computes, posts = found["computes"], found["posts"]
     names = ("rank", "position", "ps")
     assert list(zip(*(computes[name].tolist() for name in names), strict=True)) == gaps
