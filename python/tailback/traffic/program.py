@@ -57,6 +57,9 @@ POSTS = (*SENDS, Op.IRECV)
 """Operations that post a send or a receive, and so have a request."""
 
 
+_IS_POST = np.isin(np.arange(256), POSTS)
+"""Whether the operation with each number is one of POSTS."""
+
 _CHECKED = 1 << 20
 """Operations to check at a time."""
 
@@ -210,8 +213,9 @@ class Program:
         # In pieces: a program can be the largest thing in memory.
         for first in range(0, len(self.kind), _CHECKED):
             piece = slice(first, first + _CHECKED)
-            kind, peer = self.kind[piece], self.peer[piece]
-            bad = np.isin(kind, POSTS) & ((peer < 0) | (peer >= self.n_ranks))
+            # As unsigned numbers, negative ranks are too large.
+            bad = self.peer[piece].view(np.uint32) >= self.n_ranks
+            bad &= _IS_POST[self.kind[piece]]
             if bad.any():
                 op = first + int(np.flatnonzero(bad)[0])
                 raise TraceError(

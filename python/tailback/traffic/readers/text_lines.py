@@ -64,14 +64,14 @@ def read_text(files: Iterable[Path]) -> Text:
     return Text([_text(path) for path in paths], paths)
 
 
-def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+def pieces(path: Path, size: int = 1 << 18) -> Iterator[bytes]:
     """A text file, plain or gzip, in pieces of whole lines; only the last may lack its line end.
 
     A plain file is never in memory as a whole.
 
     Args:
         path: The file.
-        size: Bytes to read at a time.
+        size: Bytes to read at a time, before the rest of a line; by default few enough for a cache.
 
     Raises:
         TraceError: As :func:`read_text`; at the first piece that is damaged.
@@ -79,22 +79,14 @@ def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
     if is_gzip(path):
         yield _text(path)
         return
-    first, rest = 0, b""
-    total = path.stat().st_size
+    first, total = 0, path.stat().st_size
     with path.open("rb") as file:
         while data := file.read(size):
-            report(f"reading {path.name}", min(file.tell() / max(total, 1), 1.0))
-            cut = data.rfind(b"\n") + 1
-            if not cut:
-                # Doubling keeps the time linear in the length of a line.
-                rest, size = rest + data, 2 * size
-                continue
-            piece, rest = rest + data[:cut], data[cut:]
+            piece = data + file.readline()
             _check_text(piece, path, first)
             first += len(piece)
+            report(f"reading {path.name}", min(first / max(total, 1), 1.0))
             yield piece
-    _check_text(rest, path, first)
-    yield rest
 
 
 def _text(path: Path) -> bytes:
