@@ -89,7 +89,7 @@ class MessageColumns:
         received: Bytes a collective received, shape (M,).
         posted: Row that posted the request this one completes or cancels, -1 unknown, shape (M,).
         probed: Row of the probe that found the message this one receives, -1 without, shape (M,).
-        location: Location as the trace numbers it, shape (M,).
+        locations: Each location as the trace numbers it, shape (locations,).
         event: Number of the event within the location, shape (M,).
     """
 
@@ -108,12 +108,12 @@ class MessageColumns:
     received: NDArray[np.uint64]
     posted: NDArray[np.int64]
     probed: NDArray[np.int64]
-    location: NDArray[np.uint64]
+    locations: NDArray[np.uint64]
     event: NDArray[np.int64]
 
     def place(self, row: int) -> str:
         """Where a row is, for an error."""
-        return f"location {int(self.location[row])}, event {int(self.event[row])}"
+        return f"location {int(self.locations[self.thread[row]])}, event {int(self.event[row])}"
 
 
 class PathTable:
@@ -281,16 +281,17 @@ def _join(
     enter_position, leave_position, position = _positions(
         locations, ranks, (of_call, of_call, of_row), (n_calls > 0) | (n_rows > 0), c, m
     )
+    # Each column is freed once it is widened.
     calls = CallColumns(
         rank=ranks[of_call],
         thread=of_call,
-        region=c["region"].astype(np.int64),
-        enter=c["enter"].view(np.int64),
-        leave=c["leave"].view(np.int64),
-        paused=c["paused"].astype(np.bool_, copy=False),
+        region=c.pop("region").astype(np.int64),
+        enter=c.pop("enter").view(np.int64),
+        leave=c.pop("leave").view(np.int64),
+        paused=c.pop("paused").astype(np.bool_, copy=False),
         enter_position=enter_position,
         leave_position=leave_position,
-        path=_number_paths(locations, c["path"], n_calls, paths),
+        path=_number_paths(locations, c.pop("path"), n_calls, paths),
     )
     names = np.array([one["location"] for one in locations], np.uint64)
     none = np.zeros(len(of_row), np.int64)
@@ -303,21 +304,21 @@ def _join(
     messages = MessageColumns(
         rank=ranks[of_row],
         thread=of_row,
-        kind=m["kind"].astype(np.uint8, copy=False),
+        kind=m.pop("kind").astype(np.uint8, copy=False),
         position=position,
-        time=m["time"].view(np.int64),
-        call=_indices(m["call"], first_call[of_row]),
-        phase=_indices(m["phase"], none),
-        path=_number_paths(locations, m["path"], n_rows, paths),
-        peer=m["peer"],
-        comm=m["comm"],
-        tag=m["tag"].astype(np.int64),
-        bytes=m["bytes"].astype(np.uint64, copy=False),
-        received=m["received"].astype(np.uint64, copy=False),
-        posted=m["posted"],
-        probed=m["probed"],
-        location=names[of_row],
-        event=m["event"].view(np.int64),
+        time=m.pop("time").view(np.int64),
+        call=_indices(m.pop("call"), first_call[of_row]),
+        phase=_indices(m.pop("phase"), none),
+        path=_number_paths(locations, m.pop("path"), n_rows, paths),
+        peer=m.pop("peer"),
+        comm=m.pop("comm"),
+        tag=m.pop("tag").astype(np.int64),
+        bytes=m.pop("bytes").astype(np.uint64, copy=False),
+        received=m.pop("received").astype(np.uint64, copy=False),
+        posted=m.pop("posted"),
+        probed=m.pop("probed"),
+        locations=names,
+        event=m.pop("event").view(np.int64),
     )
     return calls, messages
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.assembly import (
     END,
     LATE,
@@ -96,13 +96,18 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
             "message; what its tracer does not intercept, such as neighbourhood collectives with "
             "EZTrace, can be recorded with Open MPI's monitoring (pml-monitoring)"
         )
-    program = assemble(name, trace.n_ranks, posts, _waits_to_add(trace, posts), _compute(trace))
-    program.labels = [labels.all()[number] for number in used] or labels.none()
-    program.grid = _grid(trace)
+    used_labels = [labels.all()[number] for number in used] or labels.none()
+    grid, n_ranks, lacks = _grid(trace), trace.n_ranks, _lacks(trace, posts, used_labels)
+    waits, computes = _waits_to_add(trace, posts), _compute(trace)
+    recorded = recording(trace, int(computes.ps.sum()))
+    # The columns are several times as large as the program, and no longer needed.
+    del trace, labels
+    program = assemble(name, n_ranks, posts, waits, computes)
+    program.labels = used_labels
+    program.grid = grid
     program.notes = notes
-    program.lacks = _lacks(trace, posts, program.labels)
-    between = program.amount[program.kind == Op.COMPUTE].sum()
-    program.recording = recording(trace, int(between))
+    program.lacks = lacks
+    program.recording = recorded
     program.check()
     return program
 
