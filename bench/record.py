@@ -66,7 +66,7 @@ def main() -> None:
             "record": lambda turn: [*tailback, str(work / f"out{turn}"), "--", *plain, *program],
         }
         if shutil.which("eztrace"):
-            ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "mpi", *program]
+            ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "openmpi", *program]
         found: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(options.pairs):
             for way, command in ways.items():
