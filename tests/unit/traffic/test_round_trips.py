@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2 import load
 from tests.factories.public_data import real
@@ -117,3 +118,32 @@ def test_dumpi_traces_are_the_same_after_their_own_tools(tmp_path: Path) -> None
     assert len(ranks) == 4 and first.total() > 0
     assert messages(text) == first
     assert messages(binary) == first
+
+
+@pytest.mark.tools
+def test_the_frame_that_pipit_makes_of_a_recording_has_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pipit of the HPC group (Maryland), which is not on PyPI: a checkout on PYTHONPATH."""
+    pipit = pytest.importorskip("pipit")
+    if not hasattr(pipit, "Trace"):
+        pytest.skip("pipit is another package of this name")
+    needs("mpicc", "mpirun")
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "ring.c").write_text(PROGRAM)
+    subprocess.run(["mpicc", "ring.c", "-o", "ring"], cwd=tmp_path, check=True)
+    evidence = tmp_path / "evidence"
+    record(["mpirun", "--oversubscribe", "-np", "4", str(tmp_path / "ring")], evidence)
+    frame = pipit.Trace.from_otf2(str(evidence), num_processes=1).events
+    frame.to_csv(tmp_path / "frame.csv", index=False)
+
+    def totals(path: Path) -> Counter[tuple[int, int]]:
+        found: Counter[tuple[int, int]] = Counter()
+        for (sender, receiver, size, call), count in messages(path).items():
+            if call != "MPI_Barrier":
+                found[sender, receiver] += count * size
+        return found
+
+    assert totals(tmp_path / "frame.csv") == totals(evidence)
+    assert totals(evidence).total() == 12 * 4000 + 40
