@@ -64,7 +64,7 @@ pub struct Fault {
 
 /// Label of messages or collectives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Label {
+pub struct CallLabel {
     /// The MPI call; for collectives, `tag` is the number of the operation.
     pub call: String,
     /// Whether it is a collective.
@@ -126,7 +126,7 @@ pub struct DumpiCalls {
     /// Number of receives of which the trace does not record the message: they have no peer.
     pub unknown_sources: u64,
     /// Labels by number.
-    pub labels: Vec<Label>,
+    pub labels: Vec<CallLabel>,
     /// Collectives.
     pub collectives: DumpiCollectives,
     /// Bytes sent to and received from every member, for collectives with a vector of counts.
@@ -288,7 +288,7 @@ impl Reader {
         shared.first.push(shared.posts.len() as u32);
         let (place, members) = shared.communicators.members();
         let mut out = DumpiCalls::default();
-        let mut labels = Labels::default();
+        let mut labels = CallLabels::default();
         point_to_point(shared, &place, &members, &mut labels, &mut out);
         let mut label = |shared: &Shared, operation: u8, comm| {
             let name = signatures::OPERATIONS[usize::from(operation)];
@@ -316,8 +316,8 @@ impl Reader {
 
 /// Labels by name of the communicator, call and tag.
 #[derive(Default)]
-struct Labels {
-    all: Vec<Label>,
+struct CallLabels {
+    all: Vec<CallLabel>,
     /// Number of each communicator name, which several communicators may share.
     names: Map<String, u32>,
     of_comm: Map<u32, u32>,
@@ -328,14 +328,14 @@ struct Labels {
     numbers: Interner,
 }
 
-impl Labels {
+impl CallLabels {
     /// Number of a label; for collectives `name` is `u32::MAX`.
     fn number(&mut self, shared: &Shared, comm: u32, call: &str, name: u32, tag: i64) -> u32 {
         let last = self.last.get(name as usize).copied().flatten().filter(|last| last.0 == comm);
         let kind = last.map_or_else(|| self.kind(shared, comm, name), |last| last.1);
         let (number, new) = self.numbers.number(kind, tag);
         if new {
-            self.all.push(Label {
+            self.all.push(CallLabel {
                 call: call.to_owned(),
                 collective: name == u32::MAX,
                 tag,
@@ -346,7 +346,7 @@ impl Labels {
     }
 }
 
-impl Labels {
+impl CallLabels {
     /// Number for a pair of communicator name and call.
     fn kind(&mut self, shared: &Shared, comm: u32, name: u32) -> u32 {
         let next = self.names.len() as u32;
@@ -370,7 +370,7 @@ fn point_to_point(
     shared: &mut Shared,
     place: &[Option<u32>],
     members: &[Vec<u32>],
-    labels: &mut Labels,
+    labels: &mut CallLabels,
     calls: &mut DumpiCalls,
 ) {
     let posts = std::mem::take(&mut shared.posts);

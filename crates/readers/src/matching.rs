@@ -151,9 +151,9 @@ mod tests {
     use super::{MessageRows, NONE, match_messages};
 
     /// Whether it sends, peer, channel and order of each row.
-    struct Rows(Vec<(bool, u32, i64, u32)>);
+    struct Listed(Vec<(bool, u32, i64, u32)>);
 
-    impl MessageRows for Rows {
+    impl MessageRows for Listed {
         fn is_send(&self, row: usize) -> Option<bool> {
             Some(self.0[row].0)
         }
@@ -172,7 +172,7 @@ mod tests {
     fn messages_match_in_and_out_of_step() {
         let send = |channel, order| (true, 1, channel, order);
         let receive = |channel, order| (false, 0, channel, order);
-        let in_step = Rows(vec![
+        let in_step = Listed(vec![
             send(7, 0),
             send(8, 1),
             send(7, 2),
@@ -183,19 +183,20 @@ mod tests {
         assert_eq!(match_messages(&in_step, &[0, 3, 6]), [3, 4, 5, 0, 1, 2]);
         // The first two receives have the channels of the second and first send; the last has none.
         let crossed =
-            Rows(vec![send(7, 0), send(8, 1), receive(8, 0), receive(7, 0), receive(7, 0)]);
+            Listed(vec![send(7, 0), send(8, 1), receive(8, 0), receive(7, 0), receive(7, 0)]);
         assert_eq!(match_messages(&crossed, &[0, 2, 5]), [3, 2, 1, 0, NONE]);
     }
 
     #[test]
     fn the_order_of_posting_counts_not_that_of_rows() {
-        let rows = Rows(vec![(true, 1, 5, 9), (true, 1, 5, 2), (false, 0, 5, 4), (false, 0, 5, 3)]);
+        let rows =
+            Listed(vec![(true, 1, 5, 9), (true, 1, 5, 2), (false, 0, 5, 4), (false, 0, 5, 3)]);
         assert_eq!(match_messages(&rows, &[0, 2, 4]), [2, 3, 0, 1]);
     }
 
     #[test]
     fn peers_that_do_not_exist_match_nothing() {
-        let rows = Rows(vec![(true, 9, 5, 0), (false, 9, 5, 1)]);
+        let rows = Listed(vec![(true, 9, 5, 0), (false, 9, 5, 1)]);
         assert_eq!(match_messages(&rows, &[0, 2]), [NONE, NONE]);
     }
 }

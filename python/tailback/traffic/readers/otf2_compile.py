@@ -165,14 +165,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
             "left out"
         )
     rows = np.flatnonzero(posting & ~cancelled)
-    # A matched probe matches its message at once.
-    own = m.position.copy()
-    probed = m.probed >= 0
-    own[probed] = m.position[m.probed[probed]]
-    # The record of a receive is written at its end: by then another thread may have waited for a
-    # later message of the same sender.
-    early = (kind == RECV) & ~probed & (m.call >= 0) & trace.threaded[m.rank]
-    own[early] = trace.calls.enter_position[m.call[early]]
+    own, early = post_positions(trace)
     rows = sorted_rows(rows, own[rows])
     # A receive's partner is on the record of its completion.
     detail = np.where(
@@ -212,6 +205,20 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         peer_known=known,
     )
     return posts, rows
+
+
+def post_positions(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Position at which each row posts, and whether that is the start of its call."""
+    m = trace.messages
+    # A matched probe matches its message at once.
+    own = m.position.copy()
+    probed = m.probed >= 0
+    own[probed] = m.position[m.probed[probed]]
+    # The record of a receive is written at its end: by then another thread may have waited for a
+    # later message of the same sender.
+    early = (m.kind == RECV) & ~probed & (m.call >= 0) & trace.threaded[m.rank]
+    own[early] = trace.calls.enter_position[m.call[early]]
+    return own, early
 
 
 def request_outcomes(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
