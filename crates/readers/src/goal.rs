@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::goal_labels::{Label, Labels};
+use crate::goal_labels::{BlockLabel, BlockLabels};
 use crate::graph::{ANY_SOURCE, ANY_TAG};
 use crate::numbering::{Interner, Map};
 use crate::op;
@@ -169,7 +169,7 @@ pub struct GoalReader {
     blocks: Vec<u32>,
     seen: Map<u32, ()>,
     streams: Interner,
-    names: Labels,
+    names: BlockLabels,
     dependencies: Vec<Dependency>,
     /// Dependencies on labels that were not known yet: line, labels, and whether it suffices to begin.
     pending: Vec<(u32, [Range<usize>; 2], bool)>,
@@ -249,7 +249,7 @@ impl GoalReader {
         self.open = None;
         for (line, names, begun) in self.pending.drain(..) {
             let [before, after] = names.map(|range| &self.pending_text[range]);
-            match [before, after].map(|name| self.names.get(&Label::of(name))) {
+            match [before, after].map(|name| self.names.get(&BlockLabel::of(name))) {
                 [Some(before), Some(after)] => {
                     self.dependencies.push(Dependency { before, after, begun });
                 }
@@ -270,7 +270,7 @@ impl GoalReader {
     #[inline]
     fn block_line(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
         let (mut name, mut rest) = (None, line);
-        if let Some((first, tail)) = Label::split(line) {
+        if let Some((first, tail)) = BlockLabel::split(line) {
             let tail = maybe_blanks(tail);
             if let [b':', operation @ ..] = tail {
                 name = Some(first);
@@ -285,13 +285,18 @@ impl GoalReader {
 
     /// The rest of a line that makes `after` depend on another operation.
     #[inline]
-    fn dependency(&mut self, at: u32, after: &Label<'_>, tail: &[u8]) -> Result<(), ScheduleError> {
+    fn dependency(
+        &mut self,
+        at: u32,
+        after: &BlockLabel<'_>,
+        tail: &[u8],
+    ) -> Result<(), ScheduleError> {
         let unknown = || ScheduleError::UnknownLine(at);
         let (begun, tail) = match tail.strip_prefix(b"requires") {
             Some(tail) => (false, tail),
             None => (true, tail.strip_prefix(b"irequires").ok_or_else(unknown)?),
         };
-        let (before, tail) = blanks(tail).and_then(Label::split).ok_or_else(unknown)?;
+        let (before, tail) = blanks(tail).and_then(BlockLabel::split).ok_or_else(unknown)?;
         if !tail.is_empty() {
             return Err(unknown());
         }
@@ -315,7 +320,7 @@ impl GoalReader {
     fn add(
         &mut self,
         at: u32,
-        name: Option<Label<'_>>,
+        name: Option<BlockLabel<'_>>,
         found: &OperationText,
     ) -> Result<(), ScheduleError> {
         let one = self.operation(found).ok_or(ScheduleError::InvalidValue(at, self.ranks()))?;

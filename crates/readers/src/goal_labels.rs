@@ -1,15 +1,15 @@
-//! Labels of operations within a block of a GOAL schedule.
+//! BlockLabels of operations within a block of a GOAL schedule.
 
 use crate::numbering::Map;
 
 /// A label in a line. Most are a word and a number, like `l12`, and need no hashing.
-pub(crate) struct Label<'a> {
+pub(crate) struct BlockLabel<'a> {
     pub text: &'a [u8],
     /// The word in eight bytes, and the number; `None` for other labels.
     short: Option<(u64, usize)>,
 }
 
-impl<'a> Label<'a> {
+impl<'a> BlockLabel<'a> {
     /// Most digits of the number.
     const DIGITS: usize = 9;
 
@@ -63,17 +63,17 @@ const LETTERS: [bool; 256] = {
 
 /// Operations of a block by label.
 #[derive(Default)]
-pub(crate) struct Labels {
+pub(crate) struct BlockLabels {
     words: Vec<(u64, Vec<u32>)>,
     others: Map<Box<[u8]>, u32>,
 }
 
-impl Labels {
+impl BlockLabels {
     const NONE: u32 = u32::MAX;
     const MAX_WORDS: usize = 8;
 
     #[inline]
-    pub fn get(&self, label: &Label<'_>) -> Option<u32> {
+    pub fn get(&self, label: &BlockLabel<'_>) -> Option<u32> {
         let known = label.short.and_then(|(word, number)| {
             let (_, table) = self.words.iter().find(|one| one.0 == word)?;
             table.get(number).copied().filter(|&at| at != Self::NONE)
@@ -87,7 +87,7 @@ impl Labels {
 
     /// Adds a label; returns whether it is new.
     #[inline]
-    pub fn insert(&mut self, label: &Label<'_>, operation: u32) -> bool {
+    pub fn insert(&mut self, label: &BlockLabel<'_>, operation: u32) -> bool {
         if self.get(label).is_some() {
             return false;
         }
@@ -126,7 +126,7 @@ impl Labels {
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, Labels};
+    use super::{BlockLabel, BlockLabels};
 
     #[test]
     fn labels_that_look_alike_are_different() {
@@ -144,15 +144,15 @@ mod tests {
             "l9999999999",
             "l1410065407",
         ];
-        let mut labels = Labels::default();
+        let mut labels = BlockLabels::default();
         for (at, text) in texts.iter().enumerate() {
-            assert!(labels.insert(&Label::of(text.as_bytes()), at as u32), "{text}");
+            assert!(labels.insert(&BlockLabel::of(text.as_bytes()), at as u32), "{text}");
         }
         for (at, text) in texts.iter().enumerate() {
-            assert_eq!(labels.get(&Label::of(text.as_bytes())), Some(at as u32), "{text}");
-            assert!(!labels.insert(&Label::of(text.as_bytes()), 99));
+            assert_eq!(labels.get(&BlockLabel::of(text.as_bytes())), Some(at as u32), "{text}");
+            assert!(!labels.insert(&BlockLabel::of(text.as_bytes()), 99));
         }
-        let (label, rest) = Label::split(b"ab12: calc 1").expect("a label");
+        let (label, rest) = BlockLabel::split(b"ab12: calc 1").expect("a label");
         assert_eq!((label.text, rest), (&b"ab12"[..], &b": calc 1"[..]));
     }
 }

@@ -123,9 +123,9 @@ pub struct CompiledRanks {
     pub differing: Option<DifferingSizes>,
 }
 
-struct Rows<'a>(&'a [PostRow]);
+struct PostRows<'a>(&'a [PostRow]);
 
-impl MessageRows for Rows<'_> {
+impl MessageRows for PostRows<'_> {
     #[inline]
     fn is_send(&self, row: usize) -> Option<bool> {
         Some(self.0[row].is_send())
@@ -196,7 +196,7 @@ impl RecordedRanks {
 
     /// The program; `scatters` are the labels of calls of which receivers know the sizes.
     pub fn compile(mut self, scatters: &[u32]) -> CompiledRanks {
-        let pair = match_messages(&Rows(&self.posts), &self.first);
+        let pair = match_messages(&PostRows(&self.posts), &self.first);
         let differing = self.reconcile_sizes(&pair, scatters);
         let lost = self.drop_unpaired(&pair);
         drop(pair);
