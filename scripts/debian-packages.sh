@@ -13,6 +13,7 @@ case ${1:-} in
     packages=(
       chromium chromium-driver              # the report, looked at in a real browser
       openmpi-bin libopenmpi-dev            # real MPI programs, their monitoring and rank files
+      mpich libmpich-dev gfortran           # the recorder with another MPI, and from Fortran
       eztrace otf2-tools                    # OTF2 traces of them, and a second reader to compare with
       tshark                                # captures, dissected by somebody else
       iproute2                              # a network of namespaces: the lab
