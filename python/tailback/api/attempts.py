@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.network_clues import (
@@ -40,13 +41,14 @@ from tailback.diagnosis.hypotheses import (
     came_otherwise,
     log_probability,
     not_tried,
+    over_arrangements,
 )
 from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
 from tailback.diagnosis.unknown_job import Draw, draws, try_unknown_job
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, EngineVariation
 from tailback.evidence import MeasuredRun
-from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
+from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
 from tailback.run import Run
 from tailback.scenario_engine import Routing
@@ -102,7 +104,7 @@ JOBS_PER_MACHINE = 4
 COMPARED_JOBS = 4
 """Unknown jobs that are compared with each other."""
 
-WHERE_IT_SENDS = ("calls", "sends")
+WHERE_IT_SENDS = ("calls", "sends", "stalls")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
 
@@ -195,27 +197,27 @@ class ExplanationSearch:
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
         lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
-        alone = [
-            [
-                one.outcome for one in self.hypotheses
-                if one.machine == name and one.slow == machine.slow and one.job is None
-            ]
-            for name, machine in self.machines.items()
-        ]  # fmt: skip
-        model = ErrorModel.of(self.inside_ps, alone, lossy=lossy)
-        otherwise = [
-            one for name, machine in self.machines.items()
-            for one in self._came_otherwise(name, machine.slow, model)
-        ]  # fmt: skip
-        cables = [one for one in self.hypotheses if one.slow != self.machines[one.machine].slow]
-        prior = self._prior()
-        otherwise += at_other_rates(cables, model, prior)
         known = [
             one for one in self.hypotheses
             if one.slow == self.machines[one.machine].slow and one.job is None
         ]  # fmt: skip
+        alone = {name: [one for one in known if one.machine == name] for name in self.machines}
+        outcomes = [[one.outcome for one in ways] for ways in alone.values()]
+        model, prior = ErrorModel.of(self.inside_ps, outcomes, lossy=lossy), self._prior()
+        simulated = [
+            one for name, ways in alone.items()
+            for one in over_arrangements(
+                [each for each in self.hypotheses if each.machine == name], ways, model, prior
+            )
+        ]  # fmt: skip
+        otherwise = [
+            one for name, machine in self.machines.items()
+            for one in self._came_otherwise(name, machine.slow, model)
+        ]  # fmt: skip
+        cables = [one for one in simulated if one.slow != self.machines[one.machine].slow]
+        otherwise += at_other_rates(cables, model, prior)
         others = not_tried(known, model, prior, self._widest())
-        return Posterior([*self.hypotheses, *otherwise, *others], model, prior)
+        return Posterior([*simulated, *otherwise, *others], model, prior)
 
     def _widest(self) -> dict[str, float]:
         """The largest sensitivity of all hypotheses, by kind of evidence.
@@ -412,20 +414,23 @@ class ExplanationSearch:
     def _look_for_job(self, machine: MachineModel) -> None:
         """Add traffic of an unknown job to the hypotheses.
 
-        With counters there is no need: they show other traffic. In a lossy network there is no
-        evidence: retransmissions scatter the repetitions of healthy runs as much.
+        With counters there is no need, as they show other traffic, unless their intervals are so
+        long that more of it may have fallen into the run than in proportion: then the unknown job
+        sends that, from hosts that the counters show. In a lossy network there is no evidence:
+        retransmissions scatter the repetitions of healthy runs as much.
         """
         prepared = machine.prepared
-        if self.evidence.counters is not None or is_lossy(self.evidence, prepared.fabric):
+        if is_lossy(self.evidence, prepared.fabric):
             return
-        nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
+        nodes = self._hosts_of_unknown_job(prepared)
         alone = self.compare(self.alone(machine.name, None))
         if len(nodes) < 2 or alone.misfits.get("spread") is None:
             return
         # Either any place fits as well as the one drawn, or some place fits, which is charged.
         somewhere = {
-            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0) for kind in WHERE_IT_SENDS
-        }
+            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0)
+            for kind in WHERE_IT_SENDS if kind in alone.misfits
+        }  # fmt: skip
 
         runs: dict[int, Run] = {}
 
@@ -437,7 +442,8 @@ class ExplanationSearch:
                 prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * self.inside_ps),
                 draw.seed, draw.hosts,
             )  # fmt: skip
-            scenario = prepared.with_other_traffic("an unknown job", messages)
+            counted = self.others.add_to(prepared, None)
+            scenario = counted.with_other_traffic("an unknown job", messages)
             run = self.simulated(scenario, machine.slow)
             if draw.seed in runs or len(runs) < COMPARED_JOBS:
                 runs[draw.seed] = run
@@ -456,6 +462,15 @@ class ExplanationSearch:
             self._add(
                 machine, placed(one.outcome), machine.slow, None, replace(one.draw, place=True)
             )
+
+    def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
+        """Nodes that an unknown job may use; none if the counters would show it."""
+        counters, counted = self.evidence.counters, self.others.traffic
+        if counters is None:
+            return hosts_of_others(prepared.fabric, prepared.observed.node)
+        if counted is None or not counters.mostly_outside:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero((counted.egress > 0) | (counted.ingress > 0))[:MAX_HOSTS]
 
     def _look_for_jobs_beside_other_adapters(self) -> None:
         """Try an unknown job with each kind of adapters with which time is missing.
@@ -479,17 +494,33 @@ class ExplanationSearch:
         return list(reversed(best.values()))[:JOBS_PER_MACHINE] or draws()
 
     def _confirm(self) -> None:
-        """Simulate the most probable slow cables with other machine models and other bursts."""
-        credible = [one.hypothesis for one in self.posterior().credible() if one.hypothesis.slow]
-        cables = [one for one in credible if not self.machines[one.machine].slow]
+        """Simulate the most probable slow cables with other machine models and other bursts.
+
+        If the search is still open, the best are tried even if they are not credible: the right
+        cable may agree badly with the wrong adapters.
+        """
+        posterior, still_open = self.posterior(), self._open
+        likely = posterior.weighed if still_open else posterior.credible()
+        reverse = posterior.reverse
+        cables = [
+            one.hypothesis for one in likely
+            if one.hypothesis.slow and not self.machines[one.hypothesis.machine].slow
+        ]  # fmt: skip
+        if still_open:
+            places = {one.places(reverse): one for one in reversed(cables)}
+            cables = [one for one in cables if places[one.places(reverse)] is one][:VARIED_CABLES]
         if not cables:
             return
-        links = tuple(dict.fromkeys(s.link for one in cables for s in one.slow))
-        searched = {one.machine for one in self.hypotheses if one.slow}
+        links = dict.fromkeys(min(s.link, int(reverse[s.link])) for one in cables for s in one.slow)
         for name, machine in self.machines.items():
-            search = (
-                self._cable_search(machine, MAX_TRIALS, links) if name not in searched else None
-            )
+            tried = {
+                min(s.link, int(reverse[s.link]))
+                for one in self.hypotheses if one.machine == name for s in one.slow
+            }  # fmt: skip
+            untried = tuple(link for link in links if link not in tried)
+            if not untried or (tried and not still_open):
+                continue
+            search = self._cable_search(machine, MAX_TRIALS, untried)
             if search is not None:
                 self._add_trials(machine, search, [*search.screen(), *search.refine()])
         best = cables[0]

@@ -14,6 +14,7 @@ from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.decision import Alternative
+from tailback.diagnosis.explanation import Origin
 from tailback.diagnosis.hypotheses import CREDIBLE, Hypothesis, Posterior
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.unknown_job import UnknownJob
@@ -112,9 +113,13 @@ def _summary(
     whose, shown = search.others.whose, search.others.shown
     alternatives = _alternatives(search, posterior)
     job = _unknown_job(search, posterior)
-    if job is not None:
-        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     evidence = search.evidence
+    origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
+    if job is not None and evidence.counters:
+        origin = ("counters", "trace", "model")
+        shown = wording.counted_in_long_intervals(shown, job)
+    elif job is not None:
+        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     return EvidenceSummary(
         slow=tuple(_slow_link_text(slow, fabric) for slow in best.slow),
         slow_shown_by=_slow_shown_by(search, best, alone=not candidates) if best.slow else "",
@@ -129,7 +134,7 @@ def _summary(
         lossy=is_lossy(evidence, fabric),
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
-            "other-traffic": ("counters" if evidence.counters else "trace", "model"),
+            "other-traffic": origin,
         },
         candidates=tuple(
             wording.candidate(
@@ -164,7 +169,8 @@ def _alternatives(
             # Slow cables that counters show by themselves are in every alternative.
             hidden["slow-link"] = elapsed - search.alone(machine, hypothesis.bursts).elapsed_ps
         if hypothesis.job is not None:
-            hidden["other-traffic"] = elapsed - search.alone(machine, None).elapsed_ps
+            without = search.alone(machine, None, with_others=False).elapsed_ps
+            hidden["other-traffic"] = elapsed - without
         elif search.others.traffic is not None:
             without = search.alone(machine, None, with_others=False).elapsed_ps
             beside = search.alone(machine, hypothesis.bursts).elapsed_ps

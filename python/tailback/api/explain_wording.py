@@ -145,6 +145,14 @@ def counted_traffic(sent_bytes: float, overhead: float) -> str:
     )
 
 
+def counted_in_long_intervals(counted: str, job: UnknownJob) -> str:
+    """Evidence of counted traffic of which more fell into the run than in proportion."""
+    return (
+        f"{counted}, in intervals longer than the run; that more of it than in proportion was sent "
+        f"during the run is shown by the trace: {scattered_repetitions(job)}"
+    )
+
+
 UNKNOWN_SENDERS: Final = "unknown jobs on hosts that this job does not use"
 
 

@@ -267,6 +267,40 @@ def _log_weight(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> floa
     return prior.log(hypothesis, model) + model.log_shape(hypothesis.outcome)
 
 
+def over_arrangements(
+    hypotheses: Sequence[Hypothesis], alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior
+) -> list[Hypothesis]:
+    """Let hidden causes that were simulated with one arrangement of counted traffic stand for all.
+
+    A hidden cause is tried with the arrangement that is most probable without it. With another it
+    is taken to agree with the evidence as much better or worse as the run without it does; else
+    the number of arrangements would count against it.
+
+    Args:
+        hypotheses: The hypotheses of one machine model.
+        alone: Those of them without hidden causes, one for each arrangement.
+        model: The error model.
+        prior: Identifies the places of cables.
+    """
+    if len(alone) < 2:
+        return list(hypotheses)
+    shapes = {one.bursts: model.log_shape(one.outcome) for one in alone}
+    best = max(shapes.values())
+    whole = best + math.log(sum(math.exp(shape - best) for shape in shapes.values()))
+
+    def cause(one: Hypothesis) -> Hashable:
+        return one.places(prior.reverse), one.job and (one.job.seed, one.job.place)
+
+    tried: dict[Hashable, set[int | None]] = {}
+    for one in hypotheses:
+        tried.setdefault(cause(one), set()).add(one.bursts)
+    return [
+        replace(one, log_prior=one.log_prior + whole - shapes[one.bursts])
+        if len(tried[cause(one)]) == 1 and one.bursts in shapes else one
+        for one in hypotheses
+    ]  # fmt: skip
+
+
 def at_other_rates(
     tried: Sequence[Hypothesis], model: ErrorModel, prior: Prior
 ) -> list[Hypothesis]:

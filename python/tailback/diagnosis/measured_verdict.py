@@ -358,8 +358,12 @@ def _costs(
                     ("counters", "model")))  # fmt: skip
     if found.unknown_job is not None:
         extra = found.unknown_job
-        out.append(("other-traffic", extra.ps, extra.low_ps, extra.high_ps,
-                    *_described("other-traffic", found)))  # fmt: skip
+        # Counters of long intervals show a part of it, which the expected run contains.
+        counted = [one[1:4] for one in out if one[0] == "other-traffic"]
+        costs = zip((extra.ps, extra.low_ps, extra.high_ps), *counted, strict=True)
+        cost, least, most = map(sum, costs)
+        out = [one for one in out if one[0] != "other-traffic"]
+        out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
     turns = _dependency_waits(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 wording.TAKEN_TURNS, ("trace", "model")))  # fmt: skip

@@ -55,6 +55,15 @@ class LinkCounters:
         """Length of the time range."""
         return (self.end_ns - self.start_ns) / 1e9
 
+    @property
+    def mostly_outside(self) -> bool:
+        """Whether at least half of the time of the intervals lies outside the range.
+
+        How much of what was counted in them happened within the range is unknown then.
+        """
+        times = self.intervals.select(pl.col("end_ns").max(), pl.col("start_ns").min()).row(0)
+        return bool(times[0] - times[1] >= 2 * (self.end_ns - self.start_ns))
+
 
 def join_counters(
     intervals: pl.DataFrame,

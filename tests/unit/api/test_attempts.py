@@ -65,6 +65,7 @@ def explained(
     simulated: Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]],
     evidence: NetworkEvidence = COUNTED,
     told: bool = False,
+    others: OtherJobs | None = None,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -109,6 +110,7 @@ def explained(
     monkeypatch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
     case = make_case(evidence)
     case.compare = Compared()  # type: ignore[assignment]
+    case.others = others or OtherJobs()
     first = prepared("round-robin", **engine)
     return case.explained(first, None if told else prepared("fifo", **engine)), seen
 
@@ -217,6 +219,58 @@ def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.Monk
                one.outcome.sensitivity) == BETWEEN_JOBS  # fmt: skip
     assert misfits == {False: GOOD, True: pytest.approx(MISFIT_ERROR["calls"] + max(sensitive))}
     assert all(one.outcome.misfits["spread"] == GOOD for one in jobs)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_run(
+    monkeypatch: pytest.MonkeyPatch, outside: bool
+) -> None:
+    jobs = list[int]()
+
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], job: bool) -> tuple[int, float]:
+        return (1000 if slow else 850), BAD
+
+    def with_jobs(self: Any, prepared: Any, slow: Any) -> Any:
+        jobs.append(len(prepared.scenario.job))
+        elapsed, misfit = (1000, GOOD) if jobs[-1] > 2 else (850 + 150 * bool(slow), BAD)
+        return SimpleNamespace(
+            elapsed_ps=elapsed, summary={"events": 1000},
+            misfits={"calls": misfit, "sends": misfit, "spread": misfit, "stalls": BAD},
+        )  # fmt: skip
+
+    monkeypatch.setattr(ExplanationSearch, "simulated", with_jobs)
+    nodes = np.zeros(16)
+    nodes[[9, 11]] = 5e6
+    traffic = SimpleNamespace(
+        egress=nodes, ingress=nodes, jobs=[],
+        messages=lambda _: pl.DataFrame([(0, 9, 11, 4096)], orient="row"),
+    )  # fmt: skip
+    counters = SimpleNamespace(lossy=False, mostly_outside=outside)
+    evidence = NetworkEvidence(counters=counters)  # type: ignore[arg-type]
+    found, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
+    assert (found.of_cause("other-traffic") > 0.9) is outside
+    assert (max(jobs) == 3) is outside
+    # Stalls depend on where it sends, which is unknown.
+    assert not outside or found.best.outcome.misfits["stalls"] != BAD
+
+
+def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempts.CableSearch, "likeliest", lambda *_: (2,))
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return (700, BAD) if machine[0] == "round-robin" else (720, 0.99 * BAD)
+        # Screening singles out the wrong cable.
+        right = slow == (24,)
+        return 1000, (GOOD if machine[0] == "fifo" else 0.9 * BAD) if right else BAD
+
+    monkeypatch.setattr(
+        ExplanationSearch, "_most_probable", lambda _, names: sorted(names, reverse=True)
+    )
+    found, _ = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from tailback.diagnosis.hypotheses import (
     log_cost,
     log_probability,
     not_tried,
+    over_arrangements,
 )
 from tailback.diagnosis.unknown_job import DRAWS, Draw
 from tailback.fabric.degraded import SlowLink
@@ -237,3 +239,37 @@ def test_what_unknown_settings_change_is_no_evidence_against_a_hypothesis() -> N
     assert model.log_shape(sharp) > model.log_shape(vague) + 2
     assert model.agrees(sharp) and model.agrees(vague)
     assert not model.agrees(replace(vague, misfits=misfits))
+
+
+def test_arrangements_of_counted_traffic_do_not_count_against_a_cable_tried_with_one() -> None:
+    def charged(hypothesis: Hypothesis, ways: int) -> Hypothesis:
+        return replace(hypothesis, log_prior=-math.log(ways))
+
+    fair = {"calls": 0.01, "sends": 0.01, "stalls": 0.02}
+    without = [replace(alone(), bursts=bursts) for bursts in (None, 4, 8, 16, 32, 64)]
+    many = [charged(one, 6) for one in without]
+    cable = replace(slow(4, misfits=fair), bursts=None)
+    model = ErrorModel.of(MEASURED, [[one.outcome for one in many]], lossy=False)
+
+    def probability(ways: list[Hypothesis], tried: list[Hypothesis]) -> float:
+        known = over_arrangements([*ways, *tried], ways, model, PRIOR)
+        open_ones = not_tried(ways, model, PRIOR)
+        return Posterior([*known, *open_ones], model, PRIOR).of_cause("slow-link")
+
+    one_way = probability(without[:1], [cable])
+    assert 0.1 < one_way < 0.9
+    assert probability(many, [charged(cable, 6)]) == pytest.approx(one_way, rel=1e-6)
+    # Tried with each of them, it counts with each.
+    each = [charged(replace(cable, bursts=one.bursts), 6) for one in without]
+    assert probability(many, each) == pytest.approx(one_way, rel=1e-6)
+
+
+def test_the_arrangement_that_agrees_without_a_cable_is_not_preferred_with_it() -> None:
+    ways = [
+        replace(alone(misfits=RIGHT), log_prior=-math.log(2)),
+        replace(alone(), bursts=4, log_prior=-math.log(2)),
+    ]
+    model = ErrorModel.of(MEASURED, [[one.outcome for one in ways]], lossy=False)
+    cable = replace(slow(4), log_prior=-math.log(2))
+    *_, now = over_arrangements([*ways, cable], ways, model, PRIOR)
+    assert now.log_prior == pytest.approx(-math.log(2), abs=0.01)  # The other hardly agrees.

@@ -146,3 +146,15 @@ def test_bytes_under_way_are_spread_over_the_time_of_their_message() -> None:
     one = type(OWN)(np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]),
                     np.array([10e12]))  # fmt: skip
     np.testing.assert_allclose(sent_bytes(one, edges), [0, 0, 25, 50, 100, 100])
+
+
+@pytest.mark.parametrize(("every_s", "outside"), [(0.001, False), (0.05, True)])
+def test_intervals_longer_than_the_job_lie_mostly_outside_it(every_s: float, outside: bool) -> None:
+    length = 9 * 10**9
+    begins = np.linspace(0.0, 0.8 * length, 40)
+    job = type(OWN)(np.zeros(40, np.int64), np.full(40, 5), np.full(40, 1e6), begins, begins + 1e9)
+    rows = counted(
+        FABRIC, job, zero_ns=UTC, start_s=-0.1, end_s=0.1, every_s=every_s, error=0.0
+    )  # fmt: skip
+    found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+    assert found.mostly_outside is outside
