@@ -352,16 +352,14 @@ def _costs(
         out.append((cause, mean, min(saved, default=0), max([*saved, mean]), subject, shown,
                     ("trace", "model")))  # fmt: skip
     if further.routing_ps:
-        limited = further.routing_ps
-        out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "",
-                    wording.uneven_links(further.uneven),
+        limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
+        out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "", uneven,
                     ("counters", "model")))  # fmt: skip
     if found.unknown_job is not None:
-        extra = found.unknown_job
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [one[1:4] for one in out if one[0] == "other-traffic"]
-        costs = zip((extra.ps, extra.low_ps, extra.high_ps), *counted, strict=True)
-        cost, least, most = map(sum, costs)
+        job = found.unknown_job.costs_ps
+        cost, least, most = map(sum, zip(job, *counted, strict=True))
         out = [one for one in out if one[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
     turns = _dependency_waits(measured, further)

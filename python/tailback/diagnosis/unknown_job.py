@@ -59,6 +59,11 @@ class UnknownJob:
     spread: float
     spread_alone: float
 
+    @property
+    def costs_ps(self) -> tuple[int, int, int]:
+        """Its cost with the lower and the upper bound."""
+        return self.ps, self.low_ps, self.high_ps
+
 
 @dataclass(frozen=True)
 class Draw:
