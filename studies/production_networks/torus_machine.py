@@ -50,6 +50,7 @@ class Machine:
 
 SHAPES: Final = {
     8: ([8, 8, 4], [16, 16]), 12: ([10, 10, 10], [40, 24]), 16: ([16, 12, 12], [96, 24]),
+    24: ([20, 20, 20], [320, 24]),
 }  # fmt: skip
 """Grids of the mesh and of the spectral job by side of the torus: 29 % and 28 % of the nodes.
 
