@@ -127,7 +127,7 @@ def summary(near: list[Pair], found: list[tuple[Pair, Outcome]]) -> str:
     full = sum(all(pair.predicted.met(READING)) for pair in near)
     said = (
         f"{len(pairs())} pairs of rules can be combined. {len(near)} are predicted to be within "
-        f'{percent(NEAR)} of all three figures, "60 %" read as {READING}, and {full} within '
+        f'{percent(NEAR)} of all three figures, "60 %" read as 60 % faster, and {full} within '
         f"{percent(TOLERANCE)}. {len(found)} were simulated at full size"
     )
     if not found:
