@@ -68,8 +68,8 @@ BETWEEN = 2
 one."""
 
 SEARCH_EVENTS = 200_000_000
-"""Events that the search for slow cables may simulate: about a minute. A limit in events, not in
-time, makes a diagnosis the same on every machine."""
+"""Events that a search for slow cables, or for unknown jobs, may simulate: about a minute. A limit
+in events, not in time, makes a diagnosis the same on every machine."""
 
 MIN_TRIALS, MAX_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
@@ -160,10 +160,14 @@ class ExplanationSearch:
         """Whether the run was recorded on this fabric, so that its times are evidence on the links.
 
         A trace that does not say where its ranks ran may come from any machine, often a single
-        host. Counters always come from the machine that the run used.
+        host. Where ranks waited for a processor, times in calls say nothing about links. Counters
+        always come from the machine that the run used.
         """
         if self.evidence.counters is not None or self.evidence.congested is not None:
             return True
+        recording = prepared.observed.program.recording
+        if recording is not None and recording.oversubscribed_ps:
+            return False
         return not unknown_hosts(prepared, self.measured)
 
     def explained(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Posterior:
@@ -304,6 +308,11 @@ class ExplanationSearch:
         """Prediction of a simulation with this machine model."""
         return replace(self.compare(run), sensitivity=machine.sensitivity)
 
+    def _with_cause(self, machine: MachineModel, bursts: int | None, run: Run) -> Outcome:
+        """The same for a simulation with a hidden cause."""
+        change = self.compare.between(run, [self.alone(machine.name, bursts)])
+        return replace(self._outcome(machine, run), change=change)
+
     def _between(self, machine: MachineModel) -> int | None:
         """Number of bursts between two whose simulated times enclose the measured time.
 
@@ -404,7 +413,8 @@ class ExplanationSearch:
             return None
         scenario = self.others.add_to(machine.prepared, bursts)
         trials = CableTrials(
-            make_evaluate(scenario, threads=self.threads), partial(self._outcome, machine),
+            make_evaluate(scenario, threads=self.threads),
+            partial(self._with_cause, machine, bursts),
             self.posterior().model, self._prior(), self._outcome(machine, run),
             np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
             most_trials=TRIALS_PER_SUSPECT * max(len(suspects), MIN_TRIALS),
@@ -433,6 +443,7 @@ class ExplanationSearch:
         }  # fmt: skip
 
         runs: dict[int, Run] = {}
+        events = list[int]()
 
         def placed(one: Outcome) -> Outcome:
             return replace(one, misfits={**one.misfits, **somewhere})
@@ -445,13 +456,15 @@ class ExplanationSearch:
             counted = self.others.add_to(prepared, None)
             scenario = counted.with_other_traffic("an unknown job", messages)
             run = self.simulated(scenario, machine.slow)
+            events.append(int(run.summary["events"]))
             if draw.seed in runs or len(runs) < COMPARED_JOBS:
                 runs[draw.seed] = run
-            return self._outcome(machine, run)
+            return self._with_cause(machine, None, run)
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
             with_job, self._jobs_to_try(), alone.elapsed_ps, self.inside_ps,
+            more=lambda: sum(events) < SEARCH_EVENTS,
         )  # fmt: skip
         if len(runs) > 1:
             first, *others = runs.values()

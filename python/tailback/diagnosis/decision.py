@@ -56,8 +56,8 @@ class Alternative:
         log_weight: Logarithm of its prior and of the likelihood of all evidence except the time.
         elapsed_ps: Simulated time, ps.
         hidden_ps: Cost of each hidden cause, ps.
-        unexplained: The remaining time was lost to a fault that was not found; otherwise it is
-            model error.
+        unexplained: The remaining time was lost to a fault that was not found, or the simulation
+            takes longer for an unknown reason; otherwise the difference is model error.
     """
 
     log_weight: float
@@ -75,7 +75,8 @@ class Ensemble:
         alternatives: The alternatives; that of the expected run comes first.
         probability: Probability of each alternative, shape (H,).
         scale: Factor from simulated to measured time for all causes, by alternative, shape (H,).
-        missing: Share of the measured time lost to a fault that was not found, shape (H,).
+        missing: Share of the measured time lost to a fault that was not found, or by which the
+            simulation takes longer for an unknown reason, shape (H,).
     """
 
     elapsed_ps: int
@@ -100,11 +101,11 @@ class Ensemble:
         for one in alternatives:
             lacks = model.measured_ps - usual * one.elapsed_ps
             if one.unexplained:
-                logs.append(one.log_weight if lacks > 0 else -np.inf)
+                logs.append(one.log_weight if lacks else -np.inf)
             else:
                 logs.append(one.log_weight + model.log_time(one.elapsed_ps))
             scales.append(usual if one.unexplained else model.measured_ps / max(one.elapsed_ps, 1))
-            missing.append(max(lacks, 0.0) / elapsed_ps if one.unexplained else 0.0)
+            missing.append(abs(lacks) / elapsed_ps if one.unexplained else 0.0)
         weight = np.exp(np.array(logs) - max(logs))
         return cls(
             elapsed_ps, alternatives, weight / weight.sum(), np.array(scales), np.array(missing)

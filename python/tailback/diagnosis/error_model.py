@@ -47,11 +47,14 @@ class Outcome:
         misfits: Misfit to each kind of evidence; None if they cannot be compared.
         sensitivity: Misfit that unknown engine settings cause with these adapters and this routing,
             by kind of evidence; none if not measured.
+        change: Misfit that its hidden causes bring about, by kind of evidence: that of the run
+            without them to this one.
     """
 
     elapsed_ps: int
     misfits: Mapping[str, float | None]
     sensitivity: Mapping[str, float] = field(default_factory=dict)
+    change: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,13 @@ class ErrorModel:
     def missing_share(self, elapsed_ps: float) -> float:
         """Share of the measured time that a simulation lacks; at least 0."""
         return max(1.0 - self.usual_ratio * elapsed_ps / self.measured_ps, 0.0)
+
+    def off_share(self, elapsed_ps: float) -> float:
+        """Difference between a simulation and the run, as a share of the measured time.
+
+        A simulation that takes longer than the run describes it as badly as one that lacks time.
+        """
+        return abs(1.0 - self.usual_ratio * elapsed_ps / self.measured_ps)
 
     def agrees(self, outcome: Outcome) -> bool:
         """Whether all evidence agrees as well as usual, even if the engine settings are right."""

@@ -52,7 +52,8 @@ class Hypothesis:
         slow: Slow cables.
         bursts: Bursts per window of counted traffic of other jobs; None if it is even or absent.
         job: Traffic of an unknown job.
-        unexplained: The remaining time was lost to a fault that was not found.
+        unexplained: The remaining time was lost to a fault that was not found, or the simulation
+            takes longer than the run for an unknown reason.
         otherwise: The bursts of counted traffic, or the rate of a cable, differ from the simulated
             ones so that the run takes as long as measured.
         log_prior: Logarithm of the prior of the machine and the bursts.
@@ -127,8 +128,8 @@ class Prior:
             if hypothesis.job.place:
                 total -= math.log(max(self.cables, 1))
         if hypothesis.unexplained:
-            missing = model.missing_share(hypothesis.outcome.elapsed_ps)
-            total += log_unexplained(missing, model)
+            off = model.off_share(hypothesis.outcome.elapsed_ps)
+            total += log_unexplained(off, model)
         return total
 
 
@@ -140,9 +141,12 @@ def log_cost(share: float, mean: float, model: ErrorModel) -> float:
     return math.log(math.sqrt(2.0 * math.pi) * model.time_error / mean) - share / mean
 
 
-def log_unexplained(missing: float, model: ErrorModel) -> float:
-    """Logarithm of the prior of a fault that no search finds, with this share of the time."""
-    return math.log(UNUSUAL) + log_cost(missing, NOT_FOUND_SHARE, model)
+def log_unexplained(off: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of a fault that no search finds.
+
+    The simulation differs from the run by this share of the time.
+    """
+    return math.log(UNUSUAL) + log_cost(off, NOT_FOUND_SHARE, model)
 
 
 class Posterior:
@@ -155,7 +159,7 @@ class Posterior:
             the best.
     """
 
-    def __init__(self, hypotheses: Iterable[Hypothesis], model: ErrorModel, prior: Prior) -> None:
+    def __init__(self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> None:
         self.model = model
         self.reverse = prior.reverse
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
@@ -213,7 +217,7 @@ class Posterior:
         if not self.is_named(hypothesis):
             return hypothesis.hidden_share(self.model)
         elapsed = hypothesis.outcome.elapsed_ps
-        return self.model.missing_share(elapsed) if hypothesis.unexplained else 0.0
+        return self.model.off_share(elapsed) if hypothesis.unexplained else 0.0
 
     def of_cause(self, cause: str) -> float:
         """Probability of the hypotheses with this hidden cause; an empty name stands for none.
@@ -385,9 +389,37 @@ def not_tried(
     return out
 
 
-def _with_unexplained(hypotheses: Iterable[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
-    """Each hypothesis, with and without a fault that was not found."""
+def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
+    """Each hypothesis, with and without a fault that was not found.
+
+    Such a fault changes the evidence in a way that nobody knows, about as much as those that were
+    simulated: a run that lacks half of its time is not expected to agree in everything else.
+    """
+    change = typical_change(hypotheses, model)
     for one in hypotheses:
         yield one
-        if model.missing_share(one.outcome.elapsed_ps) > 0:
-            yield replace(one, unexplained=True)
+        off = model.off_share(one.outcome.elapsed_ps)
+        if off > 0 and not one.unexplained:
+            known = one.outcome.sensitivity
+            sensitivity = {
+                kind: known.get(kind, 0.0) + change.get(kind, 0.0) * off**2 for kind in model.kinds
+            }
+            outcome = replace(one.outcome, sensitivity=sensitivity)
+            yield replace(one, outcome=outcome, unexplained=True)
+
+
+def typical_change(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> dict[str, float]:
+    """Misfit that a fault brings about, over the square of its share of the time, by kind.
+
+    The median over the simulated faults; none without them.
+    """
+    faults = [
+        (one.outcome.change, share) for one in hypotheses
+        if one.outcome.change and (share := one.hidden_share(model)) >= FAULT
+    ]  # fmt: skip
+    out = {}
+    for kind in model.kinds:
+        known = [change[kind] / share**2 for change, share in faults if kind in change]
+        if known:
+            out[kind] = float(np.median(known))
+    return out

@@ -260,7 +260,8 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     elif cause == "slow-link" and found.candidates:
         action = wording.check_each_of(found.candidates)
     elif unknown and not (remedy is not None and remedy.name):
-        action = wording.find_first(cause, found.missing)
+        too_slow = cause == "undetermined" and (diagnosis.not_explained_ps or 0) < 0
+        action = wording.MAKE_MODEL_FIT if too_slow else wording.find_first(cause, found.missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
@@ -294,7 +295,7 @@ def _ensemble(
     elapsed, (routing, surplus) = max(measured.elapsed_ps, 1), late
     model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=found.lossy)
     if not found.alternatives:
-        unknown = log_unexplained(model.missing_share(expected), model)
+        unknown = log_unexplained(model.off_share(expected), model)
         both = Alternative(0.0, expected), Alternative(unknown, expected, unexplained=True)
         return Ensemble.of(both, model, elapsed)
     moved = [
@@ -504,7 +505,10 @@ def _headline(
         rival = max(named, key=lambda name: named[name], default=None)
         if rival is not None and named[rival] > decision.chances[UNEXPLAINED]:
             return wording.fault_or_none(rival, named[rival], decision.chances[HEALTHY], total)
-        rest = max(explanation.not_explained_ps, 0)
+        rest = explanation.not_explained_ps
+        if rest < 0:
+            inside = total - measured.outside_model_ps
+            return wording.model_too_slow(inside - rest, inside)
         return wording.not_explained(rest, total, found.candidates)
     if cause == "slow-link" and found.candidates:
         return wording.one_of_the_links(main, total, found.candidates)

@@ -133,6 +133,22 @@ def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> s
     return f"{text}."
 
 
+def model_too_slow(expected_ps: int, measured_ps: int) -> str:
+    """Headline if the simulation takes longer than the run, so that it does not describe it."""
+    return (
+        f"The model expects {format_time(expected_ps)} for what took {format_time(measured_ps)}, "
+        "so it does not describe this run, and no cause can be ruled out."
+    )
+
+
+MAKE_MODEL_FIT: Final = (
+    "First make the model fit the machine: check the rates of links in --fabric, the hosts of the "
+    "ranks and, if the program calls collectives, how many bytes the tracer records for them; fit "
+    "the other settings with tailback calibrate, and give the result with --calibration."
+)
+"""Action if the simulation takes longer than the run."""
+
+
 def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
     """Headline if the model cannot determine the cost of other traffic."""
     lower = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"

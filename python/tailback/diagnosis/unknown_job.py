@@ -112,6 +112,7 @@ def try_unknown_job(
     among: Sequence[Draw],
     alone_ps: int,
     measured_ps: int,
+    more: Callable[[], bool] = lambda: True,
 ) -> list[Tried]:
     """Fit the load of random jobs to the measured time.
 
@@ -120,6 +121,7 @@ def try_unknown_job(
         among: The jobs, with the load to try first.
         alone_ps: Simulated time of our job alone.
         measured_ps: Time measured in and between calls.
+        more: Whether further simulations are allowed; those left untried have no probability.
 
     Returns:
         Those that delay ours, with the load at which the run takes about as long as measured; empty
@@ -127,10 +129,10 @@ def try_unknown_job(
     """
     if measured_ps <= alone_ps:
         return []
-    search = _Search(simulate, alone_ps, measured_ps)
+    search = _Search(simulate, alone_ps, measured_ps, more)
     fits = list[Tried]()
     for draw in among:
-        fit = search.fit(draw)
+        fit = search.fit(draw) if more() else None
         if fit is not None:
             fits.append(fit)
         elif not fits:
@@ -143,6 +145,7 @@ class _Search:
     simulate: Callable[[Draw], Outcome]
     alone_ps: int
     measured_ps: int
+    more: Callable[[], bool]
 
     def fit(self, draw: Draw) -> Tried | None:
         """Fit the load to the measured time of our run; None if no load delays it.
@@ -157,7 +160,7 @@ class _Search:
             off = abs(came.elapsed_ps - self.measured_ps)
             if best is None or off < abs(best.outcome.elapsed_ps - self.measured_ps):
                 best = Tried(now, came)
-            if off <= 0.02 * self.measured_ps or load >= 1.0 > high[0]:
+            if off <= 0.02 * self.measured_ps or load >= 1.0 > high[0] or not self.more():
                 break
             if came.elapsed_ps < self.measured_ps:
                 if load >= 1.0:

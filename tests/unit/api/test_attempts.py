@@ -19,6 +19,7 @@ from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
 from tailback.diagnosis.hypotheses import Posterior
 from tailback.evaluate import Change
 from tailback.simulation import prepare
+from tailback.traffic.program import RecordedTimes
 
 EXCHANGE = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
@@ -306,14 +307,19 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
 
 
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
-    def recorded_on(names: list[str | None], stated: str = "all", **evidence: Any) -> bool:
+    def recorded_on(
+        names: list[str | None], stated: str = "all", crowded_ps: int = 0, **evidence: Any
+    ) -> bool:
         measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
         case = make_case(NetworkEvidence(**evidence), measured)
         fabric = SimpleNamespace(
             node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c")
         )  # fmt: skip
         section = SimpleNamespace(hosts=stated, placement_file=None)
-        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]), section=section)
+        program = SimpleNamespace(recording=RecordedTimes(1, 1, crowded_ps))
+        observed = SimpleNamespace(
+            node=np.array([0, 1, 2, 3]), section=section, program=program
+        )  # fmt: skip
         return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
 
     unknown: list[str | None] = [None] * 4
@@ -322,8 +328,11 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     # All ranks of the recording ran on one host; nobody says where they ran; on another machine.
     assert not recorded_on(["a"] * 4) and not recorded_on(["a"] * 4, "a,b")
     assert not recorded_on(unknown) and not recorded_on(["x", "x", "y", "y"])
+    # Ranks waited for a processor.
+    assert not recorded_on(["a", "a", "b", "b"], crowded_ps=300_000_000)
     # Counters are of the fabric.
     assert recorded_on(unknown, congested=np.zeros(1))
+    assert recorded_on(unknown, crowded_ps=300_000_000, congested=np.zeros(1))
 
 
 def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_tried() -> None:

@@ -22,6 +22,7 @@ from tailback.diagnosis.hypotheses import (
     log_probability,
     not_tried,
     over_arrangements,
+    typical_change,
 )
 from tailback.diagnosis.unknown_job import DRAWS, Draw
 from tailback.fabric.degraded import SlowLink
@@ -180,6 +181,35 @@ def test_costs_have_a_distribution_that_depends_on_whether_they_were_found() -> 
 
     # What costs more is rarely missed by a search.
     assert sure(0.2) < sure(0.4) < sure(0.6)
+
+
+def test_a_model_that_takes_much_longer_than_the_run_describes_nothing() -> None:
+    for ratio in (1.2, 2.0, 13.0):
+        assert compared(alone(ratio, RIGHT)).unexplained > 0.8
+    assert compared(alone(1.05, RIGHT)).unexplained == 0.0
+
+
+def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() -> None:
+    def with_change(change: float) -> Posterior:
+        # Of the cable that is slow, the prediction is worse than usual.
+        misfits = {"calls": 0.02, "sends": 0.03, "stalls": 0.05}
+        cable = slow(4, misfits=misfits)
+        cable = replace(
+            cable, alone_ps=round(0.5 * MEASURED),
+            outcome=replace(cable.outcome, change=dict.fromkeys(misfits, change)),
+        )  # fmt: skip
+        known = {"calls": 0.004, "sends": 0.1, "stalls": 0.1}
+        return compared(alone(0.5, known), cable)
+
+    # Misfit of a fault of half of the time, over the square of that share.
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    cable = replace(slow(4), alone_ps=round(0.5 * MEASURED))
+    cable = replace(cable, outcome=replace(cable.outcome, change={"calls": 0.2}))
+    assert typical_change([alone(), cable], model) == {"calls": pytest.approx(0.8)}
+    assert typical_change([alone()], model) == {}
+    # A small change agrees with the evidence better than the cable; a usual one does not.
+    assert with_change(0.0).unexplained > 0.3
+    assert with_change(0.2).of_cause("slow-link") > 0.95
 
 
 def test_counted_traffic_costs_up_to_twice_what_was_simulated() -> None:

@@ -47,6 +47,18 @@ def test_the_load_makes_the_run_as_long_as_it_was(power: float) -> None:
     assert len(seen) <= MAX_TRIALS * DRAWS
 
 
+def test_the_number_of_simulations_is_limited() -> None:
+    seen: list[Draw] = []
+
+    def simulate(draw: Draw) -> Outcome:
+        seen.append(draw)
+        return Outcome(round(ALONE + 900 * draw.load**3), {})
+
+    found = try_unknown_job(simulate, draws(), ALONE, MEASURED, more=lambda: len(seen) < 8)
+    assert len(seen) == 8
+    assert 1 < len(found) < DRAWS
+
+
 def test_jobs_differ_in_hosts_partners_and_bursts() -> None:
     jobs = draws()
     assert jobs == draws() and len(jobs) == DRAWS
