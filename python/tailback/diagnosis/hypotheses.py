@@ -159,11 +159,23 @@ class Posterior:
             the best.
     """
 
-    def __init__(self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> None:
+    def __init__(
+        self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior,
+        sensitivity: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """Weigh hypotheses, each with and without a fault that was not found.
+
+        Args:
+            hypotheses: The simulated ones.
+            model: The error model.
+            prior: Prior probabilities.
+            sensitivity: The largest of all hypotheses: nobody knows how much unknown settings
+                change a run with a fault that was not found.
+        """
         self.model = model
         self.reverse = prior.reverse
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
-        for one in _with_unexplained(hypotheses, model):
+        for one in _with_unexplained(hypotheses, model, sensitivity or {}):
             score = log_probability(one, model, prior)
             job = one.job and (one.job.seed, one.job.place)
             free = (job, one.otherwise, one.unexplained)
@@ -389,23 +401,26 @@ def not_tried(
     return out
 
 
-def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
+def _with_unexplained(
+    hypotheses: Sequence[Hypothesis], model: ErrorModel, sensitivity: Mapping[str, float]
+) -> Iterable[Hypothesis]:
     """Each hypothesis, with and without a fault that was not found.
 
     Such a fault changes the evidence in a way that nobody knows, about as much as those that were
-    simulated: a run that lacks half of its time is not expected to agree in everything else.
+    simulated. That all times only grow by the same factor is unusual.
     """
     change = typical_change(hypotheses, model)
     for one in hypotheses:
         yield one
         off = model.off_share(one.outcome.elapsed_ps)
-        if off > 0 and not one.unexplained:
-            known = one.outcome.sensitivity
-            sensitivity = {
-                kind: known.get(kind, 0.0) + change.get(kind, 0.0) * off**2 for kind in model.kinds
-            }
-            outcome = replace(one.outcome, sensitivity=sensitivity)
-            yield replace(one, outcome=outcome, unexplained=True)
+        if off <= 0 or one.unexplained:
+            continue
+        known = one.outcome.sensitivity
+        same = {kind: max(known.get(kind, 0.0), sensitivity.get(kind, 0.0)) for kind in model.kinds}
+        changed = {kind: error + change.get(kind, 0.0) * off**2 for kind, error in same.items()}
+        for errors, prior in ((changed, 0.0), (same, math.log(UNUSUAL))):
+            outcome = replace(one.outcome, sensitivity=errors)
+            yield replace(one, outcome=outcome, unexplained=True, log_prior=one.log_prior + prior)
 
 
 def typical_change(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> dict[str, float]:
