@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,9 +287,17 @@ class CableSearch:
         return self._new()
 
     def likeliest(self, most: int) -> tuple[int, ...]:
-        """Cables that fit best when screened, by one link of each; at most so many."""
-        ranked = sorted(self._singles, key=_shape, reverse=True)
-        return tuple(trial.cables[0].link for trial in ranked[:most])
+        """Cables that fit best when screened, by one link of each; at most so many.
+
+        In turn those that fit all evidence best, and those that fit one kind of it best: with the
+        wrong adapters the right cable may agree with a single kind only.
+        """
+        rankings = [sorted(self._singles, key=_shape, reverse=True)] + [
+            sorted(self._singles, key=partial(_misfit, kind)) for kind in self.trials.model.kinds
+        ]
+        turns = (trial for turn in zip(*rankings, strict=True) for trial in turn)
+        links = dict.fromkeys(trial.cables[0].link for trial in turns)
+        return tuple(links)[:most]
 
     def refine(self) -> list[Trial]:
         """Look for the rates of the best, for single directions, and for cables besides them."""
@@ -345,3 +354,8 @@ def _shape(trial: Trial) -> float:
 
 def _score(trial: Trial) -> float:
     return trial.score
+
+
+def _misfit(kind: str, trial: Trial) -> float:
+    misfit = trial.outcome.misfits.get(kind)
+    return math.inf if misfit is None else misfit

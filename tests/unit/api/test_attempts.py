@@ -140,8 +140,8 @@ def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_
     assert varied == ["round-robin"] * 2 + ["fifo"] * 2
     calls = {
         one.hypothesis.machine[0]: found.model.usual(one.hypothesis.outcome)["calls"]
-        for one in found.weighed
-    }
+        for one in found.weighed if not one.hypothesis.unexplained
+    }  # fmt: skip
     assert calls["fifo"] == pytest.approx(calls["round-robin"] + 0.02)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
-from tailback.diagnosis.error_model import ErrorModel
+from tailback.diagnosis.error_model import ErrorModel, Outcome
 from tailback.diagnosis.hidden_cables import MACHINE, CableSearch, CableTrials
 from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
 from tailback.evaluate import Change
@@ -165,6 +165,25 @@ def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bo
     assert any(name.startswith(f"{cable} ") for name in ends), ends
     assert rate == pytest.approx(gbps, rel=0.2)
     assert found.posterior.of_cause("slow-link") > 0.8
+
+
+def test_a_cable_that_agrees_with_one_kind_of_evidence_only_is_tried_further() -> None:
+    """With the wrong adapters, call times may prefer any other cable."""
+    fabric = prepare(parse({**KNOWN, "seed": 1})).fabric
+
+    def predict(run: Any) -> Outcome:
+        ((link, _, _),) = run.slow
+        wrong = {"calls": 0.02, "sends": 0.1 + link}
+        return Outcome(1000, {"calls": 0.5, "sends": 0.05} if link == 30 else wrong)
+
+    model = ErrorModel(1000, {"calls": 0.003, "sends": 0.01})
+    simulate: Any = lambda change: change  # noqa: E731
+    healthy = Outcome(700, {"calls": 0.5, "sends": 0.5})
+    prior = Prior(8, fabric.link_reverse)
+    trials = CableTrials(simulate, predict, model, prior, healthy, fabric.link_gbps)
+    search = CableSearch(trials, [0, 2, 4, 6, 30], fabric)
+    search.screen()
+    assert search.likeliest(3)[0] != 30 and 30 in search.likeliest(3)
 
 
 def test_nothing_is_found_in_a_healthy_run() -> None:
