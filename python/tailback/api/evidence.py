@@ -11,7 +11,7 @@ import polars as pl
 
 from tailback.api.captures import with_capture_telemetry
 from tailback.evidence import MeasuredRun, port_verdict
-from tailback.evidence.counter_alignment import Floats, Sent
+from tailback.evidence.counter_alignment import Floats, JoinError, Sent
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
@@ -97,10 +97,13 @@ def read_network_evidence(
     fabric = prepared.fabric
     intervals = _intervals([Path(path) for path in counters], prepared)
     sent = own_messages(measured, run)
-    joined = join_counters(
-        intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
-        origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
-    )  # fmt: skip
+    try:
+        joined = join_counters(
+            intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
+            origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
+        )  # fmt: skip
+    except JoinError as error:
+        raise JoinError(error.message, file=counters[0], remedy=error.remedy) from None
     joined = replace(joined, notes=[*joined.notes, *_foreign_ports(intervals)])
     of_host, names = _jobs_of_hosts(listed, prepared, joined)
     others = find_other_traffic(

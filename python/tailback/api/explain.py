@@ -275,8 +275,8 @@ def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) 
         (now, before[kind] or 0.0) for kind, now in best.outcome.misfits.items() if now is not None
     ]
     removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
-    counted = search.evidence.counters is not None
-    return wording.reproduced(max(removed, 0.0), stalls=counted, alone=alone)
+    stalls = best.outcome.misfits.get("stalls") is not None
+    return wording.reproduced(max(removed, 0.0), stalls=stalls, alone=alone)
 
 
 def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:
@@ -292,7 +292,9 @@ def _name_sources(
     counters = evidence.counters
     if counters is not None:
         counted = int((~np.isnan(counters.sent_bytes)).sum())
-        statements.sources.append(wording.counted_links(counted, lossy=counters.lossy))
+        statements.sources.append(wording.counted_links(
+            counted, lossy=counters.lossy, stalls=not np.isnan(counters.stall).all()
+        ))  # fmt: skip
         statements.sources += counters.notes
     if is_lossy(evidence, fabric):
         statements.sources.append(wording.DROPS)

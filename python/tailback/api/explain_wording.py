@@ -72,7 +72,8 @@ def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:
 def other_number_of_hosts(recorded: int, used: int) -> str:
     """Caveat if trace and scenario have different numbers of hosts."""
     return (
-        f"This assumes that the ranks ran on {used} hosts as stated: the trace records {recorded}"
+        f"This assumes that the ranks ran on {used} host{'s' * (used != 1)} as stated: the trace "
+        f"records {recorded}"
     )
 
 
@@ -85,10 +86,11 @@ def traced_calls(calls: int) -> str:
     return f"trace: times of {calls:,} MPI calls"
 
 
-def counted_links(links: int, *, lossy: bool) -> str:
-    """The source: port counters."""
-    kind = "queues and drops (lossy network)" if lossy else "stalls"
-    return f"counters of {links} links, with {kind}"
+def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
+    """The source: port counters, and whether they tell where traffic was held up."""
+    if lossy:
+        return f"counters of {links} links, with queues and drops (lossy network)"
+    return f"counters of {links} links, {'with' if stalls else 'without'} stalls"
 
 
 def sampled_links(links: int) -> str:
@@ -120,11 +122,13 @@ def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
         stalls: Whether stalls of ports were compared, too.
         alone: Whether no other cable explains as much.
     """
-    ports = " and how long ports stalled" if stalls else ""
-    others = ", and no other cable does" if alone else "; other cables explain as much"
+    ports = " and in how long ports stalled" if stalls else ""
+    others = (
+        ", more than any other cable that was tried" if alone else "; other cables explain as much"
+    )
     return (
-        f"simulating it reproduces the time in every rank's calls{ports}: it removes "
-        f"{percent(removed)} of the difference{others}"
+        f"simulating it removes {percent(removed)} of the difference in the times of calls and "
+        f"sends{ports}{others}"
     )
 
 

@@ -64,13 +64,18 @@ def waits_for_computation(cause: str) -> str:
 def late_ranks(late: Sequence[LateRank], cause: str) -> str:
     """The ranks that others wait for, by host, without those that cost far less than the first.
 
+    For imbalance these are the ranks that compute longer than others, if there are any.
+
     Args:
-        late: The ranks, by the time that others waited for them.
+        late: The ranks.
         cause: ``imbalance`` or ``noise``.
     """
+    slow = cause != "noise" and any(rank.excess_ps for rank in late)
     waited = {
-        rank: rank.noise_ps if cause == "noise" else rank.waited_ps - rank.noise_ps for rank in late
-    }
+        rank: rank.excess_ps if slow
+        else rank.noise_ps if cause == "noise" else rank.waited_ps - rank.noise_ps
+        for rank in late
+    }  # fmt: skip
     threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
     listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
     by_host: dict[tuple[str, int], list[int]] = {}
@@ -142,9 +147,10 @@ def model_too_slow(expected_ps: int, measured_ps: int) -> str:
 
 
 MAKE_MODEL_FIT: Final = (
-    "First make the model fit the machine: check the rates of links in --fabric, the hosts of the "
-    "ranks and, if the program calls collectives, how many bytes the tracer records for them; fit "
-    "the other settings with tailback calibrate, and give the result with --calibration."
+    "First make the model fit the machine: check the rates of links in --fabric, that the tables "
+    "in --forwarding are those of that day, the hosts of the ranks and, if the program calls "
+    "collectives, how many bytes the tracer records for them; fit the other settings with tailback "
+    "calibrate, and give the result with --calibration."
 )
 """Action if the simulation takes longer than the run."""
 

@@ -122,6 +122,9 @@ def align(
         origin_ns <= last + MAX_CLOCK_SHIFT_NS
     ):
         near_origin = _near(ports, origin_ns, length)
+        if _counted(ports, near_origin.zero_ns)[1] < 0.5 * _counted(ports, origin_ns)[1]:
+            # Where the counted bytes do not fit, less traffic within the counters fits better.
+            near_origin = _as_recorded(origin_ns)
     if near_origin is None or not (
         first < near_origin.zero_ns + length_ns and near_origin.zero_ns < last
     ):
@@ -138,16 +141,21 @@ def align(
     return alignment
 
 
+def _as_recorded(origin_ns: int) -> Alignment:
+    """The alignment by the UTC that the trace recorded."""
+    return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
+
+
 def _despite_wrong_clock(
     ports: Ports, elapsed_ps: int, span: tuple[int, int, float], origin_ns: int
 ) -> Alignment:
     """The alignment by bytes alone, if an unsynchronised clock can explain the offset."""
     if not any(part["data_bytes"].sum() for part, _ in ports):
-        return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
+        return _as_recorded(origin_ns)
     alignment = _by_bytes(ports, elapsed_ps, span)
     clock_error = alignment.zero_ns - origin_ns
     if abs(clock_error) > MAX_WRONG_CLOCK_NS:
-        return Alignment(origin_ns, CLOCK_ERROR_NS, "the trace's UTC time")
+        return _as_recorded(origin_ns)
     return Alignment(
         alignment.zero_ns, alignment.error_ns,
         f"{alignment.source} (the trace's UTC time is off by {clock_error / 1e9:+.3g} s)",
@@ -235,7 +243,7 @@ def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
     counted = np.concatenate(counted_by_port) if counted_by_port else np.zeros(0)
     total_square = float((counted**2).sum())
     if total_square <= 0:
-        return Alignment(origin_ns, int(CLOCK_ERROR_NS), "the trace's UTC time")
+        return _as_recorded(origin_ns)
     residual = np.zeros(len(shifts))
     for i, shift in enumerate(shifts):
         expected = np.concatenate(

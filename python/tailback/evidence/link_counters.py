@@ -88,6 +88,11 @@ def join_counters(
         JoinError: No interval belongs to a link of the fabric, or none overlaps the job.
     """
     known = intervals.filter(pl.col("link").is_not_null() & (pl.col("link") < fabric.n_links))
+    if intervals.is_empty():
+        raise JoinError(
+            "the counters have a single reading of each port, so they count nothing",
+            remedy="give two readings or more, from before, during and after the job",
+        )
     if known.is_empty():
         raise JoinError(
             "no counter belongs to a link of the fabric",

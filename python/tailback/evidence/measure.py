@@ -113,7 +113,7 @@ def measure(
         parts=_parts(parts, total, recorded.n_ranks),
         phases=_phases(parts, recorded.n_ranks),
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
-        latecomers=_latecomers(tables["waits"], rank_hosts),
+        latecomers=_latecomers(tables["waits"], parts, recorded.n_ranks, rank_hosts),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
         ended_early_ps=_ended_early(recorded, total),
         efficiency=_efficiency(parts, total, recorded.n_ranks),
@@ -178,7 +178,14 @@ def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
     return {kind: sums[kind] // n_ranks for kind in KINDS if sums.get(kind)}
 
 
-def _latecomers(waits: pl.DataFrame, hosts: Hosts | None) -> list[LateRank]:
+def _latecomers(
+    waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int, hosts: Hosts | None
+) -> list[LateRank]:
+    """Ranks that compute longer than others, then those whose computation others waited for.
+
+    Times of computation compare no clocks; waits do, so the waits of the direct neighbours of a
+    slow rank may be within the error of the clocks where those of others are not.
+    """
     late = (
         waits.filter(pl.col("computing_rank").is_not_null())
         .group_by("computing_rank")
@@ -186,24 +193,38 @@ def _latecomers(waits: pl.DataFrame, hosts: Hosts | None) -> list[LateRank]:
             (pl.col("imbalance_ps") + pl.col("noise_ps")).sum().alias("waited"),
             pl.col("noise_ps").sum(),
         )
-        .sort("waited", "computing_rank", descending=[True, False])
     )
+    waited = {rank: (ps, noise) for rank, ps, noise in late.iter_rows()}
+    computed = _computed(split, n_ranks)
+    excess = (computed - np.median(computed)).astype(np.int64)
+    excess[computed <= SLOW_RANK_RATIO * np.median(computed)] = 0
+    ranks = {*waited, *np.flatnonzero(excess).tolist()}
+    order = sorted(ranks, key=lambda r: (-int(excess[r]), -waited.get(r, (0, 0))[0], r))
     return [
-        LateRank(rank=rank, waited_ps=ps, noise_ps=noise, host=hosts.of_rank[rank] if hosts else "")
-        for rank, ps, noise in late.head(_LATECOMERS).iter_rows()
-    ]
+        LateRank(
+            rank=rank, waited_ps=waited.get(rank, (0, 0))[0], noise_ps=waited.get(rank, (0, 0))[1],
+            excess_ps=int(excess[rank]), host=hosts.of_rank[rank] if hosts else "",
+        )
+        for rank in order[:_LATECOMERS]
+    ]  # fmt: skip
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:
+    computed = _computed(split, n_ranks)
+    slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
+    late = waits.filter(pl.col("computing_rank").is_in(slow))
+    # Ranks that compute longer only occasionally are interrupted: that is noise, not imbalance.
+    return int(late["imbalance_ps"].sum()) // n_ranks
+
+
+def _computed(split: pl.DataFrame, n_ranks: int) -> NDArray[np.float64]:
+    """Time that each rank computes, ps, shape (R,)."""
     computed = np.zeros(n_ranks)
     rows = (
         split.filter(pl.col("part") == "computation").group_by("rank").agg(pl.col("value_ps").sum())
     )
     computed[rows["rank"].to_numpy()] = rows["value_ps"].to_numpy()
-    slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
-    late = waits.filter(pl.col("computing_rank").is_in(slow))
-    # Ranks that compute longer only occasionally are interrupted: that is noise, not imbalance.
-    return int(late["imbalance_ps"].sum()) // n_ranks
+    return computed
 
 
 def _efficiency(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> Efficiency:

@@ -127,12 +127,15 @@ class LateRank(FrozenModel):
         waited_ps: Total time that other ranks waited for it.
         noise_ps: Part of ``waited_ps`` due to computations that took longer than usual; the rest is
             imbalance.
+        excess_ps: Time that it computes longer than the median rank, if it is slow
+            (:data:`tailback.evidence.measure.SLOW_RANK_RATIO`); otherwise 0.
         host: Its host, empty if unknown.
     """
 
     rank: int
     waited_ps: int
     noise_ps: int = 0
+    excess_ps: int = 0
     host: str = ""
 
 
@@ -148,7 +151,8 @@ class Measured(FrozenModel):
         phases: Breakdown by phase, longest first; phases beyond the first 20 are merged.
         wait_states: Severity of each Scalasca wait state, averaged over the ranks, regardless of
             its reason.
-        latecomers: Ranks whose computation caused the most waiting.
+        latecomers: Ranks that compute much longer than others, then those whose computation caused
+            the most waiting.
         slow_rank_waits_ps: Time spent waiting for the computation of slow ranks, averaged over the
             ranks.
         ended_early_ps: Time between the end of a rank and the end of the run, averaged over the

@@ -479,6 +479,10 @@ def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
     ]  # fmt: skip
     assert late_ranks(late, "imbalance") == "ranks 38–39 on n010"
     assert late_ranks(late, "noise") == "rank 7 on n002"
+    # A rank that computes longer is the cause, even if clocks hide that its neighbours wait for it.
+    slow = [LateRank(rank=13, waited_ps=0, excess_ps=50, host="n013"), *late]
+    assert late_ranks(slow, "imbalance") == "rank 13 on n013"
+    assert late_ranks(slow, "noise") == "rank 7 on n002"
     many = [LateRank(rank=rank, waited_ps=50) for rank in range(8)]
     assert late_ranks(many, "imbalance") == "rank 0, rank 1, rank 2 and at least 5 others"
     assert late_ranks([], "noise") == ""

@@ -145,6 +145,7 @@ def test_imbalance_comes_again_and_noise_does_not(write: Build) -> None:
     assert [late.rank for late in uneven.measured.latecomers] == [2]
     assert uneven.measured.latecomers[0].waited_ps == 60 * MS
     # It computes three times as long as the median rank.
+    assert uneven.measured.latecomers[0].excess_ps == 20 * MS
     assert uneven.measured.slow_rank_waits_ps == 10 * 3 * 2 * MS // 4
     jitter = run(write(iterations(lambda r, turn: 6_000 if (r, turn) == (1, 4) else 1_000)))
     # Once three ranks wait 5 ms.

@@ -123,6 +123,19 @@ def test_counters_that_were_idle_while_the_job_sent_are_refused() -> None:
     assert "compare the rates of the fabric" in str(error.value.remedy)
 
 
+def test_counters_of_a_tenth_of_the_bytes_are_not_shifted_past_a_short_run() -> None:
+    """A run of five milliseconds is shorter than the shift that clocks allow."""
+    length = 5 * 10**9
+    begins = np.linspace(0.0, 0.8 * length, 40)
+    job = type(OWN)(np.zeros(40, np.int64), np.full(40, 5), np.full(40, 1e6), begins, begins + 1e8)
+    rows = counted(FABRIC, job, start_s=-0.001, end_s=0.006, every_s=0.001, error=0.0)
+    tenth = rows.with_columns(data_bytes=(pl.col("data_bytes") / 10).cast(pl.UInt64))
+    with pytest.raises(JoinError, match=r"hosts sent .*, but their ports counted"):
+        join_counters(tenth, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+    with pytest.raises(JoinError, match="single reading"):
+        join_counters(rows.clear(), FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+
+
 def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
     day = 86_400 * 10**9
     # The same bytes at the same times, a day later: both tell UTC, so these are not of the job.

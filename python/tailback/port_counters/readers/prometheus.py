@@ -136,7 +136,12 @@ def _rows(
         except (TypeError, ValueError):
             raise _wrong(path, number, f"has the value {quoted_text(str(pair))}") from None
         if not (0 <= time < 1e11 and math.isfinite(value) and 0 <= value < _LARGEST):
-            raise _wrong(path, number, f"has the value {quoted_text(str(pair))}")
+            raise _wrong(
+                path,
+                number,
+                f"has the value {quoted_text(str(pair))}; counters are finite, not negative, and "
+                "below 2^64",
+            )
         times.append(round(time * 1e3) * 1_000_000 + shift)
         # Large counters are text in the response: a float would round them.
         digits = str(text)
