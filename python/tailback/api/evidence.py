@@ -110,6 +110,8 @@ def read_network_evidence(
         joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
         routes=forwarded_links(prepared.scenario, fabric),
     )  # fmt: skip
+    if others is not None:
+        joined = replace(joined, notes=[*joined.notes, *others.notes])
     return NetworkEvidence(joined, others, names)
 
 
@@ -201,9 +203,10 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
              log["arrival_ps"].to_numpy().astype(np.float64) * stretch)
         )  # fmt: skip
     src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    assumed = np.arange(len(src)) >= len(parts[0][0])
     # Clocks compared by messages of one direction may be far off, but all times lie in the run.
     whole = float(measured.measured.elapsed_ps)
-    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole))
+    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole), assumed)
     return joined.of(joined.src_node != joined.dst_node)
 
 

@@ -143,9 +143,13 @@ def job_traffic(job: str | None, hosts: Sequence[str], gbps: float) -> str:
 
 def counted_traffic(sent_bytes: float, overhead: float) -> str:
     """Evidence of other traffic: bytes beyond ours, with the wire ``overhead`` of our messages."""
+    wire = (
+        f"taking {percent(overhead, 1)} overhead on the wire into account"
+        if overhead >= 0
+        else f"of which they counted {percent(1.0 + overhead)}"
+    )
     return (
-        f"host ports counted {format_bytes(sent_bytes)} more than our messages account for (taking "
-        f"{percent(overhead, 1)} overhead on the wire into account)"
+        f"host ports counted {format_bytes(sent_bytes)} more than our messages account for ({wire})"
     )
 
 

@@ -48,6 +48,11 @@ MIN_INSIDE_SHARE = 0.02
 calls that transfer data, for which the trace supports a diagnosis."""
 
 
+MIN_DIFFERENCE = 0.02
+"""Difference between the gain of a remedy as a share of the expected and of the measured time from
+which both are stated: less is within the range of repetitions."""
+
+
 @dataclass(frozen=True)
 class EvidenceSummary:
     """Results from evidence other than the trace, as included in the expected run.
@@ -206,8 +211,26 @@ def explain(
         }
     )  # fmt: skip
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    remedy = advise(explained) if other else diagnosis.remedy
-    return explained.model_copy(update={"remedy": _remedy(explained, remedy, found)})
+    remedy = _remedy(explained, advise(explained) if other else diagnosis.remedy, found)
+    remedy = of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0))
+    return explained.model_copy(update={"remedy": remedy})
+
+
+def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Remedy | None:
+    """The remedy with its gain as a share of the measured time, where that differs.
+
+    Args:
+        remedy: The remedy; its gain is a share of the expected time.
+        elapsed_ps: The measured time.
+        remaining_ps: Measured time that the simulation lacks, and that the remedy does not change.
+    """
+    if remedy is None or remedy.gain <= 0:
+        return remedy
+    share = 1.0 - (remedy.after_ps + remaining_ps) / max(elapsed_ps, 1)
+    if abs(share - remedy.gain) < MIN_DIFFERENCE:
+        return remedy
+    said = wording.gain_of_measured(share, elapsed_ps)
+    return remedy.model_copy(update={"action": f"{remedy.action} {said}"})
 
 
 def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:

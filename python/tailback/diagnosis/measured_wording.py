@@ -200,6 +200,13 @@ def find_first(cause: Cause, missing: Sequence[str]) -> str:
     )
 
 
+def gain_of_measured(share: float, elapsed_ps: int) -> str:
+    """Sentence on the gain of a remedy as a share of the measured time."""
+    if share <= 0:
+        return f"That is not less than the measured {format_time(elapsed_ps)}."
+    return f"Of the measured {format_time(elapsed_ps)} that saves {percent(share)}."
+
+
 def check_each_of(candidates: Sequence[str]) -> str:
     """Action if one of several cables is slow and the evidence fits each of them."""
     return (

@@ -77,6 +77,8 @@ class Sent:
         size_bytes: Size, shape (M,).
         start_ps: Start of sending, by the common clock of the trace, shape (M,).
         end_ps: Latest possible arrival, shape (M,).
+        assumed: Whether it is a message of a collective, which the trace does not record, shape
+            (M,); None if none is.
     """
 
     src_node: Ints
@@ -84,12 +86,19 @@ class Sent:
     size_bytes: Floats
     start_ps: Floats
     end_ps: Floats
+    assumed: NDArray[np.bool_] | None = None
+
+    @property
+    def assumed_bytes(self) -> float:
+        """Bytes of the messages of collectives."""
+        return 0.0 if self.assumed is None else float(self.size_bytes[self.assumed].sum())
 
     def of(self, chosen: NDArray[np.bool_]) -> Sent:
         """The messages selected by a mask, shape (M,)."""
         return Sent(
             self.src_node[chosen], self.dst_node[chosen], self.size_bytes[chosen],
             self.start_ps[chosen], self.end_ps[chosen],
+            None if self.assumed is None else self.assumed[chosen],
         )  # fmt: skip
 
 

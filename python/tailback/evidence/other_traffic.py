@@ -30,6 +30,7 @@ from tailback.evidence.traffic_matrix import (
     gravity,
 )
 from tailback.fabric.model import Fabric
+from tailback.units import percent
 
 MAX_WINDOWS = 40
 """Maximum number of time windows of the job, because other traffic varies over time."""
@@ -48,6 +49,12 @@ traffic: small messages and handshakes can double the bytes, but equally on all 
 MIN_LOAD_SHARE = 0.005
 """Minimum share of a port's rate for bytes to count as other traffic; less is subnet management,
 clock synchronisation or job launch."""
+
+MAYBE_COLLECTIVES = (
+    "only ports of the job's own hosts counted more than its messages, and no more than another "
+    "algorithm of its collectives would send: not taken for traffic of other jobs"
+)
+"""Note where the excess may be our own."""
 
 UNKNOWN = "unknown"
 """Job name of traffic from hosts that are not in the job list."""
@@ -83,6 +90,7 @@ class OtherTraffic:
         packet_bytes: Packet size, which limits how finely flows are split into messages.
         links: Bytes of each job, including ours, on the links between switches, from
             :func:`tailback.evidence.job_shares.job_shares`.
+        notes: Remarks on the comparison of counters and messages.
     """
 
     egress: Floats
@@ -93,6 +101,7 @@ class OtherTraffic:
     flows: pl.DataFrame
     packet_bytes: int
     links: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SCHEMA))
+    notes: tuple[str, ...] = ()
 
     @property
     def sent_bytes(self) -> float:
@@ -155,6 +164,10 @@ def find_other_traffic(
     excess_bytes = [
         port.excess(*each, edges, fabric) for port, each in zip(ends, overheads, strict=True)
     ]
+    own = np.unique(np.concatenate([sent.src_node, sent.dst_node]))
+    otherwise = _may_be_collectives(excess_bytes, own, sent)
+    if otherwise:
+        excess_bytes = [np.zeros_like(each) for each in excess_bytes]
     overhead, error = max(overheads)
     job_of_node = _groups(fabric, jobs or {})
     totals = [each.sum(axis=1) for each in excess_bytes]
@@ -170,8 +183,32 @@ def find_other_traffic(
         injected = {OURS: own_sent, **_injected(excess_bytes, job_of_node)}
         links = job_shares(counters.intervals, fabric, edges, injected)
     return OtherTraffic(
-        totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes, links
-    )
+        totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes, links,
+        _notes(overhead, maybe_collectives=otherwise),
+    )  # fmt: skip
+
+
+def _notes(overhead: float, *, maybe_collectives: bool) -> tuple[str, ...]:
+    notes = [MAYBE_COLLECTIVES] if maybe_collectives else []
+    if overhead < 1.0 - MAX_PORT_SPREAD:
+        notes.append(
+            f"the ports of the job's hosts counted {percent(overhead)} of the bytes of its "
+            "messages: check the unit of the counters, and whether the hosts have further adapters"
+        )
+    return tuple(notes)
+
+
+def _may_be_collectives(excess_bytes: list[Floats], own: Ints, sent: Sent) -> bool:
+    """Whether the excess may be messages of our own collectives.
+
+    A trace does not record these; which algorithm sent them is assumed. On a tree of P ranks a
+    block crosses up to log2 P links of hosts, directly sent only one.
+    """
+    total, at_own = (sum(float(x.sum()) for x in found) for found in (
+        excess_bytes, [each[own] for each in excess_bytes]
+    ))  # fmt: skip
+    most = 2.0 * sent.assumed_bytes * np.log2(max(len(own), 2))
+    return bool(0.0 < total <= most and at_own >= 0.99 * total)
 
 
 def _injected(excess_bytes: list[Floats], job_of_node: list[str]) -> dict[str, Floats]:

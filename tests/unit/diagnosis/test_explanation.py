@@ -13,7 +13,12 @@ from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.interruptions import Interruptions
-from tailback.diagnosis.measured_verdict import EvidenceSummary, FurtherCosts, explain
+from tailback.diagnosis.measured_verdict import (
+    EvidenceSummary,
+    FurtherCosts,
+    explain,
+    of_measured,
+)
 from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.unknown_job import UnknownJob
@@ -24,7 +29,7 @@ from tailback.evidence.model import (
     Measured,
     Part,
 )
-from tailback.units import format_time
+from tailback.units import format_time, percent
 from tests.factories.report_data import make_diagnosis, make_run
 
 MS = 10**9
@@ -466,10 +471,25 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
 
     found = explained(run, measured(100), advise=advise)
     assert found.cause == "placement"
-    assert found.remedy is not None and found.remedy.action == "for placement"
+    assert found.remedy is not None and found.remedy.action.startswith("for placement")
     # Where both agree, the remedy is the one that was found.
     same = run.model_copy(update={"cause": "placement"})
-    assert explained(same, measured(100), advise=advise).remedy == run.remedy
+    kept = explained(same, measured(100), advise=advise).remedy
+    assert kept is not None and kept.action.startswith(run.remedy.action)
+
+
+def test_the_gain_of_a_remedy_is_also_stated_of_the_measured_time() -> None:
+    remedy = expected(100).remedy
+    assert remedy is not None and remedy.gain > 0
+    before, after = remedy.before_ps, remedy.after_ps
+    assert of_measured(remedy, before, 0) == remedy
+    # What the model lacks stays. What it has too much, of other traffic, is not saved.
+    for elapsed, remaining in ((before + 20_000_000, 20_000_000), (round(0.9 * before), 0)):
+        stated = of_measured(remedy, elapsed, remaining)
+        share = percent(1 - (after + remaining) / elapsed)
+        assert stated is not None and stated.action.endswith(f"that saves {share}.")
+    slower = of_measured(remedy, round(0.9 * after), 0)
+    assert slower is not None and slower.action.endswith(f"measured {format_time(0.9 * after)}.")
 
 
 def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:

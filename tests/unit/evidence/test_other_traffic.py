@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from tailback.evidence.counter_alignment import Sent
-from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic, find_other_traffic
+from tailback.evidence.other_traffic import (
+    MAYBE_COLLECTIVES,
+    UNKNOWN,
+    OtherTraffic,
+    find_other_traffic,
+)
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 
 FABRIC = small_tree()
@@ -33,6 +40,31 @@ def test_our_own_bytes_are_nobody_elses(overhead: float) -> None:
     assert others.sent_bytes == 0 and others.jobs == () and others.messages().is_empty()
     # What headers add to the bytes of the trace is learnt from the ports themselves.
     assert others.own_overhead == pytest.approx(overhead, rel=0.01)
+
+
+def test_what_collectives_may_have_sent_is_not_taken_for_other_jobs() -> None:
+    """A gather over a tree instead of directly: more bytes, all between our own hosts."""
+    tree = bursts([(1, 0, 3e8), (4, 0, 6e8), (5, 4, 3e8)], 10.0)
+    direct = bursts([(1, 0, 3e8), (4, 0, 3e8), (5, 0, 3e8)], 10.0)
+    foreign = bursts([(2, 8, 6e8)], 10.0, seed=3)
+
+    def jobs(counted_bytes: Sent, *, collective: bool) -> tuple[list[str], tuple[str, ...]]:
+        ours = replace(direct, assumed=np.full(len(direct.src_node), collective))
+        counters = joined(FABRIC, counted(FABRIC, counted_bytes, error=0.0), ours)
+        others = find_other_traffic(counters, FABRIC, ours, packet_bytes=4096)
+        assert others is not None
+        return [job.job for job in others.jobs], others.notes
+
+    assert jobs(tree, collective=False) == ([UNKNOWN], ())
+    assert jobs(tree, collective=True) == ([], (MAYBE_COLLECTIVES,))
+    # Other hosts sent, too: then somebody else did.
+    assert jobs(both(tree, foreign), collective=True) == ([UNKNOWN], ())
+
+
+def test_counters_of_half_of_our_bytes_are_said_to_be_that() -> None:
+    (note,) = found(OWN, overhead=0.5, error=0.0).notes
+    assert "counted 50 % of the bytes" in note
+    assert not found(OWN, overhead=1.0, error=0.02).notes
 
 
 def test_bytes_of_other_jobs_are_found_job_by_job() -> None:
