@@ -220,19 +220,20 @@ class ExplanationSearch:
         ]  # fmt: skip
         cables = [one for one in simulated if one.slow != self.machines[one.machine].slow]
         otherwise += at_other_rates(cables, model, prior)
-        settings = self._widest()
-        # Which hosts an unknown job has, and when it sends, changes the spread of sends, too.
-        widest = {**settings, "spread": max(settings.get("spread", 0.0), self.job_spread)}
-        others = not_tried(known, model, prior, widest)
-        return Posterior([*simulated, *otherwise, *others], model, prior, settings)
+        others = not_tried(known, model, prior, self._widest())
+        return Posterior([*simulated, *otherwise, *others], model, prior)
 
     def _widest(self) -> dict[str, float]:
-        """The largest sensitivity of all hypotheses, by kind of evidence."""
+        """The largest sensitivity of all hypotheses, by kind of evidence.
+
+        Which hosts an unknown job has, and when it sends, changes the spread of sends as unknown
+        settings do.
+        """
         out: dict[str, float] = {}
         for one in self.hypotheses:
             for kind, misfit in one.outcome.sensitivity.items():
                 out[kind] = max(out.get(kind, 0.0), misfit)
-        return out
+        return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
 
     def _came_otherwise(
         self, name: tuple[str, str], slow: Slow, model: ErrorModel

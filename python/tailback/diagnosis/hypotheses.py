@@ -10,7 +10,7 @@ Hypotheses that differ only in a free parameter count once, with the best value.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -159,23 +159,11 @@ class Posterior:
             the best.
     """
 
-    def __init__(
-        self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior,
-        sensitivity: Mapping[str, float] | None = None,
-    ) -> None:  # fmt: skip
-        """Weigh hypotheses, each with and without a fault that was not found.
-
-        Args:
-            hypotheses: The simulated ones.
-            model: The error model.
-            prior: Prior probabilities.
-            sensitivity: The largest of all hypotheses: nobody knows how much unknown settings
-                change a run with a fault that was not found.
-        """
+    def __init__(self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> None:
         self.model = model
         self.reverse = prior.reverse
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
-        for one in _with_unexplained(hypotheses, model, sensitivity or {}):
+        for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
             job = one.job and (one.job.seed, one.job.place)
             free = (job, one.otherwise, one.unexplained)
@@ -401,40 +389,50 @@ def not_tried(
     return out
 
 
-def _with_unexplained(
-    hypotheses: Sequence[Hypothesis], model: ErrorModel, sensitivity: Mapping[str, float]
-) -> Iterable[Hypothesis]:
+def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
     """Each hypothesis, with and without a fault that was not found.
 
-    Such a fault changes the evidence in a way that nobody knows, about as much as those that were
-    simulated. That all times only grow by the same factor is unusual.
+    Such a fault changes the evidence in a way that nobody knows, and makes it as sensitive to
+    unknown settings, as much as those that were simulated. That all times only grow by the same
+    factor is unusual.
     """
-    change = typical_change(hypotheses, model)
+    change = typical_of_faults(hypotheses, model, lambda outcome: outcome.change)
+    varied = typical_of_faults(hypotheses, model, lambda outcome: outcome.sensitivity)
     for one in hypotheses:
         yield one
         off = model.off_share(one.outcome.elapsed_ps)
         if off <= 0 or one.unexplained:
             continue
         known = one.outcome.sensitivity
-        same = {kind: max(known.get(kind, 0.0), sensitivity.get(kind, 0.0)) for kind in model.kinds}
+        same = {
+            kind: max(known.get(kind, 0.0), varied.get(kind, 0.0) * off**2) for kind in model.kinds
+        }
         changed = {kind: error + change.get(kind, 0.0) * off**2 for kind, error in same.items()}
         for errors, prior in ((changed, 0.0), (same, math.log(UNUSUAL))):
             outcome = replace(one.outcome, sensitivity=errors)
             yield replace(one, outcome=outcome, unexplained=True, log_prior=one.log_prior + prior)
 
 
-def typical_change(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> dict[str, float]:
-    """Misfit that a fault brings about, over the square of its share of the time, by kind.
+def typical_of_faults(
+    hypotheses: Sequence[Hypothesis], model: ErrorModel,
+    misfit: Callable[[Outcome], Mapping[str, float]],
+) -> dict[str, float]:  # fmt: skip
+    """A misfit of simulated faults over the square of their share of the time, by kind.
 
-    The median over the simulated faults; none without them.
+    The median over the faults; none without them.
+
+    Args:
+        hypotheses: The hypotheses.
+        model: The error model.
+        misfit: Takes it from the prediction of a simulation.
     """
     faults = [
-        (one.outcome.change, share) for one in hypotheses
+        (misfit(one.outcome), share) for one in hypotheses
         if one.outcome.change and (share := one.hidden_share(model)) >= FAULT
     ]  # fmt: skip
     out = {}
     for kind in model.kinds:
-        known = [change[kind] / share**2 for change, share in faults if kind in change]
+        known = [found[kind] / share**2 for found, share in faults if kind in found]
         if known:
             out[kind] = float(np.median(known))
     return out
