@@ -9,7 +9,7 @@ number of simulations; they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.machine_models import MachineModel, with_routing, without_tables
 from tailback.api.network_clues import (
     OtherJobs,
     Slow,
@@ -108,30 +109,6 @@ WHERE_IT_SENDS = ("calls", "sends", "stalls")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
 
-@dataclass(frozen=True)
-class MachineModel:
-    """Adapter model and routing with which hypotheses are simulated.
-
-    Attributes:
-        prepared: The scenario with the job alone.
-        log_prior: Logarithm of the prior probability of the adapter model and the routing.
-        slow: Slow cables according to counters of queues.
-        sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
-            evidence.
-    """
-
-    prepared: PreparedScenario
-    log_prior: float
-    slow: Slow
-    sensitivity: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """Adapter model and routing."""
-        engine = self.prepared.scenario.engine
-        return engine.injection, engine.routing
-
-
 @dataclass
 class ExplanationSearch:
     """The search for an explanation of one measured run."""
@@ -183,6 +160,9 @@ class ExplanationSearch:
         given = [one for one in (round_robin, fifo) if one is not None]
         for prepared in given:
             self._add_machine(prepared, -math.log(len(given)))
+        if round_robin.scenario.fabric.forwarding is not None and self._takes_too_long:
+            for prepared in given:
+                self._add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
         if not self.recorded_on(round_robin):
             return self.posterior()
         self._look_for_causes(self.machines.values(), MAX_TRIALS)
@@ -194,7 +174,7 @@ class ExplanationSearch:
             for routing in OTHER_ROUTING:
                 if self._open:
                     prior = math.log(UNUSUAL / len(given))
-                    machine = self._add_machine(_with_routing(round_robin, routing), prior)
+                    machine = self._add_machine(with_routing(round_robin, routing), prior)
                     self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
         return self.posterior()
 
@@ -256,6 +236,15 @@ class ExplanationSearch:
             )
             self.runs[key] = self.simulated(scenario, machine.slow)
         return self.runs[key]
+
+    @property
+    def _takes_too_long(self) -> bool:
+        """Whether our job alone takes longer than measured with each machine model."""
+        model = self.posterior().model
+        longest = (1.0 + FAULT) * self.inside_ps / model.usual_ratio
+        return all(
+            self.alone(name, None, with_others=False).elapsed_ps > longest for name in self.machines
+        )
 
     @property
     def _open(self) -> bool:
@@ -593,9 +582,3 @@ class ExplanationSearch:
         """Simulate a scenario with slow cables."""
         evaluate = make_evaluate(prepared, threads=self.threads)
         return evaluate(Change(slow=slow, computations=True, measure=True))
-
-
-def _with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
-    """The scenario with another choice among the paths of a route."""
-    engine = prepared.scenario.engine.model_copy(update={"routing": routing})
-    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))

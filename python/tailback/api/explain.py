@@ -93,6 +93,8 @@ def add_evidence(
     routing = chosen.scenario.engine.routing
     if routing != prepared.scenario.engine.routing:
         statements.sources.append(wording.ROUTED[routing])
+    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
+        statements.sources.append(wording.TABLES_NOT_USED)
     candidates = _candidates(posterior, prepared.fabric)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))

@@ -40,20 +40,25 @@ FORWARDING: Final = (
 """Evidence that is missing, and the command that collects it."""
 
 MESSAGES_IN_ORDER: Final = (
-    "adapters send messages one after another: with this setting the model agrees with the "
-    "measurement"
+    "assumed: adapters send messages one after another; with this setting the model agrees better "
+    "with the measurement"
 )
 ROUTED: Final = {
     "random": (
         "assumed: switches spread packets over all shortest paths regardless of load; with this "
-        "routing the model agrees with the measurement"
+        "routing the model agrees better with the measurement"
     ),
     "deterministic": (
         "assumed: switches use one path for each destination; with this routing the model agrees "
-        "with the measurement"
+        "better with the measurement"
     ),
 }
 """Routing other than adaptive, if the scenario does not state the routing."""
+
+TABLES_NOT_USED: Final = (
+    "assumed: switches route adaptively, not by the tables in --forwarding, with which the model "
+    "takes longer than was measured (switches with adaptive routing keep tables, too)"
+)
 
 DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
 

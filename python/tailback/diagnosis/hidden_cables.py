@@ -214,12 +214,9 @@ class CableTrials:
                 break
         return found
 
-    def one_way(
-        self, both_ways: Sequence[Trial], ahead: Sequence[int], reverse: Ints, most: int
-    ) -> list[Trial]:
-        """Trials of single directions of the cables that fit best, and of links ahead of stalls."""
-        best = [trial.cables[0].link for trial in both_ways[: most // 2]]
-        tried = [*ahead[:most], *(way for link in best for way in (link, int(reverse[link])))]
+    def one_way(self, likeliest: Sequence[int], ahead: Sequence[int], reverse: Ints) -> list[Trial]:
+        """Trials of single directions of the likeliest cables, and of links ahead of stalls."""
+        tried = [*ahead, *(way for link in likeliest for way in (link, int(reverse[link])))]
         out = []
         for link in dict.fromkeys(tried):
             if self.exhausted:
@@ -307,8 +304,9 @@ class CableSearch:
         reverse = np.asarray(self.fabric.link_reverse, np.int64)
         most = _likeliest(len(self.suspects))
         if not self.is_conclusive:
-            singles.sort(key=_shape, reverse=True)
-            singles += trials.one_way(singles, self.ahead, reverse, most)
+            # Both directions of the right cable may agree with a single kind of evidence only.
+            best = self.likeliest(max(most // 2, 1 + len(trials.model.kinds)))
+            singles += trials.one_way(best, self.ahead[:most], reverse)
             singles.sort(key=_shape, reverse=True)
             singles = [*map(trials.best_rate, singles[:MAX_REFINED]), *singles[MAX_REFINED:]]
         singles.sort(key=_score, reverse=True)

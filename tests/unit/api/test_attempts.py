@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +69,7 @@ def explained(
     evidence: NetworkEvidence = COUNTED,
     told: bool = False,
     others: OtherJobs | None = None,
+    tables: bool = False,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -79,7 +82,8 @@ def explained(
 
     def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
         run = scenario.scenario.engine
-        machine = run.injection, run.routing
+        given = scenario.scenario.fabric.forwarding is not None
+        machine = run.injection, "forwarding tables" if given else run.routing
         seen.append(machine)
         job = len(scenario.scenario.job) > 1
         elapsed, misfit = simulated(machine, slow, job)
@@ -112,8 +116,33 @@ def explained(
     case = make_case(evidence)
     case.compare = Compared()  # type: ignore[assignment]
     case.others = others or OtherJobs()
-    first = prepared("round-robin", **engine)
-    return case.explained(first, None if told else prepared("fifo", **engine)), seen
+    first, second = (
+        with_tables(one) if tables else one
+        for one in (prepared("round-robin", **engine), prepared("fifo", **engine))
+    )
+    return case.explained(first, None if told else second), seen
+
+
+def with_tables(one: Any) -> Any:
+    """The scenario with forwarding tables, which are not read here."""
+    fabric = one.scenario.fabric.model_copy(update={"forwarding": Path("lfts.txt")})
+    return replace(one, scenario=one.scenario.model_copy(update={"fabric": fabric}))
+
+
+def test_tables_with_which_the_run_takes_too_long_may_not_be_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Switches with adaptive routing keep their tables, and tools print them."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (1500, 1.0) if machine[1] == "forwarding tables" else (970, GOOD)
+
+    found, _ = explained(monkeypatch, simulated, tables=True)
+    assert found.best.machine == ("round-robin", "adaptive") and not found.best.cause
+    assert found.unexplained < 0.2
+    agreeing, seen = explained(monkeypatch, lambda *_: (970, GOOD), tables=True)
+    assert agreeing.best.machine[1] == "forwarding tables"
+    assert {routing for _, routing in seen} == {"forwarding tables"}
 
 
 def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +287,11 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
 def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempts.CableSearch, "likeliest", lambda *_: (2,))
+    likeliest = attempts.CableSearch.likeliest
+    monkeypatch.setattr(
+        attempts.CableSearch, "likeliest",
+        lambda one, most: (2,) if most == attempts.SUSPECTS_PER_ROUTING else likeliest(one, most),
+    )  # fmt: skip
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
