@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api.evidence import NetworkEvidence
-from tailback.api.machine_models import MachineModel, with_routing, without_tables
+from tailback.api.machine_models import (
+    OTHER_ROUTING,
+    SETTINGS,
+    MachineModel,
+    slower_network,
+    with_routing,
+    without_tables,
+)
 from tailback.api.network_clues import (
     OtherJobs,
     Slow,
@@ -47,12 +54,11 @@ from tailback.diagnosis.hypotheses import (
 from tailback.diagnosis.measured_suspects import ahead_of_stalls, cable_suspects, carrying_cables
 from tailback.diagnosis.unknown_job import Draw, draws, try_unknown_job
 from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Change, EngineVariation
+from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import CallProfile
 from tailback.run import Run
-from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario, make_evaluate
 
 BURSTS = (None, 4, 8, 16, 32, 64)
@@ -75,10 +81,6 @@ in events, not in time, makes a diagnosis the same on every machine."""
 MIN_TRIALS, MAX_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
 
-OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
-"""Routing to try if nothing explains the time with adaptive routing and the scenario does not state
-the routing: adaptive traffic avoids slow links, so that they cost little."""
-
 SUSPECTS_PER_ROUTING = 12
 """Cables to try with each of them, and with the second kind of adapters. With up to three
 simulations per cable, this takes less than half as long as the first search; the right cable is
@@ -91,10 +93,6 @@ average two for the few that are examined further."""
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
 alone: with fewer, some cable nearly always fits."""
-
-SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.5, delays=0.5))
-"""Other engine settings with which the run is simulated to learn what unknown settings change: the
-range within which blind cases draw those of machines."""
 
 VARIED_CABLES = 2
 """Slow cables, the most probable with each machine model, that are simulated with them, too."""
@@ -165,6 +163,8 @@ class ExplanationSearch:
                 self._add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
         if not self.recorded_on(round_robin):
             return self.posterior()
+        for machine in self.machines.values():
+            self._try_slower_network(machine)
         self._look_for_causes(self.machines.values(), MAX_TRIALS)
         self._confirm()
         if self._open:
@@ -184,6 +184,7 @@ class ExplanationSearch:
         known = [
             one for one in self.hypotheses
             if one.slow == self.machines[one.machine].slow and one.job is None
+            and one.network_share == 1.0
         ]  # fmt: skip
         alone = {name: [one for one in known if one.machine == name] for name in self.machines}
         outcomes = [[one.outcome for one in ways] for ways in alone.values()]
@@ -210,9 +211,8 @@ class ExplanationSearch:
         settings do.
         """
         out: dict[str, float] = {}
-        for one in self.hypotheses:
-            for kind, misfit in one.outcome.sensitivity.items():
-                out[kind] = max(out.get(kind, 0.0), misfit)
+        for kind, misfit in (x for one in self.hypotheses for x in one.outcome.sensitivity.items()):
+            out[kind] = max(out.get(kind, 0.0), misfit)
         return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
 
     def _came_otherwise(
@@ -221,7 +221,10 @@ class ExplanationSearch:
         """Hypotheses in which counted traffic costs other than simulated, with ``slow`` cables."""
         if self.others.traffic is None:
             return []
-        ways = [one for one in self.hypotheses if one.machine == name and one.slow == slow]
+        ways = [
+            one for one in self.hypotheses
+            if one.machine == name and one.slow == slow and one.network_share == 1.0
+        ]  # fmt: skip
         without = self.alone(name, None, with_others=False).elapsed_ps
         return came_otherwise(ways, without, model)
 
@@ -344,6 +347,19 @@ class ExplanationSearch:
         """Most probable number of bursts of counted traffic with a machine model."""
         mine = [one for one in self.posterior().weighed if one.hypothesis.machine == machine.name]
         return mine[0].hypothesis.bursts if mine else None
+
+    def _try_slower_network(self, machine: MachineModel) -> None:
+        """Add a network whose links all are slower than stated to the hypotheses."""
+        bursts = self._likely_bursts(machine)
+        alone = self.alone(machine.name, bursts)
+        if not self._open or alone.elapsed_ps >= self.inside_ps:
+            return
+        scenario = self.others.add_to(machine.prepared, bursts)
+        evaluate = make_evaluate(scenario, threads=self.threads)
+        runs = slower_network(machine.prepared, alone.elapsed_ps, self.inside_ps, evaluate)
+        for share, run in runs:
+            self._add(machine, run, machine.slow, bursts)
+            self.hypotheses[-1] = replace(self.hypotheses[-1], network_share=share)
 
     def _look_for_causes(self, machines: Iterable[MachineModel], max_suspects: int) -> None:
         """Add slow cables and an unknown job to the hypotheses.

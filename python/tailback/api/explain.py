@@ -26,6 +26,9 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 
+LIKELY = 0.5
+"""Probability from which it is said that all links may be slower than stated."""
+
 NEGLIGIBLE = 1e-4
 """Probability below which hypotheses are left out of the ensemble of the verdict."""
 
@@ -95,6 +98,9 @@ def add_evidence(
         statements.sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
         statements.sources.append(wording.TABLES_NOT_USED)
+    chance, share = posterior.slower_network
+    if chance >= LIKELY:
+        statements.missing.append(wording.slower_network(share))
     candidates = _candidates(posterior, prepared.fabric)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
@@ -250,7 +256,9 @@ def _range(posterior: Posterior) -> tuple[int, int]:
     times = [
         one.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
         for one in posterior.credible()
-        if one.hypothesis.machine == best.machine and one.hypothesis.slow == best.slow
+        if one.hypothesis.machine == best.machine
+        and one.hypothesis.slow == best.slow
+        and one.hypothesis.network_share == 1.0
     ]
     return min([0, *times]), max([0, *times])
 

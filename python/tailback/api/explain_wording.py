@@ -98,6 +98,16 @@ def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
     return f"counters of {links} links, {'with' if stalls else 'without'} stalls"
 
 
+def slower_network(share: float) -> str:
+    """What to check if the model agrees with all links at this share of their rates."""
+    return (
+        f"the rates that links really reach: with all of them at {percent(share)} of those in "
+        "--fabric the model agrees with the times of calls (wrong rates in the file, TCP in place "
+        "of RDMA, or a clock of another unit); measure one pair of hosts (ib_write_bw, iperf3), or "
+        "fit them with tailback calibrate"
+    )
+
+
 def sampled_links(links: int) -> str:
     """The source: samples in packets."""
     return f"samples in packets: congestion of {links} links"

@@ -58,6 +58,8 @@ class Hypothesis:
             ones so that the run takes as long as measured.
         log_prior: Logarithm of the prior of the machine and the bursts.
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
+        network_share: Share of their stated rates that all links reach: a fault of the model or of
+            the whole network, not of a link.
     """
 
     machine: tuple[str, str]
@@ -69,6 +71,7 @@ class Hypothesis:
     otherwise: bool = False
     log_prior: float = 0.0
     alone_ps: int | None = None
+    network_share: float = 1.0
 
     @property
     def cause(self) -> str:
@@ -120,6 +123,8 @@ class Prior:
         total = hypothesis.log_prior
         if hypothesis.cause:
             total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
+        if hypothesis.network_share < 1.0:
+            total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         for slow in hypothesis.slow:
             total += unusual - math.log(max(self.cables, 1))
             total += 0.0 if slow.both else unusual
@@ -166,7 +171,7 @@ class Posterior:
         for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
             job = one.job and (one.job.seed, one.job.place)
-            free = (job, one.otherwise, one.unexplained)
+            free = (job, one.otherwise, one.unexplained, one.network_share < 1.0)
             key = (one.machine, one.places(prior.reverse), one.bursts, *free)
             if key not in best or score > best[key][0]:
                 best[key] = score, one
@@ -182,9 +187,11 @@ class Posterior:
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the most probable hidden cause."""
         cause = max((one.hypothesis.cause for one in self.weighed), key=self.of_cause)
+        if self.slower_network[0] >= 0.5:
+            cause = ""
         mine = [
             one for one in self.weighed
-            if one.hypothesis.cause == cause
+            if one.hypothesis.cause == cause and one.hypothesis.network_share == 1.0
             and not (one.hypothesis.slow and one.hypothesis.otherwise)
         ]  # fmt: skip
         total: dict[Hashable, float] = {}
@@ -230,8 +237,20 @@ class Posterior:
         )  # fmt: skip
 
     def is_named(self, hypothesis: Hypothesis) -> bool:
-        """Whether the places of its slow cables are among those that a verdict names."""
-        return hypothesis.places(self.reverse) in self._named
+        """Whether it has no slow cables, or their places are among those that a verdict names.
+
+        A network that is slower everywhere than stated is not a cause that a verdict names.
+        """
+        return hypothesis.network_share == 1.0 and hypothesis.places(self.reverse) in self._named
+
+    @property
+    def slower_network(self) -> tuple[float, float]:
+        """Probability that all links are slower than stated, and the share of their rates."""
+        all_slower = [one for one in self.weighed if one.hypothesis.network_share < 1.0]
+        if not all_slower:
+            return 0.0, 1.0
+        total = sum(one.probability for one in all_slower)
+        return total, all_slower[0].hypothesis.network_share
 
     @cached_property
     def _named(self) -> set[Hashable]:
