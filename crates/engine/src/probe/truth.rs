@@ -65,7 +65,7 @@ type PacketCount = u8;
 const OBSERVED: u32 = 31;
 
 /// The log of a window.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct TruthWindowLog {
     /// Full packets that each link sent, of jobs that are not observed and of those that are;
     /// empty if there were none yet.
@@ -109,7 +109,7 @@ impl TruthWindowLog {
 }
 
 /// The links of a shard.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ShardLinks {
     /// Fabric number of each, ascending.
     global: Vec<u32>,
@@ -232,6 +232,13 @@ impl TruthLog {
             self.pages.push(page);
             self.compact_if_long(self.pages.len() - 1);
         }
+    }
+
+    /// The table of what has been logged so far.
+    pub fn so_far(&self) -> TruthTable {
+        let Self { links, pages, .. } = self;
+        let tally = TruthSummer::default();
+        Self::finish(vec![Self { links: links.clone(), pages: pages.clone(), tally }], 1)
     }
 
     /// The table of the logs of all shards, whose windows are of equal length. Uses `threads`
