@@ -476,24 +476,16 @@ class _Workflow:
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
-        estimate = make_fluid_evaluate(prepared, options)
-        screened = Screening(made)
-        fluid = worth_screening(run)
-        if not methods:
-            now = frozenset({prepared.observed.placement_name})
-            screened = (
-                screen(made, estimate, always=now, progress=self.progress)
-                if fluid
-                else screen_by_bound(made, evaluate, always=now, progress=self.progress)
-            )
-            made = screened.kept
+        estimate = make_fluid_evaluate(prepared, options) if worth_screening(run) else None
+        screened = self._screened(made, estimate)
+        made = screened.kept
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
             run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
             analyse=self.analyse, engines=self.engines,
         )  # fmt: skip
         context = RemedyContext(
-            evaluate, estimate if fluid else None, made, screened.estimate_ps,
+            evaluate, estimate, made, screened.estimate_ps,
             prepared.observed.program, rules, frozenset(self.remedies) or None, variants,
             evaluate(Change(network="no-contention", background=False)).elapsed_ps
             if is_large(run) else 0,
@@ -528,6 +520,20 @@ class _Workflow:
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
+
+    def _screened(
+        self, made: dict[str, NDArray[np.uint32]], estimate: Evaluate | None
+    ) -> Screening:
+        """Placements worth proving: all that were asked for, else those not clearly slower.
+
+        ``estimate``: the fluid model; None where packets without contention are quicker.
+        """
+        if self.methods:
+            return Screening(made)
+        now = frozenset({self.prepared.observed.placement_name})
+        if estimate is None:
+            return screen_by_bound(made, self.evaluate, always=now, progress=self.progress)
+        return screen(made, estimate, always=now, progress=self.progress)
 
     def _hidden(self) -> float | None:
         """Share of rank time in which computation hides communication; None if it cannot."""
