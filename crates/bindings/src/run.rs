@@ -62,7 +62,8 @@ pub fn simulate<'py>(
     let (result, raised) = py.detach(|| {
         let raised = RefCell::new(None);
         let keep = |error| {
-            raised.replace(Some(error));
+            // The first: what is asked after it may fail only because it did.
+            raised.borrow_mut().get_or_insert(error);
         };
         let mut on_progress = |progress: Progress| match report_progress(watch.as_ref(), progress) {
             Ok(()) => ControlFlow::Continue(()),
@@ -203,7 +204,10 @@ fn message_columns(py: Python<'_>, m: MessageLog) -> PyResult<Bound<'_, PyDict>>
 fn ask(decide: &Py<PyAny>, report: StepReport) -> PyResult<Decision> {
     Python::attach(|py| {
         let messages = message_columns(py, report.messages)?;
-        let answer = decide.call1(py, (report.rank_step.into_pyarray(py), messages))?;
+        let t = report.traffic;
+        let traffic = numbers!(py, t; window, link, packets, bytes, observed_packets,
+            congested_packets, observed_congested_packets, busy_ps, stall_ps);
+        let answer = decide.call1(py, (report.rank_step.into_pyarray(py), messages, traffic))?;
         let (begin, end, next): (u32, u32, Option<(u32, u32)>) = answer.extract(py)?;
         Ok(Decision { skip: begin..end, next: next.map(|(from, at)| Check { from, at }) })
     })

@@ -434,12 +434,13 @@ pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
 /// Length of a window: the lookahead between groups, but not much more than the time of a packet; a
 /// small part of that with only one group.
 fn window_ps(fabric: &Fabric, settings: &Settings, partition: &Partition) -> u64 {
-    const EVENTS: f64 = 4.0;
+    // Enough that events are prefetched, and that few lie beyond the horizon of the event queue.
+    const EVENTS: f64 = 64.0;
     let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);
     let packet_ps = f64::from(settings.wire_bytes(settings.packet_bytes)) * 8000.0 / fastest;
     if partition.groups.iter().any(|&groups| groups > 1) || partition.shards > 1 {
         return partition.lookahead_ps.min(4 * packet_ps as u64).max(2);
     }
     let few = packet_ps * EVENTS / f64::from(fabric.n_nodes.max(1));
-    few.max(16.0) as u64
+    few.clamp(16.0, 4.0 * packet_ps) as u64
 }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::outcome::MessageLog;
+use crate::probe::TruthTable;
 use crate::steps::Decision;
 
 /// How far a run has advanced.
@@ -28,6 +29,8 @@ pub struct StepReport {
     pub rank_step: Vec<u32>,
     /// Messages of the steps of the check, in order of sending rank and operation.
     pub messages: MessageLog,
+    /// Traffic of each link so far, per step that labels state; the window is the step minus 1.
+    pub traffic: TruthTable,
 }
 
 /// Decides at checks; `Break` interrupts the run.

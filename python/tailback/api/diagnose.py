@@ -19,7 +19,13 @@ from tailback.api.candidates import (
     require_placements,
 )
 from tailback.api.captures import is_capture, read_captures
-from tailback.api.effort import note_on_repetitions, repetitions, worth_screening
+from tailback.api.effort import (
+    engine_variations,
+    is_large,
+    note_on_effort,
+    repetitions,
+    worth_screening,
+)
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.further_costs import further_costs
@@ -40,7 +46,6 @@ from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
-from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import confidence_sentence, measured_confidence, recorded_warnings
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -49,7 +54,7 @@ from tailback.evidence.counter_alignment import JoinError
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
-from tailback.remedy.screening import Placements, Screening, screen
+from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
 from tailback.report import (
     Attribution,
     attribute,
@@ -254,7 +259,7 @@ def diagnose(
         evaluate = make_evaluate(prepared, watch, threads=threads, known=run, tasks=task_folder)
         workflow = _Workflow(
             prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
-            ENGINE_VARIATIONS if expected.found is None else (),
+            engine_variations(run) if expected.found is None else (),
         )  # fmt: skip
         measured = expected.measured_with_ideal(evaluate)
         diagnosis, after, files = workflow.diagnose(
@@ -262,7 +267,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*diagnosis.warnings, *note_on_repetitions(seeds, run)]
+    notes = [*diagnosis.warnings, *note_on_effort(seeds, run)]
     diagnosis = diagnosis.model_copy(update={"warnings": notes})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
@@ -471,20 +476,19 @@ class _Workflow:
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
-        estimate = make_fluid_evaluate(prepared, options)
-        screened = Screening(made)
-        if not methods and worth_screening(run):
-            now = frozenset({prepared.observed.placement_name})
-            screened = screen(made, estimate, always=now, progress=self.progress)
-            made = screened.kept
+        estimate = make_fluid_evaluate(prepared, options) if worth_screening(run) else None
+        screened = self._screened(made, estimate)
+        made = screened.kept
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
             run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
             analyse=self.analyse, engines=self.engines,
         )  # fmt: skip
         context = RemedyContext(
-            evaluate, estimate, made, screened.estimate_ps, prepared.observed.program, rules,
-            frozenset(self.remedies) or None, variants,
+            evaluate, estimate, made, screened.estimate_ps,
+            prepared.observed.program, rules, frozenset(self.remedies) or None, variants,
+            evaluate(Change(network="no-contention", background=False)).elapsed_ps
+            if is_large(run) else 0,
         )  # fmt: skip
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
@@ -516,6 +520,20 @@ class _Workflow:
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
+
+    def _screened(
+        self, made: dict[str, NDArray[np.uint32]], estimate: Evaluate | None
+    ) -> Screening:
+        """Placements worth proving: all that were asked for, else those not clearly slower.
+
+        ``estimate``: the fluid model; None where packets without contention are quicker.
+        """
+        if self.methods:
+            return Screening(made)
+        now = frozenset({self.prepared.observed.placement_name})
+        if estimate is None:
+            return screen_by_bound(made, self.evaluate, always=now, progress=self.progress)
+        return screen(made, estimate, always=now, progress=self.progress)
 
     def _hidden(self) -> float | None:
         """Share of rank time in which computation hides communication; None if it cannot."""

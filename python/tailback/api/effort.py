@@ -1,7 +1,11 @@
-"""Effort of a diagnosis by the size of a simulation: repetitions, and estimates before proofs."""
+"""Effort of a diagnosis by the size of a simulation: repetitions, variations, and estimates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.evaluate import EngineVariation
 from tailback.run import Run
 
 REPETITIONS = 3
@@ -22,17 +26,38 @@ def repetitions(asked: int | None, run: Run) -> int:
     """
     if asked is not None:
         return asked
-    return 1 if int(run.summary.get("events", 0)) > MANY_EVENTS else REPETITIONS
+    return 1 if is_large(run) else REPETITIONS
 
 
-def note_on_repetitions(asked: int | None, run: Run) -> list[str]:
-    """A note if the size of the simulation reduces the number of repetitions."""
-    if repetitions(asked, run) == REPETITIONS or asked is not None:
+def is_large(run: Run) -> bool:
+    """Whether a simulation of a run takes so long that as few as possible are made."""
+    return int(run.summary.get("events", 0)) > MANY_EVENTS
+
+
+FEWER_VARIATIONS = ENGINE_VARIATIONS[1::2]
+"""Other engine settings with which the steps of a large run are simulated: half of all. Buffers and
+the adapters' order of sending differ between them."""
+
+
+def engine_variations(run: Run) -> Sequence[EngineVariation]:
+    """Other engine settings with which every step of the waterfall is simulated."""
+    return FEWER_VARIATIONS if is_large(run) else ENGINE_VARIATIONS
+
+
+def note_on_effort(asked: int | None, run: Run) -> list[str]:
+    """A note if the size of the simulation reduces the number of simulations."""
+    if not is_large(run):
         return []
     millions = round(int(run.summary["events"]) / 1e6)
+    variations = (
+        f"with {len(FEWER_VARIATIONS)} other settings of the engine, not {len(ENGINE_VARIATIONS)}"
+    )
+    once = "" if asked is not None else (
+        f" once (--seeds {REPETITIONS} repeats it with other random choices) and"
+    )  # fmt: skip
     return [
-        f"a simulation of this run has {millions} million events, so each is made once: "
-        f"--seeds {REPETITIONS} repeats them with other random choices"
+        f"a simulation of this run has {millions} million events, so each is made{once} "
+        f"{variations}"
     ]
 
 
@@ -44,8 +69,8 @@ EVENTS_A_FLOW = 50
 def worth_screening(run: Run) -> bool:
     """Whether the fluid model estimates a placement faster than the packet engine proves it.
 
-    It does not if a large simulation consists of short messages; every placement is then simulated
-    packet by packet.
+    It does not if a large simulation consists of short messages; placements are then compared
+    without contention, and no other remedy is estimated before it is simulated.
     """
     events, messages = (int(run.summary.get(name, 0)) for name in ("events", "messages"))
-    return events <= MANY_EVENTS or events > EVENTS_A_FLOW * messages
+    return not is_large(run) or events > EVENTS_A_FLOW * messages

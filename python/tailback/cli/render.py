@@ -190,9 +190,13 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
         lines += candidate_lines(proved, remedy.before_ps)
-    left_out = [c.name for c in remedy.candidates if c.status is Status.RULED_OUT]
-    if left_out:
-        lines += wrap(f"ruled out by the fluid model: {', '.join(left_out)}")
+    left_out = [c for c in remedy.candidates if c.status is Status.RULED_OUT]
+    for by, names in (
+        ("by the fluid model", [c.name for c in left_out if c.estimate_ps]),
+        ("by a simulation without contention", [c.name for c in left_out if not c.estimate_ps]),
+    ):
+        if names:
+            lines += wrap(f"ruled out {by}: {', '.join(names)}")
     if remedy.commands:
         command = remedy.commands[0]
         for name in list(remedy.files)[:1]:

@@ -210,7 +210,7 @@ class Status(StrEnum):
     PROVED = "proved"
     """Simulated packet by packet."""
     RULED_OUT = "ruled-out"
-    """Not simulated: too slow by the fluid model."""
+    """Not simulated: too slow in a simpler model."""
     NOT_APPLICABLE = "not-applicable"
     """It does not apply to this program."""
     IMPLAUSIBLE = "implausible"

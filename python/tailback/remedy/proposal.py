@@ -57,6 +57,8 @@ class RemedyContext:
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
         variants: How the placements to try were computed, by name, if known.
+        floor_ps: Time of the run without contention, if rates are only worth trying where they
+            could still beat the placements; 0 to try them in any case.
     """
 
     evaluate: Evaluate
@@ -67,6 +69,7 @@ class RemedyContext:
     rules: Sequence[str] = ()
     kinds: frozenset[str] | None = None
     variants: Mapping[str, PlacementVariant] = field(default_factory=dict)
+    floor_ps: int = 0
 
 
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]

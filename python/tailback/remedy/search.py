@@ -124,16 +124,38 @@ def _tried(
     chosen = [
         proposal for proposal in applicable if proposal.name not in {c.name for c in left_out}
     ]
+    later = [one for one in chosen if context.floor_ps and one.kind == "rate-control"]
     proved = prove(
-        chosen, context.evaluate, unchanged=now.name, estimates=estimates, seeds=seeds,
-        progress=progress,
+        [proposal for proposal in chosen if proposal not in later], context.evaluate,
+        unchanged=now.name, estimates=estimates, seeds=seeds, progress=progress,
     )  # fmt: skip
+    beaten = _beaten(later, proved, context.floor_ps)
+    left_out += beaten
+    if not beaten:
+        proved += prove(later, context.evaluate, seeds=seeds, progress=progress)
     combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
     combined_estimates = _estimates(combined, context.quick, progress)
     proved += prove(
         combined, context.evaluate, estimates=combined_estimates, seeds=seeds, progress=progress
     )
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
+
+
+def _beaten(
+    rates: Sequence[Proposal], proved: Sequence[Candidate], floor_ps: int
+) -> list[Candidate]:
+    """The rates, if the fastest candidate takes no longer than the run without contention.
+
+    Rates only prevent contention.
+    """
+    quickest = min(proved, key=fastest_first, default=None)
+    if quickest is None or not quickest.proved or quickest.elapsed_ps > floor_ps:
+        return []
+    reason = (
+        f"even without contention the run takes {format_time(floor_ps)}, no less than with "
+        f"{quickest.name}"
+    )
+    return [not_simulated(proposal, Status.RULED_OUT, reason) for proposal in rates]
 
 
 def _estimates(

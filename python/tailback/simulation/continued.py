@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.simulation.extrapolation import NEVER, with_skips
-from tailback.simulation.outcome import ExtrapolatedOutcome
+from tailback.simulation.outcome import Columns, ExtrapolatedOutcome
 from tailback.simulation.prepare import Workload
 from tailback.simulation.skip_plan import FIRST_STEPS, Cut, PlannedSkip
 from tailback.simulation.step_rounds import (
@@ -37,9 +37,9 @@ CHECK_GROWTH = 1.25
 WORTHWHILE = 0.2
 """Smallest fraction of a stretch that is left out: less would gain less than its interval costs."""
 
-FIRST_OPERATIONS = 300_000
+FIRST_OPERATIONS = 1_000_000
 """Operations of the first program, which has only the first steps of each stretch: to build and
-match as many takes about a tenth of a second."""
+match as many takes about a third of a second."""
 
 FIRST_KEPT = 150
 """Most steps of a stretch in the first program."""
@@ -67,14 +67,17 @@ class StepChecks:
         bounds: Index of the first operation of each step and the end of the last, rank by rank.
         count: Number of steps.
         first: First reported step and step of the first check.
-        decide: Called with the step of each rank and the messages of the reported steps; returns
-            the first step to leave out, the first one after those, and the next check or None.
+        decide: Called with the step of each rank, the messages of the reported steps and the
+            traffic of links so far by mark (the window is the mark minus 1); returns the first step
+            to leave out, the first one after those, and the next check or None.
     """
 
     bounds: NDArray[np.uint64]
     count: int
     first: tuple[int, int]
-    decide: Callable[[NDArray[np.uint32], dict[str, Any]], tuple[int, int, tuple[int, int] | None]]
+    decide: Callable[
+        [NDArray[np.uint32], Columns, Columns], tuple[int, int, tuple[int, int] | None]
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +120,8 @@ class _Attempt:
         job: The job.
         program: The program.
         eager: Largest message in bytes that is sent without a handshake.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
+        random_routing: Whether routing makes random choices.
         pending: Stretches that have not been decided on.
         found: Steps left out and the extrapolation, by stretch.
         reason: Why a stretch was not left out.
@@ -125,6 +130,8 @@ class _Attempt:
     job: SteppedJob
     program: Round
     eager: int
+    link_group: NDArray[np.int64]
+    random_routing: bool
     pending: list[_StretchChecks]
     found: dict[int, tuple[Cut, RoundResult]] = field(default_factory=dict)
     reason: str = "no job repeats enough equal steps"
@@ -144,7 +151,7 @@ class _Attempt:
         return stretch.first, stretch.first + stretch.counts[0]
 
     def decide(
-        self, rank_step: NDArray[np.uint32], messages: dict[str, Any]
+        self, rank_step: NDArray[np.uint32], messages: Columns, traffic: Columns
     ) -> tuple[int, int, tuple[int, int] | None]:
         """What to leave out at the current check, and the next one."""
         stretch = self.pending[0]
@@ -159,7 +166,7 @@ class _Attempt:
         if cut.skipped < WORTHWHILE * stretch.stretch.n_steps:
             stretch.counts.clear()
         else:
-            result = self._result(stretch, count, cut, messages)
+            result = self._result(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:
                 self.found[stretch.segment] = (cut, result)
                 self.pending.pop(0)
@@ -171,7 +178,7 @@ class _Attempt:
         return 0, 0, self.next_check()
 
     def _result(
-        self, stretch: _StretchChecks, count: int, cut: Cut, messages: dict[str, Any]
+        self, stretch: _StretchChecks, count: int, cut: Cut, messages: Columns, traffic: Columns
     ) -> RoundResult | None:
         """Extrapolation from the steps so far; None if earlier messages are on their way."""
         own = self.messages[:, stretch.first : stretch.first + count + 1]
@@ -183,7 +190,15 @@ class _Attempt:
         if (late < bounds[rank, -2]).any():
             return None
         known = self.job.computations(stretch.stretch.begin, stretch.stretch.end, self.eager)
-        return RoundResult(times, 0, extrapolate_steps(times, cut.skipped, known, alone=True))
+        found = extrapolate_steps(times, cut.skipped, known, alone=True)
+        if self.random_routing:
+            found = found.over_more_steps(count)
+        result = RoundResult(times, 0, found)
+        if found.why_not or not len(traffic["link"]):
+            return result
+        marks = self.program.marks[0][stretch.first : stretch.first + stretch.kept]
+        links = result.links(marks, cut.skipped, traffic, self.link_group)
+        return replace(result, found=found.unless(links))
 
 
 def simulate_continued(
@@ -206,7 +221,7 @@ def simulate_continued(
         eager: Largest message in bytes that is sent without a handshake.
         seed: Seed of the samples of skipped steps.
         one_in: Number of packets per sample that arrives.
-        link_group: Group of parallel links that each link belongs to, -1 for none.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
         random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
@@ -226,7 +241,7 @@ def simulate_continued(
             return "no job repeats enough equal steps"
         measured = [(0, one.first, one.kept) for one in pending]
         program = Round.of(workload, [job], _cut_short(job, kept), measured)
-        attempt = _Attempt(job, program, eager, pending)
+        attempt = _Attempt(job, program, eager, link_group, random_routing, pending)
         first = attempt.next_check()
         assert first is not None
         own = program.programs[0]

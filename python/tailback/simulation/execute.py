@@ -22,8 +22,8 @@ from tailback.scenario_engine import CongestionControlSection, EngineSection
 from tailback.schema import conform
 from tailback.simulation.contexts import split_contexts
 from tailback.simulation.continued import StepChecks, WholeRun
-from tailback.simulation.extrapolation import parallel_links
 from tailback.simulation.in_host import in_host_rates
+from tailback.simulation.link_symmetry import interchangeable_links
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates
@@ -188,11 +188,13 @@ class _EngineRun:
     def skipping(self) -> SkippedRun | WholeRun | str:
         """Run the workload with skipped steps; or the reason why none can be skipped."""
         settings = self.settings
+        random_routing = settings.routing != "deterministic"
+        group = np.full(self.fabric.n_links, -1, np.int64)
         return simulate_skipping(
             self.workload, self.stepped, eager=settings.eager_bytes, seed=settings.seed,
             one_in=settings.one_in / (1.0 - settings.header_loss),
-            link_group=parallel_links(self.fabric),
-            random_routing=settings.routing != "deterministic",
+            link_group=interchangeable_links(self.fabric) if random_routing else group,
+            random_routing=random_routing,
         )  # fmt: skip
 
     def stepped(
@@ -261,6 +263,7 @@ def _state_skips(
         "steps": skipped.steps, "simulated": skipped.simulated,
         "elapsed_low_ps": max(summary["elapsed_ps"] - half, 0),
         "elapsed_high_ps": summary["elapsed_ps"] + half,
+        "links_half": skipped.outcome.links_half,
     }  # fmt: skip
     return skip_notes(skipped)
 

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.model import Fabric
+from tailback.simulation.link_traffic import LinkTraffic
 from tailback.simulation.outcome import Columns, ExtrapolatedOutcome
 
 NEVER = np.iinfo(np.uint64).max
@@ -74,26 +74,6 @@ class Skip:
     at_ps: int
     shift_ps: int
     jobs: Sequence[JobSkip]
-
-
-def parallel_links(fabric: Fabric) -> NDArray[np.int64]:
-    """Groups of parallel links of a tree, among which routing spreads the same packets.
-
-    A group consists of the up links of a switch, or of the down links to a switch, as packets to it
-    can arrive over any of them.
-
-    Returns:
-        Group of each link, -1 if it is in none, shape (L,).
-    """
-    between = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    up, down = between & (fabric.link_up > 0), between & (fabric.link_up < 0)
-    out = np.full(fabric.n_links, -1, np.int64)
-    ends = np.concatenate([fabric.link_src[up].astype(np.int64),
-                           -1 - fabric.link_dst[down].astype(np.int64)])  # fmt: skip
-    out[np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])] = np.unique(
-        ends, return_inverse=True
-    )[1]
-    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +135,22 @@ def with_skips(
         start_ps: Start time of each rank, shape (R,).
         seed: Seed of the samples that are drawn.
         one_in: Number of packets per sample that arrives.
-        link_group: Group of parallel links that each link belongs to, -1 for none.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
     """
     timeline = _Timeline.of(skips, outcome.window_ps)
     ranks = _ranks(outcome, skips, start_ps)
     messages = _messages(outcome, timeline, n_labels)
     truth = pl.DataFrame(outcome.truth).with_columns(pl.col("window").cast(pl.UInt32))
     samples = pl.DataFrame(outcome.samples)
+    links_half = None
     if outcome.window_ps:
         samples = _with_program_labels(samples, n_labels, timeline)
         generator = np.random.Generator(np.random.Philox(key=[seed, STREAM]))
         truth = truth.with_columns(pl.Series("window", timeline.window(truth["window"].to_numpy())))
-        traffic = [_traffic(outcome, skip, link_group) for skip in skips]
+        known = [_traffic(outcome, skip, link_group) for skip in skips]
+        traffic = [{name: one.estimate()[0] for name, one in of.items()} for of in known]
+        total = sum((one["bytes"] for one in known), LinkTraffic.none(link_group))
+        links_half = total.precision().half
         truth = pl.concat(
             [truth, *_truth(traffic, timeline, truth.columns)], how="vertical_relaxed"
         )
@@ -193,6 +177,7 @@ def with_skips(
         skip_windows=timeline.skip_windows(),
         messages_left_out=sum(job.messages for job in jobs),
         observed_left_out=sum(job.packets for job in jobs if job.observed),
+        links_half=links_half,
         ranks=ranks,
         computations=_computations(outcome, timeline),
         messages=messages,
@@ -264,52 +249,42 @@ def _by_step(table: Columns, skip: Skip) -> tuple[pl.DataFrame, NDArray[np.float
 
 def _traffic(
     outcome: _core.PacketOutcome, skip: Skip, link_group: NDArray[np.int64]
-) -> dict[str, NDArray[np.float64]]:
-    """Traffic of the steps of a skip, by link, columns of :data:`TRUTH`."""
-    frame, factor = _by_step(outcome.step_truth, skip)
-    link = frame["link"].to_numpy().astype(np.int64)
-    mark = frame["window"].to_numpy().astype(np.int64) + 1
-    of_job = [(np.isin(mark, job.marks), job) for job in skip.jobs if len(job.marks)]
-    out = {}
-    for name in TRUTH:
-        value = frame[name].to_numpy().astype(np.float64) * factor
-        total, variance = np.zeros(len(link_group)), np.zeros(len(link_group))
-        for own, job in of_job:
-            n, steps = len(job.marks), job.mark_steps[np.searchsorted(job.marks, mark[own])]
-            sums = np.bincount(link[own], value[own], len(link_group))
-            squares = np.bincount(link[own], value[own] ** 2, len(link_group))
-            products = np.bincount(link[own], value[own] * steps, len(link_group))
-            total += sums
-            # Variance of the sum over all marks, each of as many steps as it has; marks without a
-            # row count as zero.
-            mean = sums / job.mark_steps.sum()
-            off = squares - 2 * mean * products + mean**2 * (job.mark_steps**2).sum()
-            variance += np.maximum(off, 0) * n / max(n - 1, 1)
-        out[name] = _shrunk(total, variance, link_group)
+) -> dict[str, LinkTraffic]:
+    """Traffic of the steps of a skip, by column of :data:`TRUTH`."""
+    table = outcome.step_truth
+    out = {name: LinkTraffic.none(link_group) for name in TRUTH}
+    for job in skip.jobs:
+        if not len(job.marks):
+            continue
+        for name in TRUTH:
+            out[name] += marked_traffic(
+                table, name, job.marks, job.mark_steps, job.factor, link_group
+            )
     return out
 
 
-def _shrunk(
-    total: NDArray[np.float64], variance: NDArray[np.float64], link_group: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Totals of links, shrunk toward the mean of their group (empirical Bayes; Morris, 1983).
+def marked_traffic(
+    table: Columns, name: str, marks: NDArray[np.int64], mark_steps: NDArray[np.int64],
+    factor: float, link_group: NDArray[np.int64],
+) -> LinkTraffic:  # fmt: skip
+    """Traffic of skipped steps, extrapolated from a column of the traffic of marked steps.
 
-    Differences between the links of a group that exceed their sampling variance are kept. Routing
-    without random choices has no variance, so nothing is shrunk.
+    Args:
+        table: Traffic by link and mark; the window is the mark minus 1.
+        name: The column.
+        marks: Marks of the steps that it is extrapolated from, ascending.
+        mark_steps: Number of steps that have each of these marks.
+        factor: Number of skipped steps for each of those.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
     """
-    member = link_group >= 0
-    group, groups = link_group[member], int(link_group.max(initial=-1)) + 1
-    size = np.maximum(np.bincount(group, minlength=groups), 1)
-    mean = np.bincount(group, total[member], groups) / size
-    noise = np.bincount(group, variance[member], groups) / size
-    off = total[member] - mean[group]
-    spread = np.bincount(group, off**2, groups) / np.maximum(size - 1, 1)
-    real = np.maximum(spread - noise, 0)
-    share = real / np.maximum(real + noise, 1e-300)
-    share[noise == 0] = 1.0
-    out = total.copy()
-    out[member] = mean[group] + share[group] * off
-    return out
+    mark = np.asarray(table["window"]).astype(np.int64) + 1
+    at = np.full(max(int(mark.max(initial=0)), int(marks.max(initial=0))) + 1, -1)
+    at[marks] = np.arange(len(marks))
+    part = at[mark]
+    own = part >= 0
+    link = np.asarray(table["link"]).astype(np.int64)[own]
+    value = np.asarray(table[name]).astype(np.float64)[own]
+    return LinkTraffic.of_marks(link, part[own], value, mark_steps, factor, link_group)
 
 
 def _truth(

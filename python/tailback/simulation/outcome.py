@@ -52,12 +52,15 @@ class ExtrapolatedOutcome(ModelledOutcome):
         skip_windows: Index of the window of each skip.
         messages_left_out: Number of messages of skipped steps, which have no row.
         observed_left_out: Number of data packets of observed jobs in skipped steps.
+        links_half: Half the width of the 95 % interval of the bytes of all links at once, relative
+            to them, the widest; None without telemetry.
     """
 
     window_starts: NDArray[np.uint64]
     skip_windows: list[int]
     messages_left_out: int
     observed_left_out: int
+    links_half: float | None = None
 
 
 Outcome: TypeAlias = _core.PacketOutcome | ModelledOutcome

@@ -16,7 +16,7 @@ from tailback.simulation.prepare import Workload
 from tailback.simulation.skip_plan import FIRST_STEPS, Key, Rates, plan_skips
 from tailback.simulation.step_rounds import Round, SkippedRun, SteppedJob
 from tailback.simulation.step_times import ENOUGH, FEWEST
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 ROUNDS = 5
 """Maximum number of rounds: for one job 10, 30, 90 and 270 steps of a stretch, and one more."""
@@ -47,7 +47,7 @@ def simulate_skipping(
         eager: Largest message in bytes that is sent without a handshake.
         seed: Seed of the samples of skipped steps.
         one_in: Number of packets per sample that arrives.
-        link_group: Group of parallel links that each link belongs to, -1 for none.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
         random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
@@ -98,6 +98,8 @@ def skip_notes(run: SkippedRun) -> list[str]:
         time, half = sum(one.time_ps for one in own), run.half_ps[number]
         exactly = all(one.exact for one in own)
         error = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
+        if run.outcome.links_half:
+            error += f"; bytes of each link ± {percent(run.outcome.links_half, 1)}"
         out.append(
             f"skipped: {steps - simulated:,} of the {steps:,} steps of job {own[0].name!r} are "
             f"extrapolated: {format_time(time)} ({error})"

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.simulation.extrapolation import JobSkip, Skip, with_skips
-from tailback.simulation.outcome import ExtrapolatedOutcome
+from tailback.simulation.extrapolation import JobSkip, Skip, marked_traffic, with_skips
+from tailback.simulation.link_traffic import LinkPrecision
+from tailback.simulation.outcome import Columns, ExtrapolatedOutcome
 from tailback.simulation.prepare import Job, Workload
 from tailback.simulation.skip_plan import (
     NOT_STARTED,
@@ -200,6 +201,25 @@ class RoundResult:
         first = self.offset + self.found.first
         return slice(first, first + self.found.count)
 
+    def basis_marks(self, marks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Marks whose steps all belong to the basis, and which of the steps have one of them.
+
+        ``marks``: mark of each step of the stretch in the program, 0 for none.
+        """
+        basis = self.basis
+        others = np.concatenate([marks[: basis.start], marks[basis.stop :], [0]])
+        inside = np.setdiff1d(marks[basis], others)
+        return inside, np.isin(marks[: self.times.counts.shape[1]], inside)
+
+    def links(
+        self, marks: NDArray[np.int64], skipped: int, traffic: Columns, group: NDArray[np.int64]
+    ) -> LinkPrecision:
+        """How well the bytes of links are known in skipped steps, from the ``traffic`` by mark."""
+        inside, chosen = self.basis_marks(marks)
+        factor = skipped / max(int(chosen.sum()), 1)
+        steps = (marks[:, None] == inside).sum(axis=0)
+        return marked_traffic(traffic, "bytes", inside, steps, factor, group).precision()
+
 
 RoundResults = list[dict[int, RoundResult]]
 """For each skip the results of its jobs, by job."""
@@ -379,13 +399,10 @@ class Round:
     def _part(
         self, cut: Cut, number: int, result: RoundResult, outcome: _core.PacketOutcome
     ) -> JobSkip:
-        job, basis = self.jobs[number], result.basis
+        job = self.jobs[number]
         begin = int(np.searchsorted(self.kept[number], cut.begin))
         marks = self.marks[number][begin : begin + cut.at - cut.begin]
-        # Of marks that cover several steps, only those whose steps all belong to the basis.
-        inside = np.setdiff1d(marks[basis], np.concatenate([marks[: basis.start],
-                                                            marks[basis.stop :], [0]]))  # fmt: skip
-        chosen = np.isin(marks[: result.times.counts.shape[1]], inside)
+        inside, chosen = result.basis_marks(marks)
         factor = cut.skipped / max(int(chosen.sum()), 1)
         left_out = job.steps.order[cut.at : cut.at + cut.skipped]
         counts = result.times.counts[:, chosen].sum(axis=1) * factor

@@ -8,6 +8,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.simulation.link_traffic import LinkPrecision
 from tailback.simulation.outcome import Columns
 from tailback.traffic.program import Op, Program
 
@@ -139,6 +140,25 @@ class Extrapolation:
     count: int
     why_not: str = ""
     wanted: int = 0
+
+    def over_more_steps(self, simulated: int) -> Extrapolation:
+        """The same with traffic of more steps, if it is exact: routes may differ, times do not.
+
+        ``simulated``: number of steps simulated before the last one.
+        """
+        if not self.exact:
+            return self
+        periods = max((simulated - 1 - simulated // 4) // self.count, 1)
+        count = periods * self.count
+        return replace(self, first=simulated - 1 - count, count=count)
+
+    def unless(self, links: LinkPrecision) -> Extrapolation:
+        """The same, but unreliable if the bytes of links are not known well enough."""
+        if self.why_not or not links.why_not:
+            return self
+        return replace(
+            self, why_not=links.why_not, wanted=ceil(self.first + 1 + self.count * links.more)
+        )
 
 
 @dataclass(frozen=True, eq=False)

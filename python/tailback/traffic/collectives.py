@@ -45,7 +45,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tailback.errors import TraceError, nearest
 
@@ -273,17 +276,23 @@ def _tree_up(
 # Calls ------------------------------------------------------------------------------------------
 
 
+Ranks = TypeVar("Ranks", int, NDArray[np.int64])
+
+
+def barrier_partners(size: int, me: Ranks) -> list[tuple[Ranks, Ranks]]:
+    """Whom a rank, or each of an array of ranks, sends to and receives from in a barrier's steps.
+
+    Recursive doubling at powers of two, else dissemination (Bruck) [tuned].
+    """
+    distances = [1 << k for k in range((size - 1).bit_length())]
+    if _is_power_of_two(size):
+        return [(me ^ distance, me ^ distance) for distance in distances]
+    return [((me + distance) % size, (me - distance) % size) for distance in distances]
+
+
 def _barrier(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
-    """Recursive doubling at powers of two, else dissemination (Bruck) [tuned]."""
-    steps = []
-    distance = 1
-    while distance < size:
-        if _is_power_of_two(size):
-            steps.append(_exchange(me ^ distance, 0, me ^ distance, 0))
-        else:
-            steps.append(_exchange((me + distance) % size, 0, (me - distance) % size, 0))
-        distance *= 2
-    return steps
+    """A message without content to each partner."""
+    return [_exchange(to, 0, source, 0) for to, source in barrier_partners(size, me)]
 
 
 def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:

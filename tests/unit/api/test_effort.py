@@ -8,7 +8,8 @@ import pytest
 
 from tailback.api.effort import (
     MANY_EVENTS,
-    note_on_repetitions,
+    engine_variations,
+    note_on_effort,
     repetitions,
     worth_screening,
 )
@@ -19,7 +20,7 @@ from tests.factories.diagnosis_runs import placement_run
     ("events", "asked", "expected", "noted"),
     [
         (MANY_EVENTS, None, 3, False), (MANY_EVENTS + 1, None, 1, True),
-        (MANY_EVENTS + 1, 3, 3, False), (100, 1, 1, False),
+        (MANY_EVENTS + 1, 3, 3, True), (100, 1, 1, False),
     ],
 )  # fmt: skip
 def test_large_simulations_are_made_once_unless_asked(
@@ -28,7 +29,9 @@ def test_large_simulations_are_made_once_unless_asked(
     run = placement_run(log=False)
     run = replace(run, summary={**run.summary, "events": events})
     assert repetitions(asked, run) == expected
-    assert len(note_on_repetitions(asked, run)) == noted
+    notes = note_on_effort(asked, run)
+    assert len(notes) == noted
+    assert all(("once" in note) == (asked is None) for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,14 @@ def test_short_messages_of_a_large_run_are_not_estimated_first(
     run = placement_run(log=False)
     run = replace(run, summary={**run.summary, "events": events, "messages": messages})
     assert worth_screening(run) == worth
+
+
+def test_large_simulations_are_varied_less() -> None:
+    run = placement_run(log=False)
+    small, large = (
+        engine_variations(replace(run, summary={**run.summary, "events": events}))
+        for events in (MANY_EVENTS, MANY_EVENTS + 1)
+    )
+    assert set(large) < set(small)
+    assert {one.buffers for one in large} == {0.5, 1.5}
+    assert len({one.other_injection for one in large}) == 2

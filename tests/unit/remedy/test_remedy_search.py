@@ -246,6 +246,22 @@ def test_rates_are_proved_by_packets_that_keep_them(
     assert "rate-control" in text
 
 
+def test_rates_are_not_tried_where_they_cannot_win() -> None:
+    """Nothing that only prevents contention is faster than the run without any."""
+    prepared = prepare(parse(CONTENDED | {"telemetry": {"messages": True}}))
+    run, evaluate = simulate(prepared), make_evaluate(prepared)
+    diagnosis = diagnose_cause(run, evaluate)
+    for floor_ps, status in ((1, Status.PROVED), (run.elapsed_ps, Status.RULED_OUT)):
+        context = RemedyContext(
+            evaluate, kinds=frozenset({"rate-control"}), floor_ps=floor_ps
+        )  # fmt: skip
+        tried = find_remedy(run, diagnosis, context, seeds=1).candidates
+        rates = [one for one in tried if one.kind == "rate-control"]
+        assert len(rates) == 2
+        assert {one.status for one in rates} == {status}
+    assert "even without contention" in rates[0].reason
+
+
 def test_paced_packets_leave_small_messages_alone() -> None:
     prepared = prepare(parse(CONTENDED))
     evaluate = make_evaluate(prepared)

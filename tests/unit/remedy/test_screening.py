@@ -12,7 +12,7 @@ from tailback.diagnosis.model import Status
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement.variant import nodes_by_name
-from tailback.remedy.screening import screen
+from tailback.remedy.screening import screen, screen_by_bound
 from tailback.run import Run
 from tailback.scenario import load, parse
 from tailback.simulation import (
@@ -57,6 +57,23 @@ def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
     assert "26 %" in found.left_out[0].reason
     assert found.left_out[0].estimate_ps == 126
     assert "g" not in found.estimate_ps
+
+
+def test_in_a_large_run_placements_are_compared_without_contention() -> None:
+    times = {"a": 100, "b": 130, "c": 131, "d": 124, "e": 200}
+    asked = list[Change]()
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        return by_name(times)(change)
+
+    found = screen_by_bound(dict.fromkeys(times, NODES), evaluate, always=frozenset({"e"}))
+    assert list(found.kept) == ["a", "d", "e"]
+    assert {(change.network, change.background) for change in asked} == {("no-contention", False)}
+    assert [c.name for c in found.left_out] == ["b", "c"]
+    assert "even without contention" in found.left_out[0].reason
+    # Of two far apart both are kept: the bound says little.
+    assert list(screen_by_bound({"a": NODES, "e": NODES}, by_name(times)).kept) == ["a", "e"]
 
 
 def test_the_three_quickest_are_always_proved() -> None:

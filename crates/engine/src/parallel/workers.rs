@@ -284,6 +284,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         let report = StepReport {
             rank_step: gates.rank_steps().to_vec(),
             messages: MessageLog::of(self.model, std::slice::from_ref(&*shard), numbers),
+            traffic: shard.probe.step_traffic(),
         };
         let decision = decide(report)?;
         if let Some(gates) = &mut shard.gates {

@@ -2,6 +2,8 @@
 
 use tailback_telemetry::Mark;
 
+use super::TruthTable;
+
 /// Hooks called as packets move through the network. They must not influence the engine's
 /// decisions.
 ///
@@ -28,6 +30,11 @@ pub trait Probe {
     #[inline]
     fn wants_inputs(&self) -> bool {
         false
+    }
+
+    /// Traffic of each link so far, per step that labels state; empty where it is not counted.
+    fn step_traffic(&self) -> TruthTable {
+        TruthTable::default()
     }
 
     /// A packet that came by `input` (see [`SentPacket`]) is likely to leave by `link`:

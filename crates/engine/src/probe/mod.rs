@@ -22,6 +22,7 @@ mod steps;
 mod windows;
 
 mod truth;
+mod truth_table;
 
 pub use crate::settings::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 pub(crate) use combined::ShardProbes;
@@ -34,5 +35,5 @@ pub(crate) use queue_pairs::connections;
 pub use readings::{PortCounters, QueueLengths};
 pub use series::{LinkReading, LinkReadings, Reading};
 pub(crate) use steps::{StepProbe, steps_of_messages};
-pub use truth::TruthTable;
+pub use truth_table::TruthTable;
 pub use windows::WindowProbe;

@@ -83,6 +83,10 @@ impl StepProbe {
 impl Probe for StepProbe {
     const ON: bool = true;
 
+    fn step_traffic(&self) -> TruthTable {
+        self.truth.so_far()
+    }
+
     #[inline]
     fn begin_window(&mut self, now: u64) {
         self.measure.begin_window(now);

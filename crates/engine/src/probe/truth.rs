@@ -4,22 +4,12 @@
 //! appended to a log of the window, which the event loop never reads. A window is summed and sorted
 //! by link at the end; its log also earlier when it takes more memory than its sums.
 
-use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, append, in_shares, table};
+use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, in_shares};
 
+use super::truth_table::{SUMS, TruthTable};
 use super::{SentPacket, Transmission};
 use crate::network::cable::Cable;
 use crate::network::link::Link;
-
-table! {
-    /// The table of ground truth, with one row per window and link with traffic, in this order:
-    /// bytes sent, time sending, time with data but no credit, packets sent, those of observed
-    /// jobs, packets that met congestion, those of observed jobs.
-    TruthTable: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
-    observed_congested_packets,
-}
-
-/// Number of sums per link.
-const SUMS: usize = 7;
 
 /// Indices of the sums, in column order. Packets of observed jobs follow all packets.
 const BYTES: usize = 0;
@@ -27,24 +17,6 @@ const BUSY_PS: usize = 1;
 const STALL_PS: usize = 2;
 const PACKETS: usize = 3;
 const CONGESTED: usize = 5;
-
-impl TruthTable {
-    /// Appends the sums of a window for the links `first` + each of `places`.
-    fn extend(&mut self, window: u32, first: u32, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
-        self.window.extend(std::iter::repeat_n(window.into(), places.len()));
-        self.link.extend(places.iter().map(|&place| u64::from(first) + u64::from(place)));
-        let columns = [
-            &mut self.bytes,
-            &mut self.busy_ps,
-            &mut self.stall_ps,
-            &mut self.packets,
-            &mut self.observed_packets,
-            &mut self.congested_packets,
-            &mut self.observed_congested_packets,
-        ];
-        append(columns, places, sums);
-    }
-}
 
 /// An entry about a link.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +37,7 @@ type PacketCount = u8;
 const OBSERVED: u32 = 31;
 
 /// The log of a window.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct TruthWindowLog {
     /// Full packets that each link sent, of jobs that are not observed and of those that are;
     /// empty if there were none yet.
@@ -109,7 +81,7 @@ impl TruthWindowLog {
 }
 
 /// The links of a shard.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ShardLinks {
     /// Fabric number of each, ascending.
     global: Vec<u32>,
@@ -234,6 +206,13 @@ impl TruthLog {
         }
     }
 
+    /// The table of what has been logged so far.
+    pub fn so_far(&self) -> TruthTable {
+        let Self { links, pages, .. } = self;
+        let tally = TruthSummer::default();
+        Self::finish(vec![Self { links: links.clone(), pages: pages.clone(), tally }], 1)
+    }
+
     /// The table of the logs of all shards, whose windows are of equal length. Uses `threads`
     /// threads.
     pub fn finish(ledgers: Vec<Self>, threads: usize) -> TruthTable {
@@ -250,7 +229,7 @@ impl TruthLog {
             all + pages.iter().map(TruthWindowLog::len).sum::<usize>()
         };
         let tables = in_shares(pages, threads, weight, |first, share| {
-            let mut table = TruthTable::with_capacity(share.len() * all);
+            let mut table = TruthTable::with_room(share.len() * all);
             let mut tally = TruthSummer::default();
             for (window, pages) in (first as u32..).zip(share) {
                 tally.sum(pages, &links, |first, places, sums| {
@@ -259,7 +238,7 @@ impl TruthLog {
             }
             table
         });
-        TruthTable::default().append(tables.into_iter())
+        TruthTable::joined(tables.into_iter())
     }
 }
 

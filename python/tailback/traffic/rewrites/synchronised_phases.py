@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from tailback.traffic.collectives import schedule
+from tailback.traffic.collectives import barrier_partners
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.rewrites.edit import (
     Ints,
@@ -45,18 +45,16 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     index = _member_index(program, members)
     label = edit.label(Label("barrier", CALL))
     tag = fresh_tag(program)
-    steps = [schedule(CALL, len(members), me, 0, 0, 0) for me in range(len(members))]
+    steps = barrier_partners(len(members), np.arange(len(members)))
     needed = waited_at(program)
     for number, at in enumerate(begin.T):
         for rank, post in ((found.src, found.send), (found.dst, found.receive)):
             mine = (index[rank] >= 0) & (place == number)
             posts, there = post[mine], at[index[rank[mine]]]
             edit.wait_for(posts[needed[posts] >= there], there[needed[posts] >= there])
-        for k in range(len(steps[0])):
-            source = members[np.array([each[k].receives[0][0] for each in steps])]
-            to = members[np.array([each[k].sends[0][0] for each in steps])]
-            received = edit.post_at_ranks(members, at, Op.IRECV, source, 0, tag, label)
-            sent = edit.post_at_ranks(members, at, Op.ISEND, to, 0, tag, label)
+        for to, source in steps:
+            received = edit.post_at_ranks(members, at, Op.IRECV, members[source], 0, tag, label)
+            sent = edit.post_at_ranks(members, at, Op.ISEND, members[to], 0, tag, label)
             edit.wait(members, at, received)
             edit.wait(members, at, sent)
     names = ", ".join(repr(phase) for phase in dict.fromkeys(phases))
