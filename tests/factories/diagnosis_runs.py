@@ -299,10 +299,13 @@ def line_run(**options: object) -> Run:
 
 
 def quiet_run(**options: object) -> Run:
-    """Neighbours exchange without any congestion."""
+    """Neighbours exchange without any congestion.
+
+    Without a message log, which would show messages in flight all the time, longer than they need.
+    """
     flows = [Flow(n, n ^ 1, 100) for n in range(NODES)]
     flows += [Flow(n, (n + HOSTS) % NODES, 40) for n in range(NODES)]
-    return make_run(flows, {}, **options)  # type: ignore[arg-type]
+    return make_run(flows, {}, **{"log": False, **options})  # type: ignore[arg-type]
 
 
 def sparse_run(**options: object) -> Run:

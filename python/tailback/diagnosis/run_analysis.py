@@ -27,7 +27,7 @@ from tailback.diagnosis.congestion_trees import (
 )
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
-from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization, fullest_links
 from tailback.diagnosis.slow_link_checks import (
     explains_delays,
     slow_ejection_links,
@@ -421,6 +421,12 @@ class RunAnalysis:
         hot = roots["hot_ps"].to_numpy() / self.run.elapsed_ps
         weight = roots["weight"].to_numpy() / self.congested_packets
         return float((hot * weight).sum()), float(hot.max())
+
+    @cached_property
+    def filled(self) -> dict[Cause, float]:
+        """How full we keep the links that our traffic fills under a cause, while communicating."""
+        time_ps = self.communication_fraction * self.run.elapsed_ps
+        return fullest_links(self._rows, self.topology, time_ps)
 
     @cached_property
     def uncertainty_matters(self) -> bool:

@@ -77,7 +77,7 @@ class SlowCableFit:
     @property
     def explains(self) -> bool:
         """Whether slow cables are more probable than other traffic."""
-        return self.probability >= 0.5
+        return self.probability > 0.5
 
 
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
