@@ -19,8 +19,7 @@ from typing import Any
 from tailback import _core
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
-from tailback.simulation.known_runs import KnownRuns
-from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation import KnownRuns, PreparedScenario
 
 LOG = ("jobs", "labels", "ranks", "messages")
 """Tables that the search for slow cables reads."""

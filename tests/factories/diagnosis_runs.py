@@ -309,6 +309,6 @@ def quiet_run(**options: object) -> Run:
 
 
 def sparse_run(**options: object) -> Run:
-    """A dozen packets, some of them congested."""
+    """A dozen packets, some of them congested, without a message log."""
     flows = [Flow(n, HOSTS + n, 2) for n in range(6)]
-    return make_run(flows, dict.fromkeys(ups(0), 0.5), **options)  # type: ignore[arg-type]
+    return make_run(flows, dict.fromkeys(ups(0), 0.5), **{"log": False, **options})  # type: ignore[arg-type]

@@ -108,13 +108,15 @@ def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
     if cause == "slow-link" and logged:
         # Our traffic hardly uses either link; the log tells them apart.
         own += burden["other-traffic"]
+    settled = 1.0 - evidence.unsure_share
     if total > 0:
-        # Undecided samples say nothing about the cause, nor do trees about time lost without them.
+        # Trees say nothing about time that is lost without them.
         hot = max(evidence.burden(kind)[1] for kind in ROOT_KIND_OF_CAUSE)
-        told = (1.0 - evidence.unsure_share) * min(hot / max(_lost(evidence), 1e-9), 1.0)
+        told = settled * min(hot / max(_lost(evidence), 1e-9), 1.0)
         result *= likelihood(told * own / total + (1.0 - told) * 0.5)
     # Other causes fill no link with our traffic.
-    result *= likelihood(evidence.filled.get(cause, 1.0 - max(evidence.filled.values())))
+    filled = evidence.filled.get(cause, 1.0 - max(evidence.filled.values()))
+    result *= likelihood(settled * filled + (1.0 - settled) * 0.5)
     if late is None or not logged:
         return result
     # A pattern delays messages at nodes. Other causes may do so too, by back-pressure.
