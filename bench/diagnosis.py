@@ -150,9 +150,9 @@ def answer(
     )
 
 
-def run_all(split: str, count: int, ask: Ask, jobs: int) -> list[Answer]:
-    """All scenarios of a split."""
-    numbers = [n for n in range(count) if (n % 2 == 1) == (split == "judge")]
+def run_all(split: str, first: int, count: int, ask: Ask, jobs: int) -> list[Answer]:
+    """The scenarios of a split from a number on."""
+    numbers = [n for n in range(first, count) if (n % 2 == 1) == (split == "judge")]
     if jobs == 1:
         return [one for number in numbers for one in answers(number, ask)]
     # Spawned, not forked: polars has threads. Scenarios are many and small, so one each will do.
@@ -199,6 +199,7 @@ def figures(found: list[Answer]) -> dict[str, object]:
         },
         "calibration": calibration(found),
         "calibration_error": expected_error(calibration(found)),
+        "squared_error": float(np.mean([(a.confidence - a.right) ** 2 for a in found])),
         "mean_seconds": float(np.mean([a.seconds for a in found])),
         "misses": [
             {k: v for k, v in asdict(a).items() if k not in ("scheme", "packets", "knowledge")}
@@ -252,7 +253,9 @@ def text(found: list[Answer]) -> str:
         low, high = f["accuracy_95"]  # type: ignore[misc]
         lines.append(
             f"{f['knowledge']}, {f['scheme']}, {f['packets']} packets: {percent(f['accuracy'], 1)} "
-            f"({percent(low, 1)}–{percent(high, 1)}) of {f['scenarios']} scenarios"
+            f"({percent(low, 1)}–{percent(high, 1)}) of {f['scenarios']} scenarios; "
+            f"calibration error {percent(f['calibration_error'], 1)}, "
+            f"mean squared error {f['squared_error']:.3f}"
         )
         for label, row in f["confusion"].items():  # type: ignore[attr-defined]
             lines.append(f"    {label:14} {row}")
@@ -291,6 +294,7 @@ def main() -> int:
     )
     parser.add_argument("--split", choices=("build", "judge"), default="build")
     parser.add_argument("--count", type=int, default=COUNT, help="scenarios of both splits")
+    parser.add_argument("--first", type=int, default=0, help="number of the first scenario")
     parser.add_argument("--packets", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--scheme", choices=SCHEMES, nargs="+", default=["full"])
     parser.add_argument("--know", choices=KNOWLEDGE, nargs="+", default=["own"])
@@ -310,7 +314,7 @@ def main() -> int:
         texts = [path.read_text(encoding="utf-8") for path in options.saved]
         found = [Answer(**row) for text in texts for row in json.loads(text)]
     else:
-        found = run_all(options.split, options.count, ask, options.jobs)
+        found = run_all(options.split, options.first, options.count, ask, options.jobs)
     if options.save:
         options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
     if options.write:

@@ -37,6 +37,7 @@ from tailback.diagnosis.headline import (
     unexplained_time,
     verdict_follows_time,
 )
+from tailback.diagnosis.likelihood import TIME_ERROR
 from tailback.diagnosis.model import (
     Agreement,
     Basis,
@@ -76,7 +77,7 @@ from tailback.stages import stage
 TOP_LINKS = 20
 
 
-MODEL_MISMATCH = 0.10
+MODEL_MISMATCH = 2 * TIME_ERROR
 """Excess of simulated over observed time, as a share, from which a model mismatch is reported."""
 
 
