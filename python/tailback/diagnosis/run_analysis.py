@@ -268,9 +268,10 @@ class RunAnalysis:
 
     @property
     def only_cable(self) -> float:
-        """How much less than that any other cable explains, as a share of it, 0–1."""
-        best = int(self._explained.argmax())
-        others = np.delete(self._explained, [best, self.reverse(best)])
+        """How much less than that any cable on other paths explains, as a share of it, 0–1."""
+        best, bundle = int(self._explained.argmax()), self.topology.bundle
+        same = np.isin(bundle, [bundle[best], bundle[self.reverse(best)]])
+        others = self._explained[~(same | same[self.reverses])]
         return 1.0 - float(others.max(initial=0.0)) / self.one_cable if self.one_cable else 0.0
 
     def explained(self, link: int) -> float:

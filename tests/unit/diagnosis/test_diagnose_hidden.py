@@ -66,6 +66,9 @@ def test_a_fit_does_not_explain_where_the_time_does_not_agree() -> None:
     assert not SlowCableFit(one, 0.8, 0.7).explains
     # A second cable must earn its place.
     assert SlowCableFit(two, 0.6, 1.0).probability < SlowCableFit(one, 0.6, 1.0).probability
+    # Other traffic delays the messages of several cables alike.
+    leading, level = (SlowCableFit(one, 0.9, 1.0, lead) for lead in (0.7, 0.0))
+    assert leading.probability > 0.9 and not level.explains
     sure = [SlowCableFit(one, fit / 10, 1.0).probability for fit in range(11)]
     assert sure == sorted(sure) and 0.0 < sure[0] < 0.5 < sure[-1] < 1.0
 
