@@ -55,8 +55,8 @@ class SlowCableFit:
         fit: Share of the squared excess of message times over a healthy network that a simulation
             with them reproduces: 1 for all of it, 0 or less for none.
         elapsed: Time the job takes in that simulation, as a share of the observed time.
-        lead: How much less than the best cable any other explains of the observed delays, as a
-            share of it, 0–1: from the message log alone.
+        lead: How much less than the best cable any on other paths explains of the observed delays,
+            as a share of it, 0–1: from the message log alone. ½ for several cables.
     """
 
     cables: tuple[SlowLink, ...]
@@ -126,7 +126,9 @@ class _SlowCableSearch:
         run = self._evaluate(Change(network="healthy", slow=cables))
         fit = _fit(self._seen, self._healthy, _durations(run))
         elapsed = run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1)
-        return SlowCableFit(cables, fit, elapsed, self._evidence.only_cable)
+        # Of several cables none leads.
+        lead = self._evidence.only_cable if len(cables) == 1 else 0.5
+        return SlowCableFit(cables, fit, elapsed, lead)
 
     def suspects(self) -> list[tuple[int, float]]:
         """Cables that may be slow, with their apparent rates."""
