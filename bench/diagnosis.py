@@ -23,10 +23,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,6 +34,7 @@ from pathlib import Path
 import diagnosis_page as page
 import numpy as np
 from _pages import put
+from diagnosis_kept import KeptResults
 from diagnosis_observe import SCHEMES, carrying, join, known_to_user, observe, thin, what_if
 from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
@@ -61,6 +62,7 @@ class Ask:
     packets: Sequence[int]
     schemes: Sequence[str]
     knowledge: Sequence[str]
+    kept: KeptResults
 
 
 def known(case: Case, knowledge: str) -> Scenario:
@@ -77,27 +79,47 @@ def known(case: Case, knowledge: str) -> Scenario:
 def answers(number: int, ask: Ask) -> list[Answer]:
     """All measurements of one scenario; empty if no draw of it was confirmed."""
     try:
-        case = make(number)
+        case = ask.kept.get(f"{number}-case", partial(make, number))
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return []
     out = []
+    most = max(ask.packets)
     for scheme in ask.schemes:
-        runs = observe(case, max(ask.packets), scheme)
-        whole = join(runs, carrying(case.as_known(), scheme))
-        fabric = prepare(case.as_known()).fabric
+        # Executions are simulated only if a number of packets is not kept.
+        whole = cache(partial(executed, case, scheme, most))
         for packets in ask.packets:
-            seen = known_to_user(decode_samples(thin(whole, packets, number), fabric))
+            name = f"{number}-{scheme}-{packets}-of-{most}"
+            seen, executions = ask.kept.get(name, partial(as_seen, case, whole, packets))
             for knowledge in ask.knowledge:
-                once = packets == max(ask.packets) and scheme == ask.schemes[0]
+                once = packets == most and scheme == ask.schemes[0]
                 if knowledge in ONCE and not once:
                     continue
-                out.append(answer(case, seen, len(runs), scheme, packets, knowledge))
+                out.append(answer(case, seen, executions, scheme, packets, knowledge, ask.kept))
     return out
 
 
+def executed(case: Case, scheme: str, packets: int) -> tuple[Run, int]:
+    """Executions of a case until that many packets were sent, joined to one run; how many."""
+    runs = observe(case, packets, scheme)
+    return join(runs, carrying(case.as_known(), scheme)), len(runs)
+
+
+def as_seen(case: Case, whole: Callable[[], tuple[Run, int]], packets: int) -> tuple[Run, int]:
+    """The joined run as its user sees it if that many packets carry samples."""
+    run, executions = whole()
+    fabric = prepare(case.as_known()).fabric
+    return known_to_user(decode_samples(thin(run, packets, case.number), fabric)), executions
+
+
 def answer(
-    case: Case, seen: Run, executions: int, scheme: str, packets: int, knowledge: str
+    case: Case,
+    seen: Run,
+    executions: int,
+    scheme: str,
+    packets: int,
+    knowledge: str,
+    kept: KeptResults,
 ) -> Answer:
     """Diagnose one scenario, observed in one way."""
     scenario = carrying(known(case, knowledge), scheme)
@@ -106,8 +128,10 @@ def answer(
     if knowledge == "samples":
         diagnosis = diagnose_cause(run)
     else:
-        evaluate, placements = what_if(scenario, executions)
+        name = f"{case.number}-{scheme}-{knowledge}"
+        evaluate, placements, simulated = what_if(scenario, executions, kept, name)
         diagnosis = diagnose_cause(run, evaluate, placements=placements, seeds=SEEDS)
+        simulated.save()
     return Answer(
         number=case.number,
         label=case.label,
@@ -126,9 +150,9 @@ def answer(
     )
 
 
-def run_all(split: str, count: int, ask: Ask, jobs: int) -> list[Answer]:
-    """All scenarios of a split."""
-    numbers = [n for n in range(count) if (n % 2 == 1) == (split == "judge")]
+def run_all(split: str, first: int, count: int, ask: Ask, jobs: int) -> list[Answer]:
+    """The scenarios of a split from a number on."""
+    numbers = [n for n in range(first, count) if (n % 2 == 1) == (split == "judge")]
     if jobs == 1:
         return [one for number in numbers for one in answers(number, ask)]
     # Spawned, not forked: polars has threads. Scenarios are many and small, so one each will do.
@@ -175,6 +199,7 @@ def figures(found: list[Answer]) -> dict[str, object]:
         },
         "calibration": calibration(found),
         "calibration_error": expected_error(calibration(found)),
+        "squared_error": float(np.mean([(a.confidence - a.right) ** 2 for a in found])),
         "mean_seconds": float(np.mean([a.seconds for a in found])),
         "misses": [
             {k: v for k, v in asdict(a).items() if k not in ("scheme", "packets", "knowledge")}
@@ -228,7 +253,9 @@ def text(found: list[Answer]) -> str:
         low, high = f["accuracy_95"]  # type: ignore[misc]
         lines.append(
             f"{f['knowledge']}, {f['scheme']}, {f['packets']} packets: {percent(f['accuracy'], 1)} "
-            f"({percent(low, 1)}–{percent(high, 1)}) of {f['scenarios']} scenarios"
+            f"({percent(low, 1)}–{percent(high, 1)}) of {f['scenarios']} scenarios; "
+            f"calibration error {percent(f['calibration_error'], 1)}, "
+            f"mean squared error {f['squared_error']:.3f}"
         )
         for label, row in f["confusion"].items():  # type: ignore[attr-defined]
             lines.append(f"    {label:14} {row}")
@@ -267,6 +294,7 @@ def main() -> int:
     )
     parser.add_argument("--split", choices=("build", "judge"), default="build")
     parser.add_argument("--count", type=int, default=COUNT, help="scenarios of both splits")
+    parser.add_argument("--first", type=int, default=0, help="number of the first scenario")
     parser.add_argument("--packets", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--scheme", choices=SCHEMES, nargs="+", default=["full"])
     parser.add_argument("--know", choices=KNOWLEDGE, nargs="+", default=["own"])
@@ -274,16 +302,19 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="update the measured page")
     parser.add_argument("--from", dest="saved", type=Path, nargs="+", help="answers saved before")
+    parser.add_argument("--keep", type=Path, help="keep simulations in this folder, and use those")
     parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
     options = parser.parse_args()
     if options.count < 2 or min(options.packets) < 100 or options.jobs < 1:
         parser.error("--count must be at least 2, --packets 100, --jobs 1")
-    ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know)
+    kept = KeptResults(options.keep)
+    kept.require_same_simulator()
+    ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know, kept)
     if options.saved:
         texts = [path.read_text(encoding="utf-8") for path in options.saved]
         found = [Answer(**row) for text in texts for row in json.loads(text)]
     else:
-        found = run_all(options.split, options.count, ask, options.jobs)
+        found = run_all(options.split, options.first, options.count, ask, options.jobs)
     if options.save:
         options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
     if options.write:

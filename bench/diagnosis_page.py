@@ -38,14 +38,18 @@ class Answer:
 
 def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:
     """Accuracy by knowledge, scheme and packets."""
-    out = ["| known | scheme | packets | right | accuracy | 95 % interval | calibration error |"]
-    out.append("|---|---|---:|---:|---:|---:|---:|")
+    out = [
+        "| known | scheme | packets | right | accuracy | 95 % interval | calibration error | "
+        "mean squared error |"
+    ]
+    out.append("|---|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         low, high = row["accuracy_95"]  # type: ignore[misc]
         out.append(
             f"| {row['knowledge']} | {row['scheme']} | {row['packets']:,} | {row['right']} of "
             f"{row['scenarios']} | {percent(row['accuracy'], 1)} | "
-            f"{percent(low, 1)}–{percent(high, 1)} | {percent(row['calibration_error'], 1)} |"
+            f"{percent(low, 1)}–{percent(high, 1)} | {percent(row['calibration_error'], 1)} | "
+            f"{row['squared_error']:.3f} |"
         )
     return out
 

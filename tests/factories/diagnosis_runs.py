@@ -299,13 +299,16 @@ def line_run(**options: object) -> Run:
 
 
 def quiet_run(**options: object) -> Run:
-    """Neighbours exchange without any congestion."""
+    """Neighbours exchange without any congestion.
+
+    Without a message log, which would show messages in flight all the time, longer than they need.
+    """
     flows = [Flow(n, n ^ 1, 100) for n in range(NODES)]
     flows += [Flow(n, (n + HOSTS) % NODES, 40) for n in range(NODES)]
-    return make_run(flows, {}, **options)  # type: ignore[arg-type]
+    return make_run(flows, {}, **{"log": False, **options})  # type: ignore[arg-type]
 
 
 def sparse_run(**options: object) -> Run:
-    """A dozen packets, some of them congested."""
+    """A dozen packets, some of them congested, without a message log."""
     flows = [Flow(n, HOSTS + n, 2) for n in range(6)]
-    return make_run(flows, dict.fromkeys(ups(0), 0.5), **options)  # type: ignore[arg-type]
+    return make_run(flows, dict.fromkeys(ups(0), 0.5), **{"log": False, **options})  # type: ignore[arg-type]

@@ -1,9 +1,10 @@
-"""The main cause of an expected run, and in how many variations of the model it stays the main one.
+"""The main cause of an expected run, and how probably it is the main one.
 
 Every step of the waterfall is simulated in several repetitions, and with other engine settings
-(:data:`tailback.diagnosis.waterfall.ENGINE_VARIATIONS`). Each combination is a variation of the
-model with its own costs and its own main cause, chosen by the same rule as the verdict. Nothing
-here is fitted to scenarios with known causes (docs/explanation/diagnosis.md).
+(:data:`tailback.diagnosis.waterfall.ENGINE_VARIATIONS`). Each is a variation of the model with its
+own costs and its own main cause, chosen by the same rule as the verdict. How the costs vary gives
+the probability of each cause. Nothing here is fitted to scenarios with known causes
+(docs/explanation/diagnosis.md).
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.likelihood import MODELLED, TIME_ERROR
 from tailback.diagnosis.model import Agreement, Cause
 from tailback.diagnosis.waterfall import VariedTimes
+
+DRAWS, SEED = 4000, 20
+"""Number of draws, for a probability to half a per cent, and their seed."""
 
 NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection", "in-host")
 
@@ -44,6 +53,38 @@ class TimeUse:
 
     communication: float
     wire: float
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Time of the run that no simulated cause explains.
+
+    Attributes:
+        share: Its share of the time.
+        slow: Probability that slow cables cost it, and not other traffic.
+    """
+
+    share: float = 0.0
+    slow: float = 0.0
+
+    @property
+    def real(self) -> float:
+        """Probability that it has a cause, and is no error of the simulated time.
+
+        Both are equally likely beforehand. An error is normal (:data:`TIME_ERROR`); a cause may
+        cost any share of the time.
+        """
+        error = NormalDist(0.0, TIME_ERROR).pdf(self.share)
+        return 1.0 / (1.0 + error)
+
+    @property
+    def cause(self) -> Cause:
+        """The more probable of the two."""
+        return "slow-link" if self.slow > 0.5 else "other-traffic"
+
+    def added_to(self, cost: Mapping[Cause, float]) -> dict[Cause, float]:
+        """The costs with this time charged to its cause."""
+        return {**cost, self.cause: cost.get(self.cause, 0.0) + self.share}
 
 
 def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
@@ -88,36 +129,85 @@ def cause_without_contention(wire: float) -> Cause:
     return "injection" if wire >= LINE_BOUND else "not-network"
 
 
+def costs_in(variations: Sequence[VariedTimes], use: TimeUse) -> list[dict[Cause, float]]:
+    """Share of the time that each simulated cause costs in every variation of the model.
+
+    Args:
+        variations: Times of the steps in every variation.
+        use: Communication and line rate of the run.
+    """
+    # Placement costs no more without the step ``network`` than with it (VariedTimes).
+    without = [_costs(varied.without_network()) for varied in variations]
+    if all(main_cause(cost, use) == "placement" for cost in without):
+        return without
+    return [_costs(one.with_network() if one.with_network else one) for one in variations]
+
+
+def _costs(varied: VariedTimes) -> dict[Cause, float]:
+    return scaled(varied.charged, contention_scale(varied.steps, varied.run_ps))
+
+
 def count_agreement(
-    cause: Cause,
-    variations: Sequence[VariedTimes],
-    unexplained: Mapping[Cause, float],
-    use: TimeUse,
+    cause: Cause, costs: Sequence[Mapping[Cause, float]], hidden: Unexplained, use: TimeUse
 ) -> Agreement:
     """Count the variations in which a cause is the main one.
 
     Args:
         cause: The verdict.
-        variations: Times of the steps in every variation.
-        unexplained: Share of the observed time that the model does not explain, by the cause it is
-            attributed to.
+        costs: Cost of each cause in every variation.
+        hidden: Time that the model does not explain.
         use: Communication and line rate of the run.
     """
-    found = Counter(_main_cause_in(varied, unexplained, use) for varied in variations)
+    found = Counter(main_cause(hidden.added_to(cost), use) for cost in costs)
     rest = [(name, count) for name, count in found.most_common() if name != cause]
-    return Agreement(holds=found[cause], of=len(variations), otherwise=rest[0][0] if rest else None)
+    return Agreement(holds=found[cause], of=len(costs), otherwise=rest[0][0] if rest else None)
 
 
-def _main_cause_in(varied: VariedTimes, unexplained: Mapping[Cause, float], use: TimeUse) -> Cause:
-    """The main cause in one variation."""
-    scale = contention_scale(varied.steps, varied.run_ps)
-    cost = scaled(varied.charged, scale)
-    for name, share in unexplained.items():
-        cost[name] = cost.get(name, 0.0) + share
-    cause = main_cause(cost, use)
-    if cause == "placement" or varied.with_network is None:
-        return cause
-    return _main_cause_in(varied.with_network(), unexplained, use)
+def chances(
+    costs: Sequence[Mapping[Cause, float]], hidden: Unexplained, use: TimeUse
+) -> dict[Cause, float]:
+    """Probability that each cause is the main one, given its cost in every variation.
+
+    The costs on a machine whose settings are not known are one more draw from the distribution of
+    which the variations are a sample (:func:`_drawn`). In each draw the main cause is chosen as in
+    the run itself. All have the probability :data:`MODELLED` together: the cause may be another.
+
+    Args:
+        costs: Cost of each cause in every variation.
+        hidden: Time that the model does not explain.
+        use: Communication and line rate of the run.
+    """
+    rng = np.random.default_rng(SEED)
+    names = list(costs[0])
+    drawn = _drawn(np.array([[cost[name] for name in names] for cost in costs]), rng)
+    real, slow = rng.random(DRAWS) < hidden.real, rng.random(DRAWS) < hidden.slow
+    found: Counter[Cause] = Counter()
+    for row, is_real, is_slow in zip(drawn.tolist(), real, slow, strict=True):
+        left = Unexplained(hidden.share * is_real, float(is_slow))
+        found[main_cause(left.added_to(dict(zip(names, row, strict=True))), use)] += 1
+    return {cause: MODELLED * count / DRAWS for cause, count in found.items()}
+
+
+def _drawn(seen: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draws of the costs in another variation, shape (:data:`DRAWS`, K).
+
+    A multivariate normal distribution of unknown mean and covariance predicts Student's
+    distribution (Gelman et al. 2013, section 3.6). Beforehand, its covariance is known as from one
+    variation in which every cost differs independently, by the relative standard deviation of all
+    costs together (by their own size, if there is one variation): so costs that happen to vary
+    alike in a few variations may still differ.
+
+    Args:
+        seen: Cost of every cause in every variation, shape (N, K).
+        rng: Random numbers.
+    """
+    n, mean = len(seen), seen.mean(axis=0)
+    off = seen - mean
+    relative = (off**2).sum() / max((n - 1) * (mean**2).sum(), 1e-12) if n > 1 else 1.0
+    normal = rng.standard_normal((DRAWS, n)) @ off
+    normal += np.sqrt(relative) * mean * rng.standard_normal((DRAWS, len(mean)))
+    spread = np.sqrt((1.0 + 1.0 / n) / rng.chisquare(n, (DRAWS, 1)))
+    return np.asarray(np.maximum(mean + spread * normal, 0.0), np.float64)
 
 
 def scaled(charged: Mapping[Cause, float], scale: float) -> dict[Cause, float]:
@@ -132,13 +222,13 @@ def contention_scale(time: Mapping[str, int], run_ps: int) -> float:
 
     The simulation may take longer than the run because its contention differs from the real one.
     Contention can cost at most the observed time minus the contention-free time of adapters and
-    computation.
+    computation; with another placement, fewer messages may need the adapters.
 
     Args:
-        time: Times of the steps ``injection`` and ``other traffic``.
+        time: Times of the steps ``injection`` and ``other traffic``, and ``network`` if simulated.
         run_ps: Time of the run.
     """
     if not time or time["other traffic"] <= run_ps:
         return 1.0
-    simulated = time["other traffic"] - time["injection"]
-    return min(max(run_ps - time["injection"], 0) / max(simulated, 1), 1.0)
+    free = min(time["injection"], time.get("network", time["injection"]))
+    return min(max(run_ps - free, 0) / max(time["other traffic"] - free, 1), 1.0)

@@ -19,6 +19,7 @@ from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.hypotheses import FAULT, UNUSUAL
 from tailback.diagnosis.interruptions import Interruptions
+from tailback.diagnosis.likelihood import MODELLED
 
 Floats = NDArray[np.float64]
 
@@ -34,10 +35,6 @@ ORDINARY: Mapping[str, float] = {"pattern": 0.09, "placement": 0.04, "late-partn
 at once always costs something (healthy halo exchanges: 0.02 to 0.04 in the real-packet lab, up to
 0.08 on simulated machines), programs with dependencies always wait a little, and path hashing makes
 runs with the same placement differ as much as runs with different placements."""
-
-MODELLED = 0.97
-"""Probability that the right cause is among the hypotheses: of 341 causes reported in blind cases
-337 were present."""
 
 ASSUMED = 0.6
 """The same for causes that rest on an untested assumption: those in the network if the hosts of the

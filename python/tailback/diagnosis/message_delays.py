@@ -6,11 +6,13 @@ neither adapter was busy with our messages was lost elsewhere: inside the networ
 traffic. This needs neither a simulator nor samples.
 
 The bytes of a message are assumed to pass its adapters evenly during its flight. The latency of a
-path of n switches is the smallest that any of our messages over n switches needed beyond its bytes.
+path of n switches is the smallest that any of our messages over n switches needed beyond its bytes,
+but no more than the delays of the scenario account for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,25 +21,27 @@ import polars as pl
 from tailback.diagnosis.activity import observed_messages
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.topology import Floats, Ints, LinkTopology
+from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.diagnosis.wording import times_of
 from tailback.run import Run
 
 
 @dataclass(frozen=True)
 class MessageDelays:
-    """Mean time lost by sending nodes, as shares of the total time.
+    """Time lost by the node that lost most, sending or receiving, as shares of the total time.
+
+    A run ends when its last rank does, so one node that is late delays all.
 
     Attributes:
         endpoint: Time lost while an adapter was busy with our own messages, for messages with a
             busy adapter for at least :data:`FULL_UTILIZATION` of their flight.
         inside: Time lost while neither adapter was busy.
-        active: Share of the time in which a node has a message in flight.
         messages: Nodes ``src`` and ``dst``, the time each message ``took``, and the time
             ``expected`` without loss inside the network.
     """
 
     endpoint: float
     inside: float
-    active: float
     messages: pl.DataFrame
 
     @property
@@ -72,18 +76,58 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
         _passed(target, start, end, size) * 8000.0 / take[target],
     )
     busy = np.clip(busy, alone, took)
-    latency = _latency(log["switches"].to_numpy().astype(np.int64), took - alone)
-    whole = float(took.sum())
-    active = _active(source, start, end) / (len(np.unique(source)) * run.elapsed_ps)
+    switches = log["switches"].to_numpy().astype(np.int64)
+    latency = _latency(switches, took - alone)
+    if times_of(run) == "expected":
+        # If all messages are late alike, the lowest latency is no latency.
+        most = _most_latency(run, topology, switches) + size * 8000.0 / topology.rate_gbps.min()
+        latency = np.minimum(latency, np.maximum(most - alone, 0.0))
     inside = np.maximum(took - busy - latency, 0.0)
+    at_nodes = np.where(busy >= FULL_UTILIZATION * took, busy - alone, 0.0)
+    flights = [(node, _active(node, start, end)) for node in (source, target)]
+    endpoint, within = _largest_loss(flights, took, at_nodes, inside)
     return MessageDelays(
-        endpoint=active * float((busy - alone)[busy >= FULL_UTILIZATION * took].sum()) / whole,
-        inside=active * float(inside.sum()) / whole,
-        active=active,
+        endpoint=endpoint / run.elapsed_ps,
+        inside=within / run.elapsed_ps,
         messages=pl.DataFrame(
             {"src": source, "dst": target, "took": took, "expected": took - inside}
         ),
     )
+
+
+def _largest_loss(
+    flights: Sequence[tuple[Ints, Floats]], took: Floats, at_nodes: Floats, inside: Floats
+) -> tuple[float, float]:
+    """Time that the node with the largest loss lost at nodes, and inside the network.
+
+    Args:
+        flights: Node of each message, and the time in which each node has messages in flight: for
+            senders and for receivers.
+        took: Time of each message.
+        at_nodes: Loss of each message while an adapter was busy.
+        inside: Loss of each message while neither was.
+    """
+    largest = (0.0, 0.0)
+    for node, flying in flights:
+        # Messages in flight at the same time lose the same time.
+        once = flying / np.maximum(np.bincount(node, took), 1.0)
+        losses = [once * np.bincount(node, lost) for lost in (at_nodes, inside)]
+        most = int((losses[0] + losses[1]).argmax())
+        largest = max(largest, (float(losses[0][most]), float(losses[1][most])), key=sum)
+    return largest
+
+
+def _most_latency(run: Run, topology: LinkTopology, switches: Ints) -> Floats:
+    """Latency of paths without contention, with the longest delays that are likely.
+
+    Those of :data:`ENGINE_VARIATIONS`. A switch delays a packet at most by the whole packet.
+    """
+    longest = max(engine.delays for engine in ENGINE_VARIATIONS)
+    engine = run.scenario.engine
+    packet = (engine.packet + run.scenario.packet_header_bytes) * 8000.0 / topology.rate_gbps.min()
+    cable = float(run.tables["links"]["delay_ps"].to_numpy().max(initial=0))
+    usual = switches * (engine.switch_delay + packet) + (switches + 1) * cable
+    return np.asarray(longest * usual, np.float64)
 
 
 def _latency(switches: Ints, beyond: Floats) -> Floats:
@@ -109,11 +153,12 @@ def _passed(node: Ints, start: Floats, end: Floats, size: Floats) -> Floats:
     )
 
 
-def _active(node: Ints, start: Floats, end: Floats) -> float:
-    """Time in which nodes have a message in flight, summed over nodes."""
+def _active(node: Ints, start: Floats, end: Floats) -> Floats:
+    """Time in which each node has a message in flight."""
     stretch = float(end.max()) + 1.0
     order = np.lexsort((start, node))
     begin, finish = (node * stretch + t for t in (start, end))
     begin, reach = begin[order], np.maximum.accumulate(finish[order])
     before = np.concatenate([[-1.0], reach[:-1]])
-    return float(np.maximum(reach - np.maximum(begin, before), 0.0).sum())
+    alone = np.maximum(reach - np.maximum(begin, before), 0.0)
+    return np.bincount(node[order], alone).astype(np.float64)

@@ -113,14 +113,6 @@ class Agreement(FrozenModel):
     otherwise: Cause | None = None
     identified: float = 1.0
 
-    @property
-    def confidence(self) -> float:
-        """Posterior mean of the share of variations by Jeffreys' prior, times ``identified``.
-
-        With the prior, agreement of a few variations does not count as certainty.
-        """
-        return (self.holds + 0.5) / (self.of + 1.0) * self.identified
-
 
 class Finding(FrozenModel):
     """One rule that fired.
@@ -394,8 +386,9 @@ class Diagnosis(FrozenModel):
         hidden_fraction: Share of rank time in which ranks compute while their messages are in
             flight, 0–1: hidden communication; None if it was not simulated.
         warnings: Warnings of readers and rules.
-        confidence: Share of the variations in which ``cause`` is the main cause, 0–1: of the model
-            (:attr:`agreement`) or, for a measured run, of the runs consistent with the evidence.
+        confidence: Probability that ``cause`` is the main cause, 0–1, given how the costs vary over
+            the variations of the model; for a measured run, the share of the runs consistent with
+            the evidence in which it is.
         basis: The evidence that ``cause`` is based on.
         agreement: In how many variations of the model the verdict holds; None if the verdict is
             undetermined or explains a measured run.

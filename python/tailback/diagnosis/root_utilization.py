@@ -13,6 +13,7 @@ import polars as pl
 
 from tailback.diagnosis.activity import MessageActivity
 from tailback.diagnosis.congestion_trees import CONGESTED_FRACTION, CongestedLinks, CongestionForest
+from tailback.diagnosis.model import Cause
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.telemetry.estimate import (
     SUMS,
@@ -231,3 +232,35 @@ def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
     known = (Z95 * error / seen) ** 2
     missed = np.maximum(up - known / up, 0.0)
     return np.where(high < FULL_UTILIZATION, 0.0, known / gap**2 + missed / gap)
+
+
+def fullest_links(rows: pl.DataFrame, topology: LinkTopology, time_ps: float) -> dict[Cause, float]:
+    """Utilization by us of the links that our traffic fills under each cause that fills any.
+
+    The root of a congestion tree is full (theorem 4.2, Taffet 2019): a link to a node if the
+    pattern is the cause, a link inside the network if the routing is, and the whole bundle of links
+    if the placement is.
+
+    Args:
+        rows: Sums of samples by link.
+        topology: The links.
+        time_ps: Time spent communicating.
+
+    Returns:
+        The utilization of the fullest of these links or bundles, 0–1, by cause.
+    """
+    sent = np.zeros(topology.n_links)
+    sums = rows.group_by("link").agg(pl.col("hop_bytes").sum())
+    sent[sums["link"].to_numpy()] = sums["hop_bytes"].to_numpy() * 8000.0
+    inside = ~(topology.from_node | topology.to_node)
+    rate = np.bincount(topology.bundle, topology.rate_gbps)
+    bundles = np.bincount(topology.bundle, sent) / np.maximum(rate, 1e-9)
+    links = sent / topology.rate_gbps
+    fullest: dict[Cause, Floats] = {
+        "pattern": links[topology.to_node], "placement": bundles[topology.bundle[inside]],
+        "routing": links[inside],
+    }  # fmt: skip
+    return {
+        cause: min(float(busy.max(initial=0.0)) / max(time_ps, 1.0), 1.0)
+        for cause, busy in fullest.items()
+    }

@@ -27,7 +27,7 @@ from tailback.diagnosis.congestion_trees import (
 )
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
-from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization, fullest_links
 from tailback.diagnosis.slow_link_checks import (
     explains_delays,
     slow_ejection_links,
@@ -268,9 +268,10 @@ class RunAnalysis:
 
     @property
     def only_cable(self) -> float:
-        """How much less than that any other cable explains, as a share of it, 0–1."""
-        best = int(self._explained.argmax())
-        others = np.delete(self._explained, [best, self.reverse(best)])
+        """How much less than that any cable on other paths explains, as a share of it, 0–1."""
+        best, bundle = int(self._explained.argmax()), self.topology.bundle
+        same = np.isin(bundle, [bundle[best], bundle[self.reverse(best)]])
+        others = self._explained[~(same | same[self.reverses])]
         return 1.0 - float(others.max(initial=0.0)) / self.one_cable if self.one_cable else 0.0
 
     def explained(self, link: int) -> float:
@@ -421,6 +422,12 @@ class RunAnalysis:
         hot = roots["hot_ps"].to_numpy() / self.run.elapsed_ps
         weight = roots["weight"].to_numpy() / self.congested_packets
         return float((hot * weight).sum()), float(hot.max())
+
+    @cached_property
+    def filled(self) -> dict[Cause, float]:
+        """How full we keep the links that our traffic fills under a cause, while communicating."""
+        time_ps = self.communication_fraction * self.run.elapsed_ps
+        return fullest_links(self._rows, self.topology, time_ps)
 
     @cached_property
     def uncertainty_matters(self) -> bool:

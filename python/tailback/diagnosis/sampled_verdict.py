@@ -26,10 +26,6 @@ from tailback.diagnosis.run_analysis import ROOT_KIND_OF_CAUSE, RunAnalysis
 from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
 from tailback.scenario import Scenario
 
-OUR_LOAD: Mapping[Cause, float] = {"pattern": 1.0, "placement": 1.0, "slow-link": 0.0}
-"""Share of the time in which nodes have messages in flight: all of it if our traffic fills links;
-little if all ranks wait for a few messages on a slow cable. Other causes say nothing about it."""
-
 
 @dataclass(frozen=True)
 class SampledVerdict:
@@ -77,26 +73,32 @@ def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
 
 
 def _without_contention(evidence: RunAnalysis) -> float:
-    """Probability that no contention is worth fixing, from the largest time it may have cost."""
-    lost = _lost(evidence)
-    # Undecided samples may hide contention.
+    """Probability that no contention is worth fixing, from the time it may have cost."""
+    lost, most = _lost(evidence), _most(evidence)
+    # Undecided samples may hide contention, but not more than the time that is left for it.
+    little = 1.0 if most < WORTH_FIXING else NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
+    beforehand = 1.0 / (len(ROOT_KIND_OF_CAUSE) + 1)
     settled = 1.0 - evidence.unsure_share
-    return (1.0 - UNINFORMATIVE) * settled * NormalDist(lost, MIN_WORTH).cdf(WORTH_FIXING)
+    return (1.0 - UNINFORMATIVE) * settled * little + UNINFORMATIVE * beforehand
+
+
+def _most(evidence: RunAnalysis) -> float:
+    """The largest share of the run that contention may cost.
+
+    That is the time that the busiest adapter does not need, and that spent communicating.
+    """
+    return min(1.0 - evidence.wire_share, evidence.communication_fraction)
 
 
 def _lost(evidence: RunAnalysis) -> float:
-    """Time lost to contention as a share of the run, by message log or congestion trees.
-
-    The log cannot detect a delay that is the same for all messages; trees do. Neither can cost more
-    than the time that the busiest adapter does not need, nor than that spent communicating.
-    """
+    """Time lost to contention as a share of the run, by message log or congestion trees."""
     trees = max(evidence.burden(cause)[0] for cause in ROOT_KIND_OF_CAUSE)
-    lost = max(trees, 0.0 if evidence.losses is None else evidence.losses.total)
-    return min(lost, 1.0 - evidence.wire_share, evidence.communication_fraction)
+    logged = 0.0 if evidence.losses is None else evidence.losses.total
+    return min(max(trees, logged), _most(evidence))
 
 
 def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
-    """Likelihood of routing, trees and message log if the cause is the main one."""
+    """Likelihood of routing, trees, utilization and message log if the cause is the main one."""
     fixed = _fixed_routes(evidence.run.scenario)
     result = likelihood(fixed if cause == "routing" else 0.5)
     burden = {kind: evidence.burden(kind)[0] for kind in ROOT_KIND_OF_CAUSE}
@@ -106,20 +108,22 @@ def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
     if cause == "slow-link" and logged:
         # Our traffic hardly uses either link; the log tells them apart.
         own += burden["other-traffic"]
+    settled = 1.0 - evidence.unsure_share
     if total > 0:
-        # What is undecided may belong to any cause.
-        decided = 1.0 - evidence.unsure_share
-        result *= likelihood(decided * own / total + 1.0 - decided)
+        # Trees say nothing about time that is lost without them.
+        hot = max(evidence.burden(kind)[1] for kind in ROOT_KIND_OF_CAUSE)
+        told = settled * min(hot / max(_lost(evidence), 1e-9), 1.0)
+        result *= likelihood(told * own / total + (1.0 - told) * 0.5)
+    # Other causes fill no link with our traffic.
+    filled = evidence.filled.get(cause, 1.0 - max(evidence.filled.values()))
+    result *= likelihood(settled * filled + (1.0 - settled) * 0.5)
     if late is None or not logged:
         return result
     # A pattern delays messages at nodes. Other causes may do so too, by back-pressure.
     result *= likelihood(late.endpoint_share if cause == "pattern" else 0.5)
     for share in (evidence.one_cable * (1.0 - late.endpoint_share), evidence.only_cable):
         result *= likelihood(share if cause == "slow-link" else 1.0 - share)
-    # As a share of communication time, since the network is idle during computation.
-    active = min(late.active / max(evidence.communication_fraction, MIN_WORTH), 1.0)
-    ours = OUR_LOAD.get(cause, 0.5)
-    return result * likelihood(ours * active + (1.0 - ours) * (1.0 - active))
+    return result
 
 
 def _fixed_routes(scenario: Scenario) -> float:

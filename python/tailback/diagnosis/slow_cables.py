@@ -55,29 +55,33 @@ class SlowCableFit:
         fit: Share of the squared excess of message times over a healthy network that a simulation
             with them reproduces: 1 for all of it, 0 or less for none.
         elapsed: Time the job takes in that simulation, as a share of the observed time.
+        lead: How much less than the best cable any on other paths explains of the observed delays,
+            as a share of it, 0–1: from the message log alone. ½ for several cables.
     """
 
     cables: tuple[SlowLink, ...]
     fit: float
     elapsed: float = 1.0
+    lead: float = 0.5
 
     @property
     def probability(self) -> float:
         """Probability that slow cables, rather than other traffic, explain the observed times.
 
         Both are equally likely beforehand. Slow cables predict all of the excess and the time of
-        the job. Other traffic predicts that no cable reproduces the excess, and nothing about the
-        time. Every cable beyond the first is charged: each improves the fit a little.
+        the job, and that no other cable explains it as well. Other traffic predicts that no cable
+        reproduces the excess, that it delays messages of several cables alike, and nothing about
+        the time. Every cable beyond the first is charged: each improves the fit a little.
         """
         slow = likelihood(self.fit) * likelihood(time_agreement(self.elapsed))
-        slow *= 0.5 ** (len(self.cables) - 1)
-        other = likelihood(1.0 - self.fit) * likelihood(0.5)
+        slow *= likelihood(self.lead) * 0.5 ** (len(self.cables) - 1)
+        other = likelihood(1.0 - self.fit) * likelihood(0.5) * likelihood(1.0 - self.lead)
         return slow / (slow + other)
 
     @property
     def explains(self) -> bool:
         """Whether slow cables are more probable than other traffic."""
-        return self.probability >= 0.5
+        return self.probability > 0.5
 
 
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
@@ -121,7 +125,10 @@ class _SlowCableSearch:
         cables = within_engine(cables)
         run = self._evaluate(Change(network="healthy", slow=cables))
         fit = _fit(self._seen, self._healthy, _durations(run))
-        return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
+        elapsed = run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1)
+        # Of several cables none leads.
+        lead = self._evidence.only_cable if len(cables) == 1 else 0.5
+        return SlowCableFit(cables, fit, elapsed, lead)
 
     def suspects(self) -> list[tuple[int, float]]:
         """Cables that may be slow, with their apparent rates."""

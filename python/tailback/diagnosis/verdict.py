@@ -13,7 +13,10 @@ from tailback.diagnosis.confidence import (
     NO_CONTENTION_CAUSES,
     WORTH_FIXING,
     TimeUse,
+    Unexplained,
+    chances,
     contention_scale,
+    costs_in,
     count_agreement,
     main_cause,
     scaled,
@@ -34,6 +37,7 @@ from tailback.diagnosis.headline import (
     unexplained_time,
     verdict_follows_time,
 )
+from tailback.diagnosis.likelihood import TIME_ERROR
 from tailback.diagnosis.model import (
     Agreement,
     Basis,
@@ -73,7 +77,7 @@ from tailback.stages import stage
 TOP_LINKS = 20
 
 
-MODEL_MISMATCH = 0.10
+MODEL_MISMATCH = 2 * TIME_ERROR
 """Excess of simulated over observed time, as a share, from which a model mismatch is reported."""
 
 
@@ -212,14 +216,17 @@ def _by_time(
     """
     bars = waterfall.bars
     use = TimeUse(evidence.communication_fraction, evidence.wire_share)
-    cost, unexplained = cost_shares(waterfall.shares, bars, slow), unexplained_costs(bars, slow)
+    hidden = unexplained(bars, slow)
+    cost = cost_shares(waterfall.shares, bars, hidden)
     cause = main_cause(cost, use)
-    counted = count_agreement(cause, waterfall.variations, unexplained, use)
+    varied = costs_in(waterfall.variations, use)
+    counted = count_agreement(cause, varied, hidden, use)
     basis: Basis = "re-simulation"
-    if unexplained.get(cause, 0.0) > 0.5 * cost.get(cause, 0.0):
-        basis, slowed = "hypothesis", 0.5 if slow is None else slow.probability
-        identified = slowed if cause == "slow-link" else 1.0 - slowed
+    if cause == hidden.cause and hidden.share > 0.5 * cost[cause]:
+        basis = "hypothesis"
+        identified = hidden.slow if cause == "slow-link" else 1.0 - hidden.slow
         counted = counted.model_copy(update={"identified": identified})
+    confidence = chances(varied, hidden, use).get(cause, 0.0)
     warnings = _contradictions(
         cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
     )
@@ -227,7 +234,7 @@ def _by_time(
         warnings += _slow_cable_warnings(slow, evidence)
     elif unexplained_share(bars) >= WORTH_FIXING:
         warnings.append(unexplained_time(unexplained_share(bars)))
-    return _Found(cause, cost, basis, counted.confidence, counted, tuple(warnings))
+    return _Found(cause, cost, basis, confidence, counted, tuple(warnings))
 
 
 def _contradictions(
@@ -257,24 +264,17 @@ def _contradictions(
 
 
 def cost_shares(
-    shares: list[CauseShare], bars: list[WaterfallBar], slow: SlowCableFit | None
+    shares: list[CauseShare], bars: list[WaterfallBar], hidden: Unexplained
 ) -> dict[Cause, float]:
     """Cost of each cause as a share of the observed time."""
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    cost = scaled({share.cause: share.charged for share in shares}, scale)
-    for cause, share in unexplained_costs(bars, slow).items():
-        cost[cause] = cost.get(cause, 0.0) + share
-    return cost
+    return hidden.added_to(scaled({share.cause: share.charged for share in shares}, scale))
 
 
-def unexplained_costs(bars: list[WaterfallBar], slow: SlowCableFit | None) -> dict[Cause, float]:
-    """Share of the time that known causes do not explain, by the cause it is attributed to.
-
-    Slow links if they reproduce the times of our messages, else other traffic.
-    """
-    explained = slow is not None and slow.explains
-    return {"slow-link" if explained else "other-traffic": unexplained_share(bars)}
+def unexplained(bars: list[WaterfallBar], slow: SlowCableFit | None) -> Unexplained:
+    """Time that known causes do not explain, and how probably slow cables cost it."""
+    return Unexplained(unexplained_share(bars), 0.5 if slow is None else slow.probability)
 
 
 def _headline_facts(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,12 +136,18 @@ class VariedTimes:
         with_network: The same with the step ``network``, which is simulated when it is asked for;
             None if ``steps`` has it, or no placement was tried. Without it, all that the network
             costs is charged to the placement as it is, which then costs no more than with it
-            (:func:`_bounded`): a variation whose main cause is the placement needs no such step.
+            (:func:`_bounded`): if the placement is the main cause in every variation without it,
+            none needs the step.
     """
 
     steps: Mapping[str, int]
     run_ps: int
     with_network: Callable[[], VariedTimes] | None = None
+
+    def without_network(self) -> VariedTimes:
+        """The same without the step ``network``."""
+        steps = {name: ps for name, ps in self.steps.items() if name != "network"}
+        return VariedTimes(steps, self.run_ps)
 
     @property
     def charged(self) -> dict[Cause, float]:
@@ -164,8 +169,8 @@ class Waterfall:
     Attributes:
         bars: The bars, ``observed`` last: means over the repetitions.
         shares: Cost of each cause, largest first.
-        variations: Times of the steps in each repetition, for the scenario's own engine settings
-            and for each of :data:`ENGINE_VARIATIONS`.
+        variations: Times of the steps in each repetition, and with each of
+            :data:`ENGINE_VARIATIONS`.
     """
 
     bars: list[WaterfallBar]
@@ -262,13 +267,16 @@ def _variations(
     engines: Sequence[EngineVariation],
     wire_ps: int,
 ) -> list[VariedTimes]:
-    """Times of the steps with every combination of repetition and engine settings.
+    """Times of the steps in each repetition, and with each of the other engine settings.
 
-    Each engine is simulated once. Its effect, the ratio of times to those of the first repetition,
-    applies to every repetition. The step ``network`` is simulated when it is needed.
+    Each engine is simulated with the first repetition's random choices. The step ``network`` is
+    simulated when it is needed.
     """
-    own = dict.fromkeys(simulated, 1.0)
-    out = _with_repetitions(run, steps, simulated, own, wire_ps)
+    repetitions = range(len(simulated["ideal"]))
+    out = [
+        _varied(run.elapsed_ps, steps, {name: all_[n] for name, all_ in simulated.items()}, wire_ps)
+        for n in repetitions
+    ]
     for engine in engines:
         # Without contention only delays matter: two engines then share a simulation.
         delays = EngineVariation(delays=engine.delays)
@@ -283,52 +291,39 @@ def _variations(
             for step in steps
         ]
         at_once = [step for step in varied if step.name != "network"]
-        time = _times_of_steps(evaluate, at_once, 1, None)
-        ratio = {name: time[name][0] / max(simulated[name][0], 1) for name in time}
+        every = _times_of_steps(evaluate, at_once, 1, None)
+        time = {name: times[0] for name, times in every.items()}
+        ratio = time["other traffic"] / max(simulated["other traffic"][0], 1)
+        run_ps = round(run.elapsed_ps * ratio)
         later = next((step.change for step in varied if step.name == "network"), None)
-        network = None if later is None else cache(partial(_elapsed_ps, evaluate, later))
-        out += _with_repetitions(run, steps, simulated, ratio, wire_ps, network)
+        complete = None
+        if later is not None:
+
+            def complete(
+                time: dict[str, int] = time, run_ps: int = run_ps, later: Change = later
+            ) -> VariedTimes:
+                every = {**time, "network": evaluate(later).elapsed_ps}
+                return _varied(run_ps, steps, every, wire_ps)
+
+        out.append(replace(_varied(run_ps, steps, time, wire_ps), with_network=complete))
     return out
 
 
-def _with_repetitions(
-    run: Run,
-    steps: Sequence[WaterfallStep],
-    simulated: Mapping[str, Sequence[int]],
-    ratio: Mapping[str, float],
-    wire_ps: int,
-    network: Callable[[], int] | None = None,
-) -> list[VariedTimes]:
-    """Times of each repetition with one engine.
+def _varied(
+    run_ps: int, steps: Sequence[WaterfallStep], time: Mapping[str, int], wire_ps: int
+) -> VariedTimes:
+    """Times of one variation, in the order of the bars.
 
     Args:
-        run: The run as observed.
+        run_ps: Time that the run takes in this variation.
         steps: The steps.
-        simulated: Their times with the scenario's own engine.
-        ratio: Time of each step with this engine, of that with the scenario's own.
+        time: Simulated time of each; ``network`` may be missing.
         wire_ps: Time that the busiest adapter needs for its bytes.
-        network: Simulates the step ``network`` with this engine, if ``ratio`` does not have it.
     """
-    out = []
-    for number in range(len(simulated["ideal"])):
-        now = {name: [round(simulated[name][number] * change)] for name, change in ratio.items()}
-        bounded = _bounded(now, now["ideal"][0], wire_ps)
-        first = ["paths", *(["in-host"] if "in-host" in now else []), "injection"]
-        order = [*first, *(one.name for one in steps if one.name not in ("ideal", "in-host"))]
-        times = {name: bounded[name][0] for name in order if name in bounded}
-        run_ps = round(run.elapsed_ps * ratio["other traffic"])
-
-        def complete(number: int = number) -> VariedTimes:
-            assert network is not None
-            added = {**ratio, "network": network() / max(simulated["network"][0], 1)}
-            return _with_repetitions(run, steps, simulated, added, wire_ps)[number]
-
-        out.append(VariedTimes(times, run_ps, None if network is None else complete))
-    return out
-
-
-def _elapsed_ps(evaluate: Evaluate, change: Change) -> int:
-    return evaluate(change).elapsed_ps
+    bounded = _bounded({name: [ps] for name, ps in time.items()}, time["ideal"], wire_ps)
+    first = ["paths", *(["in-host"] if "in-host" in time else []), "injection"]
+    order = [*first, *(one.name for one in steps if one.name not in ("ideal", "in-host"))]
+    return VariedTimes({name: bounded[name][0] for name in order if name in bounded}, run_ps)
 
 
 def _times_of_steps(

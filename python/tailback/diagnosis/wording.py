@@ -35,7 +35,7 @@ def run_label(times: Times) -> str:
 
 
 def confidence_sentence(confidence: float, basis: Basis, agreement: Agreement | None) -> str:
-    """The sentence on the confidence of the verdict on an expected run."""
+    """The sentences on the confidence of the verdict on an expected run."""
     if agreement is None:
         return f"Probability of this cause, based on {basis}: {percent(confidence)}."
     rest = agreement.of - agreement.holds
@@ -43,12 +43,12 @@ def confidence_sentence(confidence: float, basis: Basis, agreement: Agreement | 
     text = f"The verdict is the same in {count} variations of the model ({VARIED})"
     if agreement.otherwise is not None:
         text += f"; in {'the other' if rest == 1 else 'most others'} it is {agreement.otherwise}"
-    if agreement.identified == 1.0:
-        return f"{text}."
-    return (
-        f"{text}. The cause is not part of the model: that it explains the remaining time has a "
-        f"probability of {percent(agreement.identified)}."
-    )
+    if agreement.identified < 1.0:
+        text += (
+            ". The cause is not part of the model: that it explains the remaining time has a "
+            f"probability of {percent(agreement.identified)}"
+        )
+    return f"{text}. As costs vary, its probability is {percent(confidence)}."
 
 
 def measured_confidence(confidence: float) -> str:

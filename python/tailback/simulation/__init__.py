@@ -9,6 +9,7 @@ from tailback.simulation.decode import (
 from tailback.simulation.evaluate import make_evaluate
 from tailback.simulation.execute import Watch, execute, simulate
 from tailback.simulation.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
+from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario, load_fabric, prepare
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.routes import Routes, other_rules, routes_for
@@ -25,6 +26,7 @@ __all__ = [
     "CongestionSettings",
     "EngineSettings",
     "FluidOptions",
+    "KnownRuns",
     "PacingSettings",
     "PreparedScenario",
     "ProbeSettings",

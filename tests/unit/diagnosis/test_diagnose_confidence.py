@@ -1,12 +1,21 @@
-"""The confidence of a verdict on an expected run: the share of variations in which it holds."""
+"""The confidence of a verdict on an expected run: how probable its cause is as costs vary."""
 
 from __future__ import annotations
 
 import pytest
 
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.confidence import TimeUse, count_agreement, main_cause
-from tailback.diagnosis.model import Agreement, Cause
+from tailback.diagnosis.confidence import (
+    TimeUse,
+    Unexplained,
+    chances,
+    contention_scale,
+    costs_in,
+    count_agreement,
+    main_cause,
+)
+from tailback.diagnosis.likelihood import MODELLED
+from tailback.diagnosis.model import Cause
 from tailback.diagnosis.waterfall import VariedTimes
 from tests.factories.diagnosis_runs import other_run
 
@@ -23,29 +32,86 @@ def varied(pattern: int, placement: int, run_ps: int = 100) -> VariedTimes:
     return VariedTimes(steps, run_ps)
 
 
-def test_the_confidence_is_the_share_of_variations_with_the_same_main_cause() -> None:
+NOTHING = Unexplained()
+
+
+def costs(*pairs: tuple[float, float]) -> list[dict[Cause, float]]:
+    """Costs of pattern and placement, one pair for each variation."""
+    return [{"pattern": pattern, "placement": placement} for pattern, placement in pairs]
+
+
+def test_agreement_counts_the_variations_with_the_same_main_cause() -> None:
     variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
-    found = count_agreement("placement", variations, {}, COMMUNICATING)
+    found = count_agreement(
+        "placement", costs_in(variations, COMMUNICATING), NOTHING, COMMUNICATING
+    )
     assert (found.holds, found.of, found.otherwise) == (7, 10, "pattern")
-    assert found.confidence == pytest.approx(7.5 / 11)
 
 
-def test_few_variations_that_agree_are_less_sure_than_many() -> None:
-    sure = [Agreement(holds=n, of=n).confidence for n in (1, 5, 15, 100)]
-    assert sure == sorted(sure) and sure[0] == 0.75 and sure[-1] < 1.0
-    assert Agreement(holds=15, of=15, identified=0.5).confidence == pytest.approx(sure[2] / 2)
+def test_a_wide_margin_is_surer_than_a_narrow_one() -> None:
+    """Placement costs most in all seven variations of either."""
+    spread = [0.0, 0.05, -0.05, 0.04, -0.04, 0.03, -0.03]
+    wide = costs(*((0.1 - x, 0.4 + x) for x in spread))
+    narrow = costs(*((0.24 - x / 2, 0.30 + x / 2) for x in spread))
+    sure, unsure = (chances(found, NOTHING, COMMUNICATING)["placement"] for found in (wide, narrow))
+    assert sure > 0.99 * MODELLED
+    assert 0.6 < unsure < 0.9
+
+
+def test_costs_that_rise_and_fall_together_are_surer_than_independent_ones() -> None:
+    spread = [0.0, 0.06, -0.06, 0.05, -0.05]
+    together = costs(*((0.20 + x, 0.30 + x) for x in spread))
+    against = costs(*((0.20 + x, 0.30 - x) for x in spread))
+    sure, unsure = (
+        chances(found, NOTHING, COMMUNICATING)["placement"] for found in (together, against)
+    )
+    assert sure > unsure + 0.1
+
+
+def test_one_variation_does_not_show_how_costs_vary() -> None:
+    alone = chances(costs((0.1, 0.4)), NOTHING, COMMUNICATING)["placement"]
+    assert alone < chances(costs((0.1, 0.4), (0.1, 0.4)), NOTHING, COMMUNICATING)["placement"]
+
+
+def test_the_right_cause_may_be_none_of_the_hypotheses() -> None:
+    found = chances(costs((0.0, 0.5), (0.0, 0.5)), NOTHING, COMMUNICATING)
+    assert found == {"placement": pytest.approx(MODELLED)}
 
 
 def test_unexplained_time_counts_in_every_variation() -> None:
-    hidden: dict[Cause, float] = {"slow-link": 0.2}
-    found = count_agreement("slow-link", [varied(10, 15), varied(10, 25)], hidden, COMMUNICATING)
+    hidden = Unexplained(0.2, slow=0.9)
+    two = costs_in([varied(10, 15), varied(10, 25)], COMMUNICATING)
+    found = count_agreement("slow-link", two, hidden, COMMUNICATING)
     assert (found.holds, found.otherwise) == (1, "placement")
+
+
+def test_unexplained_time_is_the_cost_of_slow_cables_or_of_other_traffic() -> None:
+    found = chances(costs((0.0, 0.1), (0.0, 0.1)), Unexplained(0.5, slow=0.8), COMMUNICATING)
+    assert found["slow-link"] == pytest.approx(0.8 * MODELLED, abs=0.02)
+    assert found["other-traffic"] == pytest.approx(0.2 * MODELLED, abs=0.02)
+
+
+def test_little_unexplained_time_may_be_an_error_of_the_simulation() -> None:
+    """The simulated time is known to 5 %: 6 % are mostly an error, 20 % are none."""
+    little, much = (
+        chances(costs((0.0, 0.0), (0.0, 0.0)), Unexplained(share), COMMUNICATING)
+        for share in (0.06, 0.2)
+    )
+    assert little["not-network"] > 0.7 > 0.05 > much.get("not-network", 0.0)
 
 
 def test_contention_that_does_not_fit_into_the_time_of_the_run_is_scaled_down() -> None:
     """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
-    found = count_agreement("not-network", [varied(10, 40, run_ps=52)], {}, COMMUNICATING)
+    fits = costs_in([varied(10, 40, run_ps=52)], COMMUNICATING)
+    found = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
     assert found.holds == 1
+
+
+def test_a_better_placement_may_need_the_adapters_for_less_time() -> None:
+    """The run takes no longer than its adapters need, and half of that with another placement."""
+    assert contention_scale({"injection": 50, "other traffic": 80}, 50) == 0.0
+    relieved = {"injection": 50, "network": 20, "other traffic": 80}
+    assert contention_scale(relieved, 50) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

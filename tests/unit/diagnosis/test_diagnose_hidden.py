@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.confidence import Unexplained
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables
@@ -65,6 +66,9 @@ def test_a_fit_does_not_explain_where_the_time_does_not_agree() -> None:
     assert not SlowCableFit(one, 0.8, 0.7).explains
     # A second cable must earn its place.
     assert SlowCableFit(two, 0.6, 1.0).probability < SlowCableFit(one, 0.6, 1.0).probability
+    # Other traffic delays the messages of several cables alike.
+    leading, level = (SlowCableFit(one, 0.9, 1.0, lead) for lead in (0.7, 0.0))
+    assert leading.probability > 0.9 and not level.explains
     sure = [SlowCableFit(one, fit / 10, 1.0).probability for fit in range(11)]
     assert sure == sorted(sure) and 0.0 < sure[0] < 0.5 < sure[-1] < 1.0
 
@@ -94,9 +98,9 @@ def test_no_more_is_charged_than_the_observed_time_has_room_for() -> None:
     share = CauseShare(cause="pattern", charged=0.5, low=0.5, high=0.5)
     fits = bars(injection=90, other_traffic=99, observed=100)
     beyond = bars(injection=98, other_traffic=148, observed=100)
-    assert cost_shares([share], fits, None)["pattern"] == 0.5
-    assert cost_shares([share], [], None)["pattern"] == 0.5
-    assert cost_shares([share], beyond, None)["pattern"] == pytest.approx(0.02)
+    assert cost_shares([share], fits, Unexplained())["pattern"] == 0.5
+    assert cost_shares([share], [], Unexplained())["pattern"] == 0.5
+    assert cost_shares([share], beyond, Unexplained())["pattern"] == pytest.approx(0.02)
 
 
 def test_the_message_log_tells_nodes_from_links() -> None:

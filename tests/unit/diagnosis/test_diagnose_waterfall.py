@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailback.diagnosis.confidence import TimeUse, count_agreement
-from tailback.diagnosis.model import WaterfallBar
+from tailback.diagnosis.confidence import TimeUse, Unexplained, costs_in, count_agreement
+from tailback.diagnosis.model import Agreement, WaterfallBar
 from tailback.diagnosis.root_utilization import _growth
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit
-from tailback.diagnosis.verdict import cost_shares, diagnose_cause
+from tailback.diagnosis.verdict import cost_shares, diagnose_cause, unexplained
 from tailback.diagnosis.waterfall import (
+    Waterfall,
     _best_rule,
     build_waterfall,
     overshoot_share,
@@ -135,14 +136,22 @@ def test_what_is_unexplained_is_charged_once() -> None:
     hidden.insert(0, hidden[0].model_copy(update={"name": "injection", "elapsed_ps": 50}))
     hidden.insert(1, hidden[0].model_copy(update={"name": "other traffic", "elapsed_ps": 80}))
     fits, fails = (SlowCableFit((SlowLink(1, 10.0),), fit) for fit in (1.0, 0.1))
-    assert cost_shares([], hidden, fits) == {"slow-link": 0.2}
-    assert cost_shares([], hidden, fails) == cost_shares([], hidden, None) == {"other-traffic": 0.2}
+    charged = [cost_shares([], hidden, unexplained(hidden, fit)) for fit in (fits, fails, None)]
+    assert charged == [{"slow-link": 0.2}, {"other-traffic": 0.2}, {"other-traffic": 0.2}]
+    # Without a message log nothing tells them apart.
+    assert unexplained(hidden, None).slow == 0.5
 
 
-def test_every_engine_is_combined_with_every_repetition() -> None:
-    """The pattern costs 30 % with the own engine, 50 % where buffers are halved: 3 × 2 variations.
+def agreement(found: Waterfall) -> Agreement:
+    """In how many variations placement is the main cause of a run that only communicates."""
+    use = TimeUse(1.0, 0.0)
+    return count_agreement("placement", costs_in(found.variations, use), Unexplained(), use)
 
-    Placement costs 40 %, so it is the main cause in half of them.
+
+def test_every_repetition_and_every_other_engine_is_a_variation() -> None:
+    """The pattern costs 30 % with the own engine, 50 % where buffers are halved.
+
+    Placement costs 40 %, so it is the main cause in the three repetitions.
     """
     run, unit = placement_run(log=False), 1_000_000
 
@@ -152,10 +161,9 @@ def test_every_engine_is_combined_with_every_repetition() -> None:
         return timed(run, (time + change.seed_offset) * unit)
 
     found = build_waterfall(run, evaluate, 3, engines=[EngineVariation(buffers=0.5)])
-    assert len(found.variations) == 3 * 2
-    counted = count_agreement("placement", found.variations, {}, TimeUse(1.0, 0.0))
-    assert (counted.holds, counted.of, counted.otherwise) == (3, 6, "pattern")
-    assert counted.confidence == pytest.approx(3.5 / 7)
+    assert len(found.variations) == 3 + 1
+    counted = agreement(found)
+    assert (counted.holds, counted.of, counted.otherwise) == (3, 4, "pattern")
     # The bars show the scenario's own engine.
     bars = {bar.name: bar for bar in found.bars}
     assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
@@ -190,7 +198,7 @@ def test_an_engine_is_simulated_with_the_best_placement_only_where_that_decides(
     engine = EngineVariation(buffers=0.5)
     other = {"other": node[::-1].copy()}
     found = build_waterfall(run, evaluate, 1, None, other, engines=[engine])
-    counted = count_agreement("placement", found.variations, {}, TimeUse(1.0, 0.0))
+    counted = agreement(found)
     varied = [change for change in asked if change.variation == engine]
     assert [change.placement is not None for change in varied].count(True) == needed
     assert counted.holds == holds and counted.of == 2
