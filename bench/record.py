@@ -1,9 +1,12 @@
 """Cost of ``tailback record``: CPU time of an MPI call with and without it, and with EZTrace.
 
-    python bench/record.py [--calls 300000] [--pairs 5]
+    python bench/record.py [--calls 300000] [--pairs 5] [--halo] [--ranks 2] [--steps 100]
 
-A rank sends messages to itself (Isend, Recv, Wait), so that nothing waits. Runs alternate; printed
-are medians as JSON, with the machine.
+A rank sends messages to itself (Isend, Recv, Wait), so that nothing waits. With ``--halo`` ranks
+compute on a grid and exchange its halo instead, and user and system time of all ranks is compared;
+that includes waiting, since MPI polls. Runs alternate, in a random order; printed are medians as
+JSON, with the machine, and for the halo the 95 % interval of the median of the ratios of runs that
+follow one another.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -48,19 +52,110 @@ int main(int argc, char **argv) {
 }
 """
 
+HALO = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#define N 1024
+static double cpu(void) {
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
+         1e-6 * (used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+int main(int argc, char **argv) {
+  int steps = atoi(argv[1]), size, rank, dims[2] = {0, 0}, wraps[2] = {1, 1}, to[4];
+  MPI_Comm grid;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Dims_create(size, 2, dims);
+  MPI_Cart_create(MPI_COMM_WORLD, 2, dims, wraps, 0, &grid);
+  MPI_Comm_rank(grid, &rank);
+  MPI_Cart_shift(grid, 0, 1, &to[0], &to[1]);
+  MPI_Cart_shift(grid, 1, 1, &to[2], &to[3]);
+  double *a = malloc(sizeof(double) * N * N), *b = malloc(sizeof(double) * N * N);
+  double halo[8][N], local, sum = 0;
+  for (long i = 0; i < (long)N * N; i++) a[i] = (i * 7 + rank) % 13;
+  for (int k = 0; k < 8; k++) for (int i = 0; i < N; i++) halo[k][i] = k;
+  MPI_Barrier(grid);
+  double start = cpu();
+  for (int step = 0; step < steps; step++) {
+    MPI_Request r[8];
+    for (int k = 0; k < 4; k++) MPI_Irecv(halo[k], N, MPI_DOUBLE, to[k], k ^ 1, grid, &r[k]);
+    for (int k = 0; k < 4; k++) MPI_Isend(halo[4 + k], N, MPI_DOUBLE, to[k], k, grid, &r[4 + k]);
+    MPI_Waitall(8, r, MPI_STATUSES_IGNORE);
+    for (int y = 1; y < N - 1; y++)
+      for (int x = 1; x < N - 1; x++)
+        b[y * N + x] = 0.2 * (a[y * N + x] + a[y * N + x - 1] + a[y * N + x + 1] +
+                              a[(y - 1) * N + x] + a[(y + 1) * N + x]);
+    double *other = a;
+    a = b;
+    b = other;
+    for (int i = 0; i < N; i++) {
+      halo[4][i] = a[N + i];
+      halo[5][i] = a[(N - 2) * N + i];
+    }
+    if (step % 10 == 9) {
+      local = a[N + 1];
+      MPI_Allreduce(&local, &sum, 1, MPI_DOUBLE, MPI_SUM, grid);
+    }
+  }
+  double used = cpu() - start, all;
+  PMPI_Reduce(&used, &all, 1, MPI_DOUBLE, MPI_SUM, 0, grid);
+  if (rank == 0) {
+    FILE *file = fopen(argv[2], "w");
+    fprintf(file, "%f", all);
+    fclose(file);
+  }
+  MPI_Finalize();
+  return sum < -1;
+}
+"""
+
+
+def interval_of_median(values: list[float], draws: int = 2000) -> tuple[float, float]:
+    """95 % interval of the median, by bootstrap."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(draws))
+    return medians[round(0.025 * draws)], medians[round(0.975 * draws) - 1]
+
+
+def compared(found: dict[str, list[float]], ranks: int, steps: int) -> dict[str, object]:
+    """CPU seconds of the runs with a halo, and what each recorder adds in per cent."""
+    plain = found["plain"]
+    out: dict[str, object] = {
+        "cpu_s": {way: round(statistics.median(values), 4) for way, values in found.items()},
+        "cpu_ms_a_step_and_rank": round(1e3 * statistics.median(plain) / ranks / steps, 3),
+        "runs": len(plain),
+    }
+    added = {}
+    for way, values in found.items():
+        if way == "plain" or len(values) != len(plain):
+            continue
+        ratios = [100 * (one / other - 1) for one, other in zip(values, plain, strict=True)]
+        low, high = interval_of_median(ratios)
+        added[way] = {"median": round(statistics.median(ratios), 2),
+                      "interval_95": [round(low, 2), round(high, 2)]}  # fmt: skip
+    return {**out, "added_percent": added}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=300_000)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--halo", action="store_true")
+    parser.add_argument("--ranks", type=int, default=2, help="of the halo")
+    parser.add_argument("--steps", type=int, default=100, help="of the halo")
     options = parser.parse_args()
     tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out"]
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        (work / "loop.c").write_text(PROGRAM)
+        (work / "loop.c").write_text(HALO if options.halo else PROGRAM)
         subprocess.run(["mpicc", "-O2", "loop.c", "-o", "loop"], cwd=work, check=True)
-        plain = ["mpirun", "-np", "1"]
-        program = [str(work / "loop"), str(options.calls), str(work / "ns")]
+        plain = ["mpirun", "--oversubscribe", "-np", str(options.ranks if options.halo else 1)]
+        amount = options.steps if options.halo else options.calls
+        program = [str(work / "loop"), str(amount), str(work / "ns")]
         ways = {
             "plain": lambda turn: [*plain, *program],
             "record": lambda turn: [*tailback, str(work / f"out{turn}"), "--", *plain, *program],
@@ -69,7 +164,7 @@ def main() -> None:
             ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "openmpi", *program]
         found: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(options.pairs):
-            for way, command in ways.items():
+            for way, command in random.Random(turn).sample(sorted(ways.items()), len(ways)):
                 # EZTrace 2.0 sometimes crashes in MPI_Finalize; by then the time of the loop is
                 # known.
                 (work / "ns").unlink(missing_ok=True)
@@ -77,6 +172,10 @@ def main() -> None:
                                capture_output=True)  # fmt: skip
                 if (work / "ns").is_file():
                     found[way].append(float((work / "ns").read_text()))
+    if options.halo:
+        halo = compared(found, options.ranks, options.steps)
+        print(json.dumps({"machine": machine(), "ranks": options.ranks, **halo}, indent=1))
+        return
     medians = {way: round(statistics.median(values), 1) for way, values in found.items() if values}
     added = {way: round(ns - medians["plain"], 1) for way, ns in medians.items() if way != "plain"}
     print(json.dumps({"machine": machine(), "ns_per_call": medians, "added_ns": added}, indent=1))

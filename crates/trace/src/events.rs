@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::event::{EventSink, TraceEvent};
-use crate::lookup::{ById, OpenRows};
+use crate::lookup::{ById, OpenIds};
+use crate::posts::{LocationPosts, PostBuilder, RecordPlace, Unusual};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
 /// How the reader treats a region.
@@ -62,9 +63,13 @@ pub(crate) struct Collector<'a> {
     known_paths: HashMap<(u32, u32, u32), u32>,
     path_of_context: HashMap<u32, u32>,
     /// Row that posted each open request.
-    posted: OpenRows,
+    posted: OpenIds<u32>,
     /// Row that found each message of a matched probe.
-    probed: OpenRows,
+    probed: OpenIds<u32>,
+    /// Takes the messages between two ranks, instead of the table of records.
+    pub posts: Option<PostBuilder<'a>>,
+    /// Whether `posts` cannot take them, so that reading stopped.
+    pub unusual: bool,
     out: LocationEvents,
 }
 
@@ -89,8 +94,10 @@ impl<'a> Collector<'a> {
             call_path: NONE,
             known_paths: HashMap::new(),
             path_of_context: HashMap::new(),
-            posted: OpenRows::default(),
-            probed: OpenRows::default(),
+            posted: OpenIds::default(),
+            probed: OpenIds::default(),
+            posts: None,
+            unusual: false,
             out: LocationEvents { location, ..LocationEvents::default() },
         }
     }
@@ -109,9 +116,34 @@ impl<'a> Collector<'a> {
         self.out
     }
 
+    /// Returns the tables and the posts.
+    pub fn finish_posts(mut self, records: u64) -> Result<LocationPosts, Unusual> {
+        if self.mpi_depth > 0 {
+            self.close_call(self.last_time);
+            self.mpi_depth = 0;
+        }
+        let posts = self.posts.take().ok_or(Unusual)?;
+        posts.finish(self.finish(records))
+    }
+
     fn close_call(&mut self, time: u64) {
-        self.out.calls.leave.push(time);
-        self.out.calls.leave_event.push(self.seen);
+        let kept = self.posts.as_mut().is_none_or(|posts| posts.end_call(time, self.seen));
+        self.end_row(kept.then_some(time));
+    }
+
+    /// Completes the row of the open call, or removes it if it is not kept.
+    fn end_row(&mut self, left: Option<u64>) {
+        let calls = &mut self.out.calls;
+        if let Some(time) = left {
+            calls.leave.push(time);
+            calls.leave_event.push(self.seen);
+        } else {
+            calls.region.pop();
+            calls.enter.pop();
+            calls.paused.pop();
+            calls.enter_event.pop();
+            calls.path.pop();
+        }
     }
 
     /// Row of the path that extends `parent` by a frame.
@@ -164,9 +196,13 @@ impl<'a> Collector<'a> {
         match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
                 if self.mpi_depth == 0 {
+                    let paused = std::mem::take(&mut self.paused);
+                    if let Some(posts) = &mut self.posts {
+                        posts.begin_call(region, time, self.seen, paused);
+                    }
                     self.out.calls.region.push(region);
                     self.out.calls.enter.push(time);
-                    self.out.calls.paused.push(std::mem::take(&mut self.paused));
+                    self.out.calls.paused.push(paused);
                     self.out.calls.enter_event.push(self.seen);
                     self.call_path = inside.unwrap_or_else(|| self.innermost_path());
                     self.out.calls.path.push(self.call_path);
@@ -209,6 +245,16 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
+    /// Region and call path of the application around the next record.
+    #[inline]
+    fn phase_and_path(&self) -> (u32, u32) {
+        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost_path() };
+        let phase = self.phases.last().map(|&(region, _)| region);
+        // Unwinding also finds functions around the call that have no enter event.
+        let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
+        (phase.unwrap_or(NONE), path)
+    }
+
     /// Appends a row; `what` is (peer, comm, tag, bytes).
     fn push(
         &mut self,
@@ -219,16 +265,13 @@ impl<'a> Collector<'a> {
         ids: Ids,
     ) {
         let call = if self.mpi_depth > 0 { self.out.calls.region.len() as u32 - 1 } else { NONE };
-        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost_path() };
-        let phase = self.phases.last().map(|&(region, _)| region);
-        // Unwinding also finds functions around the call that have no enter event.
-        let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
+        let (phase, path) = self.phase_and_path();
         let m = &mut self.out.messages;
         m.kind.push(kind as u8);
         m.time.push(time);
         m.event.push(self.seen);
         m.call.push(call);
-        m.phase.push(phase.unwrap_or(NONE));
+        m.phase.push(phase);
         m.path.push(path);
         m.peer.push(what.0);
         m.comm.push(what.1);
@@ -278,9 +321,22 @@ impl<'a> Collector<'a> {
             TraceEvent::CollectiveEnd { .. }
             | TraceEvent::IcollectiveRequest { .. }
             | TraceEvent::IcollectiveComplete { .. } => self.collective(time, event),
-            _ => self.point_to_point(time, event),
+            _ => self.message(time, event),
         }
         Ok(())
+    }
+
+    /// A record of a message between two ranks.
+    fn message(&mut self, time: u64, event: TraceEvent) {
+        // A probe without a message id does not remove the message from matching.
+        if matches!(event, TraceEvent::Probe { message: NO_ID, .. }) {
+            return;
+        }
+        let (phase, path) = self.phase_and_path();
+        let Some(posts) = &mut self.posts else { return self.point_to_point(time, event) };
+        let region = self.out.calls.region.last().filter(|_| self.mpi_depth > 0);
+        let at = RecordPlace { phase, path, call: region.copied().unwrap_or(NONE) };
+        self.unusual |= posts.record(self.seen, event, at).is_err();
     }
 
     fn point_to_point(&mut self, time: u64, event: TraceEvent) {
@@ -316,8 +372,6 @@ impl<'a> Collector<'a> {
                 let ids = self.complete(request);
                 self.push(RecordKind::RequestCancelled, time, NOTHING, 0, ids);
             }
-            // A probe without a message id does not remove the message from matching.
-            TraceEvent::Probe { message: NO_ID, .. } => {}
             TraceEvent::Probe { peer, comm, tag, message } => {
                 self.probed.insert(message, self.rows());
                 let ids = Ids { message, ..Ids::NONE };
@@ -342,6 +396,10 @@ impl<'a> Collector<'a> {
     }
 
     fn collective(&mut self, time: u64, event: TraceEvent) {
+        if let Some(posts) = &mut self.posts {
+            posts.collective();
+            self.unusual |= !matches!(event, TraceEvent::CollectiveEnd { .. });
+        }
         match event {
             TraceEvent::CollectiveEnd { operation, comm, root, sent, received } => {
                 let what = (root, comm, u32::from(operation), sent);
@@ -384,7 +442,8 @@ impl EventSink for Collector<'_> {
             return false;
         }
         self.seen = position;
-        true
+        self.unusual |= self.posts.is_some() && position >= u64::from(u32::MAX);
+        !self.unusual
     }
 }
 
