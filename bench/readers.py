@@ -4,8 +4,8 @@ Writes a trace of each format of a ring of ranks that exchange messages and comp
 separate process on one thread, and prints events compiled per second of CPU time and bytes of peak
 memory per event, beyond what the interpreter and its libraries take. An event is an operation of
 the trace: a call, a node, a line, a record. A path in place of a format reads that trace; its
-events are the operations of the program. Memory is also given per operation of the program: a blocking call
-becomes a message, a wait for it and the computation before it.
+events are the operations of the program. Memory is also given per operation of the program: a
+blocking call becomes a message, a wait for it and the computation before it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def dumpi(folder: Path, ranks: int, rounds: int) -> int:
 
 
 def otf2(folder: Path, ranks: int, rounds: int) -> int:
-    """OTF2: MPI_Irecv, MPI_Isend and MPI_Waitall with both neighbours, at times an MPI_Allreduce."""
+    """OTF2: MPI_Irecv, MPI_Isend, MPI_Waitall with both neighbours, at times an MPI_Allreduce."""
     from tests.factories.otf2_halo import write
 
     return write(folder, ranks, rounds)

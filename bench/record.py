@@ -136,7 +136,8 @@ def compared(found: dict[str, list[float]], ranks: int, steps: int) -> dict[str,
         ratios = [100 * (one / other - 1) for one, other in zip(values, plain, strict=True)]
         low, high = interval_of_median(ratios)
         added[way] = {"median": round(statistics.median(ratios), 2),
-                      "interval_95": [round(low, 2), round(high, 2)]}  # fmt: skip
+                      "interval_95": [round(low, 2), round(high, 2)],
+                      "pairs": [round(one, 2) for one in ratios]}  # fmt: skip
     return {**out, "added_percent": added}
 
 

@@ -75,7 +75,7 @@ pub fn read(
 ///
 /// `None` if it cannot be read so, for [`read`] to find the reason: a damaged file, several threads of a
 /// rank that call MPI, messages without a recorded partner or completion, matched probes, cancelled
-/// requests, non-blocking collectives, messages between the groups of an inter-communicator.
+/// requests, one-sided operations, non-blocking collectives, messages between the groups of an inter-communicator.
 pub fn read_posts(
     library: &Path,
     anchor: &Path,
@@ -242,6 +242,7 @@ fn read_location<'a>(
     // An event takes at least one byte, so the size of the file limits their number.
     let mut collector = Collector::new(location, classes, &definitions.contexts, size);
     collector.posts = context.map(PostBuilder::new);
+    collector.windows = Some(&definitions.windows);
     if absent {
         return Ok((collector, 0, Vec::new()));
     }

@@ -42,6 +42,7 @@ from tailback.traffic.readers.otf2_names import (
     moves_data,
     world_ranks,
 )
+from tailback.traffic.readers.otf2_one_sided import one_sided_posts
 from tailback.traffic.readers.otf2_recording import (
     RegionCalls,
     call_order,
@@ -147,7 +148,9 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
     tag, comm = posts.channel & 0xFFFF_FFFF, posts.channel >> 32
     posts.label = labels.number(m.phase[rows], m.path[rows], call, tag, comm, names)
     channels, posts.channel = dense(posts.channel)
-    return [posts, expand(trace, labels, len(channels), notes, file)]
+    collectives = expand(trace, labels, len(channels), notes, file)
+    free = max(len(channels), int(collectives.channel.max(initial=-1)) + 1)
+    return [posts, collectives, one_sided_posts(trace, labels, free, notes, file)]
 
 
 def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:
