@@ -3,9 +3,9 @@
 Writes a trace of each format of a ring of ranks that exchange messages and compute, reads it in a
 separate process on one thread, and prints events compiled per second of CPU time and bytes of peak
 memory per event, beyond what the interpreter and its libraries take. An event is an operation of
-the trace: a call, a node, a line. A path in place of a format reads that trace; its events are the
-operations of the program. Memory is also given per operation of the program: a blocking call
-becomes a message, a wait for it and the computation before it.
+the trace: a call, a node, a line, a record. A path in place of a format reads that trace; its
+events are the operations of the program. Memory is also given per operation of the program: a
+blocking call becomes a message, a wait for it and the computation before it.
 """
 
 from __future__ import annotations
@@ -96,8 +96,15 @@ def dumpi(folder: Path, ranks: int, rounds: int) -> int:
     return 2 * ranks * rounds
 
 
+def otf2(folder: Path, ranks: int, rounds: int) -> int:
+    """OTF2: MPI_Irecv, MPI_Isend, MPI_Waitall with both neighbours, at times an MPI_Allreduce."""
+    from tests.factories.otf2_halo import write
+
+    return write(folder, ranks, rounds)
+
+
 FORMATS: dict[str, Callable[[Path, int, int], int]] = {
-    "dumpi": dumpi, "goal": goal, "simgrid-ti": simgrid_ti, "chakra": chakra,
+    "dumpi": dumpi, "goal": goal, "simgrid-ti": simgrid_ti, "chakra": chakra, "otf2": otf2,
 }  # fmt: skip
 
 _CHILD = """

@@ -300,6 +300,26 @@ class TraceColumns(TypedDict):
     definitions: TraceDefinitions
     locations: list[LocationColumns]
 
+class PostLabelColumns(TypedDict):
+    """Labels of the messages of all locations, one location after the other."""
+
+    phase: NDArray[uint32]
+    path: NDArray[uint32]
+    call: NDArray[Any]
+    comm: NDArray[Any]
+    tag: NDArray[Any]
+
+class PostTables(TraceColumns):
+    """An OTF2 archive whose messages between two ranks became posts."""
+
+    labels: PostLabelColumns
+    label_counts: NDArray[Any]
+    channels: NDArray[Any]
+    regions: dict[int, tuple[int, int, int, int]]
+    proc_null: int
+    posts: int
+    between_ps: int
+
 class UnconnectedError(ValueError):
     """There is no path between two switches or nodes."""
 
@@ -432,6 +452,21 @@ def read_simgrid_ti(
 def read_otf2(
     library: Path, anchor: Path, threads: int, progress: Callable[[float], None] | None
 ) -> TraceColumns: ...
+def read_otf2_posts(
+    library: Path, anchor: Path, threads: int, progress: Callable[[float], None] | None
+) -> tuple[Otf2Posts, PostTables] | None: ...
+
+class Otf2Posts:
+    """Sends, receives and computations of an OTF2 trace."""
+
+    def compile(
+        self,
+        channels: NDArray[uint32],
+        labels: NDArray[uint32],
+        posts: tuple[NDArray[Any], ...],
+        completions: tuple[NDArray[Any], ...],
+        scatters: Sequence[int],
+    ) -> tuple[_Decoded, list[int], list[int], tuple[int, int, int, int, int, int] | None]: ...
 
 class DumpiReader:
     """Reads the files of all ranks of an SST DUMPI trace, one after the other."""

@@ -102,6 +102,7 @@ def writing(folder: Path) -> Build:
         creator: str = "",
         hosts: list[str] | None = None,
         offsets: list[list[tuple[int, int]]] | None = None,
+        windows: dict[str, str] | None = None,
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
@@ -110,6 +111,9 @@ def writing(folder: Path) -> Build:
             if creator:
                 archive.creator = creator
             writer = Writer(archive, n_ranks, world | (comms or {}), threads, hosts)
+            for window, comm in (windows or {}).items():
+                windowed = writer.comms[comm]
+                writer.comms[window] = writer.definitions.rma_win(window, comm=windowed)
             if grid:
                 sides = tuple(
                     writer.definitions.cart_dimension(f"d{at}", size=side)

@@ -77,32 +77,15 @@ impl DumpiReader {
         Ok(out)
     }
 
-    /// The columns of the program with these posts of collectives; the labels of its messages; the sends,
-    /// receives and messages of collectives left out; and `(number, sent, peer, label, rank, received)` of
-    /// messages with two sizes, the rest about the first. The reader is empty afterwards.
-    #[allow(clippy::type_complexity)]
+    /// The program with these posts of collectives; see [`compiled`]. The reader is empty afterwards.
     fn compile<'py>(
         &mut self,
         py: Python<'py>,
         posts: PostColumns<'py>,
         completions: PostEnds<'py>,
         scatters: Vec<u32>,
-    ) -> PyResult<(Bound<'py, PyDict>, Vec<u32>, [u64; 3], Option<(u64, u64, u32, u32, u32, u64)>)>
-    {
-        let mut ranks = self.ranks()?;
-        let (posts, ends) = (posts_of(&posts)?, ends_of(&completions)?);
-        checked(&posts, ranks.first.len() - 1)?;
-        if ends.size.len() != posts.rank.len() {
-            return Err(PyValueError::new_err("columns of different lengths"));
-        }
-        let done = py.detach(|| {
-            ranks.join(&posts, &ends);
-            ranks.compile(&scatters)
-        });
-        let differing = done
-            .differing
-            .map(|one| (one.number, one.sizes[0], one.peer, one.label, one.rank, one.sizes[1]));
-        Ok((program_columns(py, done.program)?, done.labels, done.lost, differing))
+    ) -> PyResult<Compiled<'py>> {
+        compiled(py, self.ranks()?, &(posts, completions), &scatters)
     }
 
     /// The columns of sends and receives, and of computations. The reader is empty afterwards.
@@ -125,7 +108,35 @@ impl DumpiReader {
     }
 }
 
-fn already_read() -> PyErr {
+/// The columns of a program; the labels of its messages; the sends, receives and messages of collectives
+/// left out; and `(number, sent, peer, label, rank, received)` of messages with two sizes, the rest about
+/// the first.
+pub(crate) type Compiled<'py> =
+    (Bound<'py, PyDict>, Vec<u32>, [u64; 3], Option<(u64, u64, u32, u32, u32, u64)>);
+
+/// The program of ranks with these posts of collectives.
+pub(crate) fn compiled<'py>(
+    py: Python<'py>,
+    mut ranks: RecordedRanks,
+    (posts, completions): &(PostColumns<'py>, PostEnds<'py>),
+    scatters: &[u32],
+) -> PyResult<Compiled<'py>> {
+    let (posts, ends) = (posts_of(posts)?, ends_of(completions)?);
+    checked(&posts, ranks.first.len() - 1)?;
+    if ends.size.len() != posts.rank.len() {
+        return Err(PyValueError::new_err("columns of different lengths"));
+    }
+    let done = py.detach(|| {
+        ranks.join(&posts, &ends);
+        ranks.compile(scatters)
+    });
+    let differing = done
+        .differing
+        .map(|one| (one.number, one.sizes[0], one.peer, one.label, one.rank, one.sizes[1]));
+    Ok((program_columns(py, done.program)?, done.labels, done.lost, differing))
+}
+
+pub(crate) fn already_read() -> PyErr {
     PyValueError::new_err("the trace has already been read")
 }
 

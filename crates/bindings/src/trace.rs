@@ -1,19 +1,25 @@
 //! OTF2 traces for Python: columns as NumPy arrays, errors as `(message, file, place)`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use numpy::PyArray1;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tailback_trace::{Definitions, LocationEvents, SystemNode, Trace, TraceError};
+use tailback_readers::post_rows::{ComputeRow, PostRow, RecordedRanks};
+use tailback_trace::{Definitions, LocationEvents, PostTrace, SystemNode, Trace, TraceError};
 
+use crate::dumpi::{Compiled, already_read, compiled};
+use crate::readers::{PostColumns, PostEnds};
 use crate::table::columns;
 
 /// Adds the OTF2 functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Otf2Posts>()?;
+    m.add_function(wrap_pyfunction!(read_otf2_posts, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)
 }
 
@@ -30,6 +36,17 @@ fn read_otf2<'py>(
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let trace =
+        reporting(py, progress, |report| tailback_trace::read(&library, &anchor, threads, report))?;
+    convert(py, trace.map_err(value_error)?)
+}
+
+/// Runs `work` without the GIL; it reports to `progress`, whose exception is raised afterwards.
+fn reporting<T: Send>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(tailback_trace::Progress<'_>) -> T + Send,
+) -> PyResult<T> {
     let (last, raised) = (Mutex::new(None::<Instant>), Mutex::new(None));
     let report = |done: usize, total: usize| {
         let Some(progress) = &progress else { return };
@@ -46,11 +63,165 @@ fn read_otf2<'py>(
             *raised = Some(error);
         }
     };
-    let trace = py.detach(|| tailback_trace::read(&library, &anchor, threads, &report));
-    if let Some(error) = raised.into_inner().ok().flatten() {
-        return Err(error);
+    let out = py.detach(|| work(&report));
+    match raised.into_inner().ok().flatten() {
+        Some(error) => Err(error),
+        None => Ok(out),
     }
-    convert(py, trace.map_err(value_error)?)
+}
+
+/// Reads an archive like `read_otf2`, but its messages between two ranks to posts; None if that needs
+/// columns. Also returns a dictionary as `read_otf2` does, of collectives and the calls that contain them,
+/// with `labels`, `label_counts`, `channels`, `channel_counts`, `regions`, `proc_null` and `between_ps`.
+#[pyfunction]
+fn read_otf2_posts<'py>(
+    py: Python<'py>,
+    library: PathBuf,
+    anchor: PathBuf,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Option<(Otf2Posts, Bound<'py, PyDict>)>> {
+    let trace = reporting(py, progress, |report| {
+        tailback_trace::read_posts(&library, &anchor, threads, report)
+    })?;
+    let Some(mut trace) = trace else { return Ok(None) };
+    let tables = post_tables(py, &trace)?;
+    let n_ranks = trace.definitions.n_ranks as usize;
+    let mut posts = Otf2Posts { n_ranks, locations: Some(Vec::new()) };
+    let events = trace.locations.iter_mut().map(|one| std::mem::take(&mut one.events)).collect();
+    let ranks: Vec<u32> = trace.definitions.locations.iter().map(|&(_, rank)| rank).collect();
+    let (creator, definitions) = (trace.creator, trace.definitions);
+    let out = convert(py, Trace { creator, definitions, locations: events })?;
+    out.update(tables.as_mapping())?;
+    if let Some(locations) = &mut posts.locations {
+        for (one, rank) in trace.locations.into_iter().zip(ranks) {
+            let tables = [one.channels.len(), one.labels.len()];
+            locations.push(RankPosts { rank, posts: one.posts, computes: one.computes, tables });
+        }
+    }
+    Ok(Some((posts, out)))
+}
+
+/// Labels, channels and counts of all locations.
+fn post_tables<'py>(py: Python<'py>, trace: &PostTrace) -> PyResult<Bound<'py, PyDict>> {
+    let (out, labels) = (PyDict::new(py), PyDict::new(py));
+    let of =
+        || trace.locations.iter().flat_map(|one| one.labels.iter().map(move |label| (one, label)));
+    let column = |get: fn(&tailback_trace::PostLabel) -> u32| {
+        PyArray1::from_vec(py, of().map(|(_, label)| get(label)).collect())
+    };
+    labels.set_item("phase", column(|label| label.phase))?;
+    labels.set_item("path", column(|label| label.path))?;
+    let calls: Vec<i64> = of().map(|(_, label)| label.call).collect();
+    labels.set_item("call", calls.into_pyarray(py))?;
+    let channel = |(one, label): (&tailback_trace::LocationPosts, &tailback_trace::PostLabel)| {
+        one.channels[label.channel as usize]
+    };
+    let comms: Vec<i64> = of().map(|at| channel(at).0.into()).collect();
+    let tags: Vec<i64> = of().map(|at| channel(at).1.into()).collect();
+    labels.set_item("comm", comms.into_pyarray(py))?;
+    labels.set_item("tag", tags.into_pyarray(py))?;
+    out.set_item("labels", labels)?;
+    let counts: Vec<i64> = trace.locations.iter().map(|one| one.labels.len() as i64).collect();
+    out.set_item("label_counts", counts.into_pyarray(py))?;
+    let channels: Vec<i64> = trace
+        .locations
+        .iter()
+        .flat_map(|one| &one.channels)
+        .map(|&(comm, tag)| i64::from(comm) << 32 | i64::from(tag))
+        .collect();
+    out.set_item("channels", channels.into_pyarray(py))?;
+    let mut regions: BTreeMap<u32, (u64, u64, u64, i64)> = BTreeMap::new();
+    for (&region, calls) in trace.locations.iter().flat_map(|one| &one.regions) {
+        let sum = regions.entry(region).or_default();
+        sum.0 += calls.calls;
+        sum.1 += calls.recorded;
+        sum.2 += calls.left_out;
+        sum.3 = sum.3.wrapping_add(calls.ticks);
+    }
+    out.set_item("regions", regions)?;
+    let proc_null: u64 = trace.locations.iter().map(|one| one.proc_null).sum();
+    out.set_item("proc_null", proc_null)?;
+    let posts: usize = trace.locations.iter().map(|one| one.posts.len()).sum();
+    out.set_item("posts", posts)?;
+    let computes = trace.locations.iter().flat_map(|one| &one.computes);
+    out.set_item("between_ps", computes.map(|one| one.ps).sum::<u64>())?;
+    Ok(out)
+}
+
+/// Sends, receives and computations of a rank; channels and labels are numbered from 0.
+struct RankPosts {
+    rank: u32,
+    posts: Vec<PostRow>,
+    computes: Vec<ComputeRow>,
+    /// Number of channels and of labels.
+    tables: [usize; 2],
+}
+
+/// Sends, receives and computations of an OTF2 trace.
+#[pyclass(module = "tailback._core")]
+struct Otf2Posts {
+    n_ranks: usize,
+    /// In the order of ranks.
+    locations: Option<Vec<RankPosts>>,
+}
+
+#[pymethods]
+impl Otf2Posts {
+    /// The program with these posts of collectives; `channels` and `labels` are the numbers of those of all
+    /// locations. The posts are gone afterwards.
+    fn compile<'py>(
+        &mut self,
+        py: Python<'py>,
+        channels: PyReadonlyArray1<'py, u32>,
+        labels: PyReadonlyArray1<'py, u32>,
+        posts: PostColumns<'py>,
+        completions: PostEnds<'py>,
+        scatters: Vec<u32>,
+    ) -> PyResult<Compiled<'py>> {
+        let locations = self.locations.take().ok_or_else(already_read)?;
+        let (channels, labels) = (channels.as_slice()?, labels.as_slice()?);
+        let needed = |of: usize| locations.iter().map(|one| one.tables[of]).sum::<usize>();
+        let total: usize = locations.iter().map(|one| one.posts.len()).sum();
+        if [channels.len(), labels.len()] != [needed(0), needed(1)] || total >= u32::MAX as usize {
+            return Err(PyValueError::new_err("tables of another length, or too many posts"));
+        }
+        let n_ranks = self.n_ranks;
+        let ranks = py.detach(|| united(n_ranks, locations, total, channels, labels));
+        compiled(py, ranks, &(posts, completions), &scatters)
+    }
+}
+
+/// The posts of all ranks, with channels and labels of the whole trace; those of each location are freed
+/// once they are copied.
+fn united(
+    n_ranks: usize,
+    locations: Vec<RankPosts>,
+    total: usize,
+    mut channels: &[u32],
+    mut labels: &[u32],
+) -> RecordedRanks {
+    let computes = locations.iter().map(|one| one.computes.len()).sum();
+    let mut out = RecordedRanks {
+        posts: Vec::with_capacity(total),
+        computes: Vec::with_capacity(computes),
+        tags: (0..channels.iter().max().map_or(0, |highest| highest + 1)).collect(),
+        first: vec![0; n_ranks + 1],
+    };
+    for one in locations {
+        let (own_channels, own_labels);
+        (own_channels, channels) = channels.split_at(one.tables[0]);
+        (own_labels, labels) = labels.split_at(one.tables[1]);
+        let row = |post: PostRow| post.renumbered(own_channels, own_labels);
+        out.posts.extend(one.posts.into_iter().map(row));
+        out.computes.extend(one.computes);
+        out.first[one.rank as usize + 1] = out.posts.len() as u32;
+    }
+    for rank in 0..n_ranks {
+        // Ranks without a location have no posts.
+        out.first[rank + 1] = out.first[rank + 1].max(out.first[rank]);
+    }
+    out
 }
 
 /// Least time between two reports of progress: short enough for a bar that moves.

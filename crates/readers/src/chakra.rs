@@ -1,6 +1,6 @@
 //! Chakra execution traces: length-delimited protobuf messages (mlcommons/chakra, `et_def.proto`).
 
-use crate::numbering::{Interner, Map};
+use crate::numbering::{Interner, NodeRows};
 use crate::op;
 use crate::requirements::{Dependency, Requirements};
 
@@ -114,47 +114,6 @@ pub struct ChakraReader<'a> {
     by_row: Vec<Dependency>,
 }
 
-/// Rows of nodes by number; numbers mostly increase from a small one.
-#[derive(Default)]
-struct NodeRows {
-    small: Vec<u32>,
-    others: Map<u64, u32>,
-}
-
-impl NodeRows {
-    const NONE: u32 = u32::MAX;
-
-    fn get(&self, number: u64) -> Option<u32> {
-        let place = usize::try_from(number).ok().and_then(|at| self.small.get(at)).copied();
-        place.filter(|&row| row != Self::NONE).or_else(|| {
-            if self.others.is_empty() { None } else { self.others.get(&number).copied() }
-        })
-    }
-
-    /// Adds a node; returns whether its number is new.
-    fn insert(&mut self, number: u64, row: u32) -> bool {
-        if self.get(number).is_some() {
-            return false;
-        }
-        // A table with large gaps would waste memory.
-        if number < 2 * self.small.len() as u64 + 64 {
-            let at = number as usize;
-            if at >= self.small.len() {
-                self.small.resize(at + 1, Self::NONE);
-            }
-            self.small[at] = row;
-        } else {
-            self.others.insert(number, row);
-        }
-        true
-    }
-
-    fn clear(&mut self) {
-        self.small.clear();
-        self.others.clear();
-    }
-}
-
 impl<'a> ChakraReader<'a> {
     /// A reader for the files of `n_ranks` ranks.
     pub fn new(n_ranks: usize, options: ChakraOptions<'a>) -> Self {
@@ -177,7 +136,26 @@ impl<'a> ChakraReader<'a> {
     pub fn file(&mut self, data: &[u8]) -> Result<(), ChakraError> {
         let file = self.files;
         self.files += 1;
-        self.nodes(data).map_err(|what| ChakraError { file, what })
+        self.nodes(data).map_err(|what| ChakraError { file, what })?;
+        if file == 0 {
+            self.reserve();
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for as many nodes of each other rank as the first one has, if there is enough:
+    /// columns that grow leave memory behind.
+    fn reserve(&mut self) {
+        let (out, others) = (&mut self.out, self.n_ranks.saturating_sub(1));
+        let all = |one: usize| one.saturating_mul(others).min(1 << 26);
+        let (nodes, lists) = (all(out.kind.len()), all(out.required.source.len()));
+        let _ = out.kind.try_reserve_exact(nodes);
+        let _ = out.peer.try_reserve_exact(nodes);
+        let _ = out.amount.try_reserve_exact(nodes);
+        let _ = out.number.try_reserve_exact(nodes);
+        let _ = out.label.try_reserve_exact(nodes);
+        let _ = out.required.end.try_reserve_exact(nodes);
+        let _ = out.required.source.try_reserve_exact(lists);
     }
 
     /// The nodes of all files.

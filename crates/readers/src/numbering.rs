@@ -124,6 +124,49 @@ impl Interner {
     }
 }
 
+/// Rows of nodes by number; numbers mostly increase from a small one.
+#[derive(Default)]
+pub(crate) struct NodeRows {
+    small: Vec<u32>,
+    others: Map<u64, u32>,
+}
+
+impl NodeRows {
+    const NONE: u32 = u32::MAX;
+
+    /// Row of a node.
+    pub fn get(&self, number: u64) -> Option<u32> {
+        let place = usize::try_from(number).ok().and_then(|at| self.small.get(at)).copied();
+        place.filter(|&row| row != Self::NONE).or_else(|| {
+            if self.others.is_empty() { None } else { self.others.get(&number).copied() }
+        })
+    }
+
+    /// Adds a node; returns whether its number is new.
+    pub fn insert(&mut self, number: u64, row: u32) -> bool {
+        if self.get(number).is_some() {
+            return false;
+        }
+        // A table with large gaps would waste memory.
+        if number < 2 * self.small.len() as u64 + 64 {
+            let at = number as usize;
+            if at >= self.small.len() {
+                self.small.resize(at + 1, Self::NONE);
+            }
+            self.small[at] = row;
+        } else {
+            self.others.insert(number, row);
+        }
+        true
+    }
+
+    /// Forgets all nodes.
+    pub fn clear(&mut self) {
+        self.small.clear();
+        self.others.clear();
+    }
+}
+
 /// The distinct values in ascending order, and for each value its index among them.
 pub fn dense(values: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let (Some(&low), Some(&high)) = (values.iter().min(), values.iter().max()) else {

@@ -55,6 +55,21 @@ impl PostRow {
         self
     }
 
+    /// Sets the label and the direction, and leaves the order among posts as it is.
+    #[inline]
+    pub fn marked(mut self, label: u32, is_send: bool) -> Self {
+        self.label = label | if is_send { SEND } else { 0 };
+        self
+    }
+
+    /// Replaces the numbers of channel and label by those that tables give for them.
+    #[inline]
+    pub fn renumbered(mut self, channels: &[u32], labels: &[u32]) -> Self {
+        self.channel = channels[self.channel as usize];
+        self.label = self.label & (SEND | COLLECTIVE) | labels[self.label() as usize];
+        self
+    }
+
     #[inline]
     fn is_send(&self) -> bool {
         self.label & SEND != 0

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crate::error::TraceError;
 use crate::events::{Context, RegionClass};
-use crate::ffi::Definition;
 
 const PARADIGM_MPI: u8 = 4;
 const ROLE_ARTIFICIAL: u8 = 31;
@@ -15,6 +14,27 @@ const GROUP_COMM_GROUP: u8 = 5;
 const GROUP_COMM_SELF: u8 = 6;
 const LOCATION_CPU_THREAD: u8 = 1;
 const UNDEFINED: u32 = u32::MAX;
+
+/// A global definition.
+///
+/// Ids are those of the trace; names are ids of strings, `u32::MAX` if undefined.
+#[derive(Debug)]
+pub(crate) enum Definition {
+    Clock { ticks_per_second: u64, start: u64, length: u64, realtime: u64 },
+    String { id: u32, text: String },
+    SystemTreeNode { id: u32, name: u32, class: u32, parent: u32 },
+    LocationGroup { id: u32, parent: u32 },
+    Location { id: u64, kind: u8, group: u32, events: u64 },
+    Region { id: u32, name: u32, role: u8, paradigm: u8, file: u32, line: u32 },
+    SourceLocation { id: u32, file: u32, line: u32 },
+    CallingContext { id: u32, region: u32, site: u32, parent: u32 },
+    Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
+    Comm { id: u32, name: u32, group: u32 },
+    InterComm { id: u32, name: u32, group_a: u32, group_b: u32 },
+    RmaWindow { id: u32, comm: u32 },
+    CartDimension { id: u32, size: u32 },
+    CartTopology { comm: u32, dimensions: Vec<u32> },
+}
 
 /// A communicator and its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +100,8 @@ pub struct Definitions {
     pub(crate) without_events: HashSet<u64>,
     pub(crate) classes: HashMap<u32, RegionClass>,
     pub(crate) contexts: HashMap<u32, Context>,
+    /// Communicator of each window of one-sided communication.
+    pub(crate) windows: HashMap<u32, u32>,
 }
 
 struct Group {
@@ -101,6 +123,7 @@ struct Raw {
     region_lines: Vec<(u32, u32, u32)>,
     sites: Vec<(u32, u32, u32)>,
     contexts: HashMap<u32, Context>,
+    windows: HashMap<u32, u32>,
     /// Locations of MPI_COMM_WORLD by rank. Kept apart from `groups`, because EZTrace defines group 0
     /// twice: as the list of locations and as the group of MPI_COMM_WORLD.
     world: Vec<u64>,
@@ -142,6 +165,9 @@ impl Raw {
                 Definition::SourceLocation { id, file, line } => raw.sites.push((id, file, line)),
                 Definition::CallingContext { id, region, site, parent } => {
                     raw.contexts.insert(id, Context { region, site, parent });
+                }
+                Definition::RmaWindow { id, comm } => {
+                    raw.windows.insert(id, comm);
                 }
                 Definition::Group { id, kind, paradigm, members } => {
                     raw.group(id, kind, paradigm, members);
@@ -230,6 +256,7 @@ impl Definitions {
         out.system = raw.world.iter().map(|location| raw.system_path(*location)).collect();
         out.without_events = std::mem::take(&mut raw.without_events);
         out.contexts = std::mem::take(&mut raw.contexts);
+        out.windows = std::mem::take(&mut raw.windows);
         out.region_lines = raw.lines(&raw.region_lines);
         out.sites = raw.lines(&raw.sites);
         out.locations = ranks.iter().map(|(&location, &rank)| (location, rank)).collect();

@@ -91,6 +91,16 @@ pub(crate) enum TraceEvent {
         request: u64,
         bytes: u64,
     },
+    OneSided {
+        window: u32,
+        peer: u32,
+        sent: u64,
+        received: u64,
+        id: u64,
+    },
+    OneSidedComplete {
+        id: u64,
+    },
 }
 
 /// Receives the events of one location in order.

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::event::{EventSink, TraceEvent};
-use crate::lookup::{ById, OpenRows};
+use crate::lookup::{ById, OpenIds};
+use crate::posts::{LocationPosts, PostBuilder, RecordPlace, Unusual};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
 /// How the reader treats a region.
@@ -62,9 +63,17 @@ pub(crate) struct Collector<'a> {
     known_paths: HashMap<(u32, u32, u32), u32>,
     path_of_context: HashMap<u32, u32>,
     /// Row that posted each open request.
-    posted: OpenRows,
+    posted: OpenIds<u32>,
     /// Row that found each message of a matched probe.
-    probed: OpenRows,
+    probed: OpenIds<u32>,
+    /// Row of each one-sided operation that is not complete.
+    one_sided: OpenIds<u32>,
+    /// Communicator of each window.
+    pub windows: Option<&'a HashMap<u32, u32>>,
+    /// Takes the messages between two ranks, instead of the table of records.
+    pub posts: Option<PostBuilder<'a>>,
+    /// Whether `posts` cannot take them, so that reading stopped.
+    pub unusual: bool,
     out: LocationEvents,
 }
 
@@ -89,8 +98,12 @@ impl<'a> Collector<'a> {
             call_path: NONE,
             known_paths: HashMap::new(),
             path_of_context: HashMap::new(),
-            posted: OpenRows::default(),
-            probed: OpenRows::default(),
+            posted: OpenIds::default(),
+            probed: OpenIds::default(),
+            one_sided: OpenIds::default(),
+            windows: None,
+            posts: None,
+            unusual: false,
             out: LocationEvents { location, ..LocationEvents::default() },
         }
     }
@@ -109,9 +122,34 @@ impl<'a> Collector<'a> {
         self.out
     }
 
+    /// Returns the tables and the posts.
+    pub fn finish_posts(mut self, records: u64) -> Result<LocationPosts, Unusual> {
+        if self.mpi_depth > 0 {
+            self.close_call(self.last_time);
+            self.mpi_depth = 0;
+        }
+        let posts = self.posts.take().ok_or(Unusual)?;
+        posts.finish(self.finish(records))
+    }
+
     fn close_call(&mut self, time: u64) {
-        self.out.calls.leave.push(time);
-        self.out.calls.leave_event.push(self.seen);
+        let kept = self.posts.as_mut().is_none_or(|posts| posts.end_call(time, self.seen));
+        self.end_row(kept.then_some(time));
+    }
+
+    /// Completes the row of the open call, or removes it if it is not kept.
+    fn end_row(&mut self, left: Option<u64>) {
+        let calls = &mut self.out.calls;
+        if let Some(time) = left {
+            calls.leave.push(time);
+            calls.leave_event.push(self.seen);
+        } else {
+            calls.region.pop();
+            calls.enter.pop();
+            calls.paused.pop();
+            calls.enter_event.pop();
+            calls.path.pop();
+        }
     }
 
     /// Row of the path that extends `parent` by a frame.
@@ -164,9 +202,13 @@ impl<'a> Collector<'a> {
         match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
                 if self.mpi_depth == 0 {
+                    let paused = std::mem::take(&mut self.paused);
+                    if let Some(posts) = &mut self.posts {
+                        posts.begin_call(region, time, self.seen, paused);
+                    }
                     self.out.calls.region.push(region);
                     self.out.calls.enter.push(time);
-                    self.out.calls.paused.push(std::mem::take(&mut self.paused));
+                    self.out.calls.paused.push(paused);
                     self.out.calls.enter_event.push(self.seen);
                     self.call_path = inside.unwrap_or_else(|| self.innermost_path());
                     self.out.calls.path.push(self.call_path);
@@ -209,6 +251,16 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
+    /// Region and call path of the application around the next record.
+    #[inline]
+    fn phase_and_path(&self) -> (u32, u32) {
+        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost_path() };
+        let phase = self.phases.last().map(|&(region, _)| region);
+        // Unwinding also finds functions around the call that have no enter event.
+        let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
+        (phase.unwrap_or(NONE), path)
+    }
+
     /// Appends a row; `what` is (peer, comm, tag, bytes).
     fn push(
         &mut self,
@@ -219,16 +271,13 @@ impl<'a> Collector<'a> {
         ids: Ids,
     ) {
         let call = if self.mpi_depth > 0 { self.out.calls.region.len() as u32 - 1 } else { NONE };
-        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost_path() };
-        let phase = self.phases.last().map(|&(region, _)| region);
-        // Unwinding also finds functions around the call that have no enter event.
-        let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
+        let (phase, path) = self.phase_and_path();
         let m = &mut self.out.messages;
         m.kind.push(kind as u8);
         m.time.push(time);
         m.event.push(self.seen);
         m.call.push(call);
-        m.phase.push(phase.unwrap_or(NONE));
+        m.phase.push(phase);
         m.path.push(path);
         m.peer.push(what.0);
         m.comm.push(what.1);
@@ -278,9 +327,30 @@ impl<'a> Collector<'a> {
             TraceEvent::CollectiveEnd { .. }
             | TraceEvent::IcollectiveRequest { .. }
             | TraceEvent::IcollectiveComplete { .. } => self.collective(time, event),
-            _ => self.point_to_point(time, event),
+            _ => self.message(time, event),
         }
         Ok(())
+    }
+
+    /// A record of a message between two ranks.
+    fn message(&mut self, time: u64, event: TraceEvent) {
+        // A probe without a message id does not remove the message from matching.
+        if matches!(event, TraceEvent::Probe { message: NO_ID, .. }) {
+            return;
+        }
+        let (phase, path) = self.phase_and_path();
+        let one_sided =
+            matches!(event, TraceEvent::OneSided { .. } | TraceEvent::OneSidedComplete { .. });
+        let Some(posts) = &mut self.posts else {
+            return if one_sided {
+                self.one_sided(time, event)
+            } else {
+                self.point_to_point(time, event)
+            };
+        };
+        let region = self.out.calls.region.last().filter(|_| self.mpi_depth > 0);
+        let at = RecordPlace { phase, path, call: region.copied().unwrap_or(NONE) };
+        self.unusual |= posts.record(self.seen, event, at).is_err();
     }
 
     fn point_to_point(&mut self, time: u64, event: TraceEvent) {
@@ -316,8 +386,6 @@ impl<'a> Collector<'a> {
                 let ids = self.complete(request);
                 self.push(RecordKind::RequestCancelled, time, NOTHING, 0, ids);
             }
-            // A probe without a message id does not remove the message from matching.
-            TraceEvent::Probe { message: NO_ID, .. } => {}
             TraceEvent::Probe { peer, comm, tag, message } => {
                 self.probed.insert(message, self.rows());
                 let ids = Ids { message, ..Ids::NONE };
@@ -341,7 +409,27 @@ impl<'a> Collector<'a> {
         }
     }
 
+    fn one_sided(&mut self, time: u64, event: TraceEvent) {
+        match event {
+            TraceEvent::OneSided { window, peer, sent, received, id } => {
+                let comm = self.windows.and_then(|all| all.get(&window)).copied().unwrap_or(NONE);
+                self.one_sided.insert(id, self.rows());
+                self.push(RecordKind::OneSided, time, (peer, comm, 0, sent), received, Ids::NONE);
+            }
+            TraceEvent::OneSidedComplete { id } => {
+                let posted = self.one_sided.remove(id).unwrap_or(NONE);
+                let ids = Ids { posted, ..Ids::NONE };
+                self.push(RecordKind::OneSidedComplete, time, NOTHING, 0, ids);
+            }
+            _ => {}
+        }
+    }
+
     fn collective(&mut self, time: u64, event: TraceEvent) {
+        if let Some(posts) = &mut self.posts {
+            posts.collective();
+            self.unusual |= !matches!(event, TraceEvent::CollectiveEnd { .. });
+        }
         match event {
             TraceEvent::CollectiveEnd { operation, comm, root, sent, received } => {
                 let what = (root, comm, u32::from(operation), sent);
@@ -384,153 +472,10 @@ impl EventSink for Collector<'_> {
             return false;
         }
         self.seen = position;
-        true
+        self.unusual |= self.posts.is_some() && position >= u64::from(u32::MAX);
+        !self.unusual
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MPI_SEND: u32 = 1;
-    const SOLVE: u32 = 2;
-    const MAIN: u32 = 3;
-
-    const INNER: u32 = 4;
-
-    fn classes() -> ById<RegionClass> {
-        ById::new(&HashMap::from([
-            (MPI_SEND, RegionClass::Mpi),
-            (SOLVE, RegionClass::Phase),
-            (INNER, RegionClass::Phase),
-            (MAIN, RegionClass::Outer),
-        ]))
-    }
-
-    #[test]
-    fn a_record_has_its_call_and_its_phase() {
-        let (classes, none) = (classes(), HashMap::new());
-        let mut collector = Collector::new(7, &classes, &none, 100);
-        for (time, event) in [
-            (0, TraceEvent::Enter { region: MAIN }),
-            (1, TraceEvent::Enter { region: SOLVE }),
-            (2, TraceEvent::Enter { region: MPI_SEND }),
-            (3, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
-            (4, TraceEvent::Leave { region: MPI_SEND }),
-            (5, TraceEvent::Leave { region: SOLVE }),
-            (6, TraceEvent::Enter { region: MPI_SEND }),
-            (7, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
-        ] {
-            assert!(collector.event(time + 1, time, event));
-        }
-        let out = collector.finish(8);
-        assert_eq!(out.messages.call, [0, 1]);
-        assert_eq!(out.messages.phase, [SOLVE, NONE]);
-        assert_eq!(out.messages.path, [0, NONE]);
-        assert_eq!(out.paths.region, [SOLVE]);
-        assert_eq!(out.calls.enter, [2, 6]);
-        assert_eq!(out.calls.path, [0, NONE]);
-        // The trace ends within the second call.
-        assert_eq!(out.calls.leave, [4, 7]);
-    }
-
-    #[test]
-    fn equal_paths_share_a_row_and_contexts_supply_sites() {
-        let classes = classes();
-        let context = |region, site, parent| Context { region, site, parent };
-        let contexts = HashMap::from([
-            (0, context(MAIN, NONE, NONE)),
-            (1, context(SOLVE, 70, 0)),
-            (2, context(MPI_SEND, 71, 1)),
-            (3, context(MPI_SEND, 71, 3)),
-        ]);
-        let mut collector = Collector::new(7, &classes, &contexts, 100);
-        let send = TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
-        for (time, event) in [
-            (0, TraceEvent::Enter { region: SOLVE }),
-            (1, TraceEvent::Enter { region: INNER }),
-            (2, send),
-            (3, TraceEvent::Leave { region: INNER }),
-            (4, TraceEvent::Enter { region: INNER }),
-            (5, send),
-            (6, TraceEvent::Leave { region: SOLVE }),
-            (7, TraceEvent::ContextEnter { context: 2 }),
-            (8, send),
-            (9, TraceEvent::ContextLeave { context: 2 }),
-        ] {
-            assert!(collector.event(time + 1, time, event), "{time}");
-        }
-        assert!(!collector.event(11, 10, TraceEvent::ContextEnter { context: 3 }));
-        let out = collector.finish(10);
-        assert_eq!(out.messages.path, [1, 1, 2]);
-        assert_eq!(out.messages.phase, [INNER, INNER, SOLVE]);
-        assert_eq!(out.paths.parent, [NONE, 0, NONE]);
-        assert_eq!(out.paths.region, [SOLVE, INNER, SOLVE]);
-        assert_eq!(out.paths.site, [NONE, NONE, 70]);
-    }
-
-    #[test]
-    fn a_reused_request_completes_its_latest_post() {
-        let (classes, none) = (classes(), HashMap::new());
-        let mut collector = Collector::new(0, &classes, &none, 100);
-        let mut position = 0;
-        let irecv = TraceEvent::Irecv { peer: 0, comm: 0, tag: 0, bytes: 1, request: 5 };
-        for event in [
-            TraceEvent::IrecvRequest { request: 5 },
-            irecv,
-            TraceEvent::IrecvRequest { request: 5 },
-            TraceEvent::Isend { peer: 0, comm: 0, tag: 0, bytes: 1, request: 6 },
-            irecv,
-            TraceEvent::RequestCancelled { request: 6 },
-            TraceEvent::IsendComplete { request: 6 },
-        ] {
-            position += 1;
-            assert!(collector.event(position, 1, event));
-        }
-        let posted = collector.finish(7).messages.posted;
-        assert_eq!(posted, [NONE, 0, NONE, NONE, 2, 3, NONE]);
-    }
-
-    #[test]
-    fn a_probed_message_is_received_once() {
-        let (classes, none) = (classes(), HashMap::new());
-        let mut collector = Collector::new(0, &classes, &none, 100);
-        let probe = |message| TraceEvent::Probe { peer: 3, comm: 0, tag: 9, message };
-        let mut position = 0;
-        for event in [
-            probe(NO_ID),
-            probe(7),
-            probe(8),
-            TraceEvent::Mrecv { message: 8, bytes: 20 },
-            TraceEvent::ImrecvRequest { message: 7, request: 5 },
-            TraceEvent::Imrecv { request: 5, bytes: 10 },
-            TraceEvent::Mrecv { message: 8, bytes: 30 },
-        ] {
-            position += 1;
-            assert!(collector.event(position, 1, event));
-        }
-        let out = collector.finish(7).messages;
-        assert_eq!(out.kind, [11, 11, 12, 13, 14, 12]);
-        assert_eq!(out.probed, [NONE, NONE, 1, 0, NONE, NONE]);
-        assert_eq!(out.posted, [NONE, NONE, NONE, NONE, 3, NONE]);
-        assert_eq!(out.bytes, [0, 0, 20, 0, 10, 30]);
-    }
-
-    #[test]
-    fn invalid_events_stop_the_reading() {
-        let (classes, none) = (classes(), HashMap::new());
-        let mut endless = Collector::new(0, &classes, &none, 1);
-        assert!(endless.event(1, 0, TraceEvent::CollectiveBegin));
-        assert!(!endless.event(2, 0, TraceEvent::CollectiveBegin));
-        assert!(endless.fault.is_some_and(|fault| fault.contains("more events than bytes")));
-
-        let mut unknown = Collector::new(0, &classes, &none, 9);
-        assert!(!unknown.event(1, 0, TraceEvent::Enter { region: 99 }));
-        assert_eq!(unknown.fault.as_deref(), Some("region 99 is not defined"));
-
-        let mut backwards = Collector::new(0, &classes, &none, 9);
-        assert!(backwards.event(1, 5, TraceEvent::CollectiveBegin));
-        assert!(!backwards.event(2, 4, TraceEvent::CollectiveBegin));
-        assert!(backwards.fault.is_some());
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
 
+use crate::definitions::Definition;
 use crate::error::TraceError;
 use crate::event::{EventSink, TraceEvent};
 use crate::tables::ClockOffset;
@@ -23,26 +24,6 @@ type Code = c_int;
 
 const CONTINUE: Code = 0;
 const INTERRUPT: Code = 1;
-
-/// A global definition.
-///
-/// Ids are those of the trace; names are ids of strings, `u32::MAX` if undefined.
-#[derive(Debug)]
-pub(crate) enum Definition {
-    Clock { ticks_per_second: u64, start: u64, length: u64, realtime: u64 },
-    String { id: u32, text: String },
-    SystemTreeNode { id: u32, name: u32, class: u32, parent: u32 },
-    LocationGroup { id: u32, parent: u32 },
-    Location { id: u64, kind: u8, group: u32, events: u64 },
-    Region { id: u32, name: u32, role: u8, paradigm: u8, file: u32, line: u32 },
-    SourceLocation { id: u32, file: u32, line: u32 },
-    CallingContext { id: u32, region: u32, site: u32, parent: u32 },
-    Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
-    Comm { id: u32, name: u32, group: u32 },
-    InterComm { id: u32, name: u32, group_a: u32, group_b: u32 },
-    CartDimension { id: u32, size: u32 },
-    CartTopology { comm: u32, dimensions: Vec<u32> },
-}
 
 macro_rules! api {
     ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $ret:ty;)*) => {
@@ -82,6 +63,7 @@ api! {
     on_context = b"OTF2_GlobalDefReaderCallbacks_SetCallingContextCallback\0": fn(Handle, *const c_void) -> Code;
     on_group = b"OTF2_GlobalDefReaderCallbacks_SetGroupCallback\0": fn(Handle, *const c_void) -> Code;
     on_comm = b"OTF2_GlobalDefReaderCallbacks_SetCommCallback\0": fn(Handle, *const c_void) -> Code;
+    on_window = b"OTF2_GlobalDefReaderCallbacks_SetRmaWinCallback\0": fn(Handle, *const c_void) -> Code;
     on_cart_dimension = b"OTF2_GlobalDefReaderCallbacks_SetCartDimensionCallback\0": fn(Handle, *const c_void) -> Code;
     on_cart_topology = b"OTF2_GlobalDefReaderCallbacks_SetCartTopologyCallback\0": fn(Handle, *const c_void) -> Code;
     on_inter_comm = b"OTF2_GlobalDefReaderCallbacks_SetInterCommCallback\0": fn(Handle, *const c_void) -> Code;
@@ -124,6 +106,11 @@ api! {
     on_mrecv = b"OTF2_EvtReaderCallbacks_SetMpiMrecvCallback\0": fn(Handle, *const c_void) -> Code;
     on_imrecv_request = b"OTF2_EvtReaderCallbacks_SetMpiImrecvRequestCallback\0": fn(Handle, *const c_void) -> Code;
     on_imrecv = b"OTF2_EvtReaderCallbacks_SetMpiImrecvCallback\0": fn(Handle, *const c_void) -> Code;
+    on_put = b"OTF2_EvtReaderCallbacks_SetRmaPutCallback\0": fn(Handle, *const c_void) -> Code;
+    on_get = b"OTF2_EvtReaderCallbacks_SetRmaGetCallback\0": fn(Handle, *const c_void) -> Code;
+    on_atomic = b"OTF2_EvtReaderCallbacks_SetRmaAtomicCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_blocking = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteBlockingCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_complete = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteNonBlockingCallback\0": fn(Handle, *const c_void) -> Code;
 }
 
 unsafe extern "C" {
@@ -305,6 +292,7 @@ impl Archive<'_> {
             (api.on_group)(callbacks, define_group as *const c_void);
             (api.on_comm)(callbacks, define_comm as *const c_void);
             (api.on_inter_comm)(callbacks, define_inter_comm as *const c_void);
+            (api.on_window)(callbacks, define_window as *const c_void);
             (api.on_cart_dimension)(callbacks, define_cart_dimension as *const c_void);
             (api.on_cart_topology)(callbacks, define_cart_topology as *const c_void);
             let data = (&raw mut sink).cast();
@@ -437,6 +425,11 @@ impl Archive<'_> {
             (api.on_mrecv)(callbacks, mrecv::<S> as *const c_void);
             (api.on_imrecv_request)(callbacks, imrecv_request::<S> as *const c_void);
             (api.on_imrecv)(callbacks, imrecv::<S> as *const c_void);
+            (api.on_put)(callbacks, put::<S> as *const c_void);
+            (api.on_get)(callbacks, get::<S> as *const c_void);
+            (api.on_atomic)(callbacks, atomic::<S> as *const c_void);
+            (api.on_rma_blocking)(callbacks, rma_complete::<S> as *const c_void);
+            (api.on_rma_complete)(callbacks, rma_complete::<S> as *const c_void);
             let data = ptr::from_mut(sink).cast();
             let mut code = (api.register_events)(self.reader, events, callbacks, data);
             (api.evt_callbacks_delete)(callbacks);
@@ -533,6 +526,7 @@ definition_callbacks! {
     define_comm(id: u32, name: u32, group: u32) => Definition::Comm { id, name, group };
     define_inter_comm(id: u32, name: u32, group_a: u32, group_b: u32) =>
         Definition::InterComm { id, name, group_a, group_b };
+    define_window(id: u32, _name: u32, comm: u32, _flags: u32) => Definition::RmaWindow { id, comm };
     define_cart_dimension(id: u32, _name: u32, size: u32) =>
         Definition::CartDimension { id, size };
     define_cart_topology(_id: u32, _name: u32, comm: u32, n: u8, dimensions: *const u32) =>
@@ -587,4 +581,11 @@ event_callbacks! {
     mrecv(message: u64, bytes: u64) => TraceEvent::Mrecv { message, bytes };
     imrecv_request(message: u64, request: u64) => TraceEvent::ImrecvRequest { message, request };
     imrecv(request: u64, bytes: u64) => TraceEvent::Imrecv { request, bytes };
+    put(window: u32, peer: u32, bytes: u64, id: u64) =>
+        TraceEvent::OneSided { window, peer, sent: bytes, received: 0, id };
+    get(window: u32, peer: u32, bytes: u64, id: u64) =>
+        TraceEvent::OneSided { window, peer, sent: 0, received: bytes, id };
+    atomic(window: u32, peer: u32, _kind: u8, sent: u64, received: u64, id: u64) =>
+        TraceEvent::OneSided { window, peer, sent, received, id };
+    rma_complete(_window: u32, id: u64) => TraceEvent::OneSidedComplete { id };
 }

@@ -13,13 +13,15 @@ mod events;
 #[allow(unsafe_code)]
 mod ffi;
 mod lookup;
+mod posts;
 mod precheck;
 mod reader;
 mod tables;
 
 pub use definitions::{Cartesian, Communicator, Definitions, SystemNode};
 pub use error::TraceError;
-pub use reader::{Progress, Trace, read};
+pub use posts::{LocationPosts, PostLabel, RegionCalls};
+pub use reader::{PostTrace, Progress, Trace, read, read_posts};
 pub use tables::{
     CallPaths, Calls, ClockOffset, LocationEvents, Messages, NO_ID, NONE, RecordKind,
 };

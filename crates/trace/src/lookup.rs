@@ -38,14 +38,20 @@ impl<T: Copy> ById<T> {
     }
 }
 
-/// Rows of open requests or messages by id; few of them need no hashing.
-#[derive(Debug, Default)]
-pub(crate) struct OpenRows {
-    few: Vec<(u64, u32)>,
-    others: HashMap<u64, u32>,
+/// What open requests or messages refer to, by id; few of them need no hashing.
+#[derive(Debug)]
+pub(crate) struct OpenIds<T> {
+    few: Vec<(u64, T)>,
+    others: HashMap<u64, T>,
 }
 
-impl OpenRows {
+impl<T> Default for OpenIds<T> {
+    fn default() -> Self {
+        Self { few: Vec::new(), others: HashMap::new() }
+    }
+}
+
+impl<T: Copy> OpenIds<T> {
     const FEW: usize = 16;
 
     #[inline]
@@ -53,36 +59,42 @@ impl OpenRows {
         self.few.iter().rposition(|one| one.0 == id)
     }
 
-    /// Opens an id, also one that is open already.
+    /// Opens an id, also one that is open already; returns what that referred to.
     #[inline]
-    pub fn insert(&mut self, id: u64, row: u32) {
+    pub fn insert(&mut self, id: u64, what: T) -> Option<T> {
         if let Some(at) = self.place(id) {
-            self.few[at].1 = row;
+            Some(std::mem::replace(&mut self.few[at].1, what))
         } else if self.few.len() < Self::FEW && !self.others.contains_key(&id) {
-            self.few.push((id, row));
+            self.few.push((id, what));
+            None
         } else {
-            self.others.insert(id, row);
+            self.others.insert(id, what)
         }
     }
 
-    pub fn get(&self, id: u64) -> Option<u32> {
+    pub fn get(&self, id: u64) -> Option<T> {
         self.place(id).map(|at| self.few[at].1).or_else(|| self.others.get(&id).copied())
     }
 
-    /// Closes an id and returns its row.
+    /// Closes an id and returns what it referred to.
     #[inline]
-    pub fn remove(&mut self, id: u64) -> Option<u32> {
+    pub fn remove(&mut self, id: u64) -> Option<T> {
         match self.place(id) {
             Some(at) => Some(self.few.swap_remove(at).1),
             None if self.others.is_empty() => None,
             None => self.others.remove(&id),
         }
     }
+
+    /// Whether no id is open.
+    pub fn is_empty(&self) -> bool {
+        self.few.is_empty() && self.others.is_empty()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ById, OpenRows};
+    use super::{ById, OpenIds};
     use std::collections::HashMap;
 
     #[test]
@@ -97,7 +109,7 @@ mod tests {
 
     #[test]
     fn rows_are_those_of_the_latest_insertion_also_of_many() {
-        let mut open = OpenRows::default();
+        let mut open = OpenIds::default();
         let mut expected = HashMap::new();
         // 61 ids in an order that opens and closes each several times.
         for step in 0..2000u64 {
@@ -105,11 +117,11 @@ mod tests {
             if step % 3 == 2 {
                 assert_eq!(open.remove(id), expected.remove(&id), "step {step}");
             } else {
-                open.insert(id, step as u32);
-                expected.insert(id, step as u32);
+                let before = open.insert(id, step as u32);
+                assert_eq!(before, expected.insert(id, step as u32), "step {step}");
             }
             assert_eq!(open.get(id), expected.get(&id).copied(), "step {step}");
         }
-        assert!(expected.len() > OpenRows::FEW);
+        assert!(!open.is_empty() && expected.len() > OpenIds::<u32>::FEW);
     }
 }

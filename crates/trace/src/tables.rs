@@ -40,6 +40,10 @@ pub enum RecordKind {
     ImrecvRequest = 13,
     /// A non-blocking receive of a message from a matched probe is complete.
     Imrecv = 14,
+    /// A one-sided operation: bytes to the target, and received from it.
+    OneSided = 15,
+    /// A one-sided operation is complete at its origin.
+    OneSidedComplete = 16,
 }
 
 /// Call paths of one location, as a tree: each path extends its parent by one frame.

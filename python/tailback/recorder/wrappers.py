@@ -41,6 +41,7 @@ _RECORD = {
     "mrecv": "tb_receive_matched(thread, matched, status);",
     "imrecv": "tb_post_matched(thread, *request, matched);",
     "coll": "tb_collect(thread, &collective);",
+    "neighbour": "tb_neighbours(thread, &collective);",
     "icoll": "tb_post_collective(thread, *request, &collective);",
     "coll_init": "tb_init_collective(*request, &collective);",
     "psend_init": "tb_init_partitioned(*request, comm, dest, tag, (long long)partitions * count, "
@@ -59,7 +60,7 @@ _RECORD = {
 """What is recorded after a call of each kind that succeeded."""
 
 _WAITS = ("wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "request_free")
-_COLLECTIVE = ("coll", "icoll", "coll_init")
+_COLLECTIVE = ("coll", "icoll", "coll_init", "neighbour")
 _BEFORE = {"comm_free": "tb_forget_comm(*comm);", "win_free": "tb_forget_window(*win);"}
 
 _HEAD = """/* Written by tailback.recorder.wrappers. */

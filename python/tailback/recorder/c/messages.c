@@ -96,6 +96,14 @@ static void drop(struct request **at) {
   n_requests--;
 }
 
+uint64_t tb_new_ids(uint64_t n) {
+  lock();
+  uint64_t first = n_ids + 1;
+  n_ids += n;
+  unlock();
+  return first;
+}
+
 static uint64_t channel(struct tb_thread *thread, MPI_Comm comm, int tag) {
   return (uint64_t)tb_comm_of(thread, comm)->id << 32 | (uint32_t)tag;
 }

@@ -177,6 +177,8 @@ struct tb_collective {
 void tb_collect(struct tb_thread *, const struct tb_collective *);
 void tb_post_collective(struct tb_thread *, MPI_Request, const struct tb_collective *);
 void tb_init_collective(MPI_Request, const struct tb_collective *);
+void tb_neighbours(struct tb_thread *, const struct tb_collective *);
+uint64_t tb_new_ids(uint64_t n); /* numbers of n requests; returns the first */
 int tb_is_in_place(const void *buffer);
 
 #endif

@@ -40,7 +40,7 @@ struct tb_header {
   uint32_t peer;
 };
 
-/* Numbers of OTF2_CollectiveOp; TB_NEIGHBOUR has none and is recorded by its messages. */
+/* Numbers of OTF2_CollectiveOp. */
 enum tb_collective_op {
   TB_BARRIER, TB_BCAST, TB_GATHER, TB_GATHERV, TB_SCATTER, TB_SCATTERV, TB_ALLGATHER,
   TB_ALLGATHERV, TB_ALLTOALL, TB_ALLTOALLV, TB_ALLTOALLW, TB_ALLREDUCE, TB_REDUCE,

@@ -132,6 +132,24 @@ def sizes_note(number: int, sent: int, peer: int, tag: int, rank: int, received:
     )
 
 
+def messages_notes(
+    labels: list[Label], lost: list[int], differing: tuple[int, int, int, int, int, int] | None
+) -> list[str]:
+    """Notes on what the compiled module left out, and on messages with two sizes.
+
+    Args:
+        labels: Labels by number.
+        lost: Sends, receives and messages of collectives without a partner.
+        differing: Number of messages with two sizes; bytes sent, sender, label, receiver and bytes
+            received of the first.
+    """
+    notes = lost_notes(*lost)
+    if differing:
+        number, sent, peer, label, rank, received = differing
+        notes.append(sizes_note(number, sent, peer, labels[label].tag, rank, received))
+    return notes
+
+
 def scatters(labels: list[Label]) -> list[int]:
     """Labels of collectives whose receivers record their block, and the root only the total."""
     return [number for number, label in enumerate(labels) if label.call in _SCATTERS]

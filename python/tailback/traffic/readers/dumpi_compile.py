@@ -19,9 +19,8 @@ from tailback.traffic.readers.assembly import (
     ImpliedWaits,
     columns_of,
     compile_posts,
-    lost_notes,
+    messages_notes,
     scatters,
-    sizes_note,
 )
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.otf2_names import OPERATIONS, communicates
@@ -80,11 +79,7 @@ def _compiled(
     labels = [_label(*one) for one in found["labels"]]
     posts = _expanded(found, found["channels"], notes, path)
     columns, used, lost, differing = reader.compile(*columns_of(posts), scatters(labels))
-    if differing:
-        number, sent, peer, label, rank, received = differing
-        notes.append(sizes_note(number, sent, peer, labels[label].tag, rank, received))
-    before = len(notes) - bool(differing)
-    notes[before:before] = lost_notes(*lost)
+    notes += messages_notes(labels, lost, differing)
     used_labels = [labels[number] for number in used] or [Label("all", "none")]
     program = Program(name=name, labels=used_labels, notes=notes, **columns)
     program.check()

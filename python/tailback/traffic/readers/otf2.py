@@ -19,6 +19,7 @@ from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
+from tailback.traffic.readers.otf2_posts import read_posts
 
 CAPABILITIES = Capabilities(
     times="yes, with clock offsets where the tracer measured them",
@@ -57,7 +58,10 @@ def read(path: Path) -> Program:
             damaged.
     """
     anchor = find_anchor(path)
-    return compile_trace(load(anchor), name=anchor.stem, file=anchor)
+    program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
+    if program is None:
+        program = compile_trace(load(anchor), name=anchor.stem, file=anchor)
+    return program
 
 
 def load(path: Path, threads: int | None = None) -> Trace:
@@ -74,9 +78,8 @@ def load(path: Path, threads: int | None = None) -> Trace:
         TraceError: As :func:`read`.
     """
     anchor = find_anchor(path)
-    cores = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
     try:
-        raw = _core.read_otf2(library_path(), anchor, cores, _progress(anchor))
+        raw = _core.read_otf2(library_path(), anchor, _threads(threads), _progress(anchor))
     except ValueError as error:
         if len(error.args) != 3:
             raise TraceError(str(error), file=anchor) from error
@@ -89,6 +92,11 @@ def load(path: Path, threads: int | None = None) -> Trace:
             "let the program end normally",
         ) from None
     return Trace.from_core(raw)
+
+
+def _threads(wanted: int | None) -> int:
+    """Number of reading threads; by default one per core available to the process."""
+    return len(os.sched_getaffinity(0)) if wanted is None else max(wanted, 1)
 
 
 def _progress(anchor: Path) -> Callable[[float], None] | None:

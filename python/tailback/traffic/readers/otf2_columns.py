@@ -291,7 +291,7 @@ def _join(
         paused=c.pop("paused").astype(np.bool_, copy=False),
         enter_position=enter_position,
         leave_position=leave_position,
-        path=_number_paths(locations, c.pop("path"), n_calls, paths),
+        path=number_paths(locations, c.pop("path"), n_calls, paths),
     )
     names = np.array([one["location"] for one in locations], np.uint64)
     none = np.zeros(len(of_row), np.int64)
@@ -309,7 +309,7 @@ def _join(
         time=m.pop("time").view(np.int64),
         call=_indices(m.pop("call"), first_call[of_row]),
         phase=_indices(m.pop("phase"), none),
-        path=_number_paths(locations, m.pop("path"), n_rows, paths),
+        path=number_paths(locations, m.pop("path"), n_rows, paths),
         peer=m.pop("peer"),
         comm=m.pop("comm"),
         tag=m.pop("tag").astype(np.int64),
@@ -323,7 +323,7 @@ def _join(
     return calls, messages
 
 
-def _number_paths(
+def number_paths(
     locations: list[_core.LocationColumns],
     column: NDArray[Any],
     n_rows: NDArray[np.int64],

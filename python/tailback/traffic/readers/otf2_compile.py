@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,7 +42,13 @@ from tailback.traffic.readers.otf2_names import (
     moves_data,
     world_ranks,
 )
-from tailback.traffic.readers.otf2_recording import call_order, recording
+from tailback.traffic.readers.otf2_one_sided import one_sided_posts
+from tailback.traffic.readers.otf2_recording import (
+    RegionCalls,
+    call_order,
+    calls_by_region,
+    recording,
+)
 from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
@@ -53,11 +60,12 @@ from tailback.traffic.readers.posts import (
     sorted_rows,
 )
 
-_PROC_NULL = (-1, 2**32 - 2)
+PROC_NULL = (-1, 2**32 - 2)
 """MPI_PROC_NULL of MPICH and Open MPI as values of a rank column."""
 
-_KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
-               IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
+KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
+              IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
+"""Calls of records outside of any call."""
 
 
 def compile_trace(trace: Trace, name: str, file: Path) -> Program:
@@ -88,18 +96,12 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     posts = Posts.join(_all_posts(trace, labels, notes, file))
     posts = drop_unpaired(posts, trace.n_ranks, labels.all(), notes)
     used, posts.label = dense(posts.label)
-    _note_unrecorded_calls(trace, notes)
-    _note_inter_communicators(trace, notes)
-    if not len(posts) and not notes and trace.n_ranks > 1:
-        notes.append(
-            f"the trace has {len(trace.calls.rank)} MPI calls of {trace.n_ranks} ranks and no "
-            "message; what its tracer does not intercept, such as neighbourhood collectives with "
-            "EZTrace, can be recorded with Open MPI's monitoring (pml-monitoring)"
-        )
+    calls = calls_by_region(trace)
+    note_calls(trace, calls, len(posts), notes)
     used_labels = [labels.all()[number] for number in used] or labels.none()
-    grid, n_ranks, lacks = _grid(trace), trace.n_ranks, _lacks(trace, posts, used_labels)
+    grid, n_ranks, lacks = grid_of(trace), trace.n_ranks, what_lacks(trace, used_labels)
     waits, computes = _waits_to_add(trace, posts), _compute(trace)
-    recorded = recording(trace, int(computes.ps.sum()))
+    recorded = recording(trace, calls, int(computes.ps.sum()))
     # The columns are several times as large as the program, and no longer needed.
     del trace, labels
     program = assemble(name, n_ranks, posts, waits, computes)
@@ -112,7 +114,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     return program
 
 
-def _lacks(trace: Trace, posts: Posts, labels: list[Label]) -> tuple[str, ...]:
+def what_lacks(trace: Trace, labels: list[Label]) -> tuple[str, ...]:
     """What this tracer did not record of the run."""
     kind = trace.messages.kind
     asked, told = np.isin(kind, (ISEND, IRECV_REQUEST)), np.isin(kind, (ISEND_COMPLETE, IRECV))
@@ -142,11 +144,13 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
         else np.full(len(rows), -1)
     )
     call = np.where(call >= 0, call, -1 - m.kind[rows].astype(np.int64))
-    names = {-1 - kind: text for kind, text in _KIND_NAMES.items()} | trace.regions
+    names = call_names(trace)
     tag, comm = posts.channel & 0xFFFF_FFFF, posts.channel >> 32
     posts.label = labels.number(m.phase[rows], m.path[rows], call, tag, comm, names)
     channels, posts.channel = dense(posts.channel)
-    return [posts, expand(trace, labels, len(channels), notes, file)]
+    collectives = expand(trace, labels, len(channels), notes, file)
+    free = max(len(channels), int(collectives.channel.max(initial=-1)) + 1)
+    return [posts, collectives, one_sided_posts(trace, labels, free, notes, file)]
 
 
 def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:
@@ -173,7 +177,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     )
     known = kind[detail] != IRECV_REQUEST
     of = m.peer[detail]
-    null_peer = known & ((of == _PROC_NULL[0]) | (of == _PROC_NULL[1]))
+    null_peer = known & ((of == PROC_NULL[0]) | (of == PROC_NULL[1]))
     if null_peer.any():
         # EZTrace records them like any other.
         notes.append(f"{int(null_peer.sum())} sends and receives of MPI_PROC_NULL move nothing")
@@ -235,22 +239,50 @@ def request_outcomes(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     return completion, cancelled
 
 
-def _note_unrecorded_calls(trace: Trace, notes: list[str]) -> None:
+def proc_null_note(number: int) -> str:
+    """Note on messages that go nowhere."""
+    return f"{number} sends and receives of MPI_PROC_NULL move nothing"
+
+
+def call_names(trace: Trace) -> dict[int, str]:
+    """Name of each region, and under -1 less its kind the call of each record outside of calls."""
+    return {-1 - kind: text for kind, text in KIND_NAMES.items()} | trace.regions
+
+
+def note_calls(
+    trace: Trace, calls: Mapping[int, RegionCalls], posts: int, notes: list[str]
+) -> None:
+    """Note what is missing from the messages of a trace.
+
+    Args:
+        trace: The trace.
+        calls: Its calls by region.
+        posts: Number of its sends and receives.
+        notes: Gets the notes.
+    """
+    _note_unrecorded_calls(trace, calls, notes)
+    _note_inter_communicators(trace, calls, notes)
+    if not posts and not notes and trace.n_ranks > 1:
+        notes.append(
+            f"the trace has {sum(one.number for one in calls.values())} MPI calls of "
+            f"{trace.n_ranks} ranks and no message; what its tracer does not intercept, such as "
+            "neighbourhood collectives with EZTrace, can be recorded with Open MPI's monitoring "
+            "(pml-monitoring)"
+        )
+
+
+def _note_unrecorded_calls(
+    trace: Trace, calls: Mapping[int, RegionCalls], notes: list[str]
+) -> None:
     """Note calls that should have a message record but have none."""
-    calls = trace.calls
-    has_record = np.zeros(len(calls.rank), np.bool_)
-    has_record[trace.messages.call[trace.messages.call >= 0]] = True
     total: Counter[str] = Counter()
     recorded: Counter[str] = Counter()
-    regions, place = dense(calls.region)
-    numbers = np.bincount(place, minlength=len(regions)).tolist()
-    with_record = np.bincount(place[has_record], minlength=len(regions)).tolist()
-    for region, calls_of, recorded_of in zip(regions.tolist(), numbers, with_record, strict=True):
+    for region, one in calls.items():
         name = trace.regions[region]
         if moves_data(name):
             # EZTrace defines a call's region once for each process.
-            total[name] += calls_of
-            recorded[name] += recorded_of
+            total[name] += one.number
+            recorded[name] += one.recorded
     if trace.creator.startswith("Tailback"):
         # Calls with MPI_PROC_NULL move nothing, and have no record here.
         timed = [name for name in sorted(total) if not recorded[name] and is_timed_only(name)]
@@ -264,14 +296,16 @@ def _note_unrecorded_calls(trace: Trace, notes: list[str]) -> None:
             notes.append(f"{total[name]} calls of {name} left no message record; {remedy}")
 
 
-def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
+def _note_inter_communicators(
+    trace: Trace, calls: Mapping[int, RegionCalls], notes: list[str]
+) -> None:
     """Warn of inter-communicators, of which EZTrace (no creator) records only one group."""
     if trace.creator or any(one.remote is not None for one in trace.communicators.values()):
         return
     total: Counter[str] = Counter()
-    for region in dense(trace.calls.region)[0].tolist():
+    for region, one in calls.items():
         if joins_groups(trace.regions[region]):
-            total[trace.regions[region]] += int((trace.calls.region == region).sum())
+            total[trace.regions[region]] += one.number
     for name in sorted(total):
         notes.append(
             f"{total[name]} calls of {name}: the trace does not distinguish inter-communicators, "
@@ -421,7 +455,7 @@ def _end_of_turn(
     return at + thread, np.where(end_thread[at] == thread, ends[at], END)
 
 
-def _grid(trace: Trace) -> tuple[int, ...]:
+def grid_of(trace: Trace) -> tuple[int, ...]:
     """Extents of the first Cartesian topology over all ranks in their order, x fastest."""
     for number, extents in trace.cartesian:
         communicator = trace.communicators.get(number)

@@ -11,6 +11,7 @@ from tailback.traffic.readers.posts import among
 
 SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLECTIVE = range(9)
 ICOLLECTIVE_REQUEST, ICOLLECTIVE_COMPLETE, PROBE, MRECV, IMRECV_REQUEST, IMRECV = range(9, 15)
+ONE_SIDED, ONE_SIDED_COMPLETE = 15, 16
 """Kinds of message records; the numbers are those of ``crates/trace``."""
 
 _POSTS = (ISEND, IRECV_REQUEST, ICOLLECTIVE_REQUEST, IMRECV_REQUEST)

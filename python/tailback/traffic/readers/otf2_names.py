@@ -23,6 +23,9 @@ OPERATIONS = (
 ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv", "MPI_Reduce")
 """Collectives with a root."""
 
+LARGEST_TAG = 2**31 - 1
+"""Largest tag of a program; ``tailback record`` gives messages of collectives larger ones."""
+
 _SINGLE_WAITS = frozenset(("mpi_wait", "mpi_waitany", "mpi_waitsome"))
 
 _COLLECTIVES = frozenset(name.removeprefix("MPI_").lower() for name in OPERATIONS)
@@ -99,9 +102,9 @@ def moves_data(region: str) -> bool:
 
 
 def is_timed_only(region: str) -> bool:
-    """Whether ``tailback record`` writes the time of a call and no messages that are used.
+    """Whether ``tailback record`` may write the time of a call and no messages.
 
-    Neighbourhood collectives have no record in OTF2; records of one-sided calls are not read.
+    That is so for one-sided calls to MPI_PROC_NULL and for non-blocking neighbourhood collectives.
     """
     return normalised_call(region) in _TIMED_ONLY
 
@@ -147,6 +150,8 @@ class Labels:
         numbers = np.zeros(len(columns), np.int64)
         for row, (region, route, key, mpi_tag, communicator) in enumerate(columns.tolist()):
             name = calls[key]
+            if mpi_tag > LARGEST_TAG:
+                mpi_tag = -1
             if region >= 0:
                 where = self._trace.regions[region]
             else:

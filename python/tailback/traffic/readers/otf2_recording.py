@@ -7,6 +7,9 @@ cores. Clocks of different ranks are never compared: EZTrace starts them up to a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +33,29 @@ _MIN_RANKS = 8
 """Minimum number of ranks: among fewer, a late rank does not indicate oversubscription."""
 
 
+class RegionCalls(NamedTuple):
+    """The calls of one region: how many, with a message record, and ticks in all together."""
+
+    number: int
+    recorded: int
+    ticks: int
+
+
+def calls_by_region(trace: Trace) -> dict[int, RegionCalls]:
+    """The calls of each region, in ascending order of regions."""
+    calls = trace.calls
+    has_record = np.zeros(len(calls.rank), np.bool_)
+    has_record[trace.messages.call[trace.messages.call >= 0]] = True
+    regions, place = dense(calls.region)
+    n = len(regions)
+    number = np.bincount(place, minlength=n)
+    recorded = np.bincount(place[has_record], minlength=n)
+    ticks = np.zeros(n, np.int64)
+    np.add.at(ticks, place, calls.leave - calls.enter)
+    rows = zip(number.tolist(), recorded.tolist(), ticks.tolist(), strict=True)
+    return {region: RegionCalls(*row) for region, row in zip(regions.tolist(), rows, strict=True)}
+
+
 def call_order(rank: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of calls in the order of their ranks and positions, shape like ``rank``."""
     before, after = slice(None, -1), slice(1, None)
@@ -39,20 +65,19 @@ def call_order(rank: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[
     return np.arange(len(rank)) if later.all() else np.lexsort((position, rank))
 
 
-def recording(trace: Trace, between_ps: int) -> RecordedTimes:
+def recording(trace: Trace, calls: Mapping[int, RegionCalls], between_ps: int) -> RecordedTimes:
     """Sum up the calls of a trace.
 
     Args:
-        trace: The columns.
+        trace: The columns; of calls, those that synchronise ranks suffice.
+        calls: All calls by region.
         between_ps: Time between calls that the program keeps, all ranks together.
     """
     ps_per_tick = 1e12 / trace.ticks_per_second
-    regions = dense(trace.calls.region)[0].tolist()
-    mine = among(trace.calls.region, [r for r in regions if communicates(trace.regions[r])])
-    inside = (trace.calls.leave - trace.calls.enter)[mine].sum() * ps_per_tick
+    inside = sum(one.ticks for region, one in calls.items() if communicates(trace.regions[region]))
     ranks = max(trace.n_ranks, 1)
     return RecordedTimes(
-        calls_ps=round(float(inside) / ranks),
+        calls_ps=round(float(inside * ps_per_tick) / ranks),
         between_ps=round(between_ps / ranks),
         oversubscribed_ps=_oversubscribed_ps(trace, ps_per_tick),
     )

@@ -1,0 +1,155 @@
+"""One-sided operations of OTF2 traces: messages, and when their ends take part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Program
+from tailback.traffic.readers import read_trace
+from tests.factories.otf2_traces import Build, assert_completes, call, ops, writing
+
+WORLD, WINDOW = "MPI_COMM_WORLD", "window"
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    return writing(tmp_path)
+
+
+def read(build: Build, scripts: list[list[tuple[Any, ...]]], **options: Any) -> Program:
+    path = build(scripts, windows={WINDOW: WORLD}, creator="Score-P 8.0", **options)
+    program = read_trace(path)
+    assert_completes(program)
+    return program
+
+
+def names(program: Program, rank: int) -> list[tuple[str, int, int]]:
+    """Operations of a rank without computation."""
+    return [one for one in ops(program, rank) if one[0] != "COMPUTE"]
+
+
+def fence(start: int) -> list[tuple[Any, ...]]:
+    return call("MPI_Win_fence", start)
+
+
+def put(start: int, target: int, size: int, number: int = 1) -> list[tuple[Any, ...]]:
+    return call("MPI_Put", start, ("rma_put", WINDOW, target, size, number))
+
+
+def test_a_put_between_fences_is_complete_at_both_ends_at_the_second(build: Build) -> None:
+    program = read(
+        build,
+        [
+            fence(1) + put(10, 1, 800) + call("MPI_Comm_rank", 15) + fence(20),
+            fence(1) + call("MPI_Comm_rank", 10) + fence(20),
+        ],
+    )
+    # The target posts right after its first fence, before the computation that follows.
+    assert [name for name, _, _ in ops(program, 0)] == ["COMPUTE", "ISEND", "COMPUTE", "COMPUTE",
+                                                        "WAIT"]  # fmt: skip
+    assert [name for name, _, _ in ops(program, 1)] == ["IRECV", "COMPUTE", "COMPUTE", "WAIT"]
+    assert names(program, 0)[0] == ("ISEND", 1, 800)
+    assert program.labels[0].call == "MPI_Put" and program.labels[0].communicator == WORLD
+
+
+def test_a_get_moves_bytes_from_the_target(build: Build) -> None:
+    program = read(
+        build,
+        [
+            fence(1) + call("MPI_Get", 10, ("rma_get", WINDOW, 1, 500, 1)) + fence(20),
+            fence(1) + fence(20),
+        ],
+    )
+    assert names(program, 0) == [("IRECV", 1, 500), ("WAIT", 0, 0)]
+    assert names(program, 1) == [("ISEND", 0, 500), ("WAIT", 0, 0)]
+
+
+def test_an_operation_that_fetches_is_two_messages(build: Build) -> None:
+    from otf2.enums import RmaAtomicType
+
+    fetch = ("rma_atomic", WINDOW, 1, RmaAtomicType.FETCH_AND_ADD, 8, 8, 1)
+    program = read(
+        build,
+        [fence(1) + call("MPI_Fetch_and_op", 10, fetch) + fence(20), fence(1) + fence(20)],
+    )
+    assert names(program, 0)[:2] == [("ISEND", 1, 8), ("IRECV", 1, 8)]
+    assert names(program, 1)[:2] == [("IRECV", 0, 8), ("ISEND", 0, 8)]
+
+
+def test_an_exposed_target_waits_where_it_says_and_not_before(build: Build) -> None:
+    program = read(
+        build,
+        [
+            call("MPI_Win_start", 4) + put(10, 1, 800) + call("MPI_Win_complete", 20),
+            call("MPI_Comm_rank", 1)
+            + call("MPI_Win_post", 5)
+            + call("MPI_Comm_rank", 15)
+            + call("MPI_Win_wait", 20),
+        ],
+    )
+    assert [name for name, _, _ in ops(program, 1)] == ["COMPUTE", "IRECV", "COMPUTE", "COMPUTE",
+                                                        "WAIT"]  # fmt: skip
+    assert names(program, 0) == [("ISEND", 1, 800), ("WAIT", 0, 0)]
+
+
+def test_under_a_lock_the_target_is_always_ready_and_waits_for_nothing(build: Build) -> None:
+    lock, unlock = call("MPI_Win_lock", 2), call("MPI_Win_unlock", 20)
+    program = read(
+        build,
+        [lock + put(10, 1, 800) + unlock, call("MPI_Comm_rank", 1) + call("MPI_Comm_rank", 30)],
+    )
+    assert [name for name, _, _ in ops(program, 1)] == ["IRECV", "COMPUTE", "WAIT"]
+    assert names(program, 0) == [("ISEND", 1, 800), ("WAIT", 0, 0)]
+    assert program.notes == []
+
+
+def test_a_recorded_completion_counts_before_the_end_of_the_epoch(build: Build) -> None:
+    done = call("MPI_Win_flush_local", 14, ("rma_op_complete_blocking", WINDOW, 1))
+    program = read(
+        build,
+        [fence(1) + put(10, 1, 800) + done + call("MPI_Comm_rank", 17) + fence(20),
+         fence(1) + fence(20)],
+    )  # fmt: skip
+    assert [name for name, _, _ in ops(program, 0)][2:5] == ["COMPUTE", "WAIT", "COMPUTE"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        # No fence before the put.
+        (put(10, 1, 8) + fence(20), fence(20)),
+        # Ranks with different numbers of fences.
+        (fence(1) + put(10, 1, 8) + fence(20), fence(20)),
+        # By its clock the target has left its last fence before the put.
+        (fence(100) + put(110, 1, 8) + fence(120), fence(1) + fence(10)),
+        # Two accesses of the origin, one exposure of the target.
+        (put(1, 1, 8) + call("MPI_Win_complete", 8) + call("MPI_Win_complete", 20),
+         call("MPI_Win_post", 1) + call("MPI_Win_wait", 20)),
+    ],
+    ids=["unopened", "numbers", "clocks", "exposures"],
+)  # fmt: skip
+def test_an_epoch_that_cannot_be_told_counts_as_a_lock(build: Build, own: Any, other: Any) -> None:
+    program = read(build, [own, other])
+    assert names(program, 1) == [("IRECV", 0, 8), ("WAIT", 0, 0)]
+    assert any("no epoch of their target" in note for note in program.notes)
+
+
+def test_epochs_of_many_rounds_stay_apart(build: Build) -> None:
+    def rank(me: int) -> list[tuple[Any, ...]]:
+        script = fence(1)
+        for turn in range(1, 6):
+            script += put(20 * turn, (me + turn) % 3, 100 * turn, turn) + fence(20 * turn + 10)
+        return script
+
+    program = read(build, [rank(me) for me in range(3)])
+    sizes = [size for name, _, size in names(program, 0) if name == "ISEND"]
+    assert sizes == [100, 200, 300, 400, 500]
+
+
+def test_a_target_that_is_no_member_is_an_error(build: Build) -> None:
+    with pytest.raises(TraceError, match="rank 9 of"):
+        read(build, [fence(1) + put(10, 9, 8) + fence(20), fence(1) + fence(20)])
