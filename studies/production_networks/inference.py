@@ -196,8 +196,7 @@ def falls(changed: dict[str, Shares], name: str) -> tuple[list[str], list[str]]:
     fallen, others = [], []
     for number, (category, way) in enumerate(CLASSES):
         text = f"{category} {way} {percent(100 * before[number])} → {percent(100 * after[number])}"
-        if before[number] > 0:
-            (fallen if after[number] <= before[number] / 2 else others).append(text)
+        (fallen if after[number] <= before[number] / 2 else others).append(text)
     return fallen, others
 
 

@@ -36,8 +36,8 @@ from studies.production_networks.torus_machine import (
 SIDE, FULL = 12, 24
 LOADS: Final = (1.0, 0.3, 0.1, 0.03)
 """Loads of the minutes, relative to the load of equal bytes a link."""
-FULL_LOADS: Final = (0.3, 0.1, 0.03)
-"""Loads of the minutes at full size: the nearest stretch of the search."""
+FULL_LOADS: Final = (0.3, 0.1)
+"""Loads of the minutes at full size, of the nearest stretch of the search."""
 NEAR: Final = 0.1
 """Largest difference of a correlation in a setting that is kept."""
 Minutes = Mapping[float, pl.DataFrame]
@@ -157,7 +157,7 @@ def full() -> Found:
                 listed(values), f"all within {far(values):.2f}")
         )  # fmt: skip
     found.rows.append(
-        Row("… the three together", listed({**THEIRS}), listed(together),
+        Row("… these loads together", listed({**THEIRS}), listed(together),
             f"all within {far(together):.2f}; {reason(alone.values(), together)}")
     )  # fmt: skip
     return found
