@@ -140,7 +140,9 @@ def main() -> int:
     print(json.dumps(rows) if options.json else table(rows))
     if options.write:
         block = "circuits" if options.circuits else "deployment"
-        put(PAGE, {block: table([*_others(block, every, deployments), *rows])})
+        place = list(every)
+        both = [*_others(block, every, deployments), *rows]
+        put(PAGE, {block: table(sorted(both, key=lambda row: place.index(row["deployment"])))})
     return 0
 
 

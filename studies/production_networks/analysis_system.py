@@ -6,7 +6,9 @@
 Alali et al. (2017), section IV-B: each DAVLeaf switch is joined to one GladeLeaf switch by six
 cables, which are downlinks of both; DAVSpines join the DAVLeaves, GladeSpines the GladeLeaves.
 Loads and rates of receivers are drawn from wide priors, as in :mod:`.inference`, and the draws are
-kept whose shares of ports with a stall are nearest to the published shares of rounds.
+kept whose shares of ports with a stall are nearest to the published shares of rounds. Then one
+mechanism at a time is added to the nearest draw with servers at line rate: which of them stalls
+the ports of storage leaves down?
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import csv
 import itertools
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,19 +28,27 @@ from numpy.typing import NDArray
 
 from bench._pages import cpu_seconds, put
 from studies.production_networks.compare import PAGE
-from studies.production_networks.inference import LINE_GBPS, MOST, RATES
+from studies.production_networks.job_mixes import LINE_GBPS, MOST
 from studies.production_networks.simulated import percent
 from studies.production_networks.yellowstone import ROUNDS
 from tailback import load_scenario, simulate
 
 LEAVES, GLADE_SPINES, DAV_CABLES = 4, 6, 6
 """GladeLeaves and as many DAVLeaves; GladeSpines; cables between two leaves (Figure 3, IV-B)."""
-SERVERS, HOSTS, DAV_SPINES = 5, 12, 3
-"""Servers and analysis hosts of a leaf and DAVSpines, two cables from each leaf to each: not
-published, within 36 ports a switch."""
+DOWN, DAV_SPINES = 18, 3
+"""Ports down of a leaf, and as many up, of 36: their Table I has as many rounds of both, on Glade
+and on DAV leaves. The number of DAVSpines is not published."""
+SERVERS = HOSTS = DOWN - DAV_CABLES
+"""Servers, and analysis hosts, of a leaf: the ports down that do not join the two systems."""
 DURATION: Final = "1500 us"
-DRAWS: Final = 40
-KEPT: Final = 4
+DRAWS: Final = 200
+KEPT: Final = 10
+NEAR: Final = 0.1
+"""Difference of a share that counts as agreement."""
+SLOWEST_GBPS: Final = 6.75
+"""Slowest receiver that is drawn."""
+LINE_SHARE: Final = 1 / 6
+"""Share of the draws with receivers of one kind at line rate; the others are slower."""
 
 PUBLISHED: Final = {
     ("DAVSpine", "down"): (1422, 565), ("DAVLeaf", "down"): (1192, 550),
@@ -60,7 +70,10 @@ class Use:
         copies: Load of each server, of copies between file systems.
         jobs: Load of each analysis host on the others.
         drain: Rate at which analysis hosts take data, Gb/s.
-        servers: Rate at which servers take data, Gb/s.
+        servers: Rate at which slow servers take data, Gb/s.
+        slow: Share of such servers; the others take data at line rate.
+        block: Bytes of a message of the files; not drawn.
+        busy: Servers of a leaf that files are on; not drawn.
     """
 
     files: float
@@ -69,6 +82,12 @@ class Use:
     jobs: float
     drain: float
     servers: float
+    slow: float = 1.0
+    block: int = 512 * 1024
+    busy: int = SERVERS
+
+
+DRAWN: Final = ("files", "reads", "copies", "jobs", "drain", "servers", "slow")
 
 
 def draw_uses(count: int, seed: int = 1) -> list[Use]:
@@ -78,9 +97,13 @@ def draw_uses(count: int, seed: int = 1) -> list[Use]:
     def log_uniform(low: float, high: float) -> float:
         return float(np.exp(random.uniform(np.log(low), np.log(high))))
 
+    def rate() -> float:
+        at_line = random.random() < LINE_SHARE
+        return LINE_GBPS if at_line else float(random.uniform(SLOWEST_GBPS, LINE_GBPS))
+
     drawn = [
         Use(log_uniform(0.01, 0.5), float(random.uniform(0.1, 0.9)), log_uniform(0.01, 0.8),
-            log_uniform(0.005, 0.5), float(random.choice(RATES)), float(random.choice(RATES)))
+            log_uniform(0.005, 0.5), rate(), rate(), float(random.uniform(0.1, 1.0)))
         for _ in range(count)
     ]  # fmt: skip
     return [replace(drawn[0], drain=LINE_GBPS, servers=LINE_GBPS), *drawn[1:]]
@@ -89,9 +112,9 @@ def draw_uses(count: int, seed: int = 1) -> list[Use]:
 def cables() -> Iterator[tuple[str, str]]:
     """Cables between switches."""
     for leaf in range(LEAVES):
-        for spine in range(GLADE_SPINES):
+        for spine, _ in itertools.product(range(GLADE_SPINES), range(DOWN // GLADE_SPINES)):
             yield f"glade-leaf{leaf}", f"glade-spine{spine}"
-        for spine, _ in itertools.product(range(DAV_SPINES), range(2)):
+        for spine, _ in itertools.product(range(DAV_SPINES), range(DOWN // DAV_SPINES)):
             yield f"dav-leaf{leaf}", f"dav-spine{spine}"
         for _ in range(DAV_CABLES):
             yield f"glade-leaf{leaf}", f"dav-leaf{leaf}"
@@ -105,7 +128,10 @@ def write_fabric(path: Path, use: Use) -> None:
     """
     nodes = [(f"dav{leaf}-{n:02d}", f"dav-leaf{leaf}", use.drain)
              for leaf in range(LEAVES) for n in range(HOSTS)]  # fmt: skip
-    nodes += [(f"nsd{leaf}-{n}", f"glade-leaf{leaf}", use.servers)
+    count = LEAVES * SERVERS
+    slow = set(np.random.default_rng(0x5E).permutation(count)[: round(use.slow * count)].tolist())
+    nodes += [(f"nsd{leaf}-{n}", f"glade-leaf{leaf}",
+               use.servers if leaf * SERVERS + n in slow else LINE_GBPS)
               for leaf in range(LEAVES) for n in range(SERVERS)]  # fmt: skip
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -124,6 +150,7 @@ def write_fabric(path: Path, use: Use) -> None:
 def scenario(fabric: Path, use: Use, **engine: Any) -> dict[str, Any]:
     """The traffic of a use: files of the analysis hosts, copies, and their own jobs."""
     analysis, servers = range(LEAVES * HOSTS), range(LEAVES * HOSTS, LEAVES * (HOSTS + SERVERS))
+    with_files = [node for node in servers if (node - servers[0]) % SERVERS < use.busy]
 
     def paced(name: str, hosts: list[int], **options: Any) -> dict[str, Any]:
         pattern = {
@@ -136,8 +163,8 @@ def scenario(fabric: Path, use: Use, **engine: Any) -> dict[str, Any]:
     return {
         "name": "analysis-system", "seed": 1, "fabric": {"file": str(fabric)},
         "job": [
-            paced("files", [*analysis, *servers], servers=len(servers), size="512 KiB",
-                  load=use.files, reads=use.reads),
+            paced("files", [*analysis, *with_files], servers=len(with_files),
+                  size=f"{use.block} B", load=use.files, reads=use.reads),
             paced("copies", [*servers], size="1 MiB", load=use.copies),
             paced("analysis", [*analysis], size="128 KiB", load=use.jobs),
         ],
@@ -148,10 +175,17 @@ def scenario(fabric: Path, use: Use, **engine: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Stalls:
-    """What a use does: share of ports with a stall by class, and the median stall of those."""
+    """What a use does.
+
+    Attributes:
+        shares: Share of ports with a stall by class, in the order of ``PUBLISHED``.
+        typical: Median stall fraction of the ports with a stall.
+        ends: Share of the ports of storage leaves down with a stall: to servers, to analysis.
+    """
 
     shares: NDArray[np.float64]
     typical: float
+    ends: tuple[float, float]
 
     def distance(self) -> float:
         """Root-mean-square difference of the shares; uses that stall too long come last."""
@@ -175,7 +209,11 @@ def stalls(use: Use, **engine: Any) -> Stalls:
         mine = time[[kind == wanted for kind in classes]]
         shares.append(float((mine > 0).mean()))
     seen = time[[kind is not None for kind in classes]]
-    return Stalls(np.array(shares), float(np.median(seen[seen > 0])) if seen.any() else 0.0)
+    down = zip(src, dst, strict=True)
+    toward = np.array([d[:4] if s.startswith("glade-leaf") else "" for s, d in down])
+    ends = [float((time[toward == start] > 0).mean()) for start in ("adap", "dav-")]
+    typical = float(np.median(seen[seen > 0])) if seen.any() else 0.0
+    return Stalls(np.array(shares), typical, (ends[0], ends[1]))
 
 
 def _class_of(src: str, dst: str) -> tuple[str, str] | None:
@@ -201,6 +239,71 @@ def changes(use: Use) -> dict[str, tuple[Use, dict[str, Any]]]:
         "they do not send to one another": (replace(use, jobs=1e-4), {}),
         "adaptive routing": (use, {"routing": "adaptive"}),
     }
+
+
+def mechanisms(use: Use) -> dict[str, Use]:
+    """Servers at line rate, and what may stall the ports towards them, each alone."""
+    line = replace(use, servers=LINE_GBPS)
+    slower = {f"servers take {rate:g} Gb/s": replace(line, servers=rate, slow=1.0)
+              for rate in (52.0, 45.0, 27.0)}  # fmt: skip
+    slower |= {f"{word} of the servers take 27 Gb/s": replace(line, servers=27.0, slow=share)
+               for word, share in (("a quarter", 0.25), ("half", 0.5))}  # fmt: skip
+    reads = {f"{percent(100 * share)} of the file messages are reads": replace(line, reads=share)
+             for share in (0.1, 0.9)}  # fmt: skip
+    return {
+        "servers at line rate": line,
+        **slower,
+        **reads,
+        "fan-in: files on one server of each leaf": replace(line, busy=1),
+        "bursts: file messages of 4 MiB": replace(line, block=4 * 1024**2),
+        "four times the file load": replace(line, files=4 * line.files),
+        "a fifth more copies": replace(line, copies=1.2 * line.copies),
+    }
+
+
+GLADE_DOWN: Final = list(PUBLISHED).index(("GladeLeaf", "down"))
+
+
+def mechanism_rows(found: dict[str, Stalls]) -> list[str]:
+    """Ports of storage leaves down after each mechanism, and the other classes' fit."""
+    rest = np.arange(len(PUBLISHED)) != GLADE_DOWN
+    lines = [
+        "| one mechanism | GladeLeaf down | … to servers | … to analysis | difference of the other "
+        "classes |",
+        "|---" * 5 + "|",
+        f"| theirs | {percent(100 * SHARES[GLADE_DOWN])} | – | – | – |",
+    ]
+    for name, one in found.items():
+        rms = float(np.sqrt(((one.shares - SHARES)[rest] ** 2).mean()))
+        cells = [percent(100 * share) for share in (one.shares[GLADE_DOWN], *one.ends)]
+        lines.append(f"| {name} | {' | '.join(cells)} | {rms:.2f} |")
+    return lines
+
+
+def findings(changed: dict[str, Stalls], tried: dict[str, Stalls]) -> list[str]:
+    """What the changes and the mechanisms show, in words that follow from them."""
+    base, *others = changed
+    out = []
+    for number, (category, way) in enumerate(PUBLISHED):
+        share = changed[base].shares[number]
+        after = [f"{name} ({percent(100 * changed[name].shares[number])})" for name in others
+                 if changed[name].shares[number] <= share / 2]  # fmt: skip
+        out.append(
+            f"* **{category} {way}**, {percent(100 * SHARES[number])} in theirs and "
+            f"{percent(100 * share)} here: at most half as many if {' or '.join(after)}."
+            if after
+            else f"* **{category} {way}**: no single change halves it."
+        )
+    least = SHARES[GLADE_DOWN] - NEAR
+    reach = [f"{name} ({percent(100 * one.shares[GLADE_DOWN])})" for name, one in tried.items()
+             if one.shares[GLADE_DOWN] >= least]  # fmt: skip
+    rest = [name for name, one in tried.items() if one.shares[GLADE_DOWN] < least]
+    out.append(
+        "* **Which mechanism stalls GladeLeaf ports down?** As many as in theirs, less at most "
+        f"{100 * NEAR:.0f} points, or more: {', '.join(reach) or 'none of those tried'}. Fewer: "
+        f"{', '.join(rest) or 'none'}."
+    )
+    return out
 
 
 HEAD: Final = " | ".join(f"{category} {way}" for category, way in PUBLISHED)
@@ -244,14 +347,15 @@ def main() -> None:
     order = sorted(range(len(uses)), key=lambda n: found[n].distance())[:KEPT]
     nearest = uses[order[0]]
     rows = [f"| one change | {HEAD} |", RULE]
-    rows += [line(name, stalls(use, **engine).shares)
-             for name, (use, engine) in changes(nearest).items()]  # fmt: skip
-    told = ", ".join(
-        f"{field.name} {getattr(nearest, field.name):.3g}" for field in fields(nearest)
-    )
+    changed = {name: stalls(use, **engine) for name, (use, engine) in changes(nearest).items()}
+    tried = {name: stalls(use) for name, use in mechanisms(nearest).items()}
+    rows += [line(name, one.shares) for name, one in changed.items()]
+    told = ", ".join(f"{name} {getattr(nearest, name):.3g}" for name in DRAWN)
     parts = {
         "analysis classes": "\n".join(class_rows(found, [found[n] for n in order])),
         "analysis changes": "\n".join(rows),
+        "analysis mechanisms": "\n".join(mechanism_rows(tried)),
+        "analysis findings": "\n".join(findings(changed, tried)),
         "analysis draws": (
             f"{len(uses)} draws, of which {len(order)} are kept: root-mean-square difference of "
             f"the {len(PUBLISHED)} shares {found[order[0]].distance():.2f} to "

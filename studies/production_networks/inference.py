@@ -2,22 +2,23 @@
 
     python -m studies.production_networks.inference             draws, posterior, tests
     python -m studies.production_networks.inference --write     also its part of the page
+    python -m studies.production_networks.inference --whole     the nearest draw on the full shape
 
 Alali et al. (2017) publish how many rounds of each class of ports had a stall (their Tables I and
 II) and say that most stalls take less than a tenth of an interval; they publish no traffic. Mixes
 and rates of receivers are drawn from wide priors and simulated by ``tailback.sweep`` on a fabric of
 Yellowstone's shape with a third of its ports a switch; draws whose shares of ports with a stall are
-nearest to the published ones are kept (rejection, Beaumont et al., 2002).
+nearest to the published ones are kept (rejection, Beaumont et al., 2002), of those in which no node
+is offered more than it takes.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,349 +27,30 @@ import polars as pl
 from numpy.typing import NDArray
 
 from bench._pages import cpu_seconds, put
+from studies.production_networks.job_mixes import (
+    CLASSES,
+    LINE_GBPS,
+    LONG,
+    MIXES,
+    PRIORS,
+    PUBLISHED,
+    RECEIVERS,
+    REDUCED,
+    WHOLE,
+    Draws,
+    Mix,
+    Receivers,
+    draw_mixes,
+    draw_receivers,
+    one_run,
+    shares,
+    simulate_draws,
+)
 from studies.production_networks.simulated import ROOT, percent
-from studies.production_networks.yellowstone import ROUNDS
-from tailback import load_scenario, simulate, sweep
-from tailback.simulation import prepare
-from tailback.units import format_bytes
+from tailback.units import format_bytes, parse_time_ps
 
 PAGE: Final = ROOT / "docs" / "measurements" / "studies.md"
-
-_THIRD: Final = {
-    "kind": "yellowstone", "hosts_per_tor": 6, "tors_per_group": 6, "groups": 4, "directors": 3,
-    "leaves": 9, "spines": 6, "storage_leaves": 3, "storage_spines": 2, "servers_per_leaf": 2,
-    "storage_cables": 1,
-}  # fmt: skip
-"""A third of Yellowstone's hosts a ToR, ToRs a group, directors and spines; 4 of 14 groups. Every
-switch has as many ports up as down, as there. The analysis system is left out."""
-
-
-@dataclass(frozen=True)
-class Plant:
-    """A fabric of Yellowstone's shape and the roles of its nodes.
-
-    Attributes:
-        shape: Its topology.
-        hosts: Compute hosts.
-        servers: Storage servers, numbered after the hosts.
-        clients: Hosts that use files, four a server.
-    """
-
-    shape: Mapping[str, Any]
-    hosts: int
-    servers: int
-    clients: int
-
-    @property
-    def others(self) -> int:
-        """Hosts of the jobs."""
-        return self.hosts - self.clients
-
-
-REDUCED: Final = Plant(_THIRD, hosts=144, servers=6, clients=24)
-WHOLE: Final = Plant({"kind": "yellowstone"}, hosts=4536, servers=20, clients=80)
-"""The full shape; its number of servers is the topology's assumption."""
-LINE_GBPS: Final = 54.0
-DURATION: Final = "1500 us"
-SHORT: Final = "300 us"
-"""Length of a run of the full shape."""
-LONG: Final = "100 ms"
-"""Length of an interval between two readings in the study."""
-WINDOWS: Final = 8
-RATES: Final = (LINE_GBPS, 45.0, 36.0, 27.0, 13.5, 6.75)
-RECEIVERS, MIXES = 16, 20
-"""Kinds of receivers and mixes that are drawn; every mix is simulated with every kind."""
-KEPT: Final = 0.05
-"""Share of the draws that is kept."""
-MOST: Final = 0.1
-"""Stall fraction that most ports stay below (section IV-C)."""
-
-
-@dataclass(frozen=True)
-class Mix:
-    """One drawn mix of traffic.
-
-    Attributes:
-        job_hosts: Hosts of a job of the reduced fabric, whose other 120 hosts are divided into such
-            jobs; a job of the full shape has the same share of the hosts.
-        message: Bytes of a message of the jobs: at a given load, longer messages are burstier.
-        load: Offered load of the jobs' hosts, share of the line rate.
-        files: Offered load of each of 24 clients of the servers.
-        reads: Share of file messages that are reads.
-        copies: Offered load of each server, of copies between servers.
-        active: Share of the jobs that communicate; the others compute.
-        scattered: Whether the hosts of a job are anywhere, or neighbours.
-    """
-
-    job_hosts: int
-    message: int
-    load: float
-    files: float
-    reads: float
-    copies: float
-    active: float
-    scattered: bool
-
-
-@dataclass(frozen=True)
-class Receivers:
-    """How fast nodes take data out of their adapter's buffer.
-
-    Attributes:
-        drain: Rate of slow hosts, Gb/s.
-        slow: Share of such hosts; the others take data at line rate.
-        servers: Rate of the storage servers, Gb/s.
-    """
-
-    drain: float
-    slow: float
-    servers: float
-
-
-PRIORS: Final = {
-    "job_hosts": "4, 12, 24, 60 or 120", "message": "8 KiB – 2 MiB, log-uniform",
-    "load": "0.02 – 0.5, log-uniform", "files": "0.01 – 0.3, log-uniform",
-    "reads": "0.2 – 0.8, uniform", "copies": "0.02 – 0.8, log-uniform",
-    "active": "20 – 100 %, uniform", "scattered": "half of the draws",
-    "drain": "54, 45, 36, 27, 13.5 or 6.75 Gb/s", "slow": "10 – 100 %, uniform",
-    "servers": "54, 45, 36, 27, 13.5 or 6.75 Gb/s",
-}  # fmt: skip
-
-
-def draw_mixes(count: int, seed: int = 1) -> list[Mix]:
-    """Mixes from the priors."""
-    random = np.random.default_rng([seed, 0x59])
-
-    def log_uniform(low: float, high: float) -> float:
-        return float(np.exp(random.uniform(np.log(low), np.log(high))))
-
-    return [
-        Mix(
-            job_hosts=int(random.choice([4, 12, 24, 60, 120])),
-            message=int(log_uniform(8 * 1024, 2 * 1024**2)),
-            load=log_uniform(0.02, 0.5),
-            files=log_uniform(0.01, 0.3),
-            reads=float(random.uniform(0.2, 0.8)),
-            copies=log_uniform(0.02, 0.8),
-            active=float(random.uniform(0.2, 1.0)),
-            scattered=bool(random.random() < 0.5),
-        )
-        for _ in range(count)
-    ]
-
-
-def draw_receivers(count: int, seed: int = 1) -> list[Receivers]:
-    """Receivers from the priors; the first take everything at line rate."""
-    random = np.random.default_rng([seed, 0x4E])
-    drawn = [
-        Receivers(float(random.choice(RATES)), float(random.uniform(0.1, 1.0)),
-                  float(random.choice(RATES)))
-        for _ in range(count - 1)
-    ]  # fmt: skip
-    return [Receivers(LINE_GBPS, 1.0, LINE_GBPS), *drawn]
-
-
-def jobs(
-    mix: Mix, duration: str = DURATION, seed: int = 1, plant: Plant = REDUCED
-) -> list[dict[str, Any]]:
-    """The jobs of a mix: on scattered hosts, file clients, copies between servers."""
-    order = np.random.default_rng([seed, 0x10B]).permutation(plant.hosts)
-    clients, others = order[: plant.clients], order[plant.clients :]
-    if not mix.scattered:
-        others = np.sort(others)
-    servers = range(plant.hosts, plant.hosts + plant.servers)
-
-    def paced(name: str, hosts: Any, **options: Any) -> dict[str, Any]:
-        listed = ",".join(map(str, hosts))
-        pattern = {
-            "kind": "paced", "ranks": len(hosts), "duration": duration,
-            "line_rate": f"{LINE_GBPS} Gb/s", "stream": name, **options,
-        }  # fmt: skip
-        return {"name": name, "hosts": listed, "pattern": pattern, "shared_hosts": True}
-
-    count = REDUCED.others // mix.job_hosts
-    parts = np.array_split(others, count)[: max(1, round(mix.active * count))]
-    made = [
-        paced(f"job{n}", part, size=f"{mix.message} B", load=mix.load)
-        for n, part in enumerate(parts)
-    ]
-    made.append(
-        paced("files", [*clients, *servers], servers=plant.servers, size="512 KiB", load=mix.files,
-              reads=mix.reads)
-    )  # fmt: skip
-    made.append(paced("copies", servers, size="1 MiB", load=mix.copies))
-    return made
-
-
-def base(fabric: dict[str, Any], mix: Mix) -> dict[str, Any]:
-    """The scenario of one draw."""
-    return {
-        "name": "inference", "seed": 1, "fabric": fabric, "job": jobs(mix),
-        "engine": {"routing": "deterministic", "packet": "2 KiB", "header": "38 B"},
-        "telemetry": {"windows": WINDOWS, "messages": False, "scheme": "full", "one_in": 64},
-    }  # fmt: skip
-
-
-def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant = REDUCED) -> None:
-    """The fabric as an edge list, with an adapter between each node and its cable.
-
-    An adapter is a switch of two ports: what arrives by the cable waits in its buffer for the node,
-    which takes it at its own rate; the node sends at line rate.
-    """
-    pattern = {"kind": "ring", "size": "1 KiB", "ranks": 2}
-    plain = {"name": "shape", "fabric": {"topology": dict(plant.shape)},
-             "job": [{"pattern": pattern}]}  # fmt: skip
-    fabric = prepare(load_scenario(plain)).fabric
-    names = [*fabric.node_name, *fabric.switch_name]
-    nodes = fabric.n_nodes
-    random = np.random.default_rng([seed, 0x510])
-    rate = np.full(nodes, LINE_GBPS)
-    slow = random.permutation(plant.hosts)[: round(receivers.slow * plant.hosts)]
-    rate[slow] = receivers.drain
-    rate[plant.hosts :] = receivers.servers
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
-
-        def line(a: str, b: str, gbps: float, kinds: tuple[str, str]) -> None:
-            writer.writerow([a, b, f"{gbps:.6g}", *kinds])
-
-        for src, dst, gbps in zip(
-            fabric.link_src.tolist(), fabric.link_dst.tolist(), fabric.link_gbps.tolist(),
-            strict=True,
-        ):  # fmt: skip
-            ends = [
-                (f"adapter-{names[v]}", "switch") if v < nodes else (names[v], "switch")
-                for v in (src, dst)
-            ]
-            line(ends[0][0], ends[1][0], gbps, (ends[0][1], ends[1][1]))
-        for node in range(nodes):
-            line(names[node], f"adapter-{names[node]}", LINE_GBPS, ("host", "switch"))
-            line(f"adapter-{names[node]}", names[node], rate[node], ("switch", "host"))
-
-
-_CLASS: Final = (
-    (r"^tor", "ToR"), (r"-leaf", "Leaf"), (r"-spine", "Spine"), (r"^storage-leaf", "GladeLeaf"),
-    (r"^storage-spine", "GladeSpine"),
-)  # fmt: skip
-
-
-def ports(links: pl.DataFrame, truth: pl.DataFrame) -> pl.DataFrame:
-    """Stall of every switch port: ``run, category, port_type, total, maximum``."""
-    category: Any = pl.lit(None, pl.String)
-    for expression, name in _CLASS:
-        category = (
-            pl.when(pl.col("src_name").str.contains(expression))
-            .then(pl.lit(name))
-            .otherwise(category)
-        )
-    known = links.with_columns(category=category).filter(
-        pl.col("category").is_not_null()
-        & ~pl.col("src_name").str.starts_with("adapter")
-        & ~pl.col("dst_name").str.starts_with("storage-spine")
-    )
-    window = truth.group_by("run", "link").agg(
-        total=pl.col("stall_ps").sum(), maximum=pl.col("stall_ps").max()
-    )
-    return (
-        known.select("run", "link", "category", port_type="direction")
-        .join(window, on=["run", "link"], how="left")
-        .with_columns(pl.col("total", "maximum").fill_null(0))
-    )
-
-
-CLASSES: Final = tuple(kind for kind in ROUNDS if kind[0] != "GladeSpine")
-"""Without the spines of storage: all copies go through the directors, which also join the storage
-leaves, and the spines carry nothing."""
-PUBLISHED: Final = np.array([ROUNDS[kind][1] / ROUNDS[kind][0] for kind in CLASSES])
-
-
-def shares(stalls: pl.DataFrame, runs: int) -> NDArray[np.float64]:
-    """Share of the ports of each class with a stall, shape (runs, classes)."""
-    table = stalls.group_by("run", "category", "port_type").agg(share=(pl.col("total") > 0).mean())
-    out = np.zeros((runs, len(CLASSES)))
-    for run, category, kind, share in table.iter_rows():
-        if (category, kind) in CLASSES:
-            out[run, CLASSES.index((category, kind))] = share
-    return out
-
-
-def typical(stalls: pl.DataFrame, lengths_ps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Median over stalled ports of the share of time stalled, shape (runs,)."""
-    found = stalls.filter(pl.col("total") > 0).group_by("run").agg(pl.col("total").median())
-    out = np.zeros(len(lengths_ps))
-    for run, total in found.iter_rows():
-        out[run] = total / lengths_ps[run]
-    return out
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Every draw with its results.
-
-    Attributes:
-        parameters: One row a draw: the mix, ``drain`` and ``slow``.
-        shares: Share of ports with a stall, shape (draws, classes).
-        typical: Median stall fraction of the stalled ports, shape (draws,).
-    """
-
-    parameters: pl.DataFrame
-    shares: NDArray[np.float64]
-    typical: NDArray[np.float64]
-
-    def distance(self) -> NDArray[np.float64]:
-        """Root-mean-square difference of the shares; draws that stall too long are last."""
-        rms = np.sqrt(((self.shares - PUBLISHED) ** 2).mean(axis=1))
-        return np.where(self.typical <= MOST, rms, rms + 1)
-
-    def kept(self) -> NDArray[np.int64]:
-        """Numbers of the draws that are kept, nearest first."""
-        order = np.argsort(self.distance(), kind="stable")
-        return np.asarray(order[: max(1, round(KEPT * len(order)))], np.int64)
-
-
-def simulate_draws(mixes: list[Mix], receivers: list[Receivers], folder: Path) -> Draws:
-    """Every mix with every kind of receivers."""
-    files = []
-    for number, kind in enumerate(receivers):
-        files.append(str(folder / f"fabric{number}.csv"))
-        write_fabric(Path(files[-1]), kind)
-    study = sweep(
-        base({"file": files[0]}, mixes[0]),
-        over={"fabric.file": files, "job": [jobs(mix) for mix in mixes]},
-        out=folder / "sweep", tables=("links", "truth"), workers=1,
-    )  # fmt: skip
-    if study.failures:
-        raise SystemExit(
-            f"{len(study.failures)} draws failed: {next(iter(study.failures.values()))}"
-        )
-    frame = study.frame.sort("run")
-    if frame["fabric.file"].to_list() != [file for file in files for _ in mixes]:
-        raise SystemExit("the sweep's order is not receivers by mixes")
-    rows = [{**vars(mix), **vars(kind)} for kind in receivers for mix in mixes]
-    stalls = ports(study.table("links"), study.table("truth"))
-    return Draws(
-        pl.DataFrame(rows), shares(stalls, len(rows)), typical(stalls, frame["end_ps"].to_numpy())
-    )
-
-
-def one_run(
-    mix: Mix,
-    receivers: Receivers,
-    duration: str = DURATION,
-    plant: Plant = REDUCED,
-    **engine: Any,
-) -> pl.DataFrame:
-    """Stall of every switch port of one draw, with the run's length: ``…, length_ps``."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fabric.csv"
-        write_fabric(path, receivers, plant=plant)
-        data = base({"file": str(path)}, mix)
-        data["job"] = jobs(mix, duration, plant=plant)
-        data["engine"].update(engine)
-        run = simulate(load_scenario(data))
-    numbered = [run.tables[name].with_columns(run=pl.lit(0)) for name in ("links", "truth")]
-    return ports(*numbered).with_columns(length_ps=pl.lit(run.elapsed_ps))
+Shares = NDArray[np.float64]
 
 
 def changes(mix: Mix, kind: Receivers) -> dict[str, tuple[Mix, Receivers, dict[str, Any]]]:
@@ -420,16 +102,41 @@ def posterior_rows(draws: Draws) -> list[str]:
     return lines
 
 
-def whole_rows(mix: Mix, kind: Receivers) -> list[str]:
-    """Shares of the nearest draw on the reduced fabric and on the full shape."""
-    plants = (REDUCED, WHOLE)
-    found = [shares(one_run(mix, kind, SHORT, plant), 1)[0] for plant in plants]
+def stalled_rows(category: str, way: str, run: pl.DataFrame) -> str:
+    """Median and largest stall fraction of the stalled ports of a class."""
+    mine = run.filter(
+        (pl.col("category") == category) & (pl.col("port_type") == way) & (pl.col("total") > 0)
+    )
+    if not mine.height:
+        return "–"
+    fraction = (mine["total"] / mine["length_ps"]).to_numpy()
+    return f"{percent(100 * float(np.median(fraction)))}, {percent(100 * float(fraction.max()))}"
+
+
+def whole_rows(mix: Mix, kind: Receivers, length: str) -> list[str]:
+    """Shares of the nearest draw on the reduced fabric and on the full shape, for one interval."""
+    plants, runs, seconds = (REDUCED, WHOLE), [], []
+    for plant in plants:
+        before = cpu_seconds()
+        runs.append(one_run(mix, kind, length, plant))
+        seconds.append(cpu_seconds() - before)
+    found = [shares(run, 1)[0] for run in runs]
     heads = [f"{plant.hosts:,} hosts, {plant.servers} servers" for plant in plants]
-    lines = [f"| ports with a stall in {SHORT} | {' | '.join(heads)} |", "|---|---|---|"]
+    lines = [
+        f"| ports with a stall in {length} | theirs: rounds | {' | '.join(heads)} "
+        "| … its median stall fraction | … its largest |",
+        "|---" * 6 + "|",
+    ]
     for number, (category, way) in enumerate(CLASSES):
-        cells = " | ".join(percent(100 * share[number]) for share in found)
-        lines.append(f"| {category} {way} | {cells} |")
-    return lines
+        cells = [percent(100 * share) for share in (PUBLISHED[number], *(s[number] for s in found))]
+        cells += (stalled_rows(category, way, runs[1]) + ", –").split(", ")[:2]
+        lines.append(f"| {category} {way} | {' | '.join(cells)} |")
+    spent = " and ".join(f"{value:.0f} s" for value in seconds)
+    text = f"Processor time of the two runs: {spent}."
+    longer = parse_time_ps(LONG) / parse_time_ps(length)
+    if longer > 1:
+        text += f" At that rate {LONG} of the full shape would take {seconds[1] * longer:.0f} s."
+    return [*lines, "", text]
 
 
 def told_nearest() -> tuple[Mix, Receivers]:
@@ -447,43 +154,96 @@ def told_nearest() -> tuple[Mix, Receivers]:
 
 def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
     """Published shares, and those of all draws, of what is kept and of an interval of 100 ms."""
-    kept, line = draws.kept(), (draws.parameters["drain"] == LINE_GBPS).to_numpy()
+    kept, quiet = draws.kept(), at_line_rate(draws)
     table = shares(long, 1)[0]
     lines = [
         "| ports with a stall | theirs: rounds | all draws | receivers at line rate: most "
         "| kept: 5 – 95 % | nearest | … for 100 ms | median, largest stall fraction in them |",
         "|---" * 8 + "|",
     ]
-    quiet = line & (draws.parameters["servers"] == LINE_GBPS).to_numpy()
     for number, (category, kind) in enumerate(CLASSES):
         own = draws.shares[:, number]
         low, high = np.quantile(own[kept], (0.05, 0.95))
-        mine = long.filter(
-            (pl.col("category") == category) & (pl.col("port_type") == kind) & (pl.col("total") > 0)
-        )
-        fraction = mine["total"] / mine["length_ps"]
-        spread = (
-            f"{percent(100 * float(fraction.median()))}, {percent(100 * float(fraction.max()))}"  # type: ignore[arg-type]
-            if mine.height
-            else "–"
-        )
         lines.append(
             f"| {category} {kind} | {percent(100 * PUBLISHED[number])} "
             f"| {percent(100 * own.min())} – {percent(100 * own.max())} "
             f"| {percent(100 * own[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
-            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} | {spread} |"
+            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} "
+            f"| {stalled_rows(category, kind, long)} |"
         )
     return lines
 
 
-def change_rows(mix: Mix, kind: Receivers) -> list[str]:
+def change_rows(changed: dict[str, Shares]) -> list[str]:
     """Shares of ports with a stall after each change of the nearest draw."""
     heads = [f"{category} {way}" for category, way in CLASSES]
     lines = [f"| one change | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for name, (other, receivers, engine) in changes(mix, kind).items():
-        found = shares(one_run(other, receivers, **engine), 1)[0]
-        lines.append(f"| {name} | {' | '.join(percent(100 * share) for share in found)} |")
-    return lines
+    return lines + [
+        f"| {name} | {' | '.join(percent(100 * share) for share in found)} |"
+        for name, found in changed.items()
+    ]
+
+
+def at_line_rate(draws: Draws) -> NDArray[np.bool_]:
+    """Draws whose receivers all take data at line rate, shape (draws,)."""
+    rates = (draws.parameters[name].to_numpy() == LINE_GBPS for name in ("drain", "servers"))
+    return np.logical_and(*rates)
+
+
+def falls(changed: dict[str, Shares], name: str) -> tuple[list[str], list[str]]:
+    """Classes of the nearest draw whose share one change at least halves, and the others."""
+    before, after = changed["the nearest draw"], changed[name]
+    fallen, others = [], []
+    for number, (category, way) in enumerate(CLASSES):
+        text = f"{category} {way} {percent(100 * before[number])} → {percent(100 * after[number])}"
+        (fallen if after[number] <= before[number] / 2 else others).append(text)
+    return fallen, others
+
+
+def findings(draws: Draws, changed: dict[str, Shares]) -> list[str]:
+    """What the draws and the changes of the nearest one show, in words that follow from them."""
+    kept, at = draws.kept(), CLASSES.index(("ToR", "down"))
+    near, without = changed["the nearest draw"][at], changed["hosts take data at line rate"][at]
+    most = float(draws.shares[at_line_rate(draws), at].max())
+    slow = "slow hosts explain them" if without <= near / 4 else "slow hosts do not explain them"
+    out = [
+        f"* **ToR ports towards hosts**: {slow}. In the nearest draw {percent(100 * near)} of them "
+        f"stall; {percent(100 * without)} if its hosts take data at line rate. In the draws with "
+        f"all receivers at line rate at most {percent(100 * most)} of them stall."
+    ]
+    for name in ("hosts take data at line rate", "servers take data at line rate"):
+        fallen, others = falls(changed, name)
+        out.append(
+            f"* **If {name}**, at most half as many ports stall of: {', '.join(fallen) or 'none'}. "
+            f"Of the others: {', '.join(others) or 'none'}."
+        )
+    outside = []
+    for number, (category, way) in enumerate(CLASSES):
+        low, high = np.quantile(draws.shares[kept, number], (0.05, 0.95))
+        if not low <= PUBLISHED[number] <= high:
+            outside.append(
+                f"{category} {way}, {percent(100 * PUBLISHED[number])} for "
+                f"{percent(100 * low)} – {percent(100 * high)}"
+            )
+    out.append(f"* **Outside the range of the kept draws**: {'; '.join(outside) or 'none'}.")
+    own, every = draws.parameters[kept], draws.parameters.filter(pl.Series(draws.lasting))
+    narrow = [
+        name for name in ("message", "load", "files", "reads", "copies", "active", "slow")
+        if spread(own, name) < spread(every, name) / 2
+    ]  # fmt: skip
+    hosts, servers = (float((own[name] < LINE_GBPS).mean() or 0) for name in ("drain", "servers"))  # type: ignore[arg-type]
+    out.append(
+        f"* **Determined**: {percent(100 * hosts)} of the kept draws have slow hosts, "
+        f"{percent(100 * servers)} slow servers. Of the other parameters the kept range is less "
+        f"than half that of all lasting draws for: {', '.join(narrow) or 'none'}."
+    )
+    return out
+
+
+def spread(table: pl.DataFrame, name: str) -> float:
+    """Distance of the 5 % and the 95 % quantile of a parameter."""
+    low, high = np.quantile(table[name].to_numpy().astype(np.float64), (0.05, 0.95))
+    return float(high - low)
 
 
 def main() -> None:
@@ -496,9 +256,10 @@ def main() -> None:
     )
     parser.add_argument("--whole", action="store_true",
                         help="only the nearest draw of the page, on the full shape")  # fmt: skip
+    parser.add_argument("--length", default=LONG, help="how long --whole runs")
     arguments = parser.parse_args()
     if arguments.whole:
-        table = "\n".join(whole_rows(*told_nearest()))
+        table = "\n".join(whole_rows(*told_nearest(), arguments.length))
         print(table)
         if arguments.write:
             put(PAGE, {"inference whole": table})
@@ -511,14 +272,18 @@ def main() -> None:
     long = one_run(mix, kind, LONG)
     kept = draws.kept()
     rms = draws.distance()[kept]
+    changed = {name: shares(one_run(other, receivers, **engine), 1)[0]
+               for name, (other, receivers, engine) in changes(mix, kind).items()}  # fmt: skip
     parts = {
         "inference parameters": "\n".join(posterior_rows(draws)),
         "inference classes": "\n".join(class_rows(draws, long)),
-        "inference changes": "\n".join(change_rows(mix, kind)),
+        "inference changes": "\n".join(change_rows(changed)),
+        "inference findings": "\n".join(findings(draws, changed)),
         "inference draws": (
-            f"{len(draws.typical)} draws, of which {len(kept)} are kept: root-mean-square "
-            f"difference of the {len(CLASSES)} shares {rms[0]:.2f} to {rms[-1]:.2f} (median of "
-            f"all draws {np.median(draws.distance()):.2f}). The nearest: {mix}, {kind}."
+            f"{len(draws.typical)} draws, in {draws.lasting.sum()} of which no node is offered "
+            f"more than it takes; of these {len(kept)} are kept: root-mean-square difference of "
+            f"the {len(CLASSES)} shares {rms[0]:.2f} to {rms[-1]:.2f} (median of all that last "
+            f"{np.median(draws.distance()[draws.lasting]):.2f}). The nearest: {mix}, {kind}."
         ),
     }  # fmt: skip
     parts["inference draws"] += f" {cpu_seconds():.0f} s of processor time."

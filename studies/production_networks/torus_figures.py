@@ -230,22 +230,15 @@ SLOW, FAST = "2.5 GB/s", "10.4 GB/s"
 """Rates at which nodes take data: that of the nearest mix, and that of their link."""
 
 
-def by_size(
-    name: str, sides: tuple[int, ...], rates: tuple[str, ...], *, per_link: bool = False
-) -> Found:
-    """Table I on tori of several sizes, with nodes of several rates.
-
-    With ``per_link`` the load falls as paths grow, so that links carry what they carry at 8³.
-    """
+def by_size(name: str, sides: tuple[int, ...], rates: tuple[str, ...]) -> Found:
+    """Table I on tori of several sizes, with nodes of several rates, under one load."""
     found = Found(name)
     for side, rate in itertools.product(sides, rates):
-        load = FITTED.load * (FITTED.side / side if per_link else 1.0)
-        at = f", load × {load / FITTED.load:.2f}" if per_link else ""
-        run = run_of(replace(FITTED, host_rate=rate, side=side, load=load))
+        run = run_of(replace(FITTED, host_rate=rate, side=side))
         values = correlations(averaged(intervals(run)))
         far = max(abs((values.get(axis) or 0.0) - THEIRS[axis]) for axis in AXES)
         found.rows.append(
-            Row(f"{side}³ routers, nodes that take {rate}{at}", listed({**THEIRS}), listed(values),
+            Row(f"{side}³ routers, nodes that take {rate}", listed({**THEIRS}), listed(values),
                 f"all within {far:.2f}; {run.tables['nodes'].height:,} nodes")
         )  # fmt: skip
     return found
@@ -384,7 +377,6 @@ PARTS: Final[dict[str, Callable[[], Found]]] = {
     "torus-correlation": correlation,
     "torus-size": partial(by_size, "torus-size", (8, 12), (SLOW, FAST)),
     "torus-larger": partial(by_size, "torus-larger", (16,), (SLOW,)),
-    "torus-full": partial(by_size, "torus-full", (24,), (SLOW,), per_link=True),
     "torus-iterations": iterations,
     "torus-protection": protection,
 }

@@ -110,21 +110,18 @@ def theirs_and_ours(plain: pl.DataFrame, slower: pl.DataFrame) -> Figure:
     return drawn
 
 
-def by_length(run: Run, base: Fabric) -> Figure:
-    """Share of ToR and leaf intervals with a stall, by how long an interval is."""
+Lengths = dict[tuple[str, str], list[tuple[float, float]]]
+"""Length of an interval, µs, and percentage of intervals with a stall, by class of ports."""
+
+
+def shares_by_length(run: Run, base: Fabric) -> Lengths:
+    """Percentage of the intervals of each class with a stall, by how long an interval is."""
     kinds = classes.classify(base, {"Glade": "^storage"})
     rows, _ = classes.attach(counters_of(run, first_end_ps(run)), kinds)
-    drawn = canvas(5.2, 3.0)
-    axes = drawn.add_subplot()
     window = int(run.summary["window_ps"]) // 1000
-    styles = (
-        ("ToR", "up", INK, "-"),
-        ("Leaf", "up", "#b96cc4", "--"),
-        ("Leaf", "down", MUTED, ":"),
-    )
-    for category, way, colour, dash in styles:
+    out: Lengths = {}
+    for category, way in ROUNDS:
         mine = rows.filter((pl.col("category") == category) & (pl.col("port_type") == way))
-        lengths, shares = [], []
         most = mine["time_ns"].n_unique()
         for several in (1, 2, 4, 8, 16, 32):
             if several <= most:
@@ -133,9 +130,23 @@ def by_length(run: Run, base: Fabric) -> Figure:
                     .group_by("link", (pl.col("time_ns") - 1) // window // several)
                     .agg(pl.col("stall_ns").sum())
                 )
-                lengths.append(several * window / 1000)
-                shares.append(100 * float((merged["stall_ns"] > 0).mean() or 0.0))
-        axes.plot(lengths, shares, dash, color=colour, marker="o", label=f"{category} {way}")
+                share = 100 * float((merged["stall_ns"] > 0).mean() or 0.0)
+                out.setdefault((category, way), []).append((several * window / 1000, share))
+    return out
+
+
+def by_length(lengths: Lengths) -> Figure:
+    """Share of ToR and leaf intervals with a stall, by how long an interval is."""
+    drawn = canvas(5.2, 3.0)
+    axes = drawn.add_subplot()
+    styles = (
+        ("ToR", "up", INK, "-"),
+        ("Leaf", "up", "#b96cc4", "--"),
+        ("Leaf", "down", MUTED, ":"),
+    )
+    for category, way, colour, dash in styles:
+        micros, shares = zip(*lengths[category, way], strict=True)
+        axes.plot(micros, shares, dash, color=colour, marker="o", label=f"{category} {way}")
     axes.set_xscale("log", base=2)
     axes.set_xlabel("length of an interval (µs)")
     axes.set_ylabel("intervals with a stall (%)")
@@ -158,7 +169,8 @@ def yellowstone() -> Found:
     names = {-1: "host", 0: "ToR or storage leaf", 1: "leaf or storage spine", 2: "spine"}
     every = counters_of(run, first_end_ps(run))
     tables.tables["tier_stalls"] = tier_stalls(every, base, names)
-    found = Found("yellowstone", rows=_rows(tables, ports, slow_ports, every))
+    lengths = shares_by_length(run, base)
+    found = Found("yellowstone", rows=_rows(tables, ports, slow_ports, every, lengths))
     free = scenario.model_copy(deep=True)
     free.engine.routing = "adaptive"
     _, spread = looked_at(run_of(free), base)
@@ -171,8 +183,7 @@ def yellowstone() -> Found:
                 f"{c} {t} {percent(after.get((c, t), 0.0))}"
                 for c, t in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
             ),
-            "fixed routes cause most stalls of ToR ports; without them the rest is on the ports "
-            "down, where there is less choice",
+            change_of_routes(stalled_ports(ports), after),
         )
     )
     found.figures = {
@@ -180,15 +191,16 @@ def yellowstone() -> Found:
         "yellowstone-zero": partial(draw, "zero_shares", slow_tables),
         "yellowstone-average": partial(draw, "average_boxes", slow_tables),
         "yellowstone-maximum": partial(draw, "maximum_boxes", slow_tables),
-        "yellowstone-length": partial(by_length, run, base),
+        "yellowstone-length": partial(by_length, lengths),
         "yellowstone-tiers": partial(draw, "tier_stalls", tables),
     }
     return found
 
 
 def _rows(
-    tables: Study, ports: pl.DataFrame, slow_ports: pl.DataFrame, every: pl.DataFrame
-) -> list[Row]:
+    tables: Study, ports: pl.DataFrame, slow_ports: pl.DataFrame, every: pl.DataFrame,
+    lengths: Lengths,
+) -> list[Row]:  # fmt: skip
     ours, slower = stalled_ports(ports), stalled_ports(slow_ports)
     length = interval_of(every)
     rows = []
@@ -198,7 +210,7 @@ def _rows(
                 f"{kind[0]} {kind[1]}: rounds (ours: ports) with a stall",
                 percent(100 * stalled / all_rounds),
                 f"{percent(ours.get(kind, 0.0))}; {percent(slower.get(kind, 0.0))} with adapters",
-                _why(kind),
+                why(kind, ours.get(kind, 0.0), slower.get(kind, 0.0), lengths.get(kind, [])),
             )
         )
     shares = {
@@ -208,7 +220,7 @@ def _rows(
     rows.append(
         Row("intervals of ToR ports with a stall", "about 60 % (100 ms)",
             f"{percent(shares['ToR', 'up'])} of up ports ({length})",
-            "a longer interval holds more stalls: see the figure by length")
+            by_length_of(lengths["ToR", "up"]))
     )  # fmt: skip
     box = {
         (row["category"], row["port_type"]): row["q3"] - row["q1"]
@@ -220,7 +232,7 @@ def _rows(
             ", ".join(f"{c} {t} {box[c, t]:.2f}" for c, t in
                       (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
                       if (c, t) in box),
-            "ours: ToR and leaf up ports alike, both above down ports and spines")
+            order_of(box))
     )  # fmt: skip
     whole = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
     rows.append(
@@ -231,12 +243,50 @@ def _rows(
     return rows
 
 
-def _why(kind: tuple[str, str]) -> str:
-    if kind == ("ToR", "down"):
-        return "simulated hosts take data at line rate: these ports can wait only for an adapter"
-    if kind[0] in ("GladeLeaf", "GladeSpine"):
-        return "copies between file systems and visualisation are not in our mix"
-    return "theirs look 10 s long, ours 1.5 ms"
+def by_length_of(lengths: list[tuple[float, float]]) -> str:
+    """What the length of an interval does, in words that follow from the shares."""
+    if not lengths:
+        return "not observed"
+    (short, few), (long, many) = lengths[0], lengths[-1]
+    said = f"{percent(few)} of intervals of {short:.0f} µs, {percent(many)} of {long:.0f} µs"
+    more = "the longer an interval, the more have a stall"
+    return f"{more}: {said}" if many > few else f"not the length of an interval: {said}"
+
+
+def why(kind: tuple[str, str], line: float, slow: float, lengths: list[tuple[float, float]]) -> str:
+    """Why a class differs, in words that follow from the results.
+
+    Args:
+        kind: The class.
+        line: Percentage of its ports with a stall if hosts take data at line rate.
+        slow: The same with slower adapters.
+        lengths: Its part of :func:`shares_by_length`.
+    """
+    if line == 0 and slow > 0:
+        return "no stall while receivers take data at line rate, some with slower adapters"
+    if kind[0].startswith("Glade"):
+        return "slow servers, copies: [tested](#storage-and-analysis-systems) with the whole system"
+    return f"theirs look 10 s long; {by_length_of(lengths)}"
+
+
+def order_of(spread: dict[tuple[str, str], float]) -> str:
+    """Whether ToR ports vary most, as theirs do."""
+    least = min(value for (category, _), value in spread.items() if category == "ToR")
+    others = [f"{category} {way}" for (category, way), value in spread.items()
+              if category in ("Leaf", "Spine") and value >= least]  # fmt: skip
+    return f"not above {', '.join(others)}" if others else "the same order"
+
+
+def change_of_routes(
+    fixed: dict[tuple[str, str], float], free: dict[tuple[str, str], float]
+) -> str:
+    """Which classes stall less and which more without fixed routes."""
+    moved: dict[str, list[str]] = {"less": [], "more": []}
+    for kind in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down")):
+        before, after = fixed.get(kind, 0.0), free.get(kind, 0.0)
+        moved["less" if after < before else "more"].append(f"{' '.join(kind)} ({percent(before)})")
+    return "; ".join(f"{word} than with fixed routes: {', '.join(names)}"
+                     for word, names in moved.items() if names)  # fmt: skip
 
 
 __all__ = ["yellowstone"]

@@ -4,7 +4,9 @@
     python -m studies.published.index --write     also write it to its page
 
 No number of ours is written here: each is looked up in a generated table of a page in
-docs/measurements, by page, table, row and column.
+docs/measurements, by page, table, row and column. Reasons quote numbers in the same way, and rest
+on claims, comparisons of such numbers, that are checked whenever the index is made: a reason that
+its tables no longer support is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from bench._pages import put
 
@@ -34,6 +36,7 @@ class Cell:
         label: What to call it in the index; empty: nothing.
         theirs: The published value where the table has no column for it.
         column: Number of the column, from 1, where the table has no column "ours".
+        stated: What the paper states in words, as comparisons of our numbers.
     """
 
     place: str
@@ -41,6 +44,68 @@ class Cell:
     label: str = ""
     theirs: str | None = None
     column: int | None = None
+    stated: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True)
+class CellNumber:
+    """One number in a cell, for a claim.
+
+    Attributes:
+        cell: The cell.
+        part: Which of its numbers, from 0.
+        published: Whether theirs is meant.
+    """
+
+    cell: Cell
+    part: int = 0
+    published: bool = False
+
+    def value(self) -> float:
+        """The number, without its unit."""
+        text = theirs(self.cell) if self.published else ours(self.cell)
+        return float(_DIGITS.findall(text)[self.part].replace(",", "").replace("−", "-"))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One number over another."""
+
+    top: CellNumber
+    bottom: CellNumber
+
+    def value(self) -> float:
+        """The quotient."""
+        return self.top.value() / self.bottom.value()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A comparison that a reason rests on.
+
+    Attributes:
+        left: What is compared.
+        relation: ``about``: within ``share`` of the other.
+        right: With what.
+        share: Largest relative difference of ``about``.
+    """
+
+    left: CellNumber | Ratio
+    relation: Literal["below", "above", "about"]
+    right: CellNumber | Ratio | float
+    share: float = 0.03
+
+    def holds(self) -> bool:
+        """Whether the tables say so."""
+        a = self.left.value()
+        b = self.right if isinstance(self.right, float) else self.right.value()
+        if self.relation == "about":
+            return abs(a - b) <= self.share * abs(b)
+        return a < b if self.relation == "below" else a > b
+
+
+class StaleReasonError(Exception):
+    """A reason that its tables no longer support."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +116,12 @@ class Published:
         name: Its number, or the slide's title.
         shows: What it shows.
         cells: Numbers of ours for it.
-        reason: Why both differ, as tested; or why nothing can be compared.
+        reason: Why both differ, as tested; or why nothing can be compared. ``{0}`` stands for our
+            value in the first of ``quoted``, and so on.
         picture: Our picture, relative to the page.
         theirs: What the paper says in words, where its figure has no number.
+        quoted: Cells that the reason quotes.
+        claims: What the reason rests on.
     """
 
     name: str
@@ -62,6 +130,8 @@ class Published:
     reason: str = ""
     picture: str = ""
     theirs: str = ""
+    quoted: tuple[Cell, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 @cache
@@ -109,22 +179,101 @@ def theirs(cell: Cell) -> str:
     return "–" if number is None else row[number]
 
 
-_NUMBER: Final = re.compile(r"^[≈+]?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)\s*(?:$|\()")
+_NUMBER: Final = re.compile(
+    r"^(?:nearly |about |[≈+])?\s*([-−]?[\d,]+(?:\.\d+)?)\s*([^\d\s(]*)\s*(?:$|\()"
+)
+_RANGE: Final = re.compile(r"^([\d.]+) % – ([\d.]+) %$")
+_BOUND: Final = re.compile(r"^(?:up to )?([<>≤≥]) ([\d.]+)")
+_AXIS: Final = re.compile(r"\b([XYZ]) ([\d.]+)( %)?")
+_TIMES: Final = re.compile(r"\(([\d.]+)×\)$")
 
 
 def difference(cell: Cell) -> str:
-    """Ours over theirs in percent, in points where both are percentages; a dash in words."""
+    """Ours over theirs in percent, in points where both are percentages; a dash in words.
+
+    Of three axes each by itself; of ranges of times, that of their ratios; of a range of ours,
+    how far theirs lies outside it; of a published bound, whether it is met; of a statement in
+    words, whether ours is as stated.
+    """
+    if cell.stated:
+        return "as stated" if all(claim.holds() for claim in cell.stated) else "not as stated"
     header, row = _row(cell)
     number = _column(header, "difference")
     if cell.theirs is None and number is not None and row[number]:
         return row[number]
-    found = [_NUMBER.match(text) for text in (theirs(cell), ours(cell))]
-    if found[0] is None or found[1] is None or found[0][2] != found[1][2]:
-        return "–"
-    before, after = (float(m[1].replace(",", "").replace("−", "-")) for m in found if m)
+    before, after = theirs(cell), ours(cell)
+    for compare in (_single, _by_axis, _outside, _bound, _ratio_of_ranges):
+        found = compare(before, after)
+        if found:
+            return found
+    return "–"
+
+
+def _single(before: str, after: str) -> str:
+    found = [_NUMBER.match(text) for text in (before, after)]
+    if found[0] is None or found[1] is None:
+        return ""
+    a, b = (float(m[1].replace(",", "").replace("−", "-")) for m in found if m)
+    if a == b == 0:
+        return "none"
+    if found[0][2] != found[1][2]:
+        return ""
     if found[0][2] == "%":
-        return f"{after - before:+.1f} points"
-    return f"{100 * (after / before - 1):+.1f} %" if before else "–"
+        return f"{b - a:+.1f} points"
+    return f"{100 * (b / a - 1):+.1f} %" if a else ""
+
+
+def _by_axis(before: str, after: str) -> str:
+    both = [{axis: (float(n), unit) for axis, n, unit in _AXIS.findall(text)}
+            for text in (before, after)]  # fmt: skip
+    if not both[0] or not both[0].keys() <= both[1].keys():
+        return ""
+    out = []
+    for axis, (value, unit) in both[0].items():
+        mine = both[1][axis][0]
+        out.append(f"{axis} {mine - value:+.1f}" if unit else f"{axis} {mine - value:+.2f}")
+    return ", ".join(out) + (" points" if any(unit for _, unit in both[0].values()) else "")
+
+
+def _outside(before: str, after: str) -> str:
+    found, span = _NUMBER.match(before), _RANGE.match(after)
+    if found is None or found[2] != "%" or span is None:
+        return ""
+    value, low, high = float(found[1]), float(span[1]), float(span[2])
+    if low <= value <= high:
+        return "inside"
+    return f"{(high if value > high else low) - value:+.1f} points"
+
+
+def _bound(before: str, after: str) -> str:
+    bound, found = _BOUND.match(before), _NUMBER.match(after)
+    if bound is None or found is None:
+        return ""
+    value, limit = float(found[1].replace("−", "-")), float(bound[2])
+    met = value <= limit if bound[1] in "<≤" else value >= limit
+    return "met" if met else f"{value - limit:+.2g}"
+
+
+def _ratio_of_ranges(before: str, after: str) -> str:
+    found = [_TIMES.search(text) for text in (before, after)]
+    if found[0] is None or found[1] is None:
+        return ""
+    return f"{100 * (float(found[1][1]) / float(found[0][1]) - 1):+.1f} %"
+
+
+_DIGITS: Final = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?")
+
+
+def reason(entry: Published) -> str:
+    """The entry's reason with the numbers it quotes.
+
+    Raises:
+        StaleReasonError: A claim that it rests on does not hold.
+    """
+    for claim in entry.claims:
+        if not claim.holds():
+            raise StaleReasonError(f"{entry.name}: {entry.reason!r} rests on {claim}")
+    return entry.reason.format(*(ours(cell).replace("**", "") for cell in entry.quoted))
 
 
 def line(entry: Published) -> str:
@@ -144,7 +293,7 @@ def line(entry: Published) -> str:
         f"**{entry.name}** {entry.shows}", theirs_text or "–",
         joined([ours(cell) for cell in entry.cells]) or "–",
         "; ".join(difference(cell) for cell in entry.cells) or "–",
-        entry.reason, ", ".join(where) or "–",
+        reason(entry), ", ".join(where) or "–",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -60,16 +60,24 @@ def with_samples(
     if is_capture(path):
         run = captured_run([path], with_capture_telemetry(prepared.scenario))
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
+        shared = scheme in ONE_RESERVOIR
     else:
-        # As if of two reservoirs, which makes wider intervals: the file need not say which it was.
-        table, scheme = read_samples(path, fabric).samples, "full"
+        found = read_samples(path, fabric)
+        table, scheme = found.samples, "full"
+        shared = found.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
-    estimates = link_estimates(table, hashed=scheme in HASHED, shared=scheme in ONE_RESERVOIR)
+    estimates = link_estimates(table, hashed=scheme in HASHED, shared=shared)
     return replace(evidence, congested=fraction, sampled=packets, estimates=estimates)
+
+
+def scenario_scheme(prepared: PreparedScenario) -> str:
+    """Telemetry scheme that the scenario names; ``full``, with the widest intervals, if none."""
+    telemetry = prepared.scenario.telemetry
+    return telemetry.scheme if "scheme" in telemetry.model_fields_set else "full"
 
 
 def read_network_evidence(

@@ -13,9 +13,8 @@ Three forms are read, plain or gzip:
   any scheme. Rows that are missing at a time mean what they said before.
 
 In the first two forms there is one reservoir: the congested samples are a subset of the hop
-samples. Scheme ``full`` draws them separately; the intervals of ``telemetry.estimate``, derived for
-that scheme, are then too wide but never too narrow: the variance of a congested fraction f is
-f (1 − f) (l − 1) / N here and f (1 + f) (l − 1) / N there, where every hop may be congested.
+samples. The variance of a congested fraction f is then f (1 − f) (l − 1) / N, where every hop may
+be congested; with the two reservoirs of scheme ``full`` it is f (1 + f) (l − 1) / N.
 """
 
 from __future__ import annotations
@@ -86,12 +85,14 @@ class Sampled:
         windows: ``window, start_ns, end_ns`` of cumulative samples, UTC; empty for flows.
         flows: The same sums by ``source, destination, link`` as the file names the ends; of samples
             by rank ``destination`` is the rank, and ``source`` null. Empty for sums by link alone.
+        one_reservoir: Whether both counts come from one reservoir; samples by rank do not say.
         notes: Tolerated irregularities.
     """
 
     samples: pl.DataFrame
     windows: pl.DataFrame
     flows: pl.DataFrame
+    one_reservoir: bool = True
     notes: list[str] = field(default_factory=list)
 
 
@@ -297,8 +298,9 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     ).join(windows.select("window", time="end_ns"), on="time")
     steps = steps.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
     return Sampled(
-        _conform(steps), windows.cast({"window": pl.UInt32}), flows.sort("destination", "link")
-    )
+        _conform(steps), windows.cast({"window": pl.UInt32}), flows.sort("destination", "link"),
+        one_reservoir=False,
+    )  # fmt: skip
 
 
 __all__ = ["FORMS", "SampleError", "Sampled", "read_samples"]

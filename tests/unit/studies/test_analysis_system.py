@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from studies.production_networks import analysis_system
@@ -23,7 +24,10 @@ def test_cables_are_the_published_ones(tmp_path: Path) -> None:
     assert all(pairs[f"dav-leaf{n}", f"glade-leaf{n}"] == 6 for n in range(4))
     assert pairs["dav-leaf0", "glade-leaf1"] == 0
     switches = Counter(row["src"] for row in rows if row["src_kind"] == "switch")
-    assert max(switches.values()) <= 36
+    leaves = {name: count for name, count in switches.items() if "-leaf" in name}
+    # Eighteen ports down and as many up, as Table I has as many rounds of both.
+    assert len(leaves) == 8 and set(leaves.values()) == {36}
+    assert max(switches.values()) == 36
 
 
 @pytest.mark.parametrize(
@@ -47,3 +51,17 @@ def test_slow_hosts_stall_the_ports_towards_them(monkeypatch: pytest.MonkeyPatch
     at = list(PUBLISHED).index(("DAVLeaf", "down"))
     line, slow = stalls(USE), stalls(replace(USE, drain=13.5))
     assert slow.shares[at] > line.shares[at] + 0.1
+
+
+def test_findings_follow_from_the_figures() -> None:
+    """The mechanism that gives the published share is named, and only while it does."""
+    base = analysis_system.Stalls(np.full(6, 0.5), 0.01, (0.0, 0.0))
+    changed = {"the nearest draw": base, "no copies": replace(base, shares=np.full(6, 0.1))}
+    near = analysis_system.SHARES[analysis_system.GLADE_DOWN]
+    tried = {"slow servers": replace(base, shares=np.full(6, near)),
+             "reads": replace(base, shares=np.zeros(6))}  # fmt: skip
+    said = "\n".join(analysis_system.findings(changed, tried))
+    assert "at most half as many if no copies (10 %)" in said
+    assert "slow servers (54 %). Fewer: reads." in said
+    tried["slow servers"] = tried["reads"]
+    assert "none of those tried" in "\n".join(analysis_system.findings(changed, tried))

@@ -8,7 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from studies.production_networks import inference, torus_figures, torus_machine, victim
+from studies.production_networks import (
+    inference,
+    job_mixes,
+    torus_figures,
+    torus_fit,
+    torus_machine,
+    victim,
+    yellowstone,
+)
 
 
 def test_figure_1_victim_gets_a_third_and_its_port_waits() -> None:
@@ -22,30 +30,43 @@ def test_figure_1_victim_gets_a_third_and_its_port_waits() -> None:
 
 def test_ports_stall_only_where_receivers_are_slower_than_cables() -> None:
     """ToR down ports wait for adapters; with receivers at line rate they never do."""
-    mix = inference.Mix(12, 512 * 1024, 0.3, 0.05, 0.5, 0.2, 1.0, True)
-    at = inference.CLASSES.index(("ToR", "down"))
-    for drain, stalled in ((inference.LINE_GBPS, False), (13.5, True)):
-        receivers = inference.Receivers(drain, 1.0, inference.LINE_GBPS)
-        found = inference.shares(inference.one_run(mix, receivers, "500 us"), 1)[0]
+    mix = job_mixes.Mix(12, 512 * 1024, 0.3, 0.05, 0.5, 0.2, 1.0, True)
+    at = job_mixes.CLASSES.index(("ToR", "down"))
+    for drain, stalled in ((job_mixes.LINE_GBPS, False), (13.5, True)):
+        receivers = job_mixes.Receivers(drain, 1.0, job_mixes.LINE_GBPS)
+        found = job_mixes.shares(job_mixes.one_run(mix, receivers, "500 us"), 1)[0]
         assert (found[at] > 0.3) == stalled and found[at] <= 1
 
 
 def test_draws_nearest_to_the_published_shares_are_kept() -> None:
-    exact, far = inference.PUBLISHED, np.zeros(len(inference.CLASSES))
+    exact, far = job_mixes.PUBLISHED, np.zeros(len(job_mixes.CLASSES))
     shares = np.array([far, exact, exact])
-    draws = inference.Draws(pl.DataFrame({"x": [0, 1, 2]}), shares, np.array([0.0, 0.5, 0.05]))
-    # The second has the published shares, but its ports stall half the time.
+    shares = np.vstack([shares, exact])
+    stall, lasting = np.array([0.0, 0.5, 0.05, 0.01]), np.array([True, True, True, False])
+    draws = job_mixes.Draws(pl.DataFrame({"x": [0, 1, 2, 3]}), shares, stall, lasting)
+    # The second has the published shares, but its ports stall half the time; the last has them,
+    # but its receivers are offered more than they take.
     assert draws.kept().tolist() == [2]
 
 
+def test_a_mix_lasts_if_no_node_is_offered_more_than_it_takes() -> None:
+    mix = job_mixes.Mix(12, 8192, load=0.2, files=0.1, reads=0.5, copies=0.3, active=1.0,
+                        scattered=True)  # fmt: skip
+    line = job_mixes.LINE_GBPS
+    slower = ((1.0, 1.0, True), (0.3, 0.6, True), (0.1, 1.0, False), (1.0, 0.4, False))
+    for drain, servers, lasts in slower:
+        kind = job_mixes.Receivers(drain * line, 1.0, servers * line)
+        assert job_mixes.sustained(mix, kind) is lasts
+
+
 def test_jobs_of_a_mix_use_each_host_once() -> None:
-    mix = inference.Mix(24, 8192, 0.1, 0.05, 0.5, 0.2, 0.6, False)
-    jobs = inference.jobs(mix)
+    mix = job_mixes.Mix(24, 8192, 0.1, 0.05, 0.5, 0.2, 0.6, False)
+    jobs = job_mixes.jobs(mix)
     own = [set(map(int, job["hosts"].split(","))) for job in jobs]
     assert [job["name"] for job in jobs] == ["job0", "job1", "job2", "files", "copies"]
     assert all(len(hosts) == 24 for hosts in own[:3]) and not own[0] & own[1]
     assert own[4] == set(range(144, 150))
-    whole = inference.jobs(mix, plant=inference.WHOLE)
+    whole = job_mixes.jobs(mix, plant=job_mixes.WHOLE)
     hosts = [len(job["hosts"].split(",")) for job in whole]
     # The same shares of the hosts; 80 clients with 20 servers; the servers' copies.
     assert [job["name"] for job in whole] == [job["name"] for job in jobs]
@@ -75,3 +96,59 @@ def test_an_exponential_distribution_is_straight() -> None:
     values = np.random.default_rng(1).exponential(3.0, 2000)
     assert torus_figures.exponential_fit(values) > 0.98
     assert torus_figures.exponential_fit(np.concatenate([values, np.full(500, 300.0)])) < 0.9
+
+
+def draws_of(shares: list[float]) -> job_mixes.Draws:
+    """One draw at line rate and one with slow hosts, with these shares of ToR down."""
+    every = np.full((2, len(job_mixes.CLASSES)), 0.5)
+    every[:, job_mixes.CLASSES.index(("ToR", "down"))] = shares
+    rates = {name: [job_mixes.LINE_GBPS, 27.0] for name in ("drain", "servers")}
+    names = ("message", "load", "files", "reads", "copies", "active", "slow")
+    table = pl.DataFrame({**rates, **{name: [1.0, 2.0] for name in names}})
+    return job_mixes.Draws(table, every, np.zeros(2), np.ones(2, bool))
+
+
+def test_findings_of_the_inference_follow_from_its_figures() -> None:
+    """The mechanism is stated only while the change without it removes the stalls."""
+    near, at = np.full(len(job_mixes.CLASSES), 0.5), job_mixes.CLASSES.index(("ToR", "down"))
+    for without, said in ((0.01, "slow hosts explain them"), (0.4, "slow hosts do not explain")):
+        after = near.copy()
+        after[at] = without
+        changed = {"the nearest draw": near, "hosts take data at line rate": after,
+                   "servers take data at line rate": near}  # fmt: skip
+        text = inference.findings(draws_of([0.0, 0.9]), changed)[0]
+        assert said in text and f"{100 * without:.2g} % if its hosts take data at line rate" in text
+
+
+def test_reasons_of_the_yellowstone_table_follow_from_its_figures() -> None:
+    grown, flat = [(34.0, 1.0), (1074.0, 9.0)], [(34.0, 9.0), (1074.0, 9.0)]
+    leaf = ("Leaf", "down")
+    assert "1 % of intervals of 34 µs, 9 % of 1074 µs" in yellowstone.why(leaf, 5.0, 5.0, grown)
+    assert "not the length" in yellowstone.why(leaf, 5.0, 5.0, flat)
+    assert "slower adapters" in yellowstone.why(("ToR", "down"), 0.0, 4.4, grown)
+    assert "slower adapters" not in yellowstone.why(("ToR", "down"), 0.5, 4.4, grown)
+    free = yellowstone.change_of_routes({("ToR", "up"): 45.0}, {("ToR", "up"): 10.0})
+    assert free.startswith("less than with fixed routes: ToR up (45 %)")
+
+
+def test_pooled_minutes_of_several_loads_correlate_where_one_load_does_not() -> None:
+    """Within each minute use and stall are unrelated; both rise with the load."""
+    random = np.random.default_rng(1)
+    minutes = {
+        load: pl.DataFrame({
+            "link": np.arange(200), "direction": ["X+"] * 200, "node_name": ["n"] * 200,
+            "utilization": load * (1 + 0.2 * random.random(200)),
+            "stall_fraction": load * (0.5 + 0.2 * random.random(200)),
+            "internal_stall_fraction": np.zeros(200),
+        })
+        for load in (0.1, 0.5)
+    }  # fmt: skip
+    alone, both = (torus_fit.pooled(minutes, loads)["X"] for loads in ((0.5,), (0.1, 0.5)))
+    assert alone is not None and both is not None
+    assert abs(alone) < 0.3 and both > 0.9
+    assert "loads that vary give theirs" in torus_fit.reason(
+        [{"X": 0.3, "Y": 0.3, "Z": 0.3}], {"X": 0.6, "Y": 0.5, "Z": 0.66}
+    )
+    assert "do not help" in torus_fit.reason(
+        [{"X": 0.6, "Y": 0.5, "Z": 0.66}], {"X": 0.3, "Y": 0.3, "Z": 0.3}
+    )

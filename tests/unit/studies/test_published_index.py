@@ -57,6 +57,13 @@ def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.Mon
     assert compared("2.9×", "2.43×") == "-16.2 %"
     assert compared("61,213 ns", "61,001 ns") == "-0.3 %"
     assert compared("0.87", "0.99 (p = 0.002)") == "+13.8 %"
+    assert compared("0", "0.0000") == "none"
+    assert compared("X 0.60, Y 0.50", "X 0.55, Y 0.55, Z 0.1") == "X -0.05, Y +0.05"
+    assert compared("X 4.1 %, the most", "X 22 %, Y 13 %") == "X +17.9 points"
+    assert compared("86 %", "13 % – 70 %") == "-16.0 points"
+    assert compared("74 %", "13 % – 75 %") == "inside"
+    assert compared("< 0.4 %", "0.37 %") == "met" and compared("> 0.998", "0.997") == "-0.001"
+    assert compared("41 – 70 min (1.71×)", "2092 – 4222 µs (2.02×)") == "+18.1 %"
     # Units differ, or one is a range or in words.
     assert compared("41 – 70 min", "2092 – 4222 µs") == "–"
     assert compared("50 ms", "60 µs") == compared("severe", "0.47") == "–"
@@ -65,3 +72,42 @@ def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.Mon
 def test_a_row_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(KeyError, match="no row 'Diagonal"):
         index.ours(replace(CELL, row="Diagonal: time of a round"))
+
+
+def entry(name: str) -> index.Published:
+    return next(one for entries in PAPERS.values() for one in entries if one.name == name)
+
+
+def test_a_reason_that_its_table_no_longer_supports_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = entry("Figure 4.1")
+    assert "61,001 ns" in index.reason(row) and row.claims
+    before = index.ours
+    monkeypatch.setattr(
+        index, "ours", lambda cell: "75,000 ns" if cell.column == 4 else before(cell)
+    )
+    with pytest.raises(index.StaleReasonError, match=r"Figure 4\.1"):
+        index.line(row)
+
+
+def test_no_number_of_ours_is_typed_in_a_reason() -> None:
+    """Every number in a reason is quoted, published, or in the name of a row or a setting."""
+    for entries in PAPERS.values():
+        for one in entries:
+            cells = [*one.cells, *one.quoted, *(
+                side.cell for claim in one.claims
+                for top in (claim.left, claim.right) if not isinstance(top, float)
+                for side in ((top.top, top.bottom) if isinstance(top, index.Ratio) else (top,))
+            )]  # fmt: skip
+            known = " ".join(
+                [one.theirs, *(c.row for c in cells), *(index.theirs(c) for c in cells),
+                 *(str(claim.right) for claim in one.claims)]
+            )  # fmt: skip
+            text = re.sub(r"\[[^]]*\]\([^)]*\)|\{\d+\}|\d+³", "", one.reason)
+            for number in re.findall(r"\d[\d,.]*\d|\d", text):
+                assert number in known or number in ALLOWED, (one.name, number)
+
+
+ALLOWED = {"7.25", "2.9", "60", "5", "150", "1", "4", "100", "10"}
+"""What follows from published numbers alone (the talk's factors), and settings of the studies."""
