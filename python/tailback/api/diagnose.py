@@ -28,6 +28,7 @@ from tailback.api.effort import (
 )
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
+from tailback.api.explain_wording import engine_settings
 from tailback.api.further_costs import further_costs
 from tailback.api.measured_run import (
     differences_from_recorded,
@@ -40,6 +41,7 @@ from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
 from tailback.api.spread import spread
 from tailback.api.sweep.workers import Progress
+from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.measured_times import with_measured
 from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
@@ -373,7 +375,10 @@ class _EvidenceFiles:
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
         changed = differences_from_recorded(prepared)
-        fifo = prepared
+        machine = TraceCalibration(prepared)
+        if measured is not None and not changed:
+            machine = calibrated_by_trace(prepared, measured)
+        fifo = prepared = machine.prepared
         if measured is not None and not changed:
             prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
@@ -388,6 +393,7 @@ class _EvidenceFiles:
                 explained = add_evidence(
                     prepared, measured, run, evidence, step,
                     fifo=None if fifo is prepared else fifo, threads=threads,
+                    settings=engine_settings(machine.fitted, stated=machine.stated),
                 )  # fmt: skip
             found = explained.found
             if explained.prepared is not prepared:

@@ -66,6 +66,7 @@ def add_evidence(
     *,
     fifo: PreparedScenario | None = None,
     threads: int | None = None,
+    settings: str = "",
 ) -> ScenarioWithEvidence:
     """Add to the expected run what the evidence shows.
 
@@ -78,9 +79,11 @@ def add_evidence(
         fifo: The same scenario with adapters that send messages one after another, if the scenario
             does not state how they share their link.
         threads: Threads of the engine.
+        settings: Where the settings of the engine come from, in words; empty: not said.
     """
     statements = _Statements()
     _name_sources(statements, measured, evidence, prepared.fabric)
+    statements.sources += [settings] if settings else []
     others = OtherJobs.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)

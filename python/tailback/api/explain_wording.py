@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tailback.calibration.estimates import FittedValue
+from tailback.calibration.file import text
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
@@ -96,6 +98,21 @@ def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
     if lossy:
         return f"counters of {links} links, with queues and drops (lossy network)"
     return f"counters of {links} links, {'with' if stalls else 'without'} stalls"
+
+
+def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:
+    """Where the settings of the engine come from; empty if the scenario states them."""
+    if fitted:
+        values = ", ".join(f"{one.name} {text(one.kind, one.value)}" for one in fitted)
+        return f"settings of the engine fitted to uncontended messages of this trace: {values}"
+    return (
+        ""
+        if stated
+        else (
+            "settings of the engine: defaults, as the trace has no uncontended messages between "
+            "known hosts (see tailback calibrate)"
+        )
+    )
 
 
 def slower_network(share: float) -> str:

@@ -57,8 +57,9 @@ class Calibration:
         Raises:
             ScenarioError: A setting contradicts one of the scenario.
         """
-        data = scenario.model_dump(mode="json")
-        data["engine"] = {**data["engine"], **self.settings}
+        # What the scenario does not state stays open: a diagnosis may then choose it.
+        data = scenario.model_dump(mode="json", exclude_unset=True)
+        data["engine"] = {**data.get("engine", {}), **self.settings}
         return parse(data)
 
     @property

@@ -189,6 +189,8 @@ def test_the_file_comes_back_and_goes_into_a_scenario(tmp_path: Path) -> None:
     assert changed.engine.buffer == 1 << 20
     assert changed.engine.switch_delay == pytest.approx(1e5, rel=0.05)
     assert scenario.engine.eager == 1 << 20
+    # What the scenario does not state stays open, so that a diagnosis may choose it.
+    assert "injection" not in changed.engine.model_fields_set
     with pytest.raises(CalibrationError, match="exists"):
         found.write(path)
     found.write(path, force=True)

@@ -89,6 +89,23 @@ def test_ranks_of_one_host_tell_times_within_it(write: Build, tmp_path: Path) ->
     assert "send_delay" not in found
 
 
+def test_a_diagnosis_calibrates_from_its_trace_and_says_so(write: Build, tmp_path: Path) -> None:
+    trace = write(ping_pong(), hosts=["n0", "n1"])
+    found = tb.diagnose(trace, fabric=network(tmp_path), seeds=1)
+    explanation = found.diagnosis.explanation
+    assert explanation is not None
+    (said,) = [text for text in explanation.sources if text.startswith("settings of the engine")]
+    assert "fitted" in said and "send_delay" in said
+    engine = found.run.scenario.engine
+    assert engine.send_delay == pytest.approx((LATENCY_NS - 60) * 1e3, rel=0.03)
+    assert engine.injection == "round-robin" and "routing" not in engine.model_fields_set
+    # A setting that the user states is kept.
+    stated = tmp_path / "machine.toml"
+    stated.write_text('[engine]\nsend_delay = "50 ns"\n')
+    told = tb.diagnose(trace, fabric=network(tmp_path), seeds=1, calibration=stated)
+    assert told.run.scenario.engine.send_delay == 50_000
+
+
 def test_hosts_must_be_as_many_as_ranks(write: Build, tmp_path: Path) -> None:
     trace = write(ping_pong(1))
     with pytest.raises(CalibrationError, match="2 ranks, but hosts of 1 are given"):
