@@ -194,7 +194,8 @@ def _noticed(verdict: Verdict) -> list[str]:
 
 def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown" and verdict.intervals:
-        return ["NEXT  give --fabric FILE or --tick TIME, so that ticks become time"]
+        return ["NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
+                "      if not, collect them: tailback collect (PortXmitWait)"]  # fmt: skip
     if verdict.kind == "unknown":
         return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
