@@ -420,7 +420,8 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
     for one in hypotheses:
         yield one
         off = model.off_share(one.outcome.elapsed_ps)
-        if off <= 0 or one.unexplained:
+        # Slower links everywhere explain the time or they do not: their share is free.
+        if off <= 0 or one.unexplained or one.network_share < 1.0:
             continue
         known = one.outcome.sensitivity
         same = {
