@@ -349,17 +349,18 @@ class ExplanationSearch:
         return mine[0].hypothesis.bursts if mine else None
 
     def _try_slower_network(self, machine: MachineModel) -> None:
-        """Add a network whose links all are slower than stated to the hypotheses."""
+        """Add a network whose links all are slower than stated, if all evidence agrees with it."""
         bursts = self._likely_bursts(machine)
         alone = self.alone(machine.name, bursts)
         if not self._open or alone.elapsed_ps >= self.inside_ps:
             return
-        scenario = self.others.add_to(machine.prepared, bursts)
-        evaluate = make_evaluate(scenario, threads=self.threads)
-        runs = slower_network(machine.prepared, alone.elapsed_ps, self.inside_ps, evaluate)
-        for share, run in runs:
-            self._add(machine, run, machine.slow, bursts)
-            self.hypotheses[-1] = replace(self.hypotheses[-1], network_share=share)
+        prepared, model = self.others.add_to(machine.prepared, bursts), self.posterior().model
+        simulate = make_evaluate(prepared, threads=self.threads)
+        for share, run in slower_network(prepared, alone.elapsed_ps, self.inside_ps, simulate):
+            outcome = self._outcome(machine, run)
+            if model.kinds and model.agrees(outcome):
+                self._add(machine, outcome, machine.slow, bursts)
+                self.hypotheses[-1] = replace(self.hypotheses[-1], network_share=share)
 
     def _look_for_causes(self, machines: Iterable[MachineModel], max_suspects: int) -> None:
         """Add slow cables and an unknown job to the hypotheses.
