@@ -155,7 +155,7 @@ class ExplanationSearch:
         """
         if is_lossy(self.evidence, round_robin.fabric):
             fifo = None  # Hosts share their link between sockets.
-        given = [one for one in (round_robin, fifo) if one is not None]
+        given = [round_robin] if fifo is None else [round_robin, fifo]
         for prepared in given:
             self._add_machine(prepared, -math.log(len(given)))
         if round_robin.scenario.fabric.forwarding is not None and self._takes_too_long:
@@ -211,8 +211,8 @@ class ExplanationSearch:
         settings do.
         """
         out: dict[str, float] = {}
-        for kind, misfit in (x for one in self.hypotheses for x in one.outcome.sensitivity.items()):
-            out[kind] = max(out.get(kind, 0.0), misfit)
+        for one in self.hypotheses:
+            out |= {k: max(out.get(k, 0.0), m) for k, m in one.outcome.sensitivity.items()}
         return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
 
     def _came_otherwise(
@@ -447,7 +447,6 @@ class ExplanationSearch:
             kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0)
             for kind in WHERE_IT_SENDS if kind in alone.misfits
         }  # fmt: skip
-
         runs: dict[int, Run] = {}
         events = list[int]()
 
