@@ -423,6 +423,8 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
         # Slower links everywhere explain the time or they do not: their share is free.
         if off <= 0 or one.unexplained or one.network_share < 1.0:
             continue
+        if one.slow and not model.missing_share(one.outcome.elapsed_ps):
+            continue  # Counters show a slow link, but its rate only roughly.
         known = one.outcome.sensitivity
         same = {
             kind: max(known.get(kind, 0.0), varied.get(kind, 0.0) * off**2) for kind in model.kinds
