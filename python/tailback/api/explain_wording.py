@@ -105,14 +105,10 @@ def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:
     if fitted:
         values = ", ".join(f"{one.name} {text(one.kind, one.value)}" for one in fitted)
         return f"settings of the engine fitted to uncontended messages of this trace: {values}"
-    return (
-        ""
-        if stated
-        else (
-            "settings of the engine: defaults, as the trace has no uncontended messages between "
-            "known hosts (see tailback calibrate)"
-        )
-    )
+    return "" if stated else (
+        "settings of the engine: defaults, as the trace has no messages to fit them to (see "
+        "tailback calibrate)"
+    )  # fmt: skip
 
 
 def slower_network(share: float) -> str:
