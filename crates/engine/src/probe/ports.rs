@@ -366,7 +366,9 @@ impl PortProbe {
             ShardSeries(counters).in_order(links, 2, |link, mut change, table| {
                 let inq_ps = std::mem::take(&mut change[INQ_PS]);
                 table.change(link, change);
-                table.values_mut(reverse[link as usize])[INQ_PS] += inq_ps;
+                // Changes wrap: where a run was interrupted, the last reading may be lower.
+                let total = &mut table.values_mut(reverse[link as usize])[INQ_PS];
+                *total = total.wrapping_add(inq_ps);
             })
         };
         let ((queues_ps, queues), (counters_ps, counters)) =
