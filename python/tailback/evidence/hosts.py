@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailback.errors import PlacementError, TailbackError
+from tailback.hostnames import expand_hosts
 from tailback.placement.hostlist import host_list
 
 _HOST_CLASSES = frozenset(("node", "host", "compute node"))
@@ -95,7 +96,10 @@ def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:
     distribution = variables.get("SLURM_DISTRIBUTION", "block")
     if not names or not counts or not distribution.startswith("block"):
         return None
-    hosts = expand_hosts(names)
+    try:
+        hosts = expand_hosts(names)
+    except PlacementError:
+        return None
     tasks: list[int] = []
     for part in counts.split(","):
         match = _COUNTS.match(part.strip())
@@ -105,38 +109,6 @@ def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:
     if len(tasks) != len(hosts) or sum(tasks) > 1 << 24:
         return None
     return [host for host, count in zip(hosts, tasks, strict=True) for _ in range(count)]
-
-
-def expand_hosts(text: str) -> list[str]:
-    """Expand a Slurm node list such as ``cn[001-003,7],login1``, in order.
-
-    Never raises: malformed text gives an empty list.
-    """
-    out: list[str] = []
-    for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*)*", text):
-        if not part:
-            continue
-        names = [""]
-        for literal, ranges in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
-            pieces = [literal] if literal else _numbers(ranges)
-            if len(names) * len(pieces) > 1 << 20:
-                return []
-            names = [name + piece for name in names for piece in pieces]
-        out += names
-    return out
-
-
-def _numbers(ranges: str) -> list[str]:
-    out: list[str] = []
-    for item in ranges.split(","):
-        low, dash, high = item.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
-            return []
-        last = int(high) if dash else int(low)
-        if last - int(low) > 1 << 20:
-            return []
-        out += [str(number).zfill(len(low)) for number in range(int(low), last + 1)]
-    return out
 
 
 def _from_pbs(variables: Mapping[str, str]) -> list[str] | None:

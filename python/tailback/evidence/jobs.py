@@ -21,7 +21,7 @@ import polars as pl
 
 from tailback.delimited import Delimited, content, header_of, instants, parse, shown
 from tailback.errors import TailbackError
-from tailback.placement.hostnames import expand_hosts
+from tailback.hostnames import expand_hosts
 from tailback.registry import Registry
 from tailback.schema import Column, Table
 

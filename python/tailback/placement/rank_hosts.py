@@ -15,7 +15,7 @@ from typing import Final
 from tailback.delimited import content, header_of, parse
 from tailback.errors import PlacementError
 from tailback.placement.hostlist import host_list
-from tailback.placement.hostnames import expand_hosts
+from tailback.hostnames import expand_hosts
 from tailback.registry import Registry
 
 ALIASES: Final = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tailback.errors import PlacementError
-from tailback.evidence.hosts import expand_hosts, find_hosts
+from tailback.evidence.hosts import find_hosts
 
 SCORE_P = [[("cn1", "node"), ("Linux", "machine")], [("cn2", "node"), ("Linux", "machine")]]
 EZTRACE = [[("halo", "halo")], [("halo", "halo")]]
@@ -39,10 +39,13 @@ def test_an_environment_of_another_size_is_not_the_job_that_was_traced() -> None
     assert find_hosts(EZTRACE, 2, environment=cyclic) is None
 
 
-def test_slurm_lists_are_expanded_in_order() -> None:
-    assert expand_hosts("b[2-3,7],a1") == ["b2", "b3", "b7", "a1"]
-    assert expand_hosts("r[1-2]n[01-02]") == ["r1n01", "r1n02", "r2n01", "r2n02"]
-    assert expand_hosts("x[0-99999999]") == []
+def test_a_list_of_nodes_that_cannot_be_read_is_no_source() -> None:
+    for nodes in ("x[0-99999999]", "x[0-1", "x[a-b]"):
+        variables = {**SLURM, "SLURM_JOB_NODELIST": nodes}
+        assert find_hosts(EZTRACE, 2, environment=variables) is None
+    ordered = {**SLURM, "SLURM_JOB_NODELIST": "r[1-2]n[02]"}
+    hosts = find_hosts(EZTRACE, 2, environment=ordered)
+    assert hosts is not None and hosts.of_rank == ["r1n02", "r2n02"]
 
 
 def test_files_of_several_forms_tell_hosts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tailback.cli import cli
 from tailback.errors import PlacementError, TailbackError
-from tailback.placement.hostnames import expand_hosts
+from tailback.hostnames import expand_hosts
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run
 
