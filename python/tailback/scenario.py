@@ -128,6 +128,16 @@ class FabricSection(Section):
         "or folder; up/down routes when absent",
     )
     cable_delay: TimePs | None = Field(default=None, description="delay of cables read from a file")
+    cable_rate: LinkGbps | None = Field(
+        default=None, description="rate of cables for which the file states none"
+    )
+    taper: float | None = Field(
+        default=None,
+        ge=1,
+        allow_inf_nan=False,
+        description="of files that do not count cables (Slurm): cables below a switch for each "
+        "cable upwards; 1 when absent",
+    )
     degraded: list[Degraded] = Field(
         default_factory=list, description="cables that carry less than the fabric states"
     )
@@ -147,7 +157,7 @@ class FabricSection(Section):
             raise InvalidValueError(
                 "forwarding needs a file", "set file: the tables belong to a discovered fabric"
             )
-        for name in ("format", "cable_delay"):
+        for name in ("format", "cable_delay", "cable_rate", "taper"):
             if getattr(self, name) is not None and self.file is None:
                 raise InvalidValueError(f"{name} needs a file", f"set file, or leave {name} out")
         if self.routes is not None and self.topology is None:

@@ -20,7 +20,7 @@ from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
-from tailback.units import parse_bytes
+from tailback.units import parse_bytes, parse_gbps
 
 
 class ScenarioOptions(TypedDict, total=False):
@@ -29,6 +29,8 @@ class ScenarioOptions(TypedDict, total=False):
     Attributes:
         fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run
             that states it.
+        cable_rate: Rate of its cables for which its file states none, like ``100 Gb/s``.
+        taper: Of a file without numbers of cables: cables below a switch for each one upwards.
         forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
         hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
@@ -46,6 +48,8 @@ class ScenarioOptions(TypedDict, total=False):
     """
 
     fabric: str | Path | None
+    cable_rate: str | None
+    taper: float | None
     forwarding: str | Path | None
     hosts: str | None
     ranks_per_host: int | None
@@ -307,9 +311,19 @@ def _packet_size(coarse: str) -> int:
         ) from None
 
 
+def _cable_rate(rate: str) -> float:
+    """Gb/s of ``--cable-rate``; ScenarioError if it is not a rate."""
+    try:
+        return parse_gbps(rate)
+    except InvalidValueError as error:
+        raise ScenarioError(
+            error.message, place="--cable-rate", remedy=error.remedy or "write it like '100 Gb/s'"
+        ) from None
+
+
 def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario with options for its network, its seed and its first observed job."""
-    fabric, placement, hosts = options.get("fabric"), options.get("placement"), options.get("hosts")
+    placement, hosts = options.get("placement"), options.get("hosts")
     if (rankfile := options.get("rankfile")) is not None:
         if placement is not None:
             raise ScenarioError(
@@ -317,10 +331,7 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
                 remedy="give one of the two",
             )  # fmt: skip
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
-    if fabric is not None:
-        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
-    if (forwarding := options.get("forwarding")) is not None:
-        scenario.fabric.forwarding = Path(forwarding).absolute()
+    _set_network(scenario, options)
     job = next((job for job in scenario.job if job.observed), scenario.job[0])
     if hosts is not None:
         job.hosts = hosts
@@ -347,6 +358,18 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
 
         changed = load_calibration(calibration).apply(changed)
     return changed
+
+
+def _set_network(scenario: Scenario, options: ScenarioOptions) -> None:
+    """Set the network of a scenario by the options for it."""
+    if (fabric := options.get("fabric")) is not None:
+        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    if (cable_rate := options.get("cable_rate")) is not None:
+        scenario.fabric.cable_rate = _cable_rate(cable_rate)
+    if (taper := options.get("taper")) is not None:
+        scenario.fabric.taper = taper
+    if (forwarding := options.get("forwarding")) is not None:
+        scenario.fabric.forwarding = Path(forwarding).absolute()
 
 
 def _hosts_of(rankfile: Path) -> str:

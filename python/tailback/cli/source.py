@@ -28,22 +28,39 @@ _COARSE = click.option(
 )
 
 
+_NETWORK = (
+    click.option(
+        "--fabric",
+        metavar="FILE|PRESET|RUN",
+        help="Network of a trace or capture: a file or preset, or a scenario or run that "
+        "states it.",
+    ),
+    click.option(
+        "--cable-rate",
+        metavar="RATE",
+        help="Rate of cables for which the file of the network states none, like '100 Gb/s'.",
+    ),
+    click.option(
+        "--taper",
+        type=FiniteRange(1),
+        help="Of a network without numbers of cables (Slurm's topology): cables below a "
+        "switch for each one upwards (default: 1).",
+    ),
+    click.option(
+        "--forwarding",
+        metavar="FILE|FOLDER",
+        help="Forwarding tables of the switches, as dump_lfts.sh prints them (for a trace: "
+        "every shortest path).",
+    ),
+)
+"""Options for the network that a trace or capture is diagnosed on."""
+
+
 def source_options(command: F) -> F:
     """Add the argument SOURCE and the options that go with a trace."""
     decorators = [
         click.argument("source", type=click.Path(path_type=Path)),
-        click.option(
-            "--fabric",
-            metavar="FILE|PRESET|RUN",
-            help="Network of a trace or capture: a file or preset, or a scenario or run that "
-            "states it.",
-        ),
-        click.option(
-            "--forwarding",
-            metavar="FILE|FOLDER",
-            help="Forwarding tables of the switches, as dump_lfts.sh prints them (for a trace: "
-            "every shortest path).",
-        ),
+        *_NETWORK,
         click.option(
             "--hosts",
             metavar="SPEC",

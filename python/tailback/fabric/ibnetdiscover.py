@@ -83,6 +83,10 @@ class Discovery:
         interface: Name of the interface of an end, (device key, port), if it is not a number.
         link_id: Identifier in the file of the link that leaves an end.
         in_host_gbps: Rate between the ranks of a host, by its name.
+        uncounted: Devices that are joined by a number of cables that the file does not have:
+            the lower one, the upper one, and the line number.
+        level: Tier of each switch by its key, if the file tells; empty if cables must.
+        remedy_without_rates: What to do if no line has the speed of a link.
         notes: Further notes for the user.
     """
 
@@ -93,6 +97,11 @@ class Discovery:
     interface: dict[tuple[str, int], str] = field(default_factory=dict)
     link_id: dict[tuple[str, int], str] = field(default_factory=dict)
     in_host_gbps: dict[str, float] = field(default_factory=dict)
+    uncounted: list[tuple[str, str, int]] = field(default_factory=list)
+    level: dict[str, int] = field(default_factory=dict)
+    remedy_without_rates: str = (
+        "make the file again with a current ibnetdiscover: ibnetdiscover > FILE"
+    )
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
@@ -151,18 +160,20 @@ class Cable:
     back_gbps: float
 
 
-def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
+def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = None) -> list[Cable]:
     """Join the port lines into cables, those described from both ends first.
 
     Args:
         found: What the file says.
         notes: Grows by what was odd and tolerated.
+        cable_gbps: Rate of the cables for which the file states none; that of most others if None.
 
     Returns:
         The cables, in the order of the file.
 
     Raises:
-        FabricError: No line has the speed of a link.
+        FabricError: No line has the speed of a link and no rate is given; or one is given and
+            every line has it.
     """
     end_at: dict[tuple[str, int], PortEnd] = {}
     odd: dict[str, list[str]] = {}
@@ -195,7 +206,7 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
         used |= sides
         pairs.append((end, None))
         odd.setdefault("seen from one side only, the other completed", []).append(port_of(end))
-    rates = _rates(pairs, odd, port_of)
+    rates = _completed(_rates(pairs, odd, port_of), pairs, odd, port_of, found, cable_gbps)
     cables = []
     for (end, mate), gbps in zip(pairs, rates, strict=True):
         if end.key == end.peer:
@@ -219,27 +230,48 @@ def _rates(
     pairs: list[tuple[PortEnd, PortEnd | None]],
     odd: dict[str, list[str]],
     port_of: Callable[[PortEnd], str],
-) -> list[float]:
-    """Data rate of each cable in gigabits per second: that of the slower end, else the mode."""
-    rates = []
+) -> list[float | None]:
+    """Data rate of each cable in gigabits per second: that of the slower end, None if unknown."""
+    rates: list[float | None] = []
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
         if len(seen) > 1:
             odd.setdefault(_RATES_DIFFER, []).append(port_of(end))
         rates.append(min(seen) if seen else None)
+    return rates
+
+
+def _completed(
+    rates: list[float | None],
+    pairs: list[tuple[PortEnd, PortEnd | None]],
+    odd: dict[str, list[str]],
+    port_of: Callable[[PortEnd], str],
+    found: Discovery,
+    cable_gbps: float | None,
+) -> list[float]:
+    """The rates with the stated one, or that of most cables, where they are unknown."""
     known = Counter(gbps for gbps in rates if gbps is not None)
-    if rates and not known:
+    if rates and not known and cable_gbps is None:
         raise FabricError(
-            "no line states the speed of a link (like 4xEDR)",
+            "no line states the speed of a link" + ("" if found.uncounted else " (like 4xEDR)"),
             place=f"line {pairs[0][0].line}",
-            remedy="make the file again with a current ibnetdiscover: ibnetdiscover > FILE",
+            remedy=found.remedy_without_rates,
+        )
+    if cable_gbps is not None and None not in rates:
+        raise FabricError(
+            f"a cable rate of {cable_gbps:g} Gb/s is given, but the file states that of every link",
+            remedy="leave out the cable rate; [[fabric.degraded]] slows a cable down",
         )
     usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
+    assumed = f"assumed to be {usual:g} Gb/s"
+    if cable_gbps is not None:
+        if found.uncounted:
+            # A file that has no rates at all: nothing is odd about a link.
+            return [cable_gbps] * len(rates)
+        usual, assumed = cable_gbps, f"{cable_gbps:g} Gb/s as stated with the file"
     for (end, _), gbps in zip(pairs, rates, strict=True):
         if gbps is None:
-            odd.setdefault(f"of unknown speed, assumed to be {usual:g} Gb/s", []).append(
-                port_of(end)
-            )
+            odd.setdefault(f"of unknown speed, {assumed}", []).append(port_of(end))
     return [usual if gbps is None else gbps for gbps in rates]
 
 

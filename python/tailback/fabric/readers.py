@@ -34,7 +34,11 @@ from tailback.fabric.ibnetdiscover import (
 from tailback.fabric.ibnetdiscover_ports import PortFormat
 from tailback.fabric.lldp import LldpNeighbours
 from tailback.fabric.model import Fabric, chosen
+from tailback.fabric.slurm_topology import SlurmTopology
+from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
+from tailback.fabric.ufm import UfmResources
+from tailback.fabric.uncounted_cables import assume_cables
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000
@@ -58,6 +62,9 @@ READERS.register("edge-list")(EdgeList())
 READERS.register("ibnetdiscover")(BlockFormat())
 READERS.register("ibnetdiscover-ports")(PortFormat())
 READERS.register("lldp")(LldpNeighbours())
+READERS.register("slurm-topology")(SlurmTopology())
+READERS.register("slurm-topology-yaml")(SlurmTopologyYaml())
+READERS.register("ufm")(UfmResources())
 
 
 def read_fabric(
@@ -65,6 +72,8 @@ def read_fabric(
     format: str | None = None,
     cable_delay_ps: int | None = None,
     *,
+    cable_gbps: float | None = None,
+    taper: float | None = None,
     keep_aggregation: bool = False,
 ) -> Fabric:
     """Read a fabric from a file.
@@ -73,13 +82,18 @@ def read_fabric(
         path: The file.
         format: Name of the format (``READERS.names()``); found from the content if None.
         cable_delay_ps: Delay of every cable in picoseconds; 10,000 (about 2 m) if None.
+        cable_gbps: Rate of the cables for which the file states none, gigabits per second; that
+            of most of its other cables if None.
+        taper: Of files without numbers of cables: cables below a switch for each cable upwards,
+            at least 1; 1 if None.
         keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
 
     Returns:
         The fabric with all its parts, and a note for every irregularity that was tolerated.
 
     Raises:
-        FabricError: The file cannot be read, has another format, or has a damaged line.
+        FabricError: The file cannot be read, has another format, or has a damaged line; or a rate
+            or taper is given for a file that states its own.
     """
     path = Path(path)
     delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
@@ -95,7 +109,13 @@ def read_fabric(
         found = reader.parse(text)
         if not found.devices:
             raise _foreign(text)
-        fabric = assemble(found, path.name, delay, keep_aggregation)
+        if taper is not None and not found.uncounted:
+            raise FabricError(
+                f"taper {taper:g} is given, but the file lists its cables",
+                remedy="leave out the taper",
+            )
+        assume_cables(found, taper)
+        fabric = assemble(found, path.name, delay, keep_aggregation, cable_gbps)
     except FabricError as error:
         error.located(path)
         raise
@@ -172,11 +192,11 @@ _HEADER_FORM = (
     'every block starts on a new line, like: Switch 36 "S-0008f10500200b50"  # "name"; ' + _MAKE
 )
 
+_UFM = "save UFM's ports instead: curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json"
+
 _FOREIGN = (
     (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
     (r"^\s*<\?xml", "an XML file", _MAKE),
-    (r"(?m)^\s*SwitchName\s*=", "a Slurm topology.conf, which has no ports or speeds",
-     _MAKE),
     (r"(?m)^\s*(?:CA|Switch|RT):\s", "the output of iblinkinfo",
      "use ibnetdiscover instead: ibnetdiscover > fabric.txt"),
     (r"(?m)^(?:Multicast mlids|Unicast lids)", "a forwarding table",
@@ -185,6 +205,8 @@ _FOREIGN = (
     (r"[^\n]((?:Switch|Ca|Hca|Rt)\s*\d+\s*\"[SHR]-[0-9a-f]+\")", _JOINED, _HEADER_FORM),
     (r"(?m)^\s*LocalPort\s+RemoteDevice\s+RemotePortID", "SONiC's LLDP table, without rates",
      'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches'),
+    (r"\A\s*[{\[][^\0]{0,4000}?\"(?:system_guid|sys_guid)\"\s*:",
+     "UFM's list of systems, without cables", _UFM),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
 )  # fmt: skip
@@ -247,7 +269,11 @@ class _Node:
 
 
 def assemble(
-    found: Discovery, name: str, cable_delay_ps: int, keep_aggregation: bool = False
+    found: Discovery,
+    name: str,
+    cable_delay_ps: int,
+    keep_aggregation: bool = False,
+    cable_gbps: float | None = None,
 ) -> Fabric:
     """Assemble a fabric from a discovery.
 
@@ -256,6 +282,7 @@ def assemble(
         name: Name of the fabric.
         cable_delay_ps: Delay of every cable in picoseconds.
         keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
+        cable_gbps: Rate of cables for which the discovery states none, gigabits per second.
 
     Returns:
         The fabric; nodes in natural order of host and adapter, switches by tier, name and GUID.
@@ -266,7 +293,9 @@ def assemble(
     notes: list[str] = []
     excluded = set() if keep_aggregation else _aggregation(found, notes)
     cables = [
-        c for c in join_cables(found, notes) if c.a[0] not in excluded and c.b[0] not in excluded
+        c
+        for c in join_cables(found, notes, cable_gbps)
+        if c.a[0] not in excluded and c.b[0] not in excluded
     ]
     nodes = _nodes(found, cables, excluded, notes)
     switches, tiers, pods, tier_notes = _switches(found, cables)
@@ -401,8 +430,9 @@ def _switches(
                 # Every switch has an aggregation node, which does not make it a leaf.
                 hosts[place[here]] += not _AGGREGATION.search(device.name)
     tiers = find_tiers(
-        between, hosts, [d.name for d, _ in labelled], [d.chassis for d, _ in labelled]
-    )
+        between, hosts, [d.name for d, _ in labelled], [d.chassis for d, _ in labelled],
+        [found.level[d.key] for d, _ in labelled] if found.level else None,
+    )  # fmt: skip
     order = np.argsort(tiers.tier, kind="stable")
     number: dict[int, int] = {-1: -1}
     pods = [number.setdefault(int(p), len(number) - 1) for p in tiers.pod[order]]

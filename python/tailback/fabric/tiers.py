@@ -54,6 +54,7 @@ def find_tiers(
     hosts: Sequence[int],
     names: Sequence[str] | None = None,
     chassis: Sequence[str | None] | None = None,
+    known: Sequence[int] | None = None,
 ) -> Tiers:
     """Find the tier and the pod of every switch.
 
@@ -62,6 +63,7 @@ def find_tiers(
         hosts: Number of host adapters on each switch; its length is the number of switches.
         names: Name of each switch; helps to find directors and empty leaves.
         chassis: System image GUID of each switch or None; the boards of a director share one.
+        known: Tier of each switch if it is known; then only the pods are found.
 
     Returns:
         Tiers, pods (numbered by their first switch) and notes.
@@ -71,6 +73,12 @@ def find_tiers(
     shown = list(names) if names is not None else [""] * count
     boards = _boards(shown, list(chassis) if chassis is not None else [None] * count, graph)
     notes: list[str] = []
+    if known is not None:
+        height = dict[int, int]()
+        for switch, level in enumerate(known):
+            part = graph.part[switch]
+            height[part] = max(height.get(part, 0), level)
+        return Tiers(np.array(known, np.int32).reshape(count), _pods(graph, known, height), notes)
 
     carriers = {s for s in range(count) if graph.hosts[s]}
     leaves = carriers - _lifted(graph, carriers)
@@ -354,7 +362,7 @@ def _level_line_boards(tier: list[int], boards: list[_Boards]) -> None:
             tier[s] = lowest
 
 
-def _pods(graph: _Graph, tier: list[int], height: dict[int, int]) -> NDArray[np.int32]:
+def _pods(graph: _Graph, tier: Sequence[int], height: dict[int, int]) -> NDArray[np.int32]:
     """Pods: connected parts of the tiers below the height (step 6)."""
     out = np.full(graph.count, -1, np.int32)
     for s, pod in graph.parts(

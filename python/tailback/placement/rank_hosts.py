@@ -14,8 +14,8 @@ from typing import Final
 
 from tailback.delimited import content, header_of, parse
 from tailback.errors import PlacementError
-from tailback.placement.hostlist import host_list
 from tailback.hostnames import expand_hosts
+from tailback.placement.hostlist import host_list
 from tailback.registry import Registry
 
 ALIASES: Final = {

@@ -237,7 +237,11 @@ def load_fabric(section: FabricSection) -> Fabric:
         return in_port_order(build_topology(section.topology))
     assert section.file is not None
     _check_format("[fabric] format", section.format, FABRIC_READERS)
-    return in_port_order(read_fabric(section.file, section.format, section.cable_delay))
+    fabric = read_fabric(
+        section.file, section.format, section.cable_delay,
+        cable_gbps=section.cable_rate, taper=section.taper,
+    )  # fmt: skip
+    return in_port_order(fabric)
 
 
 def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:

@@ -150,6 +150,9 @@ def test_format_and_delay_can_be_given(tmp_path: Path) -> None:
         "ibnetdiscover",
         "ibnetdiscover-ports",
         "lldp",
+        "slurm-topology",
+        "slurm-topology-yaml",
+        "ufm",
     ]
     assert all(entry.summary for entry in READERS)
 
@@ -330,7 +333,7 @@ def test_broken_lines_are_named(tmp_path: Path, line: int, bad: str, says: str) 
         (SMALL.encode("utf-16"), "UTF-16"),
         (b"<!DOCTYPE html>\n<html>", "an HTML page"),
         (b"<?xml version='1.0'?>", "an XML file"),
-        (b"# c\nSwitchName=s1 Nodes=n[1-4]\n", "line 2: this is a Slurm topology.conf"),
+        (b"# c\nSwitchName=s1 Nodes=n[1-4]\n", "line 2: no line states the speed"),
         (b"CA: n1 HCA-1:\n   0x0 1 1[  ] ==(", "the output of iblinkinfo"),
         (b'{"switches": []}', "JSON"),
         (b"# only\n# comments\n", "not a known fabric discovery"),
