@@ -192,6 +192,8 @@ def explain(
     open_question = _nothing_to_diagnose(measured, inside)
     if main is None and not open_question:
         open_question = _open_cost_of_others(diagnosis, surplus, measured)
+    if cause == HEALTHY and not open_question:
+        open_question = _one_sided_waits(measured)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
@@ -241,6 +243,17 @@ def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
         return ""
     outside = 1.0 - inside_ps / max(measured.elapsed_ps, 1)
     return f"{wording.almost_no_calls(outside)}."
+
+
+def _one_sided_waits(measured: Measured) -> str:
+    """Headline if ranks may wait for one another in one-sided calls; otherwise empty.
+
+    As late partners are no part of the waterfall, the model does not tell what they cost.
+    """
+    inside = measured.part("one_sided")
+    if inside < fault_share("late-partner") * measured.elapsed_ps:
+        return ""
+    return wording.one_sided_waits(inside, measured.elapsed_ps)
 
 
 def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:

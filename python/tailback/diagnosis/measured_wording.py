@@ -126,6 +126,15 @@ def almost_no_calls(share: float) -> str:
     )
 
 
+def one_sided_waits(inside_ps: int, elapsed_ps: int) -> str:
+    """Headline of a run whose waits in one-sided calls cannot be told from transfers."""
+    return (
+        f"{format_time(inside_ps)} of {format_time(elapsed_ps)} is inside calls that synchronise "
+        "one-sided communication, where the trace does not tell waits for other ranks from "
+        "transfers; nothing else is at fault."
+    )
+
+
 def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
     """Headline without a cause; ``candidates`` are links of which one may be slow."""
     text = (

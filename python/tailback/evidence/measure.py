@@ -22,6 +22,7 @@ from tailback.evidence.model import (
     Part,
     PhaseTime,
 )
+from tailback.evidence.one_sided import with_fences
 from tailback.evidence.recorded import RecordedRun, record
 from tailback.evidence.split import PARTS, Elapsed, elapsed, split
 from tailback.evidence.tables import make_tables
@@ -97,8 +98,9 @@ def measure(
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
     )  # fmt: skip
     recorded, repair = correct(recorded, clocks, latency)
-    waits = find_waits(recorded, clocks)
-    reasons = wait_reasons(recorded, waits)
+    synchronised = with_fences(recorded)
+    waits = find_waits(synchronised, clocks)
+    reasons = wait_reasons(synchronised, waits)
     total = elapsed(recorded, clocks)
     parts = split(recorded, clocks, waits, reasons, total)
     tables = make_tables(

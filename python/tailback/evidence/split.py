@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks
+from tailback.evidence.one_sided import fences_of, synchronises
 from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.wait_reasons import WaitReasons, compute_gaps
 from tailback.evidence.waits import KINDS, Waits
@@ -24,7 +25,7 @@ Ints = NDArray[np.int64]
 PARTS = (
     "computation", "imbalance", "noise", "late_sender", "late_receiver", "wait_nxn",
     "wait_barrier", "late_broadcast", "early_reduce", "nxn_completion", "barrier_completion",
-    "transfer", "other_mpi", "not_running", "not_recorded",
+    "transfer", "one_sided", "other_mpi", "not_running", "not_recorded",
 )  # fmt: skip
 """Parts of the measured time, in display order."""
 
@@ -41,6 +42,7 @@ PART_NAMES = {
     "nxn_completion": "completion of N×N collective",
     "barrier_completion": "completion of barrier",
     "transfer": "transfer (rest inside MPI)",
+    "one_sided": "one-sided calls, waits included",
     "other_mpi": "MPI calls without data",
     "not_running": "before start or after end",
     "not_recorded": "not recorded",
@@ -119,16 +121,22 @@ def split(
         np.add.at(total, waits.call, column)
     inside = calls.leave_ps - calls.enter_ps
     rest = inside - waited
-    moves_data_or_waits = np.array([transfers(name) for name in recorded.names], np.bool_)[
-        calls.name
-    ]
-    rest_part = np.where(moves_data_or_waits, PARTS.index("transfer"), PARTS.index("other_mpi"))
+    kinds = np.array([PARTS.index(kind_of_rest(name)) for name in recorded.names], np.int64)
+    # Without its wait, a fence transfers.
+    rest_part = np.where(fences_of(recorded) >= 0, PARTS.index("transfer"), kinds[calls.name])
     out.add(
         calls.rank, phase, rest_part, rest,
         np.clip(inside - waited_high, 0, rest), np.maximum(inside - waited_low, rest),
     )  # fmt: skip
     _add_ends(out, recorded, clocks, run_time, len(names))
     return out.frame([*names, OUTSIDE])
+
+
+def kind_of_rest(name: str) -> str:
+    """Part that the time inside a call belongs to, without waits that the trace tells."""
+    if synchronises(name):
+        return "one_sided"
+    return "transfer" if transfers(name) else "other_mpi"
 
 
 def transfers(name: str) -> bool:

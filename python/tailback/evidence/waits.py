@@ -211,7 +211,8 @@ def _collectives(recorded: RecordedRun, candidates: _Candidates) -> _Completions
     awaited = latest_sender[c.instance[rows]]
     candidates.add(c.call[rows], EARLY_REDUCE, c.start_call[awaited])
     first_to_leave = _latest_row(c.instance, -leave, n)
-    rows = np.flatnonzero(nxn | barrier)
+    # The end of a fence waits for data, which ranks receive at different times.
+    rows = np.flatnonzero((nxn | barrier) & ~_named(recorded, "mpi_win_")[c.call])
     which = np.where(barrier[rows], BARRIER_COMPLETION, NXN_COMPLETION)
     return _Completions(c.call[rows], which, c.call[first_to_leave[c.instance[rows]]])
 

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.split import PARTS, transfers
+from tailback.evidence.one_sided import fence_numbers
+from tailback.evidence.split import PARTS, kind_of_rest
 from tailback.run import Run
 
 Ints = NDArray[np.int64]
@@ -29,7 +30,9 @@ KINDS = tuple(part for part in PARTS if part not in ("imbalance", "noise"))
 
 WAITS = tuple(
     kind for kind in KINDS
-    if kind not in ("computation", "transfer", "other_mpi", "not_running", "not_recorded")
+    if kind not in (
+        "computation", "transfer", "one_sided", "other_mpi", "not_running", "not_recorded"
+    )
 )  # fmt: skip
 
 MESSAGES = 20_000
@@ -202,12 +205,18 @@ class _Intervals:
         late = waits["kind"].str.ends_with("_completion").to_numpy()
         np.maximum.at(start, row[~late], end[~late])
         np.minimum.at(stop, row[late], begin[late])
-        names = self.calls["name"]
-        moving = names.replace_strict(
-            {name: transfers(name) for name in names.unique().to_list()}, return_dtype=pl.Boolean
+        self._add(self.rank, self._kinds_of_rest(), start, stop)
+
+    def _kinds_of_rest(self) -> Ints:
+        """Kind of the time inside each call that is no wait, as in the parts of the time."""
+        names = self.calls["name"].unique(maintain_order=True).to_list()
+        name = self.calls["name"].replace_strict(
+            {one: at for at, one in enumerate(names)}, return_dtype=pl.Int64
         ).to_numpy()  # fmt: skip
-        rest = np.where(moving, KINDS.index("transfer"), KINDS.index("other_mpi"))
-        self._add(self.rank, rest, start, stop)
+        comm = self.calls["communicator"].cast(pl.Categorical).to_physical().cast(pl.Int64)
+        fences = fence_numbers(names, name, self.rank, comm.fill_null(-1).to_numpy())
+        kinds = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
+        return np.where(fences >= 0, KINDS.index("transfer"), kinds[name])
 
 
 def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int) -> Ints:

@@ -53,6 +53,7 @@ KIND_COLOURS: Final = {
     "nxn_completion": "#4b3570",
     "barrier_completion": "#75669c",
     "transfer": "#4a7fbd",
+    "one_sided": "#86a7d6",
     "other_mpi": "#9fb0c1",
     "not_running": "#f4f5f7",
     "not_recorded": NO_DATA_HATCH,

@@ -261,6 +261,19 @@ def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() 
     assert crowded.explanation.costs[0].ps == 23 * MS
 
 
+@pytest.mark.parametrize(("inside_ms", "verdict"), [(14, "healthy"), (16, "undetermined")])
+def test_waits_in_one_sided_calls_that_the_trace_does_not_tell_leave_the_verdict_open(
+    inside_ms: int, verdict: str
+) -> None:
+    """The model waits there too: the measured time is as expected, whoever is late."""
+    run = measured(100, outside_ms=inside_ms)
+    parts = [part.model_copy(update={"name": "one_sided"}) if part.name == "other_mpi" else part
+             for part in run.parts]  # fmt: skip
+    found = explained(expected(100), run.model_copy(update={"parts": parts}))
+    assert found.cause == verdict
+    assert ("inside calls that synchronise" in found.headline) == (verdict == "undetermined")
+
+
 def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
     assert explained(expected(100), measured(108)).cause == "healthy"
     assert explained(expected(100), measured(133)).cause == "undetermined"

@@ -29,24 +29,27 @@ LARGEST_TAG = 2**31 - 1
 _SINGLE_WAITS = frozenset(("mpi_wait", "mpi_waitany", "mpi_waitsome"))
 
 _COLLECTIVES = frozenset(name.removeprefix("MPI_").lower() for name in OPERATIONS)
-_TIMED_ONLY = frozenset(
+_ONE_SIDED = frozenset(
     f"mpi_{name}"
     for name in (
         *("put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"),
         *("rput", "rget", "raccumulate", "rget_accumulate"),
+    )
+)
+_TIMED_ONLY = _ONE_SIDED | frozenset(
+    f"mpi_{name}"
+    for name in (
         *(f"neighbor_{name}" for name in _COLLECTIVES),
         *(f"ineighbor_{name}" for name in _COLLECTIVES),
     )
 )
 
-_MOVES_DATA = frozenset(
+_MOVES_DATA = _ONE_SIDED | frozenset(
     f"mpi_{name}"
     for name in (
         *("send", "bsend", "ssend", "rsend", "isend", "ibsend", "issend", "irsend"),
         *("recv", "irecv", "mrecv", "imrecv", "sendrecv", "sendrecv_replace", "isendrecv"),
         *("isendrecv_replace", "start", "startall", "pready", "pready_range", "pready_list"),
-        *("put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"),
-        *("rput", "rget", "raccumulate", "rget_accumulate"),
         *_COLLECTIVES,
         *(f"i{name}" for name in _COLLECTIVES),
         *(f"neighbor_{name}" for name in _COLLECTIVES),
@@ -99,6 +102,11 @@ def joins_groups(region: str) -> bool:
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
     return normalised_call(region) in _MOVES_DATA
+
+
+def is_one_sided(region: str) -> bool:
+    """Whether the call reads, writes or updates the memory of another rank."""
+    return normalised_call(region) in _ONE_SIDED
 
 
 def is_timed_only(region: str) -> bool:
