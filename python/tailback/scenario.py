@@ -448,8 +448,10 @@ class Scenario(Section):
         return self
 
 
-def load(path: str | Path) -> Scenario:
+def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
     """Read a scenario file; paths in it are relative to the file.
+
+    Without ``needs_job``, a file that describes only a network gets a job without meaning.
 
     Raises:
         ScenarioError: It cannot be read, or a key, unit or value is wrong.
@@ -472,7 +474,7 @@ def load(path: str | Path) -> Scenario:
         raise ScenarioError(
             f"not valid TOML: {error}", file=path, remedy="see docs/reference/scenario.md"
         ) from None
-    scenario = parse(data, path)
+    scenario = parse(data if needs_job else {"job": [{"trace": "."}], **data}, path)
     base = path.resolve().parent
     if scenario.fabric.file is not None:
         scenario.fabric.file = base / scenario.fabric.file

@@ -95,7 +95,7 @@ def _section(fabric: str | Path) -> FabricSection:
     """The network of a file, a preset or a scenario."""
     path = Path(fabric)
     if path.is_file() and is_scenario(path):
-        return load(path).fabric
+        return load(path, needs_job=False).fabric
     return parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
 
 

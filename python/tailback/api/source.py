@@ -264,7 +264,7 @@ def fabric_data(fabric: str | Path) -> dict[str, Any]:
     """
     path = Path(fabric)
     if is_run(path) or (path.is_file() and path.suffix == ".toml"):
-        whole = read_base_run(path).scenario if is_run(path) else load(path)
+        whole = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
         return whole.fabric.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
         name = str(fabric)

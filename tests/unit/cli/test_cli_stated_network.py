@@ -71,3 +71,12 @@ def test_rates_within_hosts_can_be_stated_for_every_network_that_is_read(tmp_pat
     fabric = prepare(load_scenario(tmp_path / "s.toml")).fabric
     assert fabric.host_gbps is not None
     assert dict(zip(fabric.host_name, fabric.host_gbps.tolist(), strict=True))["n2"] == 900
+
+
+def test_a_file_with_nothing_but_a_network_serves_as_one(tmp_path: Path) -> None:
+    given(tmp_path)
+    (tmp_path / "net.toml").write_text('[fabric]\nfile = "topology.conf"\ncable_rate = "5 Gb/s"\n')
+    scenario = load_scenario(tmp_path / "ring.toml", fabric=tmp_path / "net.toml")
+    assert set(load_fabric(scenario.fabric).link_gbps) == {5}
+    with pytest.raises(TailbackError, match="key is missing"):
+        load_scenario(tmp_path / "net.toml")

@@ -24,6 +24,7 @@ from tailback.port_counters.readers import (
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
 from tailback.port_counters.readers.model import CounterData, CounterReader, merged, unreadable
+from tailback.port_counters.readers.unread import refusal
 from tailback.port_counters.schema import CounterError
 from tailback.registry import Registry
 
@@ -91,12 +92,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
             remedy="leave it out; the tool that wrote it may have failed",
         )  # fmt: skip
     if format is None and entry is None:
-        raise CounterError(
-            "no reader recognises this format", file=path,
-            remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
-            "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
-            "Prometheus server, or the folder of a collection, a run or a diagnosis",
-        )  # fmt: skip
+        raise refusal(path)
     return entry.part if entry is not None else READERS[str(format)]
 
 
