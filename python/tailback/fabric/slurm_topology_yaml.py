@@ -11,13 +11,14 @@ Each is a tree of switches or a list of blocks, with hosts as host lists::
           - switch: spine
             children: leaf1
 
-The one with ``cluster_default: true`` is read, else the first tree or blocks. Format:
+The tree or blocks with ``cluster_default: true`` are read, else the first. Format:
 topology.yaml(5). As in topology.conf there are neither rates nor numbers of cables.
 """
 
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Any
 
 from tailback.errors import FabricError, nearest
@@ -59,7 +60,8 @@ class SlurmTopologyYaml:
         parsed = [_mapping(node, "topology") for node in topologies]
         usable = [one for one in parsed if "tree" in one or "block" in one]
         stated = [one for one in parsed if _text(one.get("cluster_default")).lower() == "true"]
-        chosen = (stated or usable or parsed or [{}])[0]
+        default = [one for one in usable if one in stated]
+        chosen = (default or usable or parsed or [{}])[0]
         kind = next((kind for kind in _KINDS if kind in chosen), None)
         if kind is None or kind in _OTHERWISE:
             line = _line(topologies[parsed.index(chosen)]) if parsed else 1
@@ -116,7 +118,7 @@ def _entries(node: Any, what: str) -> list[Any]:
 
 
 def _mapping(node: Any, what: str) -> dict[str, Any]:
-    """The values of a mapping by key; raises FabricError for an unknown or repeated key."""
+    """The values of a mapping by key; raises FabricError for a misspelled or repeated key."""
     if node.id != "mapping":
         raise FabricError(
             f"an element of {what} has no keys", place=f"line {_line(node)}", remedy=_FORM
@@ -124,9 +126,11 @@ def _mapping(node: Any, what: str) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in node.value:
         name = _text(key)
-        if name not in _KEYS[what]:
+        # Newer versions may have more settings of a topology; a switch has none but its hosts.
+        lists_hosts = what in ("switches", "blocks")
+        if name not in _KEYS[what] and (lists_hosts or get_close_matches(name, _KEYS[what])):
             raise FabricError(
-                f"{what} has no key {clip(name, 40)}", place=f"line {_line(key)}",
+                f"{clip(name, 40)} is no key of {what}", place=f"line {_line(key)}",
                 remedy=nearest(name, _KEYS[what]),
             )  # fmt: skip
         if name in out:

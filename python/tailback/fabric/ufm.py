@@ -143,6 +143,7 @@ def _link(element: dict[str, Any], number: int, found: Discovery, unknown: set[s
         ends.append(end)
     (key, port), (peer, peer_port) = ends
     found.ends.append(PortEnd(key, port, peer, peer_port, None, number))
+    found.ends.append(PortEnd(peer, peer_port, key, port, None, number))
 
 
 def _port(element: dict[str, Any], number: int, found: Discovery, unknown: set[str]) -> None:

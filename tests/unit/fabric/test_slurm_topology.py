@@ -118,6 +118,17 @@ def test_the_default_topology_is_read_and_the_others_named(tmp_path: Path) -> No
     assert any("'other' is read" in note and "'flat'" in note for note in fabric.notes)
 
 
+def test_a_flat_default_does_not_hide_the_tree(tmp_path: Path) -> None:
+    text = (
+        "- topology: all\n  cluster_default: true\n  flat: {alpha_step_rank: true}\n"
+        "- topology: gpu\n  node_order: [a]\n  tree:\n    switches:\n"
+        "      - {switch: only, nodes: 'n[1-2]'}\n"
+    )
+    fabric = read(tmp_path, text)
+    assert fabric.host_name == ["n1", "n2"]
+    assert any("'gpu' is read" in note for note in fabric.notes)
+
+
 TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
 
 
@@ -142,7 +153,7 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
         ("RingName=r Nodes=n[1-4]", "not a network", "line 1"),
         ("SwitchName=a\nSwitchName=b Switches=a", "no switch has hosts", "line 1"),
         (TREE + "        nodes: [n1, n2]\n", "there is a list", "line 5"),
-        (TREE + "        nodez: n1\n", "no key 'nodez'", "line 5"),
+        (TREE + "        nodez: n1\n", "'nodez' is no key of switches", "line 5"),
         (TREE + "        nodes: n1\n        nodes: n2\n", "nodes is given twice", "line 6"),
         (TREE + "        nodes: 'n1\n", "this is not YAML", "line 6"),
         (TREE + "        nodes: \x01\n", "is not allowed", "line 5"),
