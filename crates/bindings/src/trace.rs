@@ -20,6 +20,7 @@ use crate::table::columns;
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Otf2Posts>()?;
     m.add_function(wrap_pyfunction!(read_otf2_posts, m)?)?;
+    m.add_function(wrap_pyfunction!(read_otf2_definitions, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)
 }
 
@@ -38,6 +39,17 @@ fn read_otf2<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let trace =
         reporting(py, progress, |report| tailback_trace::read(&library, &anchor, threads, report))?;
+    convert(py, trace.map_err(value_error)?)
+}
+
+/// Reads the definitions of an OTF2 archive: as `read_otf2`, with an empty list of locations.
+#[pyfunction]
+fn read_otf2_definitions(
+    py: Python<'_>,
+    library: PathBuf,
+    anchor: PathBuf,
+) -> PyResult<Bound<'_, PyDict>> {
+    let trace = py.detach(|| tailback_trace::read_definitions(&library, &anchor));
     convert(py, trace.map_err(value_error)?)
 }
 

@@ -21,7 +21,7 @@ mod tables;
 pub use definitions::{Cartesian, Communicator, Definitions, SystemNode};
 pub use error::TraceError;
 pub use posts::{LocationPosts, PostLabel, RegionCalls};
-pub use reader::{PostTrace, Progress, Trace, read, read_posts};
+pub use reader::{PostTrace, Progress, Trace, read, read_definitions, read_posts};
 pub use tables::{
     CallPaths, Calls, ClockOffset, LocationEvents, Messages, NO_ID, NONE, RecordKind,
 };

@@ -71,6 +71,15 @@ pub fn read(
     Ok(Trace { creator: opened.creator, definitions: opened.definitions, locations })
 }
 
+/// Reads the definitions of an archive and none of its events: a trace without locations.
+///
+/// # Errors
+/// As [`read`], for the anchor and the definitions.
+pub fn read_definitions(library: &Path, anchor: &Path) -> Result<Trace, TraceError> {
+    let opened = open(library, anchor)?;
+    Ok(Trace { creator: opened.creator, definitions: opened.definitions, locations: Vec::new() })
+}
+
 /// Reads an archive like [`read`], but to posts, which take a fraction of the memory of columns.
 ///
 /// `None` if it cannot be read so, for [`read`] to find the reason: a damaged file, several threads of a

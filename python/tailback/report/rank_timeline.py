@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.one_sided import fence_numbers
+from tailback.evidence.one_sided import fence_numbers, synchronises
 from tailback.evidence.split import PARTS, kind_of_rest
 from tailback.run import Run
 
@@ -213,10 +213,13 @@ class _Intervals:
         name = self.calls["name"].replace_strict(
             {one: at for at, one in enumerate(names)}, return_dtype=pl.Int64
         ).to_numpy()  # fmt: skip
+        of_name: Ints = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
+        kinds = np.asarray(of_name[name])
+        if not any(synchronises(one) for one in names):
+            return kinds
         comm = self.calls["communicator"].cast(pl.Categorical).to_physical().cast(pl.Int64)
         fences = fence_numbers(names, name, self.rank, comm.fill_null(-1).to_numpy())
-        kinds = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
-        return np.where(fences >= 0, KINDS.index("transfer"), kinds[name])
+        return np.where(fences >= 0, KINDS.index("transfer"), kinds)
 
 
 def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int) -> Ints:

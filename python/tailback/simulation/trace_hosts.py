@@ -29,10 +29,10 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
         or not has_times(section.trace)
     ):
         return None
-    trace = otf2.load(otf2.find_anchor(section.trace))
-    if trace.n_ranks != n_ranks:
+    system = otf2.system_tree(section.trace)
+    if len(system) != n_ranks:
         return None
-    found = find_hosts(trace.system, n_ranks)
+    found = find_hosts(system, n_ranks)
     if found is None:
         return None
     known = set(fabric.host_name)

@@ -81,17 +81,41 @@ def load(path: Path, threads: int | None = None) -> Trace:
     try:
         raw = _core.read_otf2(library_path(), anchor, _threads(threads), _progress(anchor))
     except ValueError as error:
-        if len(error.args) != 3:
-            raise TraceError(str(error), file=anchor) from error
-        message, file, place = error.args
-        raise TraceError(
-            message,
-            file=file,
-            place=place,
-            remedy="the trace is damaged or cut short: copy it again, or record it again and "
-            "let the program end normally",
-        ) from None
+        raise _damaged(error, anchor) from None
     return Trace.from_core(raw)
+
+
+def system_tree(path: Path) -> list[list[tuple[str, str]]]:
+    """Name and class of the system tree nodes that contain each rank, innermost first.
+
+    Reads no events.
+
+    Args:
+        path: The anchor file, or the folder that holds it.
+
+    Raises:
+        TraceError: As :func:`read`, for the anchor and the definitions.
+    """
+    anchor = find_anchor(path)
+    try:
+        raw = _core.read_otf2_definitions(library_path(), anchor)
+    except ValueError as error:
+        raise _damaged(error, anchor) from None
+    return raw["definitions"]["system"]
+
+
+def _damaged(error: ValueError, anchor: Path) -> TraceError:
+    """The error of the core as one of Tailback."""
+    if len(error.args) != 3:
+        return TraceError(str(error), file=anchor)
+    message, file, place = error.args
+    return TraceError(
+        message,
+        file=file,
+        place=place,
+        remedy="the trace is damaged or cut short: copy it again, or record it again and "
+        "let the program end normally",
+    )
 
 
 def _threads(wanted: int | None) -> int:
