@@ -163,8 +163,12 @@ def phases(recorded: RecordedRun) -> tuple[Ints, list[str]]:
 
 
 class _Rows:
+    """Times of ranks, phases and parts, summed as they are added: there may be many calls."""
+
+    _KEYS = ("rank", "phase", "part")
+
     def __init__(self) -> None:
-        self._columns: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]] = []
+        self._sums: list[pl.DataFrame] = []
 
     def add(
         self, rank: Ints, phase: Ints, part: str | Ints, value: Ints,
@@ -172,23 +176,20 @@ class _Rows:
     ) -> None:  # fmt: skip
         which = np.full(len(rank), PARTS.index(part)) if isinstance(part, str) else part
         low, high = value if low is None else low, value if high is None else high
-        self._columns.append((rank, phase, which, value, low, high))
+        columns = dict(zip((*self._KEYS, "value_ps", "low_ps", "high_ps"),
+                           (rank, phase, which, value, low, high), strict=True))  # fmt: skip
+        rows = pl.DataFrame(columns).filter((pl.col("value_ps") > 0) | (pl.col("high_ps") > 0))
+        self._sums.append(self._summed(rows))
+
+    def _summed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.group_by(*self._KEYS).agg(pl.col("value_ps", "low_ps", "high_ps").sum())
 
     def frame(self, names: list[str]) -> pl.DataFrame:
-        columns = [np.concatenate(one) for one in zip(*self._columns, strict=True)]
-        table = pl.DataFrame(
-            dict(zip(("rank", "phase", "part", "value_ps", "low_ps", "high_ps"), columns,
-                     strict=True))
-        )  # fmt: skip
-        table = table.filter((pl.col("value_ps") > 0) | (pl.col("high_ps") > 0))
-        summed = table.group_by("rank", "phase", "part").agg(
-            pl.col("value_ps", "low_ps", "high_ps").sum()
-        )
-        return summed.sort("rank", "phase", "part").with_columns(
+        return self._summed(pl.concat(self._sums)).sort(*self._KEYS).with_columns(
             pl.col("rank").cast(pl.UInt32),
             pl.col("phase").replace_strict(dict(enumerate(names)), return_dtype=pl.String),
             pl.col("part").replace_strict(dict(enumerate(PARTS)), return_dtype=pl.String),
-        )
+        )  # fmt: skip
 
 
 def _add_waits(
