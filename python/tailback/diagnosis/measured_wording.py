@@ -126,13 +126,24 @@ def almost_no_calls(share: float) -> str:
     )
 
 
-def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
-    """Headline without a cause; ``candidates`` are links of which one may be slow."""
+def not_explained(
+    rest_ps: int, elapsed_ps: int, candidates: Sequence[str], slow_anywhere: str
+) -> str:
+    """Headline without a cause.
+
+    Args:
+        rest_ps: Time that is not explained.
+        elapsed_ps: Measured time.
+        candidates: Links of which one may be slow.
+        slow_anywhere: Which links may be slow, in words, if there are too many to list.
+    """
     text = (
         f"{format_time(rest_ps)} of {format_time(elapsed_ps)} is not explained by any cause with "
         "evidence"
     )
-    if candidates:
+    if slow_anywhere:
+        text += f"; {slow_anywhere}"
+    elif candidates:
         which = "one of these links" if len(candidates) > 1 else "this link"
         text += f"; {which} may be slow: {'; '.join(candidates)}"
     return f"{text}."

@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api import attempts, network_clues
+from tailback.api import attempts, network_clues, simulated_hypotheses
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
-from tailback.api.machine_models import NETWORK_TRIALS, slower_network
+from tailback.api.machine_models import NETWORK_TRIALS, SETTINGS, slower_network
 from tailback.api.network_clues import OtherJobs
 from tailback.api.source import Source
 from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
-from tailback.diagnosis.hypotheses import Posterior
+from tailback.diagnosis.hypotheses import Posterior, SlowerMachine
 from tailback.evaluate import Change
 from tailback.simulation import prepare
 from tailback.traffic.program import RecordedTimes
@@ -53,7 +53,7 @@ class Compared:
     def between(self, _: Any, others: list[Any]) -> dict[str, float]:
         if not hasattr(others[0], "variation"):
             return {"spread": BETWEEN_JOBS}
-        assert [one.variation for one in others] == list(attempts.SETTINGS)
+        assert [one.variation for one in others] == list(SETTINGS)
         return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
 
 
@@ -71,6 +71,8 @@ def explained(
     told: bool = False,
     others: OtherJobs | None = None,
     tables: bool = False,
+    delayed: list[tuple[float, Any]] | None = None,
+    in_series: list[int] | None = None,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -102,11 +104,14 @@ def explained(
 
         return evaluate
 
-    monkeypatch.setattr(attempts, "make_evaluate", make_evaluate)
-    monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: MEASURED)
-    monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    monkeypatch.setattr(attempts, "counted_slow", lambda *_: ((), ""))
-    monkeypatch.setattr(attempts, "carrying_cables", lambda *_: range(16))
+    for module in (attempts, simulated_hypotheses):
+        monkeypatch.setattr(module, "make_evaluate", make_evaluate)
+        monkeypatch.setattr(module, "is_lossy", lambda *_: False)
+    monkeypatch.setattr(simulated_hypotheses, "modelled_part_ps", lambda _: MEASURED)
+    monkeypatch.setattr(simulated_hypotheses, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(simulated_hypotheses, "carrying_cables", lambda *_: range(16))
+    monkeypatch.setattr(attempts, "longer_delays", lambda *_: delayed or [])
+    monkeypatch.setattr(attempts, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
     monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
     monkeypatch.setattr(
@@ -142,13 +147,13 @@ def test_a_network_that_is_slower_everywhere_is_no_slow_link(
         misfits=dict.fromkeys(("calls", "sends", "spread"), GOOD),
     )
     none, _ = explained(monkeypatch, simulated)
-    assert none.slower_network[0] < 0.5 and none.best.slow
+    assert none.slower_machine[0] < 0.5 and none.best.slow
     monkeypatch.setattr(attempts, "slower_network", lambda *_: [(0.2, slower)])
     found, _ = explained(monkeypatch, simulated)
-    chance, share = found.slower_network
-    assert chance > 0.9 and share == 0.2
+    chance, ways = found.slower_machine
+    assert chance > 0.9 and ways == (SlowerMachine(rates=0.2),)
     # Nothing of it is a cause, so the time stays unexplained.
-    assert not found.best.cause and found.best.network_share == 1.0
+    assert not found.best.cause and found.best.slower is None
     assert found.unexplained > 0.9 and found.of_cause("slow-link") < 0.1
 
 
@@ -341,7 +346,7 @@ def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
         return 1000, (GOOD if machine[0] == "fifo" else 0.9 * BAD) if right else BAD
 
     monkeypatch.setattr(
-        ExplanationSearch, "_most_probable", lambda _, names: sorted(names, reverse=True)
+        ExplanationSearch, "most_probable", lambda _, names: sorted(names, reverse=True)
     )
     found, _ = explained(monkeypatch, simulated, COUNTED)
     assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"
