@@ -522,9 +522,13 @@ def _headline(
     if cause == "healthy":
         threshold = {c.cause: fault_share(c.cause) for c in explanation.costs}
         largest = max(explanation.costs, key=lambda c: c.share / threshold[c.cause], default=None)
-        if largest is None:
-            return wording.nothing_costs(total)
-        return wording.no_fault(total, largest, threshold[largest.cause])
+        text = wording.nothing_costs(total)
+        if largest is not None:
+            text = wording.no_fault(total, largest, threshold[largest.cause])
+        program = explanation.parts.get(wording.BOUND_BY_PROGRAM, 0)
+        if program > explanation.parts.get(wording.COMPUTATION, 0):
+            text += wording.bound_by_communication(program / total)
+        return text
     if cause == "undetermined" or main is None:
         named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
         rival = max(named, key=lambda name: named[name], default=None)

@@ -114,6 +114,15 @@ def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
     )
 
 
+def bound_by_communication(share: float) -> str:
+    """Addition to the headline of a healthy run that communicates longer than it computes."""
+    return (
+        f" {percent(share)} of the time is communication that takes as long on an idle network: "
+        "only fewer or smaller messages, another collective algorithm, or overlap with computation "
+        "would shorten it."
+    )
+
+
 ONE_RANK: Final = "The trace has a single rank, so there is no communication to diagnose"
 """Reason why a trace of one rank cannot be diagnosed."""
 
