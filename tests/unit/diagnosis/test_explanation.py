@@ -132,6 +132,7 @@ def test_a_run_as_expected_is_healthy() -> None:
     assert found.cause == "healthy" and "No fault found" in found.headline
     assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
     assert found.findings[0].explanation == found.headline
+    assert "communication that takes as long on an idle network" not in found.headline
     # What is nearest to a fault: 12 of 15 %, where placement has 2 of 10 %.
     assert "communication pattern, at 11.9 %" in found.headline
     # It is near the share from which it would be a fault.
