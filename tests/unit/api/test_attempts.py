@@ -51,6 +51,7 @@ varied: list[str] = []
 
 
 class Compared:
+    sends = None
     """Stands for the comparison with the evidence: simulations state their misfits."""
 
     def __call__(self, run: Any) -> Outcome:
