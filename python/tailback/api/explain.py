@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.decision import Alternative
 from tailback.diagnosis.explanation import Origin
-from tailback.diagnosis.hypotheses import CREDIBLE, Hypothesis, Posterior
+from tailback.diagnosis.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.diagnosis.waterfall import Progress
@@ -25,9 +25,6 @@ from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
-
-LIKELY = 0.5
-"""Probability from which it is said that all links may be slower than stated."""
 
 NEGLIGIBLE = 1e-4
 """Probability below which hypotheses are left out of the ensemble of the verdict."""
@@ -94,22 +91,36 @@ def add_evidence(
     posterior = search.explained(prepared, fifo)
     best = posterior.best
     chosen = search.machines[best.machine].prepared
-    if chosen is fifo:
+    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
         statements.sources.append(wording.MESSAGES_IN_ORDER)
     routing = chosen.scenario.engine.routing
     if routing != prepared.scenario.engine.routing:
         statements.sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
         statements.sources.append(wording.TABLES_NOT_USED)
-    chance, share = posterior.slower_network
-    if chance >= LIKELY:
-        statements.missing.append(wording.slower_network(share))
+    if search.machines[best.machine].small_buffers:
+        statements.sources.append(wording.SMALL_BUFFERS)
     candidates = _candidates(posterior, prepared.fabric)
+    anywhere = _slow_anywhere(posterior, statements)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
     found = _summary(search, posterior, candidates, statements)
+    found = replace(found, slow_anywhere=anywhere)
     with_others = others.add_to(chosen, best.bursts)
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
+
+
+def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
+    """Which links may be slow if none is evident, in words; asks for tests that show it."""
+    chance, cables = posterior.slow_somewhere
+    machine, ways = posterior.slower_machine
+    if machine >= LIKELY:
+        statements.missing.append(wording.slower_machine(ways))
+    elif chance >= LIKELY and cables:
+        statements.missing.append(wording.SLOW_SOMEWHERE)
+    else:
+        return ""
+    return wording.slow_anywhere(cables, ways if machine >= 1.0 - CREDIBLE else ())
 
 
 def _summary(
@@ -261,7 +272,7 @@ def _range(posterior: Posterior) -> tuple[int, int]:
         for one in posterior.credible()
         if one.hypothesis.machine == best.machine
         and one.hypothesis.slow == best.slow
-        and one.hypothesis.network_share == 1.0
+        and one.hypothesis.slower is None
     ]
     return min([0, *times]), max([0, *times])
 

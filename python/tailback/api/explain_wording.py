@@ -10,6 +10,7 @@ from typing import Final
 
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
+from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.port_wording import rate_of_rate
 from tailback.units import format_bytes, percent
@@ -111,13 +112,35 @@ def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:
     )  # fmt: skip
 
 
-def slower_network(share: float) -> str:
-    """What to check if the model agrees with all links at this share of their rates."""
+SMALL_BUFFERS: Final = "the times agree best with smaller buffers than those of the model"
+"""The source of a smaller buffer size than stated, or than the default."""
+
+SLOW_SOMEWHERE: Final = (
+    "which link is slow: test the links of the job's hosts in pairs while it does not run "
+    "(ib_write_bw, iperf3)"
+)
+"""What to test if one of many links may be slow."""
+
+
+def slow_anywhere(cables: int, ways: Sequence[SlowerMachine]) -> str:
+    """What may be slow: one of many cables, or all of the machine."""
+    each = [f"any one of {cables} slow cables"] if cables else []
+    return f"{' or '.join([*each, *map(_slower, ways)])} would explain it"
+
+
+def _slower(way: SlowerMachine) -> str:
+    if way.rates < 1.0:
+        return f"all links at {percent(way.rates)} of their rates"
+    return f"all delays {way.delays:.2g} times as long"
+
+
+def slower_machine(ways: Sequence[SlowerMachine]) -> str:
+    """What to check if the model agrees with a machine that is slower in these ways."""
     return (
-        f"the rates that links really reach: with all of them at {percent(share)} of those in "
-        "--fabric the model agrees with the times of calls (wrong rates in the file, TCP in place "
-        "of RDMA, or a clock of another unit); measure one pair of hosts (ib_write_bw, iperf3), or "
-        "fit them with tailback calibrate"
+        f"the rates and delays that the machine really has: with {' or '.join(map(_slower, ways))} "
+        "the model agrees with the times of calls (wrong rates in --fabric, TCP in place of RDMA, "
+        "or a clock of another unit); measure one pair of hosts (ib_write_bw, iperf3), or fit "
+        "them with tailback calibrate"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tailback.api.network_clues import Slow
+from tailback.diagnosis.hypotheses import MachineName
 from tailback.evaluate import Change, EngineVariation
 from tailback.run import Run
 from tailback.scenario_engine import Routing
@@ -33,19 +34,22 @@ class MachineModel:
         slow: Slow cables according to counters of queues.
         sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
             evidence.
+        small_buffers: Whether its buffers are smaller than stated, or than the default.
     """
 
     prepared: PreparedScenario
     log_prior: float
     slow: Slow
     sensitivity: Mapping[str, float] = field(default_factory=dict)
+    small_buffers: bool = False
 
     @property
-    def name(self) -> tuple[str, str]:
-        """Adapter model and routing."""
+    def name(self) -> MachineName:
+        """Adapter model, routing, and whether buffers are small."""
         engine = self.prepared.scenario.engine
         tables = self.prepared.scenario.fabric.forwarding is not None
-        return engine.injection, FORWARDING if tables else engine.routing
+        buffers = ("small buffers",) if self.small_buffers else ()
+        return engine.injection, FORWARDING if tables else engine.routing, *buffers
 
 
 def without_tables(prepared: PreparedScenario) -> PreparedScenario:
@@ -63,11 +67,32 @@ def with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenar
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
+SMALL_BUFFERS = 0.1
+"""Share of their size that buffers have in a network without room for waiting packets. Sizes are
+rarely published; with so little, all packets of a flow wait in the host, whichever of its links is
+slow."""
+
+
+def with_small_buffers(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with buffers of :data:`SMALL_BUFFERS` of their size, but at least a packet."""
+    engine = prepared.scenario.engine
+    packet = engine.packet + prepared.scenario.packet_header_bytes
+    buffer = max(round(engine.buffer * SMALL_BUFFERS), packet)
+    engine = engine.model_copy(update={"buffer": buffer})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+DELAYS = frozenset({"switch_delay", "send_delay", "local_delay"})
+"""Delays of the engine that are tried with a common factor."""
+
+MAX_DELAYS = 100.0
+"""Largest factor of delays that is tried: 0.1 ms before a message."""
+
 NETWORK_TRIALS = 4
-"""Maximum number of rates tried for a network that is slower everywhere than stated."""
+"""Maximum number of rates, and of delays, tried for a machine that is slower than modelled."""
 
 CLOSE = 0.02
-"""Difference from the measured time at which no further rate is tried."""
+"""Difference from the measured time at which no further rate or delay is tried."""
 
 
 def slower_network(
@@ -95,4 +120,31 @@ def slower_network(
         if abs(ratio - 1.0) < CLOSE:
             break
         share = min(max(share * ratio**1.5, 0.01), 0.99)
+    return out
+
+
+def longer_delays(
+    alone_ps: int, measured_ps: int, simulate: Callable[[Change], Run]
+) -> list[tuple[float, Run]]:
+    """Runs with all delays a multiple of the stated ones, until one takes as long as measured.
+
+    Software before a message takes a microsecond with RDMA and tens of microseconds with TCP. If
+    the trace has no uncontended messages, its calls show the delay nevertheless.
+
+    Args:
+        alone_ps: Time with the stated delays.
+        measured_ps: Time measured in and between calls.
+        simulate: Simulates a change of the scenario.
+    """
+    out: list[tuple[float, Run]] = []
+    before, factor = (1.0, alone_ps), 2.0
+    while 1.0 < factor <= MAX_DELAYS and len(out) < NETWORK_TRIALS:
+        variation = EngineVariation(delays=factor)
+        run = simulate(Change(variation=variation, computations=True, measure=True))
+        out.append((factor, run))
+        slope = (run.elapsed_ps - before[1]) / (factor - before[0])
+        if abs(run.elapsed_ps / measured_ps - 1.0) < CLOSE or slope <= 0:
+            break
+        before = factor, run.elapsed_ps
+        factor += (measured_ps - run.elapsed_ps) / slope
     return out

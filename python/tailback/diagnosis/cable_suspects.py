@@ -5,6 +5,7 @@ This needs neither a simulator nor samples: only endpoints and times of messages
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -78,7 +79,7 @@ class CandidatePaths:
         """Score of every cable, by its first link, and its apparent share of the nominal rate."""
         t, pairs = self._topology, self._pairs
         cable = np.minimum(np.arange(t.n_links), self._reverses)
-        row, link, part = self._crossed()
+        row, link, part = links_on_shortest_paths(t, self._used, pairs.select("src", "dst").rows())
         late, number = pairs["late"].to_numpy(), pairs["number"].to_numpy().astype(np.float64)
         # Per cable: a slow cable is slow in both directions.
         product = np.bincount(cable[link], number[row] * part * late[row], t.n_links)
@@ -92,34 +93,45 @@ class CandidatePaths:
         np.minimum.at(share, cable[link[held]], ratio[row[held]])
         return score, share
 
-    def _crossed(self) -> tuple[Ints, Ints, Floats]:
-        """Pair, link and traffic share of every link that messages of a pair may cross."""
-        t = self._topology
-        vertices = len(t.out_start) - 1
-        graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
-        ends = self._pairs.select("src", "dst").rows()
-        # Single-homed nodes are one hop from their switch: shortest paths start at few switches.
-        single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
-        of = t.node_switch if single else np.arange(t.n_nodes)
-        starts = sorted({int(of[v]) for pair in ends for v in pair})
-        found = dijkstra(graph, indices=starts, unweighted=True)
-        at = {v: i for i, v in enumerate(starts)}
 
-        def away(node: int) -> Floats:
-            if not single:
-                return np.asarray(found[at[node]], np.float64)
-            out = found[at[int(of[node])]] + 1.0
-            out[node] = 0.0
-            return np.asarray(out, np.float64)
+def links_on_shortest_paths(
+    topology: LinkTopology, used: Bools, ends: Sequence[tuple[int, int]]
+) -> tuple[Ints, Ints, Floats]:
+    """Links that messages between pairs of nodes may cross, and what share of them.
 
-        none = np.zeros(0, np.int64)
-        rows, links, parts = [none], [none], [np.zeros(0)]
-        for number, (a, b) in enumerate(ends):
-            # Cables are bidirectional, so distances to b equal those from b.
-            out, back = away(int(a)), away(int(b))
-            way = np.flatnonzero(self._used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
-            level = out[t.src[way]].astype(np.int64)
-            rows.append(np.full(len(way), number))
-            links.append(way)
-            parts.append(1.0 / np.bincount(level)[level] if len(way) else np.zeros(0))
-        return np.concatenate(rows), np.concatenate(links), np.concatenate(parts)
+    Args:
+        topology: The links.
+        used: Links that carry our traffic, shape (L,).
+        ends: Source and destination of each pair.
+
+    Returns:
+        Index of the pair, link, and share of the pair's traffic, shape (M,) each.
+    """
+    t = topology
+    vertices = len(t.out_start) - 1
+    graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
+    # Single-homed nodes are one hop from their switch: shortest paths start at few switches.
+    single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
+    of = t.node_switch if single else np.arange(t.n_nodes)
+    starts = sorted({int(of[v]) for pair in ends for v in pair})
+    found = dijkstra(graph, indices=starts, unweighted=True)
+    at = {v: i for i, v in enumerate(starts)}
+
+    def away(node: int) -> Floats:
+        if not single:
+            return np.asarray(found[at[node]], np.float64)
+        out = found[at[int(of[node])]] + 1.0
+        out[node] = 0.0
+        return np.asarray(out, np.float64)
+
+    none = np.zeros(0, np.int64)
+    rows, links, parts = [none], [none], [np.zeros(0)]
+    for number, (a, b) in enumerate(ends):
+        # Cables are bidirectional, so distances to b equal those from b.
+        out, back = away(int(a)), away(int(b))
+        way = np.flatnonzero(used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
+        level = out[t.src[way]].astype(np.int64)
+        rows.append(np.full(len(way), number))
+        links.append(way)
+        parts.append(1.0 / np.bincount(level)[level] if len(way) else np.zeros(0))
+    return np.concatenate(rows), np.concatenate(links), np.concatenate(parts)

@@ -43,6 +43,11 @@ class Comparisons:
 
     each: Sequence[EvidenceComparison]
 
+    @property
+    def sends(self) -> SendProfile | None:
+        """Measured times of sends; None if there are none."""
+        return next((one.profile for one in self.each if isinstance(one, SendTimes)), None)
+
     def __call__(self, run: Run) -> Outcome:
         """The prediction of a simulation."""
         return Outcome(run.elapsed_ps, {one.kind: one(run) for one in self.each})

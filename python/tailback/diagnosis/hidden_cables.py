@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.error_model import ErrorModel, Outcome
-from tailback.diagnosis.hypotheses import CREDIBLE, Hypothesis, Prior, log_probability
+from tailback.diagnosis.hypotheses import Hypothesis, Prior, log_probability
 from tailback.evaluate import Change, Evaluate
 from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
@@ -310,11 +310,9 @@ class CableSearch:
             singles.sort(key=_shape, reverse=True)
             singles = [*map(trials.best_rate, singles[:MAX_REFINED]), *singles[MAX_REFINED:]]
         singles.sort(key=_score, reverse=True)
-        near = singles[0].score + math.log(1.0 - CREDIBLE)
-        order = [
-            trials.tuned(one, best=one is singles[0]) if one.score >= near else one
-            for one in singles[:MAX_REFINED]
-        ]
+        # The model's own time is off by some per cent, so the rate that gives the measured time is
+        # not the most probable one, and which cable is depends on it.
+        order = [trials.tuned(one, best=one is singles[0]) for one in singles[:MAX_REFINED]]
         order = sorted([*order, *singles[MAX_REFINED:]], key=_score, reverse=True)
         trials.parallel(order[0], self.fabric)
         if not trials.agrees(order[0]):

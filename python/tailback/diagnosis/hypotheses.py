@@ -38,8 +38,33 @@ because what costs more shows."""
 NAMED = 5
 """Maximum number of places of a slow link that a verdict names: if more fit, none is evident."""
 
+LIKELY = 0.5
+"""Probability from which something is said, or taken, to be so: more likely than not."""
+
 CREDIBLE = 0.95
 """Total probability of the hypotheses that are named as candidates or examined further."""
+
+
+MachineName = tuple[str, ...]
+"""Adapter model and routing of a machine model, and whether its buffers are small."""
+
+
+@dataclass(frozen=True)
+class SlowerMachine:
+    """All of the machine is slower than modelled: a fault of the model, or of the whole network.
+
+    Attributes:
+        rates: Share of their stated rates that all links reach.
+        delays: Factor of the delays of switches, of software before a message, and within a host.
+    """
+
+    rates: float = 1.0
+    delays: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """What is slower, regardless of how much."""
+        return "rates" if self.rates < 1.0 else "delays"
 
 
 @dataclass(frozen=True)
@@ -47,7 +72,7 @@ class Hypothesis:
     """A change of the expected run.
 
     Attributes:
-        machine: Adapter model and routing.
+        machine: The machine model with which it is simulated.
         outcome: Prediction of its simulation.
         slow: Slow cables.
         bursts: Bursts per window of counted traffic of other jobs; None if it is even or absent.
@@ -58,11 +83,10 @@ class Hypothesis:
             ones so that the run takes as long as measured.
         log_prior: Logarithm of the prior of the machine and the bursts.
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
-        network_share: Share of their stated rates that all links reach: a fault of the model or of
-            the whole network, not of a link.
+        slower: How the whole machine is slower than modelled; None if it is not.
     """
 
-    machine: tuple[str, str]
+    machine: MachineName
     outcome: Outcome
     slow: tuple[SlowLink, ...] = ()
     bursts: int | None = None
@@ -71,7 +95,7 @@ class Hypothesis:
     otherwise: bool = False
     log_prior: float = 0.0
     alone_ps: int | None = None
-    network_share: float = 1.0
+    slower: SlowerMachine | None = None
 
     @property
     def cause(self) -> str:
@@ -123,7 +147,7 @@ class Prior:
         total = hypothesis.log_prior
         if hypothesis.cause:
             total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
-        if hypothesis.network_share < 1.0:
+        if hypothesis.slower is not None:
             total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         for slow in hypothesis.slow:
             total += unusual - math.log(max(self.cables, 1))
@@ -171,7 +195,7 @@ class Posterior:
         for one in _with_unexplained(hypotheses, model):
             score = log_probability(one, model, prior)
             job = one.job and (one.job.seed, one.job.place)
-            free = (job, one.otherwise, one.unexplained, one.network_share < 1.0)
+            free = (job, one.otherwise, one.unexplained, one.slower and one.slower.kind)
             key = (one.machine, one.places(prior.reverse), one.bursts, *free)
             if key not in best or score > best[key][0]:
                 best[key] = score, one
@@ -187,11 +211,11 @@ class Posterior:
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the most probable hidden cause."""
         cause = max((one.hypothesis.cause for one in self.weighed), key=self.of_cause)
-        if self.slower_network[0] >= 0.5:
+        if self.slower_machine[0] >= LIKELY:
             cause = ""
         mine = [
             one for one in self.weighed
-            if one.hypothesis.cause == cause and one.hypothesis.network_share == 1.0
+            if one.hypothesis.cause == cause and one.hypothesis.slower is None
             and not (one.hypothesis.slow and one.hypothesis.otherwise)
         ]  # fmt: skip
         total: dict[Hashable, float] = {}
@@ -239,18 +263,32 @@ class Posterior:
     def is_named(self, hypothesis: Hypothesis) -> bool:
         """Whether it has no slow cables, or their places are among those that a verdict names.
 
-        A network that is slower everywhere than stated is not a cause that a verdict names.
+        A machine that is slower everywhere than modelled is not a cause that a verdict names.
         """
-        return hypothesis.network_share == 1.0 and hypothesis.places(self.reverse) in self._named
+        return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
 
     @property
-    def slower_network(self) -> tuple[float, float]:
-        """Probability that all links are slower than stated, and the share of their rates."""
-        all_slower = [one for one in self.weighed if one.hypothesis.network_share < 1.0]
-        if not all_slower:
-            return 0.0, 1.0
+    def slower_machine(self) -> tuple[float, tuple[SlowerMachine, ...]]:
+        """Probability that the whole machine is slower than modelled, and how, likeliest first."""
+        all_slower = [one for one in self.weighed if one.hypothesis.slower is not None]
         total = sum(one.probability for one in all_slower)
-        return total, all_slower[0].hypothesis.network_share
+        likely = [one for one in all_slower if one.probability >= total * (1.0 - CREDIBLE)]
+        ways = dict.fromkeys(one.hypothesis.slower for one in likely)
+        return total, tuple(way for way in ways if way is not None)
+
+    @property
+    def slow_somewhere(self) -> tuple[float, int]:
+        """Probability that links are slow, and on how many cables.
+
+        The number is 0 if the places of slow cables are evident: those that a verdict names are
+        more probable than all others together.
+        """
+        cables = [one for one in self.weighed if one.hypothesis.slow]
+        named = self.of_cause("slow-link")
+        total = sum(one.probability for one in cables)
+        places = {one.hypothesis.places(self.reverse)[0][0] for one in _credible(cables)}  # type: ignore[index]
+        many = total >= max(1.0 - CREDIBLE, 2.0 * named)
+        return total + self.slower_machine[0], len(places) if many else 0
 
     @cached_property
     def _named(self) -> set[Hashable]:
@@ -421,7 +459,7 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
         yield one
         off = model.off_share(one.outcome.elapsed_ps)
         # Slower links everywhere explain the time or they do not: their share is free.
-        if off <= 0 or one.unexplained or one.network_share < 1.0:
+        if off <= 0 or one.unexplained or one.slower is not None:
             continue
         if one.slow and not model.missing_share(one.outcome.elapsed_ps):
             continue  # Counters show a slow link, but its rate only roughly.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 import polars as pl
 
-from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.cable_suspects import links_on_shortest_paths
 from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
-from tailback.evidence import MeasuredRun
 from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.send_times import SendProfile
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 
@@ -21,30 +22,99 @@ it would have to run at a fiftieth of its rate."""
 
 
 def cable_suspects(
-    measured: MeasuredRun, run: Run, ahead: Sequence[int], fabric: Fabric, most: int
+    sends: SendProfile | None, run: Run, ahead: Sequence[int], paths: MessagePaths, most: int
 ) -> list[int]:
     """Cables to try, by one link of each, most likely first.
 
     Args:
-        measured: The measured run.
+        sends: Measured times of sends; None if there are none.
         run: The expected run, with link measurements.
         ahead: Links downstream of stalled ports (:func:`ahead_of_stalls`).
-        fabric: The fabric.
+        paths: The paths of messages.
         most: Maximum number of cables.
     """
+    fabric = paths.fabric
     reverse = fabric.link_reverse.astype(np.int64)
     carried = _carried(run, reverse)
     cable = np.minimum(np.arange(fabric.n_links), reverse)
-    used = carrying_cables(run, fabric)
-    ranked = [list(ahead)]
-    paths = _late_paths(measured, run, reverse, carried)
-    ranked.append([link for link, _ in paths.suspects(most)])
-    # Paths cannot avoid host cables.
-    ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
-                   or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
+    ranked = [list(ahead), [] if sends is None else late_sends(sends, run, paths)]
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
+    used = carrying_cables(run, fabric).tolist()
     likely = [int(cable[link]) for link in (*turns, *used) if carried[link] > 0]
     return list(dict.fromkeys(likely))[:most]
+
+
+@dataclass(frozen=True)
+class MessagePaths:
+    """The links that messages cross.
+
+    Attributes:
+        fabric: The fabric.
+        forwarded: The links between pairs of nodes by forwarding tables
+            (:func:`tailback.simulation.routes.forwarded_links`); None without tables: messages may
+            take any shortest path.
+    """
+
+    fabric: Fabric
+    forwarded: Callable[[Ints, Ints], tuple[Ints, Ints]] | None
+
+    def between(self, src: Ints, dst: Ints, run: Run) -> tuple[Ints, Ints, Floats]:
+        """Index of the pair, link, and share of the pair's messages, shape (M,) each.
+
+        Args:
+            src: Source nodes, shape (P,); all differ from their destinations.
+            dst: Destination nodes, shape (P,).
+            run: A run, whose links in use count.
+        """
+        if self.forwarded is not None:
+            pair, link = self.forwarded(src, dst)
+            return pair, link, np.ones(len(pair))
+        used = link_totals(run, "bytes") > 0
+        ends = list(zip(src.tolist(), dst.tolist(), strict=True))
+        return links_on_shortest_paths(LinkTopology.of(run.tables), used, ends)
+
+
+def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
+    """Cables that explain best which sends are late, by their first link; the best one first.
+
+    The delay of a call that completes sends is its time from the last post of all its messages,
+    less the simulated one: medians over its repetitions. If one cable caused a delay x, calls with
+    messages over it would be late by e = p x, with the share p of a message that crosses it. The
+    cable with the largest (Σ n p e)² / Σ n p² leaves the smallest sum of squared residuals over n
+    repetitions each: calls that are *not* late count against the cables on their paths.
+    """
+    simulated = sends.of_run(run, posted=True)
+    if simulated is None:
+        return []
+    middle = simulated.shape[1] // 2
+    late = sends.posted_quantiles_ps[:, middle] - simulated[:, middle]
+    observed = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(observed, on="job", how="semi").sort("job_rank")
+    nodes = ranks["node"].cast(pl.Int64)
+    ends = sends.pairs.with_columns(
+        src=nodes.gather(sends.pairs["src"]), dst=nodes.gather(sends.pairs["dst"])
+    )
+    ends = ends.filter(pl.col("src") != pl.col("dst")).unique(maintain_order=True)
+    pairs = ends.select("src", "dst").unique(maintain_order=True)
+    src, dst = (pairs[name].to_numpy() for name in ("src", "dst"))
+    pair, link, share = paths.between(src, dst, run)
+    reverse = paths.fabric.link_reverse.astype(np.int64)
+    crossed = pl.DataFrame(
+        {"pair": pair, "cable": np.minimum(link, reverse[link]), "share": share},
+        schema_overrides={"pair": pl.UInt32},
+    )
+    rows = (
+        ends.join(pairs.with_row_index("pair"), on=("src", "dst")).join(crossed, on="pair")
+        .group_by("site", "cable", maintain_order=True).agg(pl.col("share").max())
+    )  # fmt: skip
+    site, cable, part = (rows[name].to_numpy() for name in ("site", "cable", "share"))
+    number = sends.count[site]
+    size = paths.fabric.n_links
+    product = np.bincount(cable, number * part * late[site], size)
+    square = np.bincount(cable, number * part**2, size)
+    score = np.divide(np.maximum(product, 0.0) ** 2, square, out=np.zeros(size), where=square > 0)
+    order = np.argsort(-score, kind="stable")
+    return [int(one) for one in order if score[one] > 0]
 
 
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:
@@ -82,31 +152,3 @@ def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> 
     score *= 1.0 - np.clip(excess, 0.0, 1.0)
     order = np.argsort(-score, kind="stable")
     return [int(link) for link in order[:24] if score[link] > 0]
-
-
-def _late_paths(measured: MeasuredRun, run: Run, reverse: Ints, carried: Floats) -> CandidatePaths:
-    """Candidate paths of our messages, with their measured and expected times."""
-    ranks = run.tables["ranks"].sort("job_rank").select("job_rank", "rank", "node")
-    log = run.tables["messages"].filter(pl.col("switch_hops") > 0)
-    expected = log.group_by("src_rank", "dst_rank").agg(
-        expected=(pl.col("arrival_ps") - pl.col("post_ps")).cast(pl.Float64).median()
-    )
-    took = (
-        measured.tables["transfers"].with_columns(
-            done=pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps")
-        ).group_by(src="src_rank", dst="dst_rank").agg(
-            took=(pl.col("done") - pl.col("send_enter_ps")).cast(pl.Float64).median()
-        )
-    )  # fmt: skip
-    of = {int(j): (int(r), int(n)) for j, r, n in ranks.rows()}
-    known = {(a, b): float(ps) for a, b, ps in expected.rows()}
-    rows = [
-        (of[s][1], of[d][1], float(ps), known[of[s][0], of[d][0]])
-        for s, d, ps in took.rows()
-        if s in of and d in of and (of[s][0], of[d][0]) in known and ps is not None
-    ]
-    messages = pl.DataFrame(
-        rows, schema={"src": pl.Int64, "dst": pl.Int64, "took": pl.Float64, "expected": pl.Float64},
-        orient="row",
-    )  # fmt: skip
-    return CandidatePaths(LinkTopology.of(run.tables), reverse, carried > 0, messages)

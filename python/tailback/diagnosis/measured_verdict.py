@@ -73,6 +73,7 @@ class EvidenceSummary:
             its possible arrangements, ps.
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
+        slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
         sources: Evidence used, one line each.
@@ -92,6 +93,7 @@ class EvidenceSummary:
     lossy: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
+    slow_anywhere: str = ""
     assumed_hosts: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -533,9 +535,13 @@ def _headline(
     if cause == "healthy":
         threshold = {c.cause: fault_share(c.cause) for c in explanation.costs}
         largest = max(explanation.costs, key=lambda c: c.share / threshold[c.cause], default=None)
-        if largest is None:
-            return wording.nothing_costs(total)
-        return wording.no_fault(total, largest, threshold[largest.cause])
+        text = wording.nothing_costs(total)
+        if largest is not None:
+            text = wording.no_fault(total, largest, threshold[largest.cause])
+        program = explanation.parts.get(wording.BOUND_BY_PROGRAM, 0)
+        if program > explanation.parts.get(wording.COMPUTATION, 0):
+            text += wording.bound_by_communication(program / total)
+        return text
     if cause == "undetermined" or main is None:
         named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
         rival = max(named, key=lambda name: named[name], default=None)
@@ -545,7 +551,7 @@ def _headline(
         if rest < 0:
             inside = total - measured.outside_model_ps
             return wording.model_too_slow(inside - rest, inside)
-        return wording.not_explained(rest, total, found.candidates)
+        return wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
     if cause == "slow-link" and found.candidates:
         return wording.one_of_the_links(main, total, found.candidates)
     return wording.main_cause(cause, main, total)

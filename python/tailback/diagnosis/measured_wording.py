@@ -114,6 +114,15 @@ def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
     )
 
 
+def bound_by_communication(share: float) -> str:
+    """Addition to the headline of a healthy run that communicates longer than it computes."""
+    return (
+        f" {percent(share)} of the time is communication that takes as long on an idle network: "
+        "only fewer or smaller messages, another collective algorithm, or overlap with computation "
+        "would shorten it."
+    )
+
+
 ONE_RANK: Final = "The trace has a single rank, so there is no communication to diagnose"
 """Reason why a trace of one rank cannot be diagnosed."""
 
@@ -135,13 +144,24 @@ def one_sided_waits(inside_ps: int, elapsed_ps: int) -> str:
     )
 
 
-def not_explained(rest_ps: int, elapsed_ps: int, candidates: Sequence[str]) -> str:
-    """Headline without a cause; ``candidates`` are links of which one may be slow."""
+def not_explained(
+    rest_ps: int, elapsed_ps: int, candidates: Sequence[str], slow_anywhere: str
+) -> str:
+    """Headline without a cause.
+
+    Args:
+        rest_ps: Time that is not explained.
+        elapsed_ps: Measured time.
+        candidates: Links of which one may be slow.
+        slow_anywhere: Which links may be slow, in words, if there are too many to list.
+    """
     text = (
         f"{format_time(rest_ps)} of {format_time(elapsed_ps)} is not explained by any cause with "
         "evidence"
     )
-    if candidates:
+    if slow_anywhere:
+        text += f"; {slow_anywhere}"
+    elif candidates:
         which = "one of these links" if len(candidates) > 1 else "this link"
         text += f"; {which} may be slow: {'; '.join(candidates)}"
     return f"{text}."

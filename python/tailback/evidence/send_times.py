@@ -44,6 +44,11 @@ class SendProfile:
     """One row per message and waiting call: ``src``, ``dst``, ``nth`` (index within the pair),
     ``call`` (the waiting call), ``sent`` (whether the waiting rank sends it), ``site``."""
 
+    @property
+    def pairs(self) -> pl.DataFrame:
+        """Ranks whose messages the calls of each site wait for: ``site``, ``src``, ``dst``."""
+        return self._messages.select("site", "src", "dst").unique(maintain_order=True)
+
     def of_run(self, run: Run, *, posted: bool = False) -> Floats | None:
         """Quantiles of the same sends in a simulation, shape (K, Q); None if messages are missing.
 

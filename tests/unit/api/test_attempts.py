@@ -12,14 +12,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api import attempts, network_clues
+from tailback.api import attempts, network_clues, simulated_hypotheses
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
-from tailback.api.machine_models import NETWORK_TRIALS, slower_network
+from tailback.api.machine_models import (
+    NETWORK_TRIALS,
+    SETTINGS,
+    longer_delays,
+    slower_network,
+)
 from tailback.api.network_clues import OtherJobs
+from tailback.api.simulated_hypotheses import SimulatedHypotheses
 from tailback.api.source import Source
 from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
-from tailback.diagnosis.hypotheses import Posterior
+from tailback.diagnosis.hypotheses import NAMED, Posterior, SlowerMachine
 from tailback.evaluate import Change
 from tailback.simulation import prepare
 from tailback.traffic.program import RecordedTimes
@@ -45,6 +51,7 @@ varied: list[str] = []
 
 
 class Compared:
+    sends = None
     """Stands for the comparison with the evidence: simulations state their misfits."""
 
     def __call__(self, run: Any) -> Outcome:
@@ -53,7 +60,7 @@ class Compared:
     def between(self, _: Any, others: list[Any]) -> dict[str, float]:
         if not hasattr(others[0], "variation"):
             return {"spread": BETWEEN_JOBS}
-        assert [one.variation for one in others] == list(attempts.SETTINGS)
+        assert [one.variation for one in others] == list(SETTINGS)
         return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
 
 
@@ -71,6 +78,8 @@ def explained(
     told: bool = False,
     others: OtherJobs | None = None,
     tables: bool = False,
+    delayed: list[tuple[float, Any]] | None = None,
+    in_series: list[int] | None = None,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -102,11 +111,14 @@ def explained(
 
         return evaluate
 
-    monkeypatch.setattr(attempts, "make_evaluate", make_evaluate)
-    monkeypatch.setattr(attempts, "modelled_part_ps", lambda _: MEASURED)
-    monkeypatch.setattr(attempts, "is_lossy", lambda *_: False)
-    monkeypatch.setattr(attempts, "counted_slow", lambda *_: ((), ""))
-    monkeypatch.setattr(attempts, "carrying_cables", lambda *_: range(16))
+    for module in (attempts, simulated_hypotheses):
+        monkeypatch.setattr(module, "make_evaluate", make_evaluate)
+        monkeypatch.setattr(module, "is_lossy", lambda *_: False)
+    monkeypatch.setattr(simulated_hypotheses, "modelled_part_ps", lambda _: MEASURED)
+    monkeypatch.setattr(simulated_hypotheses, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(simulated_hypotheses, "carrying_cables", lambda *_: range(16))
+    monkeypatch.setattr(attempts, "longer_delays", lambda *_: delayed or [])
+    monkeypatch.setattr(attempts, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
     monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
     monkeypatch.setattr(
@@ -142,13 +154,13 @@ def test_a_network_that_is_slower_everywhere_is_no_slow_link(
         misfits=dict.fromkeys(("calls", "sends", "spread"), GOOD),
     )
     none, _ = explained(monkeypatch, simulated)
-    assert none.slower_network[0] < 0.5 and none.best.slow
+    assert none.slower_machine[0] < 0.5 and none.best.slow
     monkeypatch.setattr(attempts, "slower_network", lambda *_: [(0.2, slower)])
     found, _ = explained(monkeypatch, simulated)
-    chance, share = found.slower_network
-    assert chance > 0.9 and share == 0.2
+    chance, ways = found.slower_machine
+    assert chance > 0.9 and ways == (SlowerMachine(rates=0.2),)
     # Nothing of it is a cause, so the time stays unexplained.
-    assert not found.best.cause and found.best.network_share == 1.0
+    assert not found.best.cause and found.best.slower is None
     assert found.unexplained > 0.9 and found.of_cause("slow-link") < 0.1
 
 
@@ -166,6 +178,82 @@ def test_all_links_are_slowed_until_the_run_takes_as_long_as_measured() -> None:
     assert seen[0] == pytest.approx(0.5) and len(runs) <= NETWORK_TRIALS
     assert runs[-1][0] == pytest.approx(1 / 6, rel=0.1)
     assert slower_network(TURN, 1000, 900, simulate) == []
+
+
+def test_delays_are_raised_until_the_run_takes_as_long_as_measured() -> None:
+    seen = []
+
+    def simulate(change: Change) -> Any:
+        assert change.variation is not None
+        seen.append(change.variation.delays)
+        return SimpleNamespace(elapsed_ps=round(400 + 50 * seen[-1]))
+
+    runs = longer_delays(450, 1000, simulate)
+    assert seen == [2.0, pytest.approx(12.0)] and [one for one, _ in runs] == seen
+    assert longer_delays(1000, 900, simulate)[1:] == []
+
+
+def test_delays_that_agree_leave_the_time_open_unless_they_are_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slower = SimpleNamespace(
+        elapsed_ps=990,
+        summary={"events": 1},
+        misfits=dict.fromkeys(("calls", "sends", "spread"), GOOD),
+    )
+
+    def simulated(*_: Any) -> tuple[int, float]:
+        return 500, BAD
+
+    found, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)])
+    chance, ways = found.slower_machine
+    assert chance > 0.9 and ways == (SlowerMachine(delays=15.0),)
+    assert not found.best.cause and found.unexplained > 0.9
+    known, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)], send_delay="2 us")
+    assert known.slower_machine == (0.0, ())
+
+
+def test_links_that_carry_the_same_messages_are_tried_without_room_in_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        if buffers[-1] < TURN.scenario.engine.buffer:
+            return 1000, GOOD if slow in ((8,), (9,)) else BAD
+        return 1000, GOOD if slow == (8,) and machine[0] == "round-robin" else BAD
+
+    buffers = [TURN.scenario.engine.buffer]
+    run = SimulatedHypotheses.simulated
+
+    def noted(self: Any, scenario: Any, slow: Any) -> Any:
+        buffers.append(scenario.scenario.engine.buffer)
+        return run(self, scenario, slow)
+
+    monkeypatch.setattr(ExplanationSearch, "simulated", noted)
+    one, _ = explained(monkeypatch, simulated)
+    assert {place for w in one.weighed[:2] for place in w.hypothesis.places(one.reverse)} == {
+        (min(8, int(one.reverse[8])), None)
+    }
+    both, _ = explained(monkeypatch, simulated, in_series=[9])
+    assert min(buffers) == round(0.1 * TURN.scenario.engine.buffer)
+    likely = {s.link for w in both.weighed if w.probability > 0.05 for s in w.hypothesis.slow}
+    assert likely == {8, 9} and both.of_cause("slow-link") > 0.9
+
+
+def test_many_cables_that_agree_are_said_to_explain_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a collective in which all ranks wait alike, any slow cable has the same effect."""
+
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        return (1000, 0.01) if slow else (600, BAD)
+
+    many, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    chance, cables = many.slow_somewhere
+    assert chance > 0.9 and cables > NAMED and many.unexplained > 0.5
+    single, _ = explained(monkeypatch, slow_cable(8))
+    assert single.slow_somewhere[1] == 0
 
 
 def test_tables_with_which_the_run_takes_too_long_may_not_be_in_use(
@@ -341,7 +429,7 @@ def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
         return 1000, (GOOD if machine[0] == "fifo" else 0.9 * BAD) if right else BAD
 
     monkeypatch.setattr(
-        ExplanationSearch, "_most_probable", lambda _, names: sorted(names, reverse=True)
+        ExplanationSearch, "most_probable", lambda _, names: sorted(names, reverse=True)
     )
     found, _ = explained(monkeypatch, simulated, COUNTED)
     assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"

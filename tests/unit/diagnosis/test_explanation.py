@@ -125,6 +125,11 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         Explanation(parts={"a": 9}, **whole)
 
 
+def test_a_run_that_mostly_computes_is_not_advised_to_communicate_less() -> None:
+    found = explained(expected(100, share("placement", 0.02)), measured(100, computing_ms=60))
+    assert found.cause == "healthy" and "idle network" not in found.headline
+
+
 def test_a_run_as_expected_is_healthy() -> None:
     found = explained(
         expected(100, share("placement", 0.02), share("pattern", 0.12)), measured(105)
@@ -132,6 +137,7 @@ def test_a_run_as_expected_is_healthy() -> None:
     assert found.cause == "healthy" and "No fault found" in found.headline
     assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
     assert found.findings[0].explanation == found.headline
+    assert "72 % of the time is communication that takes as long on an idle" in found.headline
     # What is nearest to a fault: 12 of 15 %, where placement has 2 of 10 %.
     assert "communication pattern, at 11.9 %" in found.headline
     # It is near the share from which it would be a fault.
