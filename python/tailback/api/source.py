@@ -178,8 +178,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on", file=source,
-                remedy="add --fabric with a file that ibnetdiscover wrote, or a preset: "
-                + ", ".join(PRESETS.names()),
+                remedy="add --fabric with a file that ibnetdiscover wrote (others: "
+                "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
             )  # fmt: skip
         data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)
