@@ -8,6 +8,7 @@ import numpy as np
 
 from tailback.errors import FabricError
 from tailback.fabric.degraded import MIN_GBPS
+from tailback.fabric.edge_list import FASTEST_GBPS
 from tailback.fabric.model import Fabric
 from tailback.scenario import FabricSection
 from tailback.units import format_time
@@ -17,7 +18,7 @@ LONGEST_DELAY_PS = 2**32 - 1
 
 
 def require_rates(fabric: Fabric, file: Path | None = None) -> None:
-    """Raise FabricError if a link is slower than the engine can simulate.
+    """Raise FabricError if a link is slower than the engine can simulate, or faster than any is.
 
     Args:
         fabric: The fabric.
@@ -31,6 +32,15 @@ def require_rates(fabric: Fabric, file: Path | None = None) -> None:
             f"simulates {MIN_GBPS:g} Gb/s or more",
             file=file,
             remedy="check the unit of the rates; leave out cables that are down",
+        )
+    fast = np.flatnonzero(fabric.link_gbps > FASTEST_GBPS)
+    if fast.size:
+        link = int(fast[0])
+        raise FabricError(
+            f"{fabric.link_name(link)} has a rate of {fabric.link_gbps[link]:g} Gb/s; no link has "
+            f"more than {FASTEST_GBPS:g} Gb/s",
+            file=file,
+            remedy="check the unit of the rates",
         )
 
 

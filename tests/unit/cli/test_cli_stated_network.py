@@ -43,6 +43,7 @@ def test_what_is_missing_or_needless_is_said(
     refused(capsys, words, "topology.conf", "line 2", "--cable-rate '100 Gb/s'")
     refused(capsys, [*words, "--cable-rate", "100"], "--cable-rate", "with a unit")
     refused(capsys, [*words, "--cable-rate", "0 Gb/s"], "cable_rate")
+    refused(capsys, [*words, "--cable-rate", "1e9 Tb/s"], "1e+12 Gb/s", "check the unit")
     (tmp_path / "links.csv").write_text("src,dst,rate_gbit\na,s,10\nb,s,10\n")
     edges = [*words[:3], tmp_path / "links.csv", *words[4:]]
     refused(capsys, [*edges, "--cable-rate", "5 Gb/s"], "links.csv", "states that of every link")
