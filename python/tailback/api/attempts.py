@@ -9,7 +9,7 @@ number of simulations; they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -68,13 +68,14 @@ simulations per cable, this takes less than half as long as the first search; th
 among the best of the first search even if its adapters or its routing are wrong."""
 
 OWN_SUSPECTS = 6
-"""Cables to try besides, with the second kind of adapters: those that explain best which sends are
-late. In 45 of 58 such rankings of blind cases, the slow cable was among the first six."""
+"""Cables to try first with each machine model, and besides with the second one: those that explain
+best which sends are late. In 45 of 58 such rankings of blind cases, the slow cable was among the
+first six."""
 
 TRIALS_PER_SUSPECT, REFINING_TRIALS = 2, 72
-"""Maximum number of simulations to screen a suspect, and, of all searches with one machine model, to
-fit rates: for the best six cables, four to reach the measured time and four around it, and as many
-for single directions."""
+"""Maximum number of simulations to screen a suspect, and, of all searches with one machine model,
+to fit rates: for the best six cables, four to reach the measured time and four around it, and as
+many for single directions."""
 
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
@@ -183,24 +184,12 @@ class ExplanationSearch(SimulatedHypotheses):
 
         Cables are screened with each machine model before any is examined further: with the right
         adapters, the right cable stands out immediately. With the others it is at least among the
-        best.
+        best. A few suspects come first, with each machine model.
         """
         names = self.most_probable(machine.name for machine in machines)
-        searches: dict[MachineName, CableSearch] = {}
-        among: tuple[int, ...] = ()
-        for name in names:
-            machine = self.machines[name]
-            if not self.is_open:
-                continue
-            search = self._cable_search(machine, max_suspects, among, OWN_SUSPECTS)
-            if search is None:
-                continue
-            searches = {**searches, name: search}
-            self._add_trials(machine, search, search.screen(self.progress))
-            among = search.likeliest(SUSPECTS_PER_ROUTING)
-            if search.is_conclusive:
-                searches = {name: search}
-                break
+        searches = self._screened(names if self.is_open else [], OWN_SUSPECTS)
+        if not any(search.is_conclusive for search in searches.values()):
+            searches |= self._screened(names, max_suspects, only_if_open=True)
         for name in self.most_probable(names):
             search = searches.get(name)
             if search is not None and (self.is_open or self._likely_slow(name)):
@@ -208,6 +197,35 @@ class ExplanationSearch(SimulatedHypotheses):
             # A cable that another job loads looks like a slow one: both are tried.
             if self.is_open or search is not None:
                 self._look_for_job(self.machines[name])
+
+    def _screened(
+        self, names: Sequence[MachineName], max_suspects: int, *, only_if_open: bool = False
+    ) -> dict[MachineName, CableSearch]:
+        """Screen slow cables with machine models in this order, until one is conclusive.
+
+        Args:
+            names: The machine models.
+            max_suspects: Maximum number of cables to try with each.
+            only_if_open: Whether to stop when a fault that was not found is improbable.
+
+        Returns:
+            The searches by machine model; only the conclusive one if there is one.
+        """
+        searches: dict[MachineName, CableSearch] = {}
+        among: tuple[int, ...] = ()
+        for name in names:
+            machine = self.machines[name]
+            if only_if_open and not self.is_open:
+                break
+            search = self._cable_search(machine, max_suspects, among, OWN_SUSPECTS)
+            if search is None:
+                continue
+            searches[name] = search
+            self._add_trials(machine, search, search.screen(self.progress))
+            among = search.likeliest(SUSPECTS_PER_ROUTING)
+            if search.is_conclusive:
+                return {name: search}
+        return searches
 
     def _likely_slow(self, name: MachineName) -> bool:
         """Whether slow cables are credible with a machine model."""

@@ -167,7 +167,7 @@ class SimulatedHypotheses:
     @property
     def is_open(self) -> bool:
         """Whether a fault that was not found is probable enough to search for it."""
-        return self.posterior().unexplained > WORTH_A_SEARCH
+        return self.posterior().worth_a_search > WORTH_A_SEARCH
 
     def prior(self) -> Prior:
         """Prior probabilities of hypotheses on this run."""

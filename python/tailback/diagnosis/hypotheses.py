@@ -243,6 +243,18 @@ class Posterior:
             if self._left_open(one.hypothesis) >= FAULT
         )  # fmt: skip
 
+    @property
+    def worth_a_search(self) -> float:
+        """Probability of a fault that was not found, whatever it seems to cost.
+
+        With the wrong adapters a run may take as long as measured for another reason; the times of
+        its calls and sends then disagree.
+        """
+        return sum(
+            one.probability for one in self.weighed
+            if one.hypothesis.unexplained or self._left_open(one.hypothesis) >= FAULT
+        )  # fmt: skip
+
     def _left_open(self, hypothesis: Hypothesis) -> float:
         """Share of the measured time to which a hypothesis assigns no evident cause."""
         if not self.is_named(hypothesis):

@@ -326,6 +326,7 @@ def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempts, "SUSPECTS_PER_ROUTING", 3)
+    monkeypatch.setattr(attempts, "OWN_SUSPECTS", 1)
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:

@@ -11,6 +11,12 @@ import polars as pl
 import pytest
 
 from tailback.diagnosis.comparisons import SendSpread, SendTimes
+from tailback.diagnosis.measured_suspects import (
+    MessagePaths,
+    cable_suspects,
+    carrying_cables,
+    late_sends,
+)
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun, measure
 from tailback.evidence.send_times import send_profile
@@ -139,3 +145,38 @@ def test_from_the_last_post_on_only_calls_over_the_slow_cable_take_longer(
     assert misfit[1] is not None and all(
         other is not None and misfit[1] < 0.1 * other for other in (misfit[0], misfit[2])
     )
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_the_slow_cable_explains_best_which_sends_are_late(
+    traced: tuple[MeasuredRun, Path],
+    simulated: tuple[PreparedScenario, Evaluate, Run],
+    tables: bool,
+) -> None:
+    """All ranks wait equally long for one another, and host 5 carries as much as the others."""
+    prepared, _, alone = simulated
+    profile = send_profile(traced[0].tables, alone)
+    assert profile is not None
+    fabric = prepared.fabric
+    asked = list[tuple[int, int]]()
+
+    def forwarded(src: Any, dst: Any) -> tuple[Any, Any]:
+        """Paths that end at the leaf switches: injection and ejection links."""
+        asked.extend(zip(src.tolist(), dst.tolist(), strict=True))
+        first = [int(np.flatnonzero(fabric.link_src == node)[0]) for node in src]
+        last = [int(np.flatnonzero(fabric.link_dst == node)[0]) for node in dst]
+        number = np.arange(len(src))
+        return np.concatenate([number, number]), np.array(first + last, np.int64)
+
+    paths = MessagePaths(fabric, forwarded if tables else None)
+    slow = slow_host(prepared, 5).link
+    found = late_sends(profile, alone, paths)
+    assert found[0] == min(slow, int(fabric.link_reverse[slow]))
+    assert (len(asked) > 0) is tables
+    # Nothing is late compared with itself.
+    same = SendTimes(profile).to(alone)
+    assert same is not None and late_sends(same.profile, alone, paths) == []
+    # Cables that stalls point to come first, then these, then all others in use, once each.
+    suspects = cable_suspects(profile, alone, [0], paths, 100)
+    assert suspects[1] == found[0] and len(set(suspects)) == len(suspects) > len(found)
+    assert cable_suspects(None, alone, [], paths, 3) == carrying_cables(alone, fabric)[:3].tolist()
