@@ -22,7 +22,9 @@ from tailback.scenario import (
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
+    DcqcnSection,
     EngineSection,
+    FlowControlSection,
     PacingSection,
 )
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
@@ -37,6 +39,8 @@ def markdown() -> str:
         ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
         ("[engine.adaptive]", AdaptiveSection),
         ("[engine.congestion_control]", CongestionControlSection),
+        ("[engine.dcqcn]", DcqcnSection),
+        ("[engine.flow_control]", FlowControlSection),
         ("[engine.pacing]", PacingSection),
         ("[telemetry]", TelemetrySection),
         ("[probes]", ProbesSection),

@@ -132,6 +132,8 @@ def make_tables(
         tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
     messages = tables["messages"]
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
+    if summary.get("marked_packets") is not None:
+        summary |= _of_ethernet(scenario, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     tables["skips"] = pl.DataFrame(schema=dict(TABLES["skips"].polars_schema))
     return {name: conform(name, tables[name]) for name in TABLES}, summary
@@ -279,6 +281,17 @@ def _summary(
         **_of_packets(outcome),
         **probe_summary(outcome),
     }
+
+
+def _of_ethernet(scenario: Scenario, outcome: Outcome) -> dict[str, int]:
+    """Values of priority flow control and DCQCN, where a scenario has them."""
+    facts: dict[str, int] = {}
+    control = scenario.engine.congestion_control
+    if control is not None and control.scheme == "dcqcn":
+        facts["congestion_notifications"] = outcome.notifications
+    if scenario.engine.flow_control.kind == "pfc":
+        facts |= {"pauses": outcome.pauses, "paused_ps": outcome.paused_ps}
+    return facts
 
 
 def _of_packets(outcome: Outcome) -> dict[str, int]:
