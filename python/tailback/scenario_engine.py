@@ -100,8 +100,8 @@ class CongestionControlSection(Section):
 class DcqcnSection(Section):
     """Constants of DCQCN (Zhu et al., 2015); needs congestion control of scheme dcqcn.
 
-    The defaults are the published ones, for links of 40 Gb/s; hyper increase and least rate, which
-    the paper leaves open, are those of QCN (IEEE 802.1Qau), scaled like the additive increase.
+    The defaults are the published ones, for links of 40 Gb/s. What the paper leaves open is that of
+    QCN (IEEE 802.1Qau): hyper increase, ten times the additive one, and the least rate.
     """
 
     kmin: SizeBytes = Field(
