@@ -137,6 +137,13 @@ ENGINE: dict[str, dict[str, Any]] = {
         "injection": "per-destination",
         "congestion_control": {**LIGHTS, "scheme": "rgbcc", "green": "8 KiB"},
     },
+    "ecmp": {"routing": "ecmp"},
+    "pfc": {"flow_control": {"kind": "pfc", "xoff": "8 KiB"}, "buffer": "32 KiB"},
+    "dcqcn": {
+        "injection": "per-destination", "routing": "ecmp", "buffer": "32 KiB",
+        "flow_control": {"kind": "pfc", "xoff": "8 KiB", "xon": "2 KiB"},
+        "congestion_control": {"scheme": "dcqcn"}, "dcqcn": {"kmax": "20 kB", "pmax": 0.5},
+    },
     "elastic-assigned": {
         "injection": "per-destination", "pacing": {"kind": "elastic", "rates": "assigned"},
     },

@@ -389,6 +389,9 @@ class PacketOutcome:
     packet_hops: int
     vc_refused: int | None
     marked_packets: int | None
+    notifications: int
+    pauses: int
+    paused_ps: int
     events: int
     end_ps: int
     complete: bool

@@ -58,7 +58,9 @@ class Run:
             ``packet_hops``, ``events``, ``average_path_length`` (switches that a packet of the
             observed jobs visits), ``observed_packets``, ``complete``, ``vc_refused`` (how often a
             switch had no free entry for a flow, with routing ``vc``), ``marked_packets`` (by
-            congestion control), ``remedy`` (applied by a diagnosis and not part of the scenario) …
+            congestion control), ``congestion_notifications`` (CNPs, with DCQCN), ``pauses`` and
+            ``paused_ps`` (of all links together, with PFC), ``remedy`` (applied by a diagnosis and
+            not part of the scenario) …
         performance: Wall-clock times, which need not be reproducible.
         notes: Irregularities in the input that were accepted.
         computations: ``rank, start_ps`` of every computation, by rank and time, if requested; not

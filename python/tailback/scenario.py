@@ -30,8 +30,10 @@ from tailback.header_schemes import MAX_SLOTS, SCHEMES, slots_problem
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
+    DcqcnSection,
     EngineSection,
     FilePath,
+    FlowControlSection,
     PacingSection,
     Section,
 )
@@ -582,6 +584,7 @@ _CHILDREN: dict[str, type[BaseModel]] = {
     "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
     "congestion_control": CongestionControlSection, "pacing": PacingSection,
+    "dcqcn": DcqcnSection, "flow_control": FlowControlSection,
     "adaptive": AdaptiveSection,
 }  # fmt: skip
 """The tables of a scenario by name."""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model
 from tailback.errors import InvalidValueError
 from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes
 
-Routing = Literal["adaptive", "random", "deterministic", "vc"]
+Routing = Literal["adaptive", "random", "ecmp", "deterministic", "vc"]
 """Choice among the candidates of a route."""
 
 FilePath = Annotated[Path, Strict(False)]
@@ -27,18 +27,23 @@ class Section(BaseModel):
 
 _SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
 _INDEX_OPTIONS = ("increase", "limit", "timer")
+_MARK_OPTIONS = ("threshold", "marking_rate", "packet", "victims", *_INDEX_OPTIONS, "table")
+_UNREAD_OPTIONS = {"rgbcc": _INDEX_OPTIONS, "dcqcn": _MARK_OPTIONS}
+"""Options of InfiniBand that other schemes do not use: RGBCC stops and releases senders and has no
+index that rises and falls; DCQCN has a table of its own."""
 
 
 class CongestionControlSection(Section):
-    """InfiniBand congestion control (annex A10, with its names), or a scheme built on it.
+    """InfiniBand congestion control (annex A10, with its names), a scheme built on it, or DCQCN.
 
     Off without this table; needs injection per-destination.
     """
 
-    scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
+    scheme: Literal["infiniband", "dcms", "rgbcc", "dcqcn"] = Field(
         default="infiniband",
         description="as specified; with a marking rate that changes while victims are created "
-        "(`dcms`); or with red and green signals to senders (`rgbcc`): "
+        "(`dcms`); with red and green signals to senders (`rgbcc`); or rates that follow ECN marks "
+        "(`dcqcn`, of Ethernet; its keys: [engine.dcqcn]): "
         "[congestion.md](../explanation/congestion.md)",
     )
     threshold: SizeBytes = Field(
@@ -87,10 +92,94 @@ class CongestionControlSection(Section):
         """Options that differ from their default although the scheme does not use them."""
         of_others = [name for scheme, own in _SCHEME_OPTIONS.items() if scheme != self.scheme
                      for name in own]  # fmt: skip
-        # RGBCC stops and releases senders; it has no index that rises and falls.
-        unread = [*of_others, *(_INDEX_OPTIONS if self.scheme == "rgbcc" else ())]
+        unread = [*of_others, *_UNREAD_OPTIONS.get(self.scheme, ())]
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
+
+
+class DcqcnSection(Section):
+    """Constants of DCQCN (Zhu et al., 2015); needs congestion control of scheme dcqcn.
+
+    The defaults are the published ones, for links of 40 Gb/s. What the paper leaves open is that of
+    QCN (IEEE 802.1Qau): hyper increase, ten times the additive one, and the least rate.
+    """
+
+    kmin: SizeBytes = Field(
+        default=5_000, description="queue of an output above which packets may be marked (ECN)"
+    )
+    kmax: SizeBytes = Field(default=200_000, description="queue above which every packet is marked")
+    pmax: float = Field(
+        default=0.01, gt=0, le=1, description="probability of a mark at `kmax`; from `kmin` on it "
+        "grows linearly",
+    )  # fmt: skip
+    cnp_interval: TimePs = Field(
+        default=50_000_000, description="least time between two notifications (CNP) of a receiver "
+        "to one sender",
+    )  # fmt: skip
+    g: float = Field(
+        default=1 / 256, gt=0, le=1, description="weight of the newest observation in alpha; a "
+        "notification takes alpha / 2 of the rate",
+    )  # fmt: skip
+    alpha_timer: TimePs = Field(
+        default=55_000_000, gt=0, description="time without notification after which alpha decays"
+    )
+    increase_timer: TimePs = Field(
+        default=55_000_000, gt=0, description="time between two increases by the timer"
+    )
+    byte_counter: SizeBytes = Field(
+        default=10_000_000, gt=0, description="bytes between two increases by the byte counter"
+    )
+    recovery_steps: int = Field(
+        default=5, ge=0, lt=1 << 32, description="increases that only halve the distance to the "
+        "rate before the last notification; then additive increase",
+    )  # fmt: skip
+    additive_increase: RateGbps = Field(default=0.04, description="added to the target rate")
+    hyper_increase: RateGbps = Field(
+        default=0.4, description="added once timer and byte counter have both expired more than "
+        "`recovery_steps` times",
+    )  # fmt: skip
+    least_rate: RateGbps = Field(default=0.01, description="no flow is slowed down further")
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> DcqcnSection:
+        if self.kmin >= self.kmax:
+            raise InvalidValueError(
+                f"kmin = {exact_bytes(self.kmin)} is not below kmax = {exact_bytes(self.kmax)}",
+                "lower kmin, or raise kmax",
+            )
+        return self
+
+
+class FlowControlSection(Section):
+    """How buffers keep from being overrun: InfiniBand's credits, or pauses of Ethernet."""
+
+    kind: Literal["credits", "pfc"] = Field(
+        default="credits", description="a sender has credit for the free bytes; or a buffer pauses "
+        "its sender (priority flow control, IEEE 802.1Qbb): [congestion.md]"
+        "(../explanation/congestion.md)",
+    )  # fmt: skip
+    xoff: SizeBytes = Field(
+        default=24_470, lt=1 << 32, description="a buffer that holds more sends PAUSE (pfc); "
+        "`buffer` holds the headroom too",
+    )  # fmt: skip
+    xon: SizeBytes | None = Field(
+        default=None, lt=1 << 32, description="a buffer that holds no more sends RESUME (pfc); "
+        "default: two packets below `xoff`",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _order(self) -> FlowControlSection:
+        fields = type(self).model_fields
+        if self.kind == "credits" and (self.xoff, self.xon) != (fields["xoff"].default, None):
+            raise InvalidValueError(
+                "xoff and xon have no effect with kind = credits", 'set kind = "pfc"'
+            )
+        if self.xon is not None and self.xon > self.xoff:
+            raise InvalidValueError(
+                f"xon = {exact_bytes(self.xon)} is above xoff = {exact_bytes(self.xoff)}",
+                "lower xon, or leave it out",
+            )
+        return self
 
 
 class PacingSection(Section):
@@ -230,6 +319,8 @@ class EngineSection(Section):
     congestion_control: CongestionControlSection | None = Field(
         default=None, description="congestion control; needs injection per-destination"
     )
+    dcqcn: DcqcnSection = Field(default_factory=DcqcnSection)
+    flow_control: FlowControlSection = Field(default_factory=FlowControlSection)
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
@@ -266,12 +357,23 @@ class EngineSection(Section):
         for unfit, what in (
             (self.congestion_control is not None, "[engine.congestion_control]"),
             (self.pacing.kind != "off", "[engine.pacing]"),
+            (self.flow_control.kind != "credits", "[engine.flow_control]"),
         ):
             if self.coarse is not None and unfit:
                 raise InvalidValueError(
                     f"engine.coarse does not go with {what}, which acts on single packets",
                     f"leave {what} or coarse out",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _dcqcn(self) -> EngineSection:
+        control = self.congestion_control
+        if self.dcqcn != DcqcnSection() and (control is None or control.scheme != "dcqcn"):
+            raise InvalidValueError(
+                "[engine.dcqcn] has no effect without congestion control of scheme dcqcn",
+                'add [engine.congestion_control] with scheme = "dcqcn", or leave it out',
+            )
         return self
 
     @model_validator(mode="after")

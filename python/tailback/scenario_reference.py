@@ -22,7 +22,9 @@ from tailback.scenario import (
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
+    DcqcnSection,
     EngineSection,
+    FlowControlSection,
     PacingSection,
 )
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
@@ -37,6 +39,8 @@ def markdown() -> str:
         ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
         ("[engine.adaptive]", AdaptiveSection),
         ("[engine.congestion_control]", CongestionControlSection),
+        ("[engine.dcqcn]", DcqcnSection),
+        ("[engine.flow_control]", FlowControlSection),
         ("[engine.pacing]", PacingSection),
         ("[telemetry]", TelemetrySection),
         ("[probes]", ProbesSection),
@@ -160,7 +164,8 @@ MEANING = {
     "[engine.md](../explanation/engine.md)",
     ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",
     ("EngineSection", "switch_delay"): "latency of a switch without contention, head to head",
-    ("EngineSection", "routing"): "choice among the candidates of a route",
+    ("EngineSection", "routing"): "choice among the candidates of a route: by load, at random for "
+    "each packet, by a hash of the flow, by destination, or by the first packet of a message",
     ("EngineSection", "injection"): "how an adapter shares its link between messages",
     ("EngineSection", "local_delay"): "latency between ranks of one host",
     ("TelemetrySection", "scheme"): "what packets carry",

@@ -1,4 +1,5 @@
-//! A discrete-event packet simulator of lossless networks with credit flow control.
+//! A discrete-event packet simulator of lossless networks, with credit or priority flow
+//! control.
 //!
 //! Time is integer picoseconds. The same fabric, settings and program give the same outcome bit for
 //! bit on any number of threads: events at the same time have a fixed order, and random numbers are
@@ -31,8 +32,8 @@ pub use outcome::{MessageLog, Outcome, RankLog};
 pub use progress::{Decide, Progress, StepReport, Watch};
 pub use settings::{
     AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
-    CongestionControl, CongestionScheme, Injection, MIN_WIRE_BYTES, MarkingPoint, MarkingRule,
-    Pacing, PacingOffset, Routing, Settings, Switching,
+    CongestionControl, CongestionScheme, Dcqcn, FlowControl, Injection, MIN_WIRE_BYTES,
+    MarkingPoint, MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
 };
 pub use simulation::{Parallelism, simulate, simulate_in_steps};
 pub use steps::{Check, Decision, Steps};

@@ -23,6 +23,7 @@ pub(crate) fn check(
     check_links(fabric)?;
     check_labels(program, placement)?;
     check_recorded_links(fabric, settings)?;
+    settings.check_flow_control(fabric)?;
     check_messages(program, settings)?;
     check_local(program, placement, settings)?;
     check_times(program, placement)

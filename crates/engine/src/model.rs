@@ -14,7 +14,7 @@ use crate::parallel::partition::Partition;
 use crate::program::{CompiledProgram, Envelope, Placement, Program, compile};
 use crate::rng::{RandomSource, Stream, random};
 use crate::settings::MAX_TIME_PS;
-use crate::settings::{Pacing, PacingOffset};
+use crate::settings::{CongestionScheme, Pacing, PacingOffset};
 use crate::steps::{StepGates, Steps};
 use crate::{EngineError, Settings};
 
@@ -153,6 +153,18 @@ impl<'a> Model<'a> {
     pub fn service(&self, message: &Envelope) -> u8 {
         let service = self.placement.label_service.get(message.label as usize);
         service.copied().unwrap_or(0).min(self.settings.services - 1)
+    }
+
+    /// The scheme of congestion control, if there is any.
+    pub fn congestion_scheme(&self) -> Option<&CongestionScheme> {
+        self.settings.congestion_control.as_ref().map(|control| &control.scheme)
+    }
+
+    /// What ECMP hashes of a message: its ranks, as of a queue pair. Packets of a flow take one path.
+    #[inline]
+    pub fn flow_of(&self, message: u32) -> u64 {
+        let Envelope { src, dst, .. } = self.program.messages[message as usize];
+        u64::from(src) << 32 | u64::from(dst)
     }
 
     /// Delay of the first packet of a paced message.

@@ -25,6 +25,12 @@ pub struct Outcome {
     pub refused: u64,
     /// Packets that congestion control marked.
     pub marked: u64,
+    /// Notifications (BECN, CNP) that receivers sent.
+    pub notifications: u64,
+    /// With priority flow control: how often lanes were paused, and for how long together.
+    pub pauses: u64,
+    /// See `pauses`.
+    pub paused_ps: u64,
     /// Events processed.
     pub events: u64,
     /// When the last event happened.

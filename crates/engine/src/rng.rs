@@ -24,6 +24,8 @@ pub enum Stream {
     HeaderLoss = 0x2c1b_3c6d_297a_2d4f,
     /// Reservoir decisions that the sending adapter draws.
     SenderBits = 0x6c62_272e_07bb_0142,
+    /// ECN marks of DCQCN.
+    Ecn = 0x94d0_49bb_1331_11eb,
 }
 
 /// Random numbers for one purpose.

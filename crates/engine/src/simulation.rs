@@ -220,6 +220,7 @@ fn assert_conserved<P>(model: &Model<'_>, shards: &[Shard<'_, P>], left_out: &[b
         assert_eq!(shard.packets.live(), 0, "packets left in the network");
         assert!(shard.virtual_circuits.is_empty(), "circuits left open");
         assert!(shard.congestion.lights.all_green(), "lights left red");
+        assert!(shard.pauses.all_open(), "lanes left paused");
         for (lane, credit) in shard.links.credit().enumerate() {
             assert_eq!(credit, whole, "credit of lane {lane} of shard {}", shard.number);
         }
@@ -240,6 +241,9 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         packet_hops: shards.iter().map(|shard| shard.packet_hops).sum(),
         refused: shards.iter().map(|shard| shard.virtual_circuits.refused).sum(),
         marked: shards.iter().map(|shard| shard.congestion.marked).sum(),
+        notifications: shards.iter().map(|shard| shard.congestion.notifications).sum(),
+        pauses: shards.iter().map(|shard| shard.pauses.pauses).sum(),
+        paused_ps: shards.iter().map(|shard| shard.pauses.paused_ps).sum(),
         events: shards.iter().map(|shard| shard.events).sum(),
         end_ps,
         complete,

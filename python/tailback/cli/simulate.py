@@ -97,6 +97,8 @@ def run_facts(run: Run) -> dict[str, Any]:
 ASKED_FOR = {
     "vc_refused": "flows refused an entry",
     "marked_packets": "packets marked",
+    "congestion_notifications": "notifications (CNP)",
+    "pauses": "pauses of links (PFC)",
 }
 """Values that are shown only if present."""
 _NOTES = 5

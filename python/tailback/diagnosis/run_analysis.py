@@ -251,7 +251,7 @@ class RunAnalysis:
         cable must therefore also explain which messages are late.
         """
         node = slow_adapter(self.adapters)
-        if node is None or self.run.scenario.engine.routing != "deterministic":
+        if node is None or self.run.scenario.engine.routing not in ("deterministic", "ecmp"):
             return node
         links = np.flatnonzero(self.topology.src == node)
         return node if explains_delays(links, self._explained).any() else None

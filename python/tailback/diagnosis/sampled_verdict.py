@@ -131,7 +131,8 @@ def _fixed_routes(scenario: Scenario) -> float:
 
     0 if switches choose among shortest paths by load, 1 if every pair of nodes has one path.
     """
-    if scenario.fabric.forwarding is not None or scenario.engine.routing == "deterministic":
+    fixed = scenario.engine.routing in ("deterministic", "ecmp")
+    if scenario.fabric.forwarding is not None or fixed:
         return 1.0
     detours = scenario.fabric.routes in NON_MINIMAL_RULES
     return 0.5 if detours or scenario.engine.routing != "adaptive" else 0.0

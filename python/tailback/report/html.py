@@ -396,6 +396,8 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         "average_path_length": "Switches a packet visits",
         "vc_refused": "Flows refused an entry (VC routing)",
         "marked_packets": "Packets marked by congestion control",
+        "congestion_notifications": "Congestion notifications (CNP)",
+        "pauses": "Pauses of links (PFC)",
     }
     for key, label in labels.items():
         if summary.get(key):

@@ -16,7 +16,9 @@ from tailback.simulation.routes import Routes, other_rules, routes_for
 from tailback.simulation.settings import (
     CongestionSchemeSettings,
     CongestionSettings,
+    DcqcnSettings,
     EngineSettings,
+    FlowControlSettings,
     PacingSettings,
 )
 
@@ -24,7 +26,9 @@ __all__ = [
     "COMPILED_DECODER",
     "CongestionSchemeSettings",
     "CongestionSettings",
+    "DcqcnSettings",
     "EngineSettings",
+    "FlowControlSettings",
     "FluidOptions",
     "KnownRuns",
     "PacingSettings",

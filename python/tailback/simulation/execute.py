@@ -188,7 +188,7 @@ class _EngineRun:
     def skipping(self) -> SkippedRun | WholeRun | str:
         """Run the workload with skipped steps; or the reason why none can be skipped."""
         settings = self.settings
-        random_routing = settings.routing != "deterministic"
+        random_routing = settings.routing not in ("deterministic", "ecmp")
         group = np.full(self.fabric.n_links, -1, np.int64)
         return simulate_skipping(
             self.workload, self.stepped, eager=settings.eager_bytes, seed=settings.seed,

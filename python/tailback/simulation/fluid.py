@@ -74,6 +74,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
         "crossbar_speedup": engine.crossbar_speedup > 0,
         "injection_rate": engine.injection_rate is not None,
         "congestion_control": engine.congestion_control is not None,
+        "flow_control": engine.flow_control.kind != "credits",
         "pacing": engine.pacing.kind != "off",
     }
     names = [name for name, given in here.items() if given]
@@ -86,13 +87,16 @@ def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
     """The choice of paths closest to that of the packet engine.
 
     Deterministic routing and forwarding tables fix the path. VC routing (``vc``) chooses a path per
-    flow, by the number of flows on each output. Choices per packet keep parallel links of a tree
-    equally busy: ``pooled``. On other topologies flows are split over the candidate paths.
+    flow, by the number of flows on each output, ECMP at random. Choices per packet keep parallel
+    links of a tree equally busy: ``pooled``. On other topologies flows are split over the candidate
+    paths.
     """
     if routing == "deterministic":
         return "deterministic"
     if routing == "vc":
         return "least-flows"
+    if routing == "ecmp":
+        return "random"
     # Up/down routes in a fabric with tiers do not use flat links.
     if routes.rule is None and int(fabric.switch_tier.max(initial=0)) > 0:
         return "pooled"

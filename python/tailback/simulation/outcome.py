@@ -26,6 +26,9 @@ class ModelledOutcome:
     packet_hops: int
     vc_refused: int | None = None
     marked_packets: int | None = None
+    notifications: int = 0
+    pauses: int = 0
+    paused_ps: int = 0
     events: int
     end_ps: int
     complete: bool = True

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tailback.scenario import Scenario
-from tailback.scenario_engine import AdaptiveSection, CongestionControlSection, PacingSection
+from tailback.scenario_engine import (
+    AdaptiveSection,
+    CongestionControlSection,
+    DcqcnSection,
+    EngineSection,
+    PacingSection,
+)
 from tailback.simulation.probes import ProbeSettings, probes_of
 
 
@@ -81,10 +87,88 @@ class CongestionSchemeSettings:
 
 
 @dataclass(frozen=True)
+class DcqcnSettings:
+    """Constants of DCQCN (Zhu et al., 2015); the defaults are the published ones.
+
+    Attributes:
+        kmin_bytes: Queue above which packets may be marked.
+        kmax_bytes: Queue above which every packet is marked.
+        pmax: Probability of a mark just below ``kmax_bytes``.
+        cnp_interval_ps: Least time between two notifications to one sender.
+        g: Weight of the newest observation in alpha.
+        alpha_timer_ps: Time without notification after which alpha decays.
+        increase_timer_ps: Time between two increases by the timer.
+        byte_counter_bytes: Bytes between two increases by the byte counter.
+        recovery_steps: Increases that only recover the rate before the last notification.
+        additive_mbps: Additive increase of the target rate, Mb/s.
+        hyper_mbps: Hyper increase, Mb/s.
+        least_mbps: No notification lowers a rate further, Mb/s.
+    """
+
+    kmin_bytes: int = 5_000
+    kmax_bytes: int = 200_000
+    pmax: float = 0.01
+    cnp_interval_ps: int = 50_000_000
+    g: float = 1 / 256
+    alpha_timer_ps: int = 55_000_000
+    increase_timer_ps: int = 55_000_000
+    byte_counter_bytes: int = 10_000_000
+    recovery_steps: int = 5
+    additive_mbps: float = 40.0
+    hyper_mbps: float = 400.0
+    least_mbps: float = 10.0
+    kind: str = field(default="dcqcn", init=False)
+
+    @classmethod
+    def of(cls, section: DcqcnSection) -> DcqcnSettings:
+        """The settings of a scenario's ``[engine.dcqcn]``."""
+        return cls(
+            kmin_bytes=section.kmin,
+            kmax_bytes=section.kmax,
+            pmax=section.pmax,
+            cnp_interval_ps=section.cnp_interval,
+            g=section.g,
+            alpha_timer_ps=section.alpha_timer,
+            increase_timer_ps=section.increase_timer,
+            byte_counter_bytes=section.byte_counter,
+            recovery_steps=section.recovery_steps,
+            additive_mbps=1000 * section.additive_increase,
+            hyper_mbps=1000 * section.hyper_increase,
+            least_mbps=1000 * section.least_rate,
+        )
+
+
+@dataclass(frozen=True)
+class FlowControlSettings:
+    """How links keep buffers from being overrun.
+
+    Attributes:
+        kind: ``credits`` or ``pfc``.
+        xoff_bytes: A buffer that holds more pauses its sender (pfc).
+        xon_bytes: A buffer that holds no more lets it resume (pfc).
+    """
+
+    kind: str = "credits"
+    xoff_bytes: int | None = None
+    xon_bytes: int | None = None
+
+    @classmethod
+    def of(cls, engine: EngineSection) -> FlowControlSettings:
+        """The settings of a scenario's ``[engine.flow_control]``."""
+        section = engine.flow_control
+        if section.kind == "credits":
+            return cls()
+        xon = section.xon
+        if xon is None:
+            xon = max(section.xoff - 2 * engine.simulated_packet, 0)
+        return cls(section.kind, section.xoff, xon)
+
+
+@dataclass(frozen=True)
 class CongestionSettings:
     """Congestion control: the scheme and the parameters of the InfiniBand specification."""
 
-    scheme: CongestionSchemeSettings
+    scheme: CongestionSchemeSettings | DcqcnSettings
     threshold_bytes: int
     marking_rate: int
     packet_bytes: int
@@ -95,16 +179,23 @@ class CongestionSettings:
     table: list[int]
 
     @classmethod
-    def of(cls, section: CongestionControlSection) -> CongestionSettings:
-        """The settings of a scenario's ``[engine.congestion_control]``."""
+    def of(
+        cls, section: CongestionControlSection, dcqcn: DcqcnSection | None = None
+    ) -> CongestionSettings:
+        """The settings of a scenario's ``[engine.congestion_control]`` and ``[engine.dcqcn]``."""
         dcms, rgbcc = section.scheme == "dcms", section.scheme == "rgbcc"
-        return cls(
-            scheme=CongestionSchemeSettings(
+        scheme: CongestionSchemeSettings | DcqcnSettings
+        if section.scheme == "dcqcn":
+            scheme = DcqcnSettings.of(dcqcn or DcqcnSection())
+        else:
+            scheme = CongestionSchemeSettings(
                 section.scheme,
                 calm_marking_rate=section.calm_marking_rate if dcms else None,
                 hold_ps=section.hold if dcms else None,
                 green_bytes=section.green if rgbcc else None,
-            ),
+            )
+        return cls(
+            scheme=scheme,
             threshold_bytes=section.threshold,
             marking_rate=section.marking_rate,
             packet_bytes=section.packet,
@@ -125,6 +216,7 @@ class EngineSettings:
     header_bytes: int
     buffer_bytes: int
     buffering: str
+    flow_control: FlowControlSettings = FlowControlSettings()
     switching: str
     switch_delay_ps: int
     routing: str
@@ -169,6 +261,7 @@ class EngineSettings:
             header_bytes=scenario.packet_header_bytes * engine.simulated_packet // engine.packet,
             buffer_bytes=engine.simulated_buffer,
             buffering=engine.buffering,
+            flow_control=FlowControlSettings.of(engine),
             switching=engine.switching,
             switch_delay_ps=engine.switch_delay,
             routing=engine.routing,
@@ -181,7 +274,9 @@ class EngineSettings:
             crossbar_speedup=engine.crossbar_speedup,
             services=engine.services,
             lane_weights=engine.lane_weights,
-            congestion_control=None if control is None else CongestionSettings.of(control),
+            congestion_control=(
+                None if control is None else CongestionSettings.of(control, engine.dcqcn)
+            ),
             injection=engine.injection,
             injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,

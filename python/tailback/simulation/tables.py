@@ -131,7 +131,7 @@ def make_tables(
     ):
         tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
     messages = tables["messages"]
-    summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
+    summary = _summary(scenario, jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     tables["skips"] = pl.DataFrame(schema=dict(TABLES["skips"].polars_schema))
     return {name: conform(name, tables[name]) for name in TABLES}, summary
@@ -235,6 +235,7 @@ def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.D
 
 
 def _summary(
+    scenario: Scenario,
     jobs: list[Job],
     job_of_label: NDArray[np.uint32],
     job_of_rank: NDArray[np.uint32],
@@ -277,8 +278,22 @@ def _summary(
         "window_ps": outcome.window_ps,
         # Absent in the fluid model.
         **_of_packets(outcome),
+        **_of_ethernet(scenario, outcome),
         **probe_summary(outcome),
     }
+
+
+def _of_ethernet(scenario: Scenario, outcome: Outcome) -> dict[str, int]:
+    """Values of priority flow control and DCQCN, where a scenario has them."""
+    facts: dict[str, int] = {}
+    if outcome.marked_packets is None:
+        return facts
+    control = scenario.engine.congestion_control
+    if control is not None and control.scheme == "dcqcn":
+        facts["congestion_notifications"] = outcome.notifications
+    if scenario.engine.flow_control.kind == "pfc":
+        facts |= {"pauses": outcome.pauses, "paused_ps": outcome.paused_ps}
+    return facts
 
 
 def _of_packets(outcome: Outcome) -> dict[str, int]:

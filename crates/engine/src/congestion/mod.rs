@@ -1,16 +1,20 @@
-//! State of congestion control in switches and senders, for three schemes.
+//! State of congestion control in switches and senders, for four schemes.
 //!
 //! A switch marks packets (FECN) that join a queue above a threshold; the receiver returns a
 //! notification (BECN) for each. What follows depends on the scheme:
 //!
 //! * [`infiniband`]: the sender pauses after each packet to that destination, according to a table;
 //! * [`dcms`]: the same, and a switch marks more packets while it creates victims;
-//! * [`rgbcc`]: the sender stops until the switch reports that its queue has drained.
+//! * [`rgbcc`]: the sender stops until the switch reports that its queue has drained;
+//! * [`dcqcn`]: marks are ECN marks by probability, notifications are CNPs, at most one in a while, and
+//!   the sender has a rate that falls with them and rises without.
 
 mod dcms;
+mod dcqcn;
 mod infiniband;
 mod rgbcc;
 
+pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 pub(crate) use infiniband::Throttle;
 pub(crate) use rgbcc::KnownLights;
 
@@ -27,6 +31,8 @@ pub(crate) struct CongestionState {
     pub lights: LightTable,
     /// Packets marked.
     pub marked: u64,
+    /// Notifications that receivers have sent.
+    pub notifications: u64,
 }
 
 impl CongestionState {
@@ -44,6 +50,7 @@ impl CongestionState {
                 _ => LightTable::default(),
             },
             marked: 0,
+            notifications: 0,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Adapter {
     /// Its link, shard index.
     pub(super) link: u32,
     /// An event is pending for when it may send again.
-    pub(super) pending: bool,
+    pub pending: bool,
     others: VecDeque<Outgoing>,
     /// Since when it has had data but no credit for any of it, with a probe; [`NEVER`] while not.
     stalled_since: u64,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::congestion::{KnownLights, Throttle};
+use crate::congestion::{KnownLights, NotificationPoint, ReactionPoint, Throttle};
 use crate::host::pacing::Timetable;
 use crate::network::link::NEVER;
 use crate::network::packet::Light;
@@ -18,6 +18,8 @@ pub(crate) struct DestinationQueue {
     /// Earliest time of its next packet.
     pub next_at: u64,
     pub throttle: Throttle,
+    /// Its rate under DCQCN; none before its first notification.
+    pub reaction: Option<ReactionPoint>,
     /// Red lights it is stopped by.
     red: Vec<Light>,
     pub timetable: Timetable,
@@ -33,6 +35,8 @@ pub(crate) struct Flows {
     /// Queues with messages in round-robin order, the next one first.
     order: VecDeque<u32>,
     known_lights: KnownLights,
+    /// Which marks it answers under DCQCN.
+    pub notification_point: NotificationPoint,
     /// When the earliest wake-up event for a waiting queue is due.
     pub wake_at: u64,
 }

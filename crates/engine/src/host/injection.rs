@@ -37,6 +37,10 @@ impl<P: Probe> Shard<'_, P> {
     /// Sends a notification from `node` to the sender of `message` that its packets meet
     /// congestion.
     pub fn send_notification(&mut self, node: u32, message: u32, light: Light) {
+        if !self.answers_mark(node, message) {
+            return;
+        }
+        self.congestion.notifications += 1;
         let adapter = self.adapter(node);
         adapter.control.push_back((message, PacketKind::Congestion, light));
         if !adapter.pending {
@@ -149,14 +153,14 @@ impl<P: Probe> Shard<'_, P> {
                 continue;
             };
             let wire = self.packets[slot].wire;
-            let busy = self.links.cable_of(link).serialization_ps(wire);
+            let cable = self.links.cable_of(link);
+            let busy = cable.serialization_ps(wire);
             let settings = &self.model.settings;
             let pace = self.model.program.messages[message as usize].pace_mbps;
             self.adapter(node).flows().packet_sent(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
-                let pause =
-                    |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
-                let rested = now + control.map_or(0, pause);
+                let rest = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
+                let rested = now + control.map_or(0, rest);
                 if pace == 0 {
                     return rested;
                 }
@@ -195,6 +199,9 @@ impl<P: Probe> Shard<'_, P> {
         match &model.settings.congestion_control {
             Some(CongestionControl { scheme: CongestionScheme::Rgbcc { .. }, .. }) => {
                 flows.stop(to, light)
+            }
+            Some(CongestionControl { scheme: CongestionScheme::Dcqcn(dcqcn), .. }) => {
+                self.lower_rate(node, to, dcqcn)
             }
             Some(control) => flows.flow(to).throttle.notified(now, control),
             None => {}
@@ -306,8 +313,12 @@ impl<P: Probe> Shard<'_, P> {
             Switching::StoreAndForward => packet.tail_ready,
         };
         let arrival = Event::new(packet.ready, EventKind::Arrival, global, slot);
+        let lane = packet.lane;
         self.congestion.lights.attach(slot, light);
         self.queue.push(arrival);
+        if self.pauses.is_on() {
+            self.expect_arrival(lane, wire, end);
+        }
         self.now + paced
     }
 }

@@ -29,6 +29,11 @@ impl Cable {
     /// Slowest rate a link can have, in gigabits per second.
     pub const MIN_GBPS: f64 = 0.001;
 
+    /// Rate in megabits per second.
+    pub fn mbps(&self) -> f64 {
+        8e6 * f64::from(1 << RATE_BITS) / self.rate as f64
+    }
+
     /// Time that a packet of `bytes` takes on the wire, at least one picosecond.
     #[inline]
     pub fn serialization_ps(&self, bytes: u32) -> u64 {

@@ -4,3 +4,4 @@ pub(crate) mod cable;
 pub(crate) mod link;
 pub(crate) mod load;
 pub(crate) mod packet;
+pub(crate) mod pause;

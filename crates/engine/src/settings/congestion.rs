@@ -3,11 +3,12 @@
 use serde::Deserialize;
 
 use super::CONGESTION_CONTROL;
+use super::dcqcn::Dcqcn;
 use super::units::size;
 use crate::EngineError;
 
 /// The congestion control scheme and its own parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum CongestionScheme {
     /// As specified by InfiniBand.
@@ -26,6 +27,8 @@ pub enum CongestionScheme {
         /// Queue length at which the switch lets them resume.
         green_bytes: u64,
     },
+    /// DCQCN: a rate for each flow, which follows ECN marks.
+    Dcqcn(Dcqcn),
 }
 
 /// Parameters of congestion control, by the names of the specification.
@@ -65,6 +68,7 @@ impl CongestionControl {
                 CONGESTION_CONTROL.refuse("green", size(green_bytes), problem, remedy)
             }
             CongestionScheme::Rgbcc { .. } => Ok(()),
+            CongestionScheme::Dcqcn(dcqcn) => dcqcn.check(),
             CongestionScheme::Dcms { hold_ps: 0, .. } => {
                 CONGESTION_CONTROL.range("hold", "0 ps", "give a time above 0, like 100 us")
             }

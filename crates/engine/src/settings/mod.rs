@@ -2,12 +2,16 @@
 
 mod adaptive;
 mod congestion;
+mod dcqcn;
+mod flow_control;
 mod pacing;
 mod probes;
 pub(crate) mod units;
 
 pub use adaptive::{AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit};
 pub use congestion::{CongestionControl, CongestionScheme};
+pub use dcqcn::Dcqcn;
+pub use flow_control::FlowControl;
 pub use pacing::{Pacing, PacingOffset};
 pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 
@@ -58,6 +62,9 @@ pub enum Routing {
     Random,
     /// D-mod-k: by destination (Zahavi et al., 2010), the same for every packet.
     Deterministic,
+    /// By a hash of the flow, the ranks at its ends, and of the hop (ECMP): the same for every packet of
+    /// the flow.
+    Ecmp,
     /// Virtual-circuit routing: the first packet of each message takes the link with the fewest
     /// messages (Birk and Zdornov 2009).
     #[serde(rename = "vc")]
@@ -141,6 +148,9 @@ pub struct Settings {
     pub buffer_bytes: u32,
     /// See [`Buffering`].
     pub buffering: Buffering,
+    /// See [`FlowControl`].
+    #[serde(default)]
+    pub flow_control: FlowControl,
     /// See [`Switching`].
     pub switching: Switching,
     /// Latency from a packet's head at the input to its head at the output, without contention.
@@ -238,6 +248,7 @@ impl Default for Settings {
             header_bytes: 0,
             buffer_bytes: 65536,
             buffering: Buffering::Input,
+            flow_control: FlowControl::Credits,
             switching: Switching::CutThrough,
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
@@ -311,9 +322,11 @@ impl Settings {
 
     /// Whether packets of a message arrive in the order they were sent in.
     pub(crate) fn in_order(&self) -> bool {
-        matches!(self.routing, Routing::Deterministic | Routing::VirtualCircuit)
-            && self.detour == Detour::Never
-            && self.contention
+        let fixed = matches!(
+            self.routing,
+            Routing::Deterministic | Routing::Ecmp | Routing::VirtualCircuit
+        );
+        fixed && self.detour == Detour::Never && self.contention
     }
 
     /// Whether an arriving packet is marked exactly when it has to wait for credit: then the
@@ -334,6 +347,8 @@ impl Settings {
     /// Whether outputs are arbitrated one packet at a time (see `switch/arbitration.rs`).
     pub fn arbitrated(&self) -> bool {
         self.arbitration != Arbitration::Fcfs
+            // A packet that is booked on its link cannot be paused any more.
+            || self.flow_control != FlowControl::Credits
             || self.crossbar_speedup > 0.0
             || !self.lane_weights.is_empty()
     }
@@ -494,6 +509,8 @@ const ENGINE: TableName = TableName("engine");
 const ADAPTIVE: TableName = TableName("engine.adaptive");
 const PACING: TableName = TableName("engine.pacing");
 const CONGESTION_CONTROL: TableName = TableName("engine.congestion_control");
+const DCQCN: TableName = TableName("engine.dcqcn");
+const FLOW_CONTROL: TableName = TableName("engine.flow_control");
 const TELEMETRY: TableName = TableName("telemetry");
 
 impl TableName {

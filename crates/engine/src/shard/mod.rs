@@ -14,6 +14,7 @@ use crate::host::messages::{ReceiveState, SendState};
 use crate::model::Model;
 use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, PacketPool};
+use crate::network::pause::PausedLanes;
 use crate::parallel::exchange::{Exchange, Handoff};
 use crate::probe::Probe;
 use crate::steps::StepGates;
@@ -47,6 +48,8 @@ pub(crate) struct Shard<'a, P> {
     /// Congestion control is on.
     pub has_congestion_control: bool,
     pub congestion: CongestionState,
+    /// Lanes under priority flow control.
+    pub pauses: PausedLanes,
     pub virtual_circuits: VirtualCircuits,
     pub adaptive_choices: AdaptiveChoices,
     pub adapters: Vec<Adapter>,

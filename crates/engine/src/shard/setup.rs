@@ -13,6 +13,7 @@ use crate::model::{EndpointIndex, Model, packets_of};
 use crate::network::cable::Cable;
 use crate::network::link::{Link, Links};
 use crate::network::packet::PacketPool;
+use crate::network::pause::PausedLanes;
 use crate::settings::{AdaptiveRule, Routing};
 use crate::switch::adaptive_choices::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
@@ -55,8 +56,7 @@ impl Model<'_> {
     /// Shard `number` without ranks and messages.
     fn idle<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
         let settings = &self.settings;
-        let arbitrated = settings.arbitrated();
-        let control = settings.congestion_control.as_ref();
+        let (arbitrated, control) = (settings.arbitrated(), settings.congestion_control.as_ref());
         let n_lanes = self.lanes() as usize;
         let nodes = (0..).zip(&self.partition.of_node).filter(|&(_, &shard)| shard == number);
         let n_nodes = nodes.clone().count();
@@ -90,6 +90,7 @@ impl Model<'_> {
             },
             adaptive_choices: AdaptiveChoices::default(),
             congestion: CongestionState::new(control, links.len() * n_lanes, switches),
+            pauses: PausedLanes::new(settings.flow_control, links.len() * n_lanes),
             now: 0,
             end: 0,
             queue: self.queue(groups),

@@ -108,7 +108,11 @@ impl<P: Probe> Shard<'_, P> {
                     let sending = (cable, cable.serialization_ps(wire));
                     let stall_ps = self.now.saturating_sub(since);
                     self.depart(Output { link, lane }, slot, sending, stall_ps, input);
-                    return self.links.free_at(link);
+                    let end = self.links.free_at(link);
+                    if self.pauses.is_on() {
+                        self.expect_arrival(lane, wire, end);
+                    }
+                    return end;
                 }
                 Err(time) => again = again.min(time),
             }

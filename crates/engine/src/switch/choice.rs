@@ -68,6 +68,7 @@ impl<P: Probe> Shard<'_, P> {
                 link.wrapping_sub(shift).wrapping_sub(start)
             }
             Routing::Random => self.draw(packet.id, packet.hops, n),
+            Routing::Ecmp => self.draw(model.flow_of(packet.message), packet.hops, n),
             Routing::Adaptive | Routing::VirtualCircuit => return Route::default(),
         };
         Route { start: start + attachment, n: 1, first: 0 }
@@ -129,6 +130,10 @@ impl<P: Probe> Shard<'_, P> {
         let link = match model.settings.routing {
             Routing::Deterministic => fixed().wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
+            Routing::Ecmp => {
+                let flow = model.flow_of(self.packets[slot].message);
+                links[self.draw(flow, hops, n as u32) as usize].wrapping_sub(shift)
+            }
             Routing::VirtualCircuit => {
                 let default = fixed().wrapping_sub(shift);
                 self.virtual_circuit_link(switch, slot, default, shift, step.links)

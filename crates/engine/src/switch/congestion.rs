@@ -21,6 +21,9 @@ impl<P: Probe> Shard<'_, P> {
         if packet.content() != PacketKind::Data {
             return;
         }
+        if let CongestionScheme::Dcqcn(dcqcn) = &control.scheme {
+            return self.mark_ecn(dcqcn, lane, slot);
+        }
         let root = self.is_root(lane, wire);
         let over = self.queued(lane) + u64::from(wire) > control.threshold_bytes;
         let mut rate = control.marking_rate;

@@ -13,7 +13,7 @@ use crate::network::packet::{Flags, Packet};
 use crate::parallel::exchange::Credit;
 use crate::probe::{Hop, Probe, SentPacket, Transmission};
 use crate::rng::{Stream, random};
-use crate::settings::{Buffering, MarkingPoint, MarkingRule, Switching};
+use crate::settings::{Buffering, CongestionScheme, MarkingPoint, MarkingRule, Switching};
 use crate::shard::Shard;
 use crate::switch::route::{Output, Route};
 
@@ -148,6 +148,11 @@ impl<P: Probe> Shard<'_, P> {
     /// depends on the partition.
     pub fn on_credit(&mut self, lane: u32, bytes: u32) {
         let before = self.transmissions;
+        if self.pauses.is_on() {
+            self.on_buffer_report(lane, bytes);
+            self.events -= u64::from(self.transmissions == before);
+            return;
+        }
         let state = self.links.lane_mut(lane);
         state.add(bytes);
         if state.is_starving() {
@@ -404,6 +409,9 @@ impl<P: Probe> Shard<'_, P> {
             MarkingRule::Fecn => {
                 let wire = self.packets[slot].wire;
                 model.settings.congestion_control.as_ref().is_some_and(|control| {
+                    if let CongestionScheme::Dcqcn(dcqcn) = &control.scheme {
+                        return queued > dcqcn.kmin_bytes;
+                    }
                     queued > control.threshold_bytes
                         && wire >= control.packet_bytes
                         && (control.victims || self.is_root(lane, wire))

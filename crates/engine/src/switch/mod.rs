@@ -1,4 +1,5 @@
-//! Switches: choice of output, forwarding, arbitration, virtual circuits, congestion control.
+//! Switches: choice of output, forwarding, arbitration, virtual circuits, congestion control,
+//! and pauses.
 
 mod adaptive;
 pub(crate) mod adaptive_choices;
@@ -6,6 +7,8 @@ pub(crate) mod arbiter;
 mod arbitration;
 mod choice;
 mod congestion;
+mod ecn;
 mod forwarding;
+mod pause;
 pub(crate) mod route;
 pub(crate) mod virtual_circuits;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::common::ethernet::*;
 use crate::common::fabrics::*;
 use crate::common::*;
 use proptest::prelude::*;
@@ -144,6 +145,7 @@ fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
         }),
         Just(CongestionScheme::Rgbcc { green_bytes: 0 }),
         Just(CongestionScheme::Rgbcc { green_bytes: packet / 2 }),
+        any_dcqcn().prop_map(CongestionScheme::Dcqcn),
     ];
     (scheme, 0u64..4, 0u32..3, any::<bool>(), any::<bool>(), 1u32..5).prop_map(
         move |(scheme, packets, marking_rate, small, victims, increase)| CongestionControl {
@@ -182,28 +184,37 @@ fn any_extras() -> impl Strategy<Value = Settings> {
             Just(PacingOffset::Shift)
         ],
         proptest::option::of(0u32..5),
+        any_flow_control(),
     )
-        .prop_map(|((services, lane_weights), control, pacing, pacing_offset, entries)| {
-            let lines = control.is_some() || pacing != Pacing::Off;
-            Settings {
-                services,
-                lane_weights,
-                congestion_control: control,
-                pacing,
-                pacing_offset,
-                injection: if lines { Injection::PerDestination } else { Injection::Fifo },
-                routing: entries.map_or(Routing::Adaptive, |_| Routing::VirtualCircuit),
-                vc_entries: entries.unwrap_or(0),
-                ..settings()
-            }
-        })
+        .prop_map(
+            |((services, lane_weights), control, pacing, pacing_offset, entries, flow_control)| {
+                let lines = control.is_some() || pacing != Pacing::Off;
+                Settings {
+                    services,
+                    lane_weights,
+                    flow_control,
+                    congestion_control: control,
+                    pacing,
+                    pacing_offset,
+                    injection: if lines { Injection::PerDestination } else { Injection::Fifo },
+                    routing: entries.map_or(Routing::Adaptive, |_| Routing::VirtualCircuit),
+                    vc_entries: entries.unwrap_or(0),
+                    ..settings()
+                }
+            },
+        )
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {
     (
         any_extras(),
         (0u64..1000, prop_oneof![Just(256u32), Just(2048), Just(4096)], 1u32..12, any::<u64>()),
-        prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
+        prop_oneof![
+            Just(Routing::Adaptive),
+            Just(Routing::Random),
+            Just(Routing::Ecmp),
+            Just(Routing::Deterministic)
+        ],
         prop_oneof![Just(0u64), Just(3000), Just(u64::MAX)],
         prop_oneof![Just(0u64), Just(60_000)],
         prop_oneof![Just(Detour::Never), Just(Detour::Valiant), Just(Detour::Ugal)],
@@ -281,6 +292,7 @@ fn run(
             ControlFlow::Continue(())
         }
     };
+    let settings = &with_headroom(&case.fabric, settings);
     simulate(&case.fabric, &case.plan, settings, program, &placement, work, &mut watch)
 }
 
@@ -482,6 +494,11 @@ proptest! {
                 pacing => pacing,
             },
             probes: Probes { counters_ps: 500_000, queues_ps: 700_000, carry: None },
+            // Its rates are no whole numbers of picoseconds a byte.
+            congestion_control: settings
+                .congestion_control
+                .clone()
+                .filter(|control| !matches!(control.scheme, CongestionScheme::Dcqcn(_))),
             ..settings
         };
         let case = case.with_whole_rates();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
-    Progress, Routing, Settings, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Dcqcn, Detour, FlowControl, Injection,
+    Outcome, Parallelism, Progress, Routing, Settings, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
@@ -110,6 +110,23 @@ fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
     for scheme in [CongestionScheme::Infiniband, dcms, rgbcc] {
         let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
         assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
+    }
+    // Links that pause, with rates that follow marks and without; the hash of a flow as its path.
+    let pfc = FlowControl::Pfc { xoff_bytes: 6000, xon_bytes: 3000 };
+    let dcqcn = Dcqcn { kmin_bytes: 2000, kmax_bytes: 9000, pmax: 0.5, ..Dcqcn::default() };
+    let marking = controlled(CongestionScheme::Dcqcn(dcqcn));
+    for settings in [settings(), marking] {
+        let settings = Settings {
+            flow_control: pfc,
+            routing: Routing::Ecmp,
+            eager_bytes: 8192,
+            buffer_bytes: 1 << 16,
+            ..settings
+        };
+        let outcome = same_everywhere(fabric, rule(false), &settings);
+        let notices = settings.congestion_control.is_some();
+        assert!(outcome.pauses > 100 && outcome.paused_ps > 0, "{} pauses", outcome.pauses);
+        assert_eq!((outcome.marked > 100, outcome.notifications > 10), (notices, notices));
     }
 }
 

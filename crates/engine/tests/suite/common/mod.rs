@@ -1,5 +1,6 @@
 //! What the engine's tests share: default settings, and programs written down briefly.
 
+pub mod ethernet;
 pub mod fabrics;
 
 use std::ops::ControlFlow;
