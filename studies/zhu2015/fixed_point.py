@@ -27,7 +27,7 @@ class FixedPoint:
 
 
 def fixed_point(flows: int, link_gbps: float, settings: DcqcnSettings) -> FixedPoint:
-    """The fixed point of equations 6 to 9 for ``flows`` equal flows on a link, by bisection.
+    """The fixed point of equations 5 to 9 for ``flows`` equal flows on a link, by bisection.
 
     Args:
         flows: Number of flows, at least two: a single one fills the link without a queue.

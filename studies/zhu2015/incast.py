@@ -56,7 +56,7 @@ FABRIC: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 HEADROOM: Final = 22_400
-"""Published headroom of a port and priority (section 4): 40 Gb/s, 300 m, its response time."""
+"""Published headroom of a port and priority, in bytes (section 4)."""
 STATIC: Final = 24_470
 """Published bound of a static threshold: what each of 32 ports of 8 priorities may hold."""
 BUFFER, PORTS, PRIORITIES, BETA = 12_000_000, 32, 8, 8

@@ -133,7 +133,7 @@ impl ReactionPoint {
         }
     }
 
-    /// Timer or byte counter has expired (figure 7): fast recovery up to `recovery_steps` times, then
+    /// Timer or byte counter has expired (section 3): fast recovery up to `recovery_steps` times, then
     /// additive increase, and hyper increase once both have expired more often than that.
     fn increase(&mut self, dcqcn: &Dcqcn, line_mbps: f64) {
         let (timer, byte, recovery) = (self.timer_steps, self.byte_steps, dcqcn.recovery_steps);

@@ -9,7 +9,7 @@ use crate::EngineError;
 
 /// Constants of DCQCN (Zhu et al., SIGCOMM 2015).
 ///
-/// The default is what the paper states (section 3 and table 14), and for what it leaves to QCN, the
+/// The default is what the paper states (sections 3 and 5), and for what it leaves to QCN, the
 /// standard's (IEEE 802.1Qau): hyper increase ten times the additive one, and its lowest rate.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

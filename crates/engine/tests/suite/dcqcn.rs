@@ -76,7 +76,7 @@ fn mean_queue(outcome: &Outcome, link: u32) -> f64 {
     sum / (instants - instants / 2) as f64
 }
 
-/// Queue, in bytes, at the fixed point of the fluid model (Zhu et al., 2015, section 5, equations 6 to
+/// Queue, in bytes, at the fixed point of the fluid model (Zhu et al., 2015, section 5, equations 5 to
 /// 9) for `n` flows over a link of `GBPS`: the marking probability at which no rate changes. Rates in
 /// packets a second, times in seconds.
 fn fixed_point(n: u32, dcqcn: &Dcqcn) -> f64 {
