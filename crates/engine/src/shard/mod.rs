@@ -112,7 +112,7 @@ impl<P: Probe> Shard<'_, P> {
             self.events += 1;
             if event.is(EventKind::Arrival) {
                 let route = (has_routes && !late).then(|| self.upcoming.next_route());
-                if route.is_some() {
+                if !P::ON && route.is_some() {
                     self.choose_ahead();
                 }
                 self.on_arrival(event.entity(), event.packet(), route);
