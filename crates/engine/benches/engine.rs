@@ -97,6 +97,10 @@ fn one_hop(c: &mut Criterion) {
     group.bench_function("one switch, nobody else", |b| b.iter(|| star.run(&quiet, &message)));
 
     let tree = up_down("small tree", fat_tree::build(&common::SMALL).expect("a tree"));
+    let message = burst(16, &[(0, 15, 20_000 * 4096)]);
+    group.throughput(Throughput::Elements(tree.run(&quiet, &message).packet_hops));
+    group.bench_function("small tree, nobody else", |b| b.iter(|| tree.run(&quiet, &message)));
+
     let crowd: Vec<_> =
         (0..16).flat_map(|src| (1..16).map(move |k| (src, (src + k) % 16, 40 * 4096))).collect();
     let crowd = burst(16, &crowd);

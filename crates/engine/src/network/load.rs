@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
+use crate::switch::route::Chosen;
 
 /// The loads that adaptive routing compares.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Loads {
     /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
     compact: Vec<i32>,
     pub epoch: Epoch,
+    /// How often the last packet that waited at a lane left it.
+    pub releases: u32,
 }
 
 /// Packets wait, or the link is busy beyond the epoch.
@@ -30,6 +33,7 @@ impl Loads {
                 std::iter::repeat_n(0, lanes + SIMD_LANES),
             ),
             epoch: Epoch::new(0),
+            releases: 0,
         }
     }
 
@@ -73,8 +77,17 @@ impl Loads {
         let waiting = &mut self.waiting[lane as usize];
         *waiting -= u64::from(wire);
         if *waiting == 0 {
+            self.releases = self.releases.wrapping_add(1);
             self.compact[lane as usize] = self.epoch.since(free_at);
         }
+    }
+
+    /// Whether `chosen`, the first idle one of some candidates at `now` as of an earlier event, still is:
+    /// none before it has become idle since, and it is not busy.
+    #[inline(always)]
+    pub fn still_first_idle(&self, chosen: Chosen, now: u64) -> bool {
+        chosen.releases == self.releases
+            && self.compact[chosen.link as usize] <= self.epoch.present(now)
     }
 
     /// Begins `epoch`; `free_at` says when each lane's link is free.
@@ -147,7 +160,9 @@ mod tests {
                 if loads.epoch.is_over(now) {
                     loads.begin_epoch(Epoch::new(now), busy.iter().copied());
                 }
-                let at = link as usize;
+                let (at, first) = (link as usize, turn % n);
+                let chosen = loads.first_idle(0, n, first, now);
+                let chosen = chosen.map(|link| Chosen { link, releases: loads.releases });
                 match what {
                     0 => {
                         lines[at] += u64::from(long as u32);
@@ -168,7 +183,10 @@ mod tests {
                 if let Some(Some(backlog)) = loads.time_until_idle(link..link + 1, now).next() {
                     prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
                 }
-                let first = turn % n;
+                // What was chosen before the change is taken only if it would be chosen now.
+                if let Some(before) = chosen && n > 1 && loads.still_first_idle(before, now) {
+                    prop_assert_eq!(loads.first_idle(0, n, first, now), Some(before.link));
+                }
                 let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
                 let mut row = (first..n).chain(0..first);
                 match loads.first_idle(0, n, first, now) {

@@ -107,13 +107,17 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Processes events of the open window up to its pause.
     fn process_events(&mut self) {
+        let has_routes = self.upcoming.has_routes();
         loop {
             self.continue_prefetch();
             let Some((event, late)) = self.queue.pop() else { break };
             self.now = event.time();
             self.events += 1;
             if event.is(EventKind::Arrival) {
-                let route = (!late).then(|| self.upcoming.next_route());
+                let route = (has_routes && !late).then(|| self.upcoming.next_route());
+                if !P::ON && route.is_some() {
+                    self.choose_ahead();
+                }
                 self.on_arrival(event.entity(), event.packet(), route);
             } else if event.is(EventKind::Credit) {
                 self.on_credit(event.entity(), event.packet());

@@ -11,15 +11,16 @@ use crate::probe::Probe;
 use crate::shard::Shard;
 use crate::shard::upcoming::{BLOCK, LOOKAHEAD_EVENTS, Upcoming};
 
+/// Events of a window for which the pipeline would take longer than it saves.
+const TOO_FEW_EVENTS: usize = 2;
+
 impl<P: Probe> Shard<'_, P> {
-    /// Starts the pipeline in a window that has just been opened.
+    /// Starts the pipeline in a window that has just been opened, unless it has hardly any events.
     pub fn begin_prefetch(&mut self) {
-        let upcoming = &mut self.upcoming;
-        (upcoming.events_begun, upcoming.routes_used) = (0, 0);
-        let Upcoming { arrivals, adapters, credits, received, .. } = upcoming;
-        for names in [arrivals, adapters, credits, received] {
-            names.clear();
+        if self.queue.upcoming(TOO_FEW_EVENTS, 1).next().is_none() {
+            return self.upcoming.stop();
         }
+        self.upcoming.clear();
         (0..4).for_each(|block| self.prefetch_entities(block));
         (0..3).for_each(|block| self.prefetch_packets(block));
         (0..2).for_each(|block| self.find_routes(block));
@@ -102,7 +103,7 @@ impl<P: Probe> Shard<'_, P> {
         self.first_waiting(block).for_each(|slot| self.packets.prefetch(slot));
     }
 
-    /// Third stage: computes routes; prefetches lanes and messages.
+    /// Third stage: computes routes; prefetches the lanes that packets came by, and messages.
     fn find_routes(&mut self, block: usize) {
         for attachment in self.upcoming.arrivals.of(block) {
             let packet = &self.packets[self.upcoming.arrivals.at(attachment)];

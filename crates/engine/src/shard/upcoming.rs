@@ -1,6 +1,6 @@
 //! State of the prefetch pipeline: data of upcoming events.
 
-use crate::switch::route::Route;
+use crate::switch::route::{Chosen, Route};
 
 /// Events per block.
 pub(super) const BLOCK: usize = 16;
@@ -50,6 +50,12 @@ impl EntityBlocks {
         self.ends[block.wrapping_sub(1) % BLOCKS]..self.ends[block % BLOCKS]
     }
 
+    /// Number of entities up to the end of a block.
+    #[inline(always)]
+    fn known(&self, block: usize) -> usize {
+        self.ends[block % BLOCKS]
+    }
+
     #[inline(always)]
     pub fn at(&self, place: usize) -> u32 {
         self.items[place % LOOKAHEAD_EVENTS]
@@ -69,6 +75,8 @@ pub(crate) struct Upcoming {
     /// Routes of arriving packets in event order, and how many have been used.
     pub(super) routes: [Route; LOOKAHEAD_EVENTS],
     pub(super) routes_used: usize,
+    /// The output of the next arrival, chosen ahead.
+    chosen: Chosen,
     /// Events of the window whose blocks have started processing.
     pub(super) events_begun: usize,
 }
@@ -82,16 +90,53 @@ impl Default for Upcoming {
             received: EntityBlocks::default(),
             routes: [Route::default(); LOOKAHEAD_EVENTS],
             routes_used: 0,
+            chosen: Chosen::NONE,
             events_begun: 0,
         }
     }
 }
 
 impl Upcoming {
-    /// The precomputed route of the next arrival.
+    /// Forgets the events of the last window.
+    pub(super) fn clear(&mut self) {
+        (self.events_begun, self.routes_used) = (0, 0);
+        self.chosen = Chosen::NONE;
+        for entities in
+            [&mut self.arrivals, &mut self.adapters, &mut self.credits, &mut self.received]
+        {
+            entities.clear();
+        }
+    }
+
+    /// Computes nothing ahead in this window.
+    pub(super) fn stop(&mut self) {
+        self.events_begun = usize::MAX;
+    }
+
+    /// Whether routes are computed ahead in this window.
     #[inline(always)]
-    pub fn next_route(&mut self) -> Route {
+    pub fn has_routes(&self) -> bool {
+        self.events_begun != usize::MAX
+    }
+
+    /// The precomputed route of the next arrival, and the output chosen ahead.
+    #[inline(always)]
+    pub fn next_route(&mut self) -> (Route, Chosen) {
+        let chosen = std::mem::replace(&mut self.chosen, Chosen::NONE);
         self.routes_used += 1;
-        self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS]
+        (self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS], chosen)
+    }
+
+    /// Packet and route of the arrival behind the one whose route was taken last, if it is known.
+    #[inline(always)]
+    pub fn following(&self) -> Option<(u32, Route)> {
+        let (next, known) = (self.routes_used, self.arrivals.known(self.events_begun / BLOCK + 1));
+        (next < known).then(|| (self.arrivals.at(next), self.routes[next % LOOKAHEAD_EVENTS]))
+    }
+
+    /// Keeps the output chosen ahead for the next arrival.
+    #[inline(always)]
+    pub fn choose(&mut self, chosen: Chosen) {
+        self.chosen = chosen;
     }
 }

@@ -10,7 +10,7 @@ use crate::probe::Probe;
 use crate::rng::{Stream, below, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
-use crate::switch::route::{Output, Route};
+use crate::switch::route::{Chosen, Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
     /// Chooses the lane by which a packet leaves.
@@ -21,15 +21,38 @@ impl<P: Probe> Shard<'_, P> {
         slot: u32,
         service: u8,
         route: Route,
+        chosen: Chosen,
     ) -> Output {
         let Route { start, n, first } = route;
         let (link, lane) = match n {
             0 => self.choose_by_rule(switch, slot),
+            _ if !P::ON
+                && chosen.link != NIL
+                && ((n == 1) | self.links.loads.still_first_idle(chosen, self.now)) =>
+            {
+                (chosen.link, service)
+            }
             _ => {
                 (self.links.least_loaded_in_range(start, n.into(), first.into(), self.now), service)
             }
         };
         Output { link, lane: self.links.lane_of(link, lane) }
+    }
+
+    /// Chooses the output of the arrival behind the one that is about to be processed, as if that
+    /// changed nothing, and prefetches its lane: the choice is exact most of the time, and is checked
+    /// ([`Loads::still_first_idle`]). One event lasts about as long as a line from the next cache. Not
+    /// with a probe, where this was measured to be slower.
+    ///
+    /// [`Loads::still_first_idle`]: crate::network::load::Loads::still_first_idle
+    #[inline(always)]
+    pub fn choose_ahead(&mut self) {
+        let Some((slot, Route { start, n, first })) = self.upcoming.following() else { return };
+        let Packet { ready, service, .. } = self.packets[slot];
+        let idle = self.links.loads.first_idle(start, n.into(), first.into(), ready);
+        let Some(link) = idle else { return };
+        self.links.prefetch_lane(self.links.lane_of(link, service));
+        self.upcoming.choose(Chosen { link, releases: self.links.loads.releases });
     }
 
     /// The part of the route of `packet`, which heads for a switch, that does not depend on
@@ -74,24 +97,24 @@ impl<P: Probe> Shard<'_, P> {
         Route { start: start + attachment, n: 1, first: 0 }
     }
 
-    /// Prefetches what the arrival of `packet` will read: the lane it is likely to leave by or,
-    /// if the network does not fit in the cache, the loads that determine it. Returns the known
-    /// part of its route, and whether the next link leads to its node.
+    /// The known part of the route of `packet`, and whether the next link leads to its node; prefetches
+    /// the loads that determine the rest if the network does not fit in the cache, and with a probe
+    /// what is likely to be read: an output is not chosen ahead then.
     #[inline(always)]
     pub fn prefetch_arrival(&self, packet: &Packet) -> (Route, bool) {
         if self.model.is_node(packet.next) {
             return (Route::default(), false);
         }
         let (route, ejects) = self.route(packet);
-        let link = route.start + u32::from(route.first);
+        let likely = route.start + u32::from(route.first);
         if self.links.exceed_cache() {
             self.links.loads.prefetch(route.start, route.first.into());
-        } else {
-            self.links.prefetch_lane(self.links.lane_of(link, packet.service));
+        } else if P::ON {
+            self.links.prefetch_lane(self.links.lane_of(likely, packet.service));
         }
         if P::ON {
             let input = self.input_link(packet.next, packet.input);
-            self.probe.prefetch(link, input);
+            self.probe.prefetch(likely, input);
         }
         (route, ejects)
     }

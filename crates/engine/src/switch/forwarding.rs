@@ -15,20 +15,20 @@ use crate::probe::{Hop, Probe, SentPacket, Transmission};
 use crate::rng::{Stream, random};
 use crate::settings::{Buffering, CongestionScheme, MarkingPoint, MarkingRule, Switching};
 use crate::shard::Shard;
-use crate::switch::route::{Output, Route};
+use crate::switch::route::{Chosen, Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
     /// A packet that came by `link` is ready to leave a switch, the switch delay included. On
     /// an ideal network: its tail reaches its node.
-    pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
+    pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<(Route, Chosen)>) {
         let model = self.model;
         let packet = &self.packets[slot];
         let Packet { next: dst, service, wire, tail_ready, input, .. } = *packet;
         if model.is_node(dst) {
             return self.deliver(slot, self.now);
         }
-        let route = route.unwrap_or_else(|| self.route(packet).0);
-        let out = self.choose_output(dst - model.n_nodes, slot, service, route);
+        let (route, chosen) = route.unwrap_or_else(|| (self.route(packet).0, Chosen::NONE));
+        let out = self.choose_output(dst - model.n_nodes, slot, service, route, chosen);
         self.packet_hops += 1;
         if self.has_congestion_control {
             self.control_congestion(dst, out.lane, slot);
