@@ -38,6 +38,7 @@ class Series:
         n: Messages or repetitions behind all of them.
         source: Benchmark: ``"osu_latency"``.
         pairs: Pairs of ranks that ran concurrently; 0 if the output does not state it.
+        error_ps: Standard error of each time besides rounding, where it is known, shape (P,).
     """
 
     quantity: Quantity
@@ -48,6 +49,12 @@ class Series:
     n: int
     source: str
     pairs: int = 1
+    error_ps: Floats | None = None
+
+    @property
+    def errors_ps(self) -> Floats:
+        """Known standard error of each time, 0 where none is known, shape (P,)."""
+        return np.zeros(len(self.size_bytes)) if self.error_ps is None else self.error_ps
 
 
 @dataclass

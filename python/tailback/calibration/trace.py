@@ -21,7 +21,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.calibration.estimates import FittedValue, Placed
+from tailback.calibration.estimates import FittedValue
+from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 
