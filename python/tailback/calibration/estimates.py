@@ -96,7 +96,9 @@ def estimate(
     out = Estimates()
     defaults = EngineSection()
     packet = packet_bytes or defaults.packet
-    wire = WireBytes(packet, threshold=_threshold(fitted_series(placed), eager))
+    # Sends that waited are observed directly; a jump in latencies is only inferred.
+    eager = eager or _eager(fitted_series(placed))
+    wire = WireBytes(packet, threshold=None if eager is None else (eager.low, eager.high + 1))
     rate = adapter_rate(placed, wire, adapter_gbps)
     groups = fitted_series(placed, replace(wire, share=rate.header_share if rate else 0.0))
     if packet_bytes is None:
@@ -107,7 +109,14 @@ def estimate(
         )
     _header(out, rate, packet)
     send = _delays(out, groups, defaults)
-    _eager(out, groups, eager)
+    if eager is not None:
+        out.engine.append(eager)
+    else:
+        latencies = any((g.quantity, g.layer, g.remote) == ("latency", "mpi", True) for g in groups)
+        out.not_identified["eager"] = (
+            "no jump in MPI's latency shows a handshake" if latencies
+            else "nothing shows MPI's latency between hosts"
+        )  # fmt: skip
     _local(out, groups, send, defaults)
     _other_quantities(out, groups)
     return out
@@ -237,20 +246,12 @@ def _solve(
     return found, drawn
 
 
-def _threshold(
-    groups: Sequence[FittedSeries], waited: FittedValue | None
-) -> tuple[float, float] | None:
-    """Sizes between which MPI changes to rendezvous; None where nothing shows it."""
-    out = Estimates()
-    _eager(out, groups, waited)
-    return (out.engine[0].low, out.engine[0].high + 1) if out.engine else None
-
-
-def _eager(out: Estimates, groups: Sequence[FittedSeries], waited: FittedValue | None) -> None:
+def _eager(groups: Sequence[FittedSeries]) -> FittedValue | None:
     """The rendezvous threshold: the size at the last upward jump of the latency."""
     best: tuple[float, FittedValue] | None = None
-    latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
-    for group in latencies:
+    for group in groups:
+        if (group.quantity, group.layer) != ("latency", "mpi") or not group.remote:
+            continue
         for number in range(len(group.fit.model.breaks) - 1, -1, -1):
             jump = group.fit.jump(group.draws, number)
             significance = float(np.median(jump) / spread(jump))
@@ -258,15 +259,7 @@ def _eager(out: Estimates, groups: Sequence[FittedSeries], waited: FittedValue |
                 if best is None or significance > best[0]:
                     best = (significance, _bracket(group, number))
                 break
-    # Sends that waited are observed directly; a jump in latencies is only inferred.
-    found = waited or (best[1] if best is not None else None)
-    if found is not None:
-        out.engine.append(found)
-    else:
-        out.not_identified["eager"] = (
-            "no jump in MPI's latency shows a handshake" if latencies
-            else "nothing shows MPI's latency between hosts"
-        )  # fmt: skip
+    return None if best is None else best[1]
 
 
 def _bracket(group: FittedSeries, number: int) -> FittedValue:

@@ -106,7 +106,7 @@ class FittedSeries:
         only_large = (
             len(np.unique(self.fit.size)) < MIN_POINTS and self.size_bytes.max() > _SMALL_BYTES
         )
-        if only_large or value <= 0 or spread(draws) > _MAX_RELATIVE_ERROR * value:
+        if only_large or not value > 0 or spread(draws) > _MAX_RELATIVE_ERROR * value:
             return None
         return DrawnValue(value, draws, self.source + self.where, self.n)
 
@@ -157,38 +157,68 @@ def fitted_series(
         line_gbps: Line rate, to fit the headers of packets instead of assuming them.
     """
     wire = wire or WireBytes()
-    rate = None if line_gbps is None else LineRate(8000 / line_gbps, wire.packet)
     by: dict[tuple[object, ...], list[Placed]] = {}
     for one in placed:
         s = one.series
-        by.setdefault((s.quantity, s.layer, s.source, one.route), []).append(one)
+        by.setdefault((s.quantity, s.layer, s.source, _together(one, wire)), []).append(one)
     out = []
     for number, members in enumerate(by.values()):
-        series, route = [one.series for one in members], members[0].route
-        first = series[0]
-        size = np.concatenate([one.size_bytes for one in series])
-        on_wire, change = size, None
-        remote = route is None or route.switches > 0
-        if remote:
-            on_wire = wire.of(size) if rate is None else size
-            if wire.threshold is not None and (first.quantity, first.layer) == ("stream", "mpi"):
-                # Messages of a window share the time of their handshakes. Their jump is too small
-                # to be found, and yet large enough to bias the slope.
-                ends = np.array(wire.threshold)
-                low, high = (wire.of(ends) if rate is None else ends).tolist()
-                change = (low, high)
-        lines = fit(
-            on_wire,
-            np.concatenate([one.time_ps for one in series]),
-            np.concatenate([one.resolution_ps for one in series]),
-            np.concatenate([one.errors_ps for one in series]),
-            change, rate if remote else None,
-        )  # fmt: skip
-        rng = np.random.default_rng([SEED, number])
+        out += _fitted(members, wire, line_gbps, [SEED, number])
+    return out
+
+
+def _together(one: Placed, wire: WireBytes) -> object:
+    """Series for which this is equal have lines with the same slopes.
+
+    A trace has messages of only some sizes at each distance, so its distances are fitted together.
+    Benchmarks measure all sizes, and each distance shows its own lines. The handshake takes longer
+    over a longer distance, so its threshold must be known first.
+    """
+    remote = one.route is not None and one.route.switches > 0
+    if remote and one.series.error_ps is not None and wire.threshold is not None:
+        assert one.route is not None
+        return one.route.line_gbps
+    return one.route
+
+
+def _fitted(
+    members: Sequence[Placed], wire: WireBytes, line_gbps: float | None, seed: list[int]
+) -> list[FittedSeries]:
+    """Fit lines to series with the same slopes; one result for each distance."""
+    routes = list(dict.fromkeys(one.route for one in members))
+    first, remote = members[0].series, routes[0] is None or routes[0].switches > 0
+    size = np.concatenate([one.series.size_bytes for one in members])
+    rate = None if line_gbps is None or not remote else LineRate(8000 / line_gbps, wire.packet)
+    on_wire, change = size, None
+    if remote and rate is None:
+        on_wire = wire.of(size)
+    # Messages of a window share the time of their handshakes. Their jump is too small to be found,
+    # and yet large enough to bias the slope. A trace may have too few sizes to show it.
+    shown = first.quantity == "stream" or first.error_ps is not None
+    if remote and wire.threshold is not None and first.layer == "mpi" and shown:
+        ends = np.array(wire.threshold)
+        low, high = (wire.of(ends) if rate is None else ends).tolist()
+        change = (low, high)
+    place = np.concatenate(
+        [np.full(len(one.series.size_bytes), routes.index(one.route)) for one in members]
+    )
+    lines = fit(
+        on_wire,
+        np.concatenate([one.series.time_ps for one in members]),
+        np.concatenate([one.series.resolution_ps for one in members]),
+        np.concatenate([one.series.errors_ps for one in members]),
+        change, rate, place if len(routes) > 1 else None,
+    )  # fmt: skip
+    out = []
+    for number, route in enumerate(routes):
+        # Equal generators, so that errors of the slopes are the same at all distances.
+        rng = np.random.default_rng(seed)
         out.append(
             FittedSeries(
-                first.quantity, first.layer, route, first.source, sum(one.n for one in series),
-                np.sort(size), lines, lines.draws(rng), lines.least_time(rng), lines.byte_time(rng),
+                first.quantity, first.layer, route, first.source,
+                sum(one.series.n for one in members if one.route == route),
+                np.sort(size), lines, lines.draws(rng), lines.least_time(rng, number),
+                lines.byte_time(rng),
             )
         )  # fmt: skip
     return out

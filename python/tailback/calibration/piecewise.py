@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Final
@@ -101,7 +101,8 @@ class PiecewiseFit:
         covariance: Covariance of the coefficients, shape (C, C).
         freedom: Degrees of freedom.
         spread: Relative standard deviation of a time about its line.
-        smallest: Regressors of the smallest message, shape (C,).
+        smallest: Regressors of the smallest message at each place, shape (places, C); NaN where all
+            times of a place are beyond the known change point.
         known_ps: Time of the smallest message, and of a byte, that is known beforehand.
         plausible: First and last plausible row of each change point (95 %).
         averaged: This fit and alternative ones, each with its probability; empty if there are none.
@@ -133,12 +134,13 @@ class PiecewiseFit:
         tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
 
-    def least_time(self, rng: Rng) -> tuple[float, Floats]:
+    def least_time(self, rng: Rng, place: int = 0) -> tuple[float, Floats]:
         """Time of the smallest message by the first line: value and draws, over all models.
 
-        Size 0 may be far outside the range of a short first line.
+        Size 0 may be far outside the range of a short first line. Places that are drawn with equal
+        generators have errors in common, those of the slopes.
         """
-        return self._average(rng, lambda one, draws: draws @ one.smallest + one.known_ps[0])
+        return self._average(rng, lambda one, draws: draws @ one.smallest[place] + one.known_ps[0])
 
     def byte_time(self, rng: Rng) -> tuple[float, Floats]:
         """Time per byte of large messages by the last line: value and draws, over all models."""
@@ -164,7 +166,7 @@ class PiecewiseFit:
 
     def slope(self, draws: Floats, segment: int) -> Floats:
         """Time per byte by one of the lines, for each draw."""
-        at = self.segments + (0 if self.model.shared else segment)
+        at = (0 if self.model.shared else segment) - (1 if self.model.shared else self.segments)
         return np.asarray(draws[:, at], np.float64)
 
     def jump(self, draws: Floats, number: int) -> Floats:
@@ -179,6 +181,7 @@ class PiecewiseFit:
 def fit(
     size_bytes: Floats, time_ps: Floats, resolution_ps: Floats, error_ps: Floats | None = None,
     change: tuple[float, float] | None = None, rate: LineRate | None = None,
+    place: NDArray[np.int64] | None = None,
 ) -> PiecewiseFit:  # fmt: skip
     """Fit lines with change points.
 
@@ -192,6 +195,8 @@ def fit(
         rate: Line rate, for fits of the time per byte. Without it the last line is straight in the
             sizes; with it, the known time of the payload plus an unknown one for each packet. A
             message that does not fill its packets has a larger share of headers.
+        place: Where each was measured, numbered from 0, shape (P,). Lines of different places have
+            the same slopes, and jump at the same size, by different amounts. None for one place.
 
     Returns:
         The lines. With fewer than three different sizes a slope is indistinguishable from
@@ -200,6 +205,8 @@ def fit(
     order = np.argsort(size_bytes, kind="stable")
     known = np.hypot(resolution_ps / np.sqrt(12), 0.0 if error_ps is None else error_ps)
     data = _Data(size_bytes[order], time_ps[order], known[order], change=change, rate=rate)
+    if place is not None:
+        data = replace(data, place=place[order])
     if len(np.unique(size_bytes)) < MIN_POINTS:
         return _constant(data)
     model, spread = PiecewiseModel(), 0.01
@@ -238,6 +245,7 @@ class _Data:
         spread: Relative standard deviation of the unknown error.
         change: Sizes between which another test showed a change point.
         rate: Line rate at which the payload of the last line's messages is sent; None if unknown.
+        place: Where each time was measured, shape (P,); None for one place.
     """
 
     size: Floats
@@ -246,6 +254,8 @@ class _Data:
     spread: float = 0.01
     change: tuple[float, float] | None = None
     rate: LineRate | None = None
+    place: NDArray[np.int64] | None = None
+    _apart: dict[int, tuple[Floats, list[tuple[int, bool]]]] = field(default_factory=dict)
 
     def with_spread(self, spread: float) -> _Data:
         return replace(self, spread=max(spread, _MIN_SPREAD))
@@ -271,7 +281,51 @@ class _Data:
             slopes = slopes.copy()
             slopes[:, -1] = last * self.rate.packet_bytes(self.size)
             known = last * self.size * self.rate.byte_ps
-        return np.concatenate([inside, slopes], axis=1), known
+        return np.concatenate([inside, self.apart(model)[0], slopes], axis=1), known
+
+    def apart(self, model: PiecewiseModel) -> tuple[Floats, list[tuple[int, bool]]]:
+        """Regressors that set places apart from the first intercept, and what each is for.
+
+        Returns:
+            Regressors, shape (P, K), and of each its place and whether it is of the times beyond
+            the known change point.
+        """
+        first = min(self.known.intersection(model.breaks), default=len(self.size))
+        if self.place is None:
+            return np.zeros((len(self.size), 0)), []
+        if first not in self._apart:
+            beyond = np.arange(len(self.size)) >= first
+            columns = [(~beyond).astype(np.float64), beyond.astype(np.float64)]
+            columns = [column for column in columns if column.any()]
+            plain, kept = len(columns), []
+            # First the places with most times below the change point.
+            count = np.bincount(self.place[~beyond], minlength=self.place.max() + 1)
+            for number in np.argsort(-count, kind="stable").tolist():
+                for above in (False, True):
+                    column = ((self.place == number) & (beyond == above)).astype(np.float64)
+                    # One place, and a side without times, follow from the others.
+                    if np.linalg.matrix_rank(np.stack([*columns, column])) > len(columns):
+                        columns.append(column)
+                        kept.append((number, above))
+            found = np.stack(columns[plain:], axis=1) if kept else np.zeros((len(self.size), 0))
+            self._apart[first] = (found, kept)
+        return self._apart[first]
+
+    def smallest(self, model: PiecewiseModel, design: Floats) -> Floats:
+        """Regressors of the smallest message at each place, shape (places, coefficients)."""
+        if self.place is None:
+            return design[:1]
+        first = min(self.known.intersection(model.breaks), default=len(self.size))
+        _, kept = self.apart(model)
+        start = len(model.breaks) + 1
+        out = []
+        for number in range(int(self.place.max()) + 1):
+            row = design[0].copy()
+            row[start : start + len(kept)] = [one == (number, False) for one in kept]
+            if not (self.place[:first] == number).any():
+                row[:] = np.nan
+            out.append(row)
+        return np.array(out)
 
     def residuals(self, model: PiecewiseModel) -> Floats:
         """Residuals in units of the spread, shape (P,)."""
@@ -305,11 +359,15 @@ class _Data:
         A change point counts as two parameters, as its position is chosen from some twenty; one
         that another test showed counts as none.
         """
-        return model.coefficients + 2 * self.unknown_breaks(model)
+        return self.coefficients(model) + 2 * self.unknown_breaks(model)
+
+    def coefficients(self, model: PiecewiseModel) -> int:
+        """Intercepts, differences between places, and slopes."""
+        return model.coefficients + len(self.apart(model)[1])
 
     def freedom(self, model: PiecewiseModel) -> int:
         """Degrees of freedom of the times about a model's lines."""
-        return max(len(self.size) - model.coefficients - self.unknown_breaks(model), 1)
+        return max(len(self.size) - self.coefficients(model) - self.unknown_breaks(model), 1)
 
     def unknown_breaks(self, model: PiecewiseModel) -> int:
         """Change points that no other test showed."""
@@ -399,6 +457,12 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
     starts = data.starts
     for model in _parallel(data):
         yield data.criterion(model), model
+    if data.place is not None:
+        for row in sorted(data.known) or starts[MIN_POINTS - 1 : 1 - MIN_POINTS]:
+            model = PiecewiseModel((row,))
+            if data.has_enough_points(model):
+                yield data.criterion(model), model
+        return
     squares = data.squares()
     for count in range(1, MAX_BREAKS + 1):
         if not data.has_enough_points(PiecewiseModel(tuple(range(count)))):
@@ -476,7 +540,8 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     freedom = data.freedom(model) / max(1 - data.known_share, 0.01) ** 2
     byte = 0.0 if data.rate is None else data.rate.byte_ps
     return PiecewiseFit(
-        data.size, model, found / column, covariance, freedom, data.spread, design[0],
+        data.size, model, found / column, covariance, freedom, data.spread,
+        data.smallest(model, design),
         (float(known[0]), byte),
     )  # fmt: skip
 
@@ -508,7 +573,7 @@ def _constant(data: _Data) -> PiecewiseFit:
     mean = float(data.time.mean())
     return PiecewiseFit(
         data.size, PiecewiseModel(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
-        float(np.sqrt(variance * n)) / mean, np.array([1.0, 0.0]),
+        float(np.sqrt(variance * n)) / mean, np.array([[1.0, 0.0]]),
     )  # fmt: skip
 
 
