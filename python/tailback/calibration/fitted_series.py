@@ -207,7 +207,7 @@ def _fitted(
         np.concatenate([one.series.time_ps for one in members]),
         np.concatenate([one.series.resolution_ps for one in members]),
         np.concatenate([one.series.errors_ps for one in members]),
-        change, rate, place if len(routes) > 1 else None,
+        change, rate, place if len(routes) > 1 else None, _deviations(members),
     )  # fmt: skip
     out = []
     for number, route in enumerate(routes):
@@ -222,6 +222,13 @@ def _fitted(
             )
         )  # fmt: skip
     return out
+
+
+def _deviations(members: Sequence[Placed]) -> Floats | None:
+    """Draws of the known errors of all times, if they are known as such."""
+    some = [one.series.deviation_ps for one in members]
+    known = [one for one in some if one is not None]
+    return np.concatenate(known) if len(known) == len(some) else None
 
 
 def mean_of(some: Sequence[DrawnValue]) -> DrawnValue:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from tailback.calibration.model import Floats
+from tailback.calibration.model import DRAWS, Floats, Ints
 
 MAX_BREAKS: Final = 3
 """Libraries seldom have more than four protocols: inline, copied, registered, handshake."""
@@ -45,7 +45,6 @@ _UNLIKELY: Final = 0.01
 """Models that are less likely than this, compared with the best one, are left out."""
 
 _HUBER: Final = 2.5
-_DRAWS: Final = 4000
 _MIN_SPREAD: Final = 1e-6
 
 Rng = np.random.Generator
@@ -99,6 +98,7 @@ class PiecewiseFit:
         model: Positions of the change points.
         coefficients: Intercepts, then slopes, shape (C,).
         covariance: Covariance of the coefficients, shape (C, C).
+        shifts: Draws of further, known errors of the coefficients, shape (4000, C); None without.
         freedom: Degrees of freedom.
         spread: Relative standard deviation of a time about its line.
         smallest: Regressors of the smallest message at each place, shape (places, C); NaN where all
@@ -116,6 +116,7 @@ class PiecewiseFit:
     spread: float
     smallest: Floats
     known_ps: tuple[float, float] = (0.0, 0.0)
+    shifts: Floats | None = None
     plausible: tuple[tuple[int, int], ...] = ()
     averaged: tuple[tuple[float, PiecewiseFit], ...] = ()
 
@@ -124,15 +125,17 @@ class PiecewiseFit:
         """Number of lines."""
         return len(self.model.breaks) + 1
 
-    def draws(self, rng: Rng, count: int = _DRAWS) -> Floats:
-        """Draws of the coefficients by Student's t, shape (count, C)."""
+    def draws(self, rng: Rng, first: int = 0, last: int = DRAWS) -> Floats:
+        """Draws of the coefficients by Student's t, from one number to another, shape (n, C)."""
+        count = last - first
         scale = np.sqrt(np.diag(self.covariance))
         scale[scale == 0] = 1
         # Intercepts and slopes differ by many orders of magnitude.
         root = _root(self.covariance / np.outer(scale, scale))
         normal = rng.standard_normal((count, len(scale)))
         tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
-        return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
+        out = self.coefficients + (normal @ root.T) * scale * tail
+        return np.asarray(out if self.shifts is None else out + self.shifts[first:last], np.float64)
 
     def least_time(self, rng: Rng, place: int = 0) -> tuple[float, Floats]:
         """Time of the smallest message by the first line: value and draws, over all models.
@@ -151,9 +154,9 @@ class PiecewiseFit:
     ) -> tuple[float, Floats]:
         some = self.averaged or ((1.0, self),)
         share = np.cumsum([0.0, *(weight for weight, _ in some)])
-        ends = np.rint(share / share[-1] * _DRAWS).astype(int).tolist()
+        ends = np.rint(share / share[-1] * DRAWS).astype(int).tolist()
         parts = [
-            what(one, one.draws(rng, last - first))
+            what(one, one.draws(rng, first, last))
             for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
         ]
         draws = rng.permutation(np.concatenate(parts))
@@ -181,7 +184,7 @@ class PiecewiseFit:
 def fit(
     size_bytes: Floats, time_ps: Floats, resolution_ps: Floats, error_ps: Floats | None = None,
     change: tuple[float, float] | None = None, rate: LineRate | None = None,
-    place: NDArray[np.int64] | None = None,
+    place: Ints | None = None, deviation_ps: Floats | None = None,
 ) -> PiecewiseFit:  # fmt: skip
     """Fit lines with change points.
 
@@ -197,6 +200,8 @@ def fit(
             message that does not fill its packets has a larger share of headers.
         place: Where each was measured, numbered from 0, shape (P,). Lines of different places have
             the same slopes, and jump at the same size, by different amounts. None for one place.
+        deviation_ps: Draws of the known errors, shape (P, 4000), where these are not normal or not
+            independent; `error_ps` then only weights the times.
 
     Returns:
         The lines. With fewer than three different sizes a slope is indistinguishable from
@@ -207,6 +212,8 @@ def fit(
     data = _Data(size_bytes[order], time_ps[order], known[order], change=change, rate=rate)
     if place is not None:
         data = replace(data, place=place[order])
+    if deviation_ps is not None:
+        data = replace(data, deviation=deviation_ps[order])
     if len(np.unique(size_bytes)) < MIN_POINTS:
         return _constant(data)
     model, spread = PiecewiseModel(), 0.01
@@ -246,6 +253,7 @@ class _Data:
         change: Sizes between which another test showed a change point.
         rate: Line rate at which the payload of the last line's messages is sent; None if unknown.
         place: Where each time was measured, shape (P,); None for one place.
+        deviation: Draws of the known errors, shape (P, 4000); None where these are normal.
     """
 
     size: Floats
@@ -254,7 +262,8 @@ class _Data:
     spread: float = 0.01
     change: tuple[float, float] | None = None
     rate: LineRate | None = None
-    place: NDArray[np.int64] | None = None
+    place: Ints | None = None
+    deviation: Floats | None = None
     _apart: dict[int, tuple[Floats, list[tuple[int, bool]]]] = field(default_factory=dict)
 
     def with_spread(self, spread: float) -> _Data:
@@ -538,11 +547,22 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     covariance = np.linalg.pinv(scaled.T @ scaled) / np.outer(column, column)
     # Only the unknown error has few degrees of freedom (Satterthwaite 1946).
     freedom = data.freedom(model) / max(1 - data.known_share, 0.01) ** 2
+    shifts = None
+    if data.deviation is not None:
+        # The error of the estimate is linear in those of the times, as far as Huber weights do not
+        # bound their influence: that of a residual, which is smaller than the error where the line
+        # follows a time.
+        effect = np.linalg.pinv(scaled) / column[:, None] * root
+        leverage = np.clip((design * effect.T).sum(axis=1), 0.0, 1 - 1e-9)
+        bound = (_HUBER * sigma / (1 - leverage))[:, None]
+        shifts = (effect @ np.clip(data.deviation, -bound, bound)).T
+        unknown = np.maximum(sigma**2 / weight - data.error**2, 0.0)
+        covariance, freedom = (effect * unknown) @ effect.T, data.freedom(model)
     byte = 0.0 if data.rate is None else data.rate.byte_ps
     return PiecewiseFit(
         data.size, model, found / column, covariance, freedom, data.spread,
         data.smallest(model, design),
-        (float(known[0]), byte),
+        (float(known[0]), byte), shifts,
     )  # fmt: skip
 
 

@@ -23,8 +23,9 @@ from typing import Final
 
 import numpy as np
 
-from tailback.calibration.model import Floats
+from tailback.calibration.model import DRAWS, Floats, Ints
 
+_SEED: Final = 20_252
 _MIN_GAPS: Final = 5
 """With fewer gaps between times, their scale is unknown."""
 
@@ -79,10 +80,8 @@ class Gaps:
     time_ps: Floats
 
 
-def end_points(
-    times: Sequence[PairTimes], gaps: Gaps, resolution_ps: float
-) -> tuple[Floats, Floats] | None:
-    """End points below the shortest times, and their standard errors.
+def end_points(times: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> EndPoints | None:
+    """End points below the shortest times.
 
     Args:
         times: For each size and distance.
@@ -90,16 +89,34 @@ def end_points(
         resolution_ps: One tick of the clock.
 
     Returns:
-        End points and standard errors in ps, each of shape (len(times),); None if too few times
-        can be compared to tell the noise.
+        The end points; None if too few times can be compared to tell the noise.
     """
     some = [one.most_messages() for one in times]
     shown = sorted((one for one in some if len(one.time_ps) > 1), key=lambda one: -len(one.time_ps))
     if len(gaps.gap_ps) + sum(len(one.time_ps) - 1 for one in shown) < _MIN_GAPS:
         return None
     noise = _Noise.fitted(shown[:_MAX_SHOWN], gaps, resolution_ps)
-    found = np.array([noise.end_point(one) for one in some])
-    return found[:, 0], found[:, 1]
+    rng = np.random.default_rng(_SEED)
+    # All times have the same noise, so one draw of it serves them all.
+    which = rng.choice(noise.weight.size, DRAWS, p=noise.weight.reshape(-1))
+    drawn = np.array([noise.draw(one, which, rng) for one in some])
+    low, middle, high = np.quantile(drawn, [0.159, 0.5, 0.841], axis=1)
+    return EndPoints(middle, (high - low) / 2, drawn - middle[:, None])
+
+
+@dataclass(frozen=True)
+class EndPoints:
+    """Times without noise, of several sizes and distances.
+
+    Attributes:
+        time_ps: The medians, shape (P,).
+        error_ps: Half of the central 68 % of each, shape (P,).
+        deviation_ps: Draws of all of them, less the medians, shape (P, 4000).
+    """
+
+    time_ps: Floats
+    error_ps: Floats
+    deviation_ps: Floats
 
 
 @dataclass(frozen=True)
@@ -135,21 +152,25 @@ class _Noise:
         weight = np.exp(log - log.max())
         return cls(scale, out.exposure_ps, weight / weight.sum())
 
-    def end_point(self, one: PairTimes) -> tuple[float, float]:
-        """Median of the end point, and half of its central 68 %."""
-        likely = self.weight.sum(axis=(1, 2))
-        rows = likely > 1e-4 * likely.max()
+    def draw(self, one: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
+        """Draws of an end point.
+
+        Args:
+            one: The shortest times.
+            which: Number of the noise of each draw, of all combinations of scale, lateness and
+                exposure, shape (N,).
+            rng: Generator of the depths.
+        """
+        # Few of the possible scales are likely enough to be drawn.
+        each = self.weight[0].size
+        rows, row = np.unique(which // each, return_inverse=True)
         few = _Noise(self.scale_ps[rows], self.exposure_ps, self.weight[rows])
-        log = few._depths(one)
-        depth = np.exp(log - _log_sum(log)[..., None]) * few.weight[..., None]
-        share = depth.sum(axis=(1, 2))
-        below = few.scale_ps[:, None] * _DEPTHS
-        order = np.argsort(below, axis=None)
-        sums = np.cumsum(share.reshape(-1)[order])
-        low, middle, high = np.interp(
-            np.array([0.159, 0.5, 0.841]) * sums[-1], sums, below.reshape(-1)[order]
-        )
-        return float(one.time_ps.min() - middle), float(high - low) / 2
+        log = few._depths(one).reshape(len(rows) * each, -1)
+        sums = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
+        mine = row * each + which % each
+        level = rng.random(len(which)) * sums[mine, -1]
+        depth = _DEPTHS[np.minimum((sums[mine] < level[:, None]).sum(axis=1), len(_DEPTHS) - 1)]
+        return np.asarray(one.time_ps.min() - few.scale_ps[row] * depth)
 
     def _of_gaps(self, gaps: Gaps) -> Floats:
         """Log likelihood of gaps, shape (S, L, E)."""

@@ -255,13 +255,15 @@ def _series(
             rows = slice(at, at := at + len(by_size))
             size = np.array(list(by_size), np.float64)
             time = np.array([one.time_ps.min() for one in by_size.values()])
-            error = None
+            error, deviation = None, None
             if found is not None:
-                time, error = np.maximum(found[0][rows], time / 2), found[1][rows]
+                time = np.maximum(found.time_ps[rows], time / 2)
+                error, deviation = found.error_ps[rows], found.deviation_ps[rows]
             # Both ends of both directions are rounded.
             step = np.full(len(size), float(resolution_ps))
             n = int(pairs.filter(some).select(pl.col("n") + pl.col("n_back")).to_series().sum())
-            series = Series("latency", "mpi", size, time, step, n, SOURCE, error_ps=error)
+            series = Series("latency", "mpi", size, time, step, n, SOURCE, error_ps=error,
+                            deviation_ps=deviation)  # fmt: skip
             first = int(np.flatnonzero(some)[0])
             out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
     return out
