@@ -14,44 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
-from tailback.calibration.model import Floats, Layer, Quantity, Series
-from tailback.calibration.piecewise import MIN_POINTS, PiecewiseFit, fit
-from tailback.calibration.routes import Route
+from tailback.calibration.fitted_series import (
+    SEED,
+    DrawnValue,
+    FittedSeries,
+    Placed,
+    WireBytes,
+    fitted_series,
+    mean_of,
+    spread,
+)
+from tailback.calibration.headers import AdapterRate, adapter_rate
+from tailback.calibration.model import Floats
 from tailback.scenario_engine import EngineSection
 from tailback.units import format_bytes
 
-Kind = Literal["time", "size", "rate"]
+__all__ = ["Estimates", "FittedValue", "Kind", "Placed", "estimate"]
 
-_SEED: Final = 20_251
-_MIN_STREAM_BYTES: Final = 1 << 16
-"""A slope counts as a rate only if sizes reach this value."""
+Kind = Literal["time", "size", "rate"]
 
 _MAX_HEADER_SHARE: Final = 0.15
 """A larger share of the payload cannot be headers: the adapter is slower than its link."""
-
-_SMALL_BYTES: Final = 256
-"""Without a slope, messages up to this size are assumed to take as long as empty ones."""
-
-_MAX_RELATIVE_ERROR: Final = 0.25
-"""Relative standard error above which a slope does not count as a rate, nor an intercept as a
-latency."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A series and where it was measured.
-
-    Attributes:
-        series: The series.
-        route: Distance between its ends; None if unknown.
-    """
-
-    series: Series
-    route: Route | None
 
 
 @dataclass(frozen=True)
@@ -94,70 +81,6 @@ class Estimates:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """A quantity: its best value and draws."""
-
-    value: float
-    draws: Floats
-    source: str
-    n: int
-
-
-@dataclass(frozen=True)
-class _FittedSeries:
-    """Series of one kind between places equally far apart, and the lines through them."""
-
-    quantity: Quantity
-    layer: Layer
-    route: Route | None
-    source: str
-    n: int
-    size_bytes: Floats
-    fit: PiecewiseFit
-    draws: Floats
-    least: tuple[float, Floats]
-    byte: tuple[float, Floats]
-
-    @property
-    def where(self) -> str:
-        """Distance in words."""
-        if self.route is None:
-            return ""
-        if self.route.switches == 0:
-            return " within a host"
-        return f" over {self.route.switches:g} switch{'es' if self.route.switches > 1 else ''}"
-
-    @property
-    def remote(self) -> bool:
-        """Whether it was measured between hosts, also assumed if the hosts are unknown."""
-        return self.route is None or self.route.switches > 0
-
-    def intercept(self) -> _Drawn | None:
-        """Time of an empty message; None if it cannot be derived from the sizes."""
-        # From the smallest message to an empty one at the rate of large ones, if that is known.
-        value = self.least[0] - self.fit.size[0] * self.byte[0]
-        draws = self.least[1] - self.fit.size[0] * self.byte[1]
-        only_large = (
-            len(np.unique(self.fit.size)) < MIN_POINTS and self.size_bytes.max() > _SMALL_BYTES
-        )
-        if only_large or value <= 0 or _spread(draws) > _MAX_RELATIVE_ERROR * value:
-            return None
-        return _Drawn(value, draws, self.source + self.where, self.n)
-
-    def rate(self) -> _Drawn | None:
-        """Rate of the largest messages in Gb/s; None if it cannot be derived from the sizes."""
-        slope, draws = self.byte
-        if (
-            slope <= 0
-            or self.fit.size.max() < _MIN_STREAM_BYTES
-            or _spread(draws) > _MAX_RELATIVE_ERROR * slope
-        ):
-            return None
-        draws = np.maximum(draws, slope * 1e-3)
-        return _Drawn(8000 / slope, 8000 / draws, self.source + self.where, self.n)
-
-
 def estimate(
     placed: Sequence[Placed], *, packet_bytes: int | None = None,
     adapter_gbps: float | None = None, eager: FittedValue | None = None,
@@ -173,133 +96,66 @@ def estimate(
     out = Estimates()
     defaults = EngineSection()
     packet = packet_bytes or defaults.packet
-    groups = _groups(placed)
-    share = _header_share(groups, adapter_gbps)
-    if share > 0:
-        groups = _groups(placed, packet, share)
+    # Sends that waited are observed directly; a jump in latencies is only inferred.
+    eager = eager or _eager(fitted_series(placed))
+    wire = WireBytes(packet, threshold=None if eager is None else (eager.low, eager.high + 1))
+    rate = adapter_rate(placed, wire, adapter_gbps)
+    groups = fitted_series(placed, replace(wire, share=rate.header_share if rate else 0.0))
     if packet_bytes is None:
         out.not_identified["packet"] = "no benchmark reports the MTU (perftest does)"
     else:
         out.engine.append(
             FittedValue("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
         )
-    _header(out, groups, packet, adapter_gbps)
+    _header(out, rate, packet)
     send = _delays(out, groups, defaults)
-    _eager(out, groups, eager)
+    if eager is not None:
+        out.engine.append(eager)
+    else:
+        latencies = any((g.quantity, g.layer, g.remote) == ("latency", "mpi", True) for g in groups)
+        out.not_identified["eager"] = (
+            "no jump in MPI's latency shows a handshake" if latencies
+            else "nothing shows MPI's latency between hosts"
+        )  # fmt: skip
     _local(out, groups, send, defaults)
     _other_quantities(out, groups)
     return out
 
 
-def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_FittedSeries]:
-    """Combine series of the same quantity and fit their lines.
-
-    Args:
-        placed: The series.
-        packet: Payload of a full packet.
-        share: Header of a packet, as a share of the payload of a full one. Messages that do not
-            fill their packets have more of it: lines are fitted to bytes on the wire, scaled so
-            that a slope is the time of a byte of large messages.
-    """
-    by: dict[tuple[object, ...], list[Placed]] = {}
-    for one in placed:
-        s = one.series
-        by.setdefault((s.quantity, s.layer, s.source, one.route), []).append(one)
-    out = []
-    for number, members in enumerate(by.values()):
-        series, route = [one.series for one in members], members[0].route
-        size = np.concatenate([one.size_bytes for one in series])
-        wire = size
-        if route is None or route.switches > 0:
-            packets = np.maximum(np.ceil(size / packet), 1)
-            wire = (size + packets * packet * share) / (1 + share)
-        lines = fit(
-            wire,
-            np.concatenate([one.time_ps for one in series]),
-            np.concatenate([one.resolution_ps for one in series]),
-        )
-        rng = np.random.default_rng([_SEED, number])
-        first = series[0]
-        out.append(
-            _FittedSeries(
-                first.quantity, first.layer, route, first.source, sum(one.n for one in series),
-                np.sort(size), lines, lines.draws(rng), lines.least_time(rng), lines.byte_time(rng),
-            )
-        )  # fmt: skip
-    return out
-
-
-def _line(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -> float | None:
-    """Line rate in the fabric where a rate was measured."""
-    known = [group.route.line_gbps for group in groups if group.route is not None]
-    return min(known) if known else adapter_gbps
-
-
-def _header_share(groups: Sequence[_FittedSeries], adapter_gbps: float | None) -> float:
-    """Header as a share of the payload, 0 where it is unknown."""
-    rate = _rate(groups)
-    line = None if rate is None else _line(rate[1], adapter_gbps)
-    return 0.0 if rate is None or line is None else max(line / rate[0].value - 1, 0.0)
-
-
-def _header(
-    out: Estimates, groups: Sequence[_FittedSeries], packet: int, adapter_gbps: float | None
-) -> None:
+def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
     """Overhead per packet, derived from the rate reached."""
-    rate = _rate(groups)
-    if rate is None:
+    if found is None:
         out.not_identified["header"] = (
             "nothing shows a rate between hosts: messages of 64 KiB and more are needed"
         )
         return
-    out.measured.append(_interval("rate", "rate", rate[0]))
-    line = _line(rate[1], adapter_gbps)
+    rate, line = found.rate, found.line_gbps
+    out.measured.append(_interval("rate", "rate", rate))
     if line is None:
         out.not_identified["header"] = (
             "the line rate is not known: give the fabric (--fabric) and, where rates differ, hosts"
         )
         return
-    share = line / rate[0].draws - 1
+    share = line / rate.draws - 1
     if np.quantile(share, 0.975) < 0:
         out.not_identified["header"] = (
-            f"{rate[0].value:.4g} Gb/s were reached where the fabric says {line:.4g} Gb/s: the "
+            f"{rate.value:.4g} Gb/s were reached where the fabric says {line:.4g} Gb/s: the "
             "benchmark used several adapters, or the fabric's rate is wrong"
         )
         return
-    drawn = replace(
-        rate[0], value=max(packet * (line / rate[0].value - 1), 0.0),
-        draws=np.maximum(packet * share, 0.0),
-    )  # fmt: skip
-    found = _interval("header", "size", drawn)
-    out.engine.append(replace(found, source=f"{found.source}, packets of {format_bytes(packet)}"))
+    drawn = replace(rate, value=packet * found.header_share, draws=np.maximum(packet * share, 0.0))
+    header = _interval("header", "size", drawn)
+    out.engine.append(replace(header, source=f"{header.source}, packets of {format_bytes(packet)}"))
     if drawn.value > _MAX_HEADER_SHARE * packet:
         out.notes.append(
-            f"adapters reach {rate[0].value / line:.0%} of the line rate; header = "
+            f"adapters reach {rate.value / line:.0%} of the line rate; header = "
             f"{drawn.value:.0f} B models that, and slows links between switches as well"
         )
 
 
-def _rate(groups: Sequence[_FittedSeries]) -> tuple[_Drawn, list[_FittedSeries]] | None:
-    """The rate that an adapter reaches, from the most suitable kind of benchmark."""
-    order: tuple[tuple[Quantity, Layer], ...] = (
-        ("stream", "mpi"), ("stream", "verbs"), ("latency", "mpi"), ("latency", "verbs"),
-        ("stream", "nccl"),
-    )  # fmt: skip
-    for quantity, layer in order:
-        some = [
-            (rate, group)
-            for group in groups
-            if (group.quantity, group.layer) == (quantity, layer) and group.remote
-            and (rate := group.rate()) is not None
-        ]  # fmt: skip
-        if some:
-            return _mean([rate for rate, _ in some]), [group for _, group in some]
-    return None
-
-
 def _delays(
-    out: Estimates, groups: Sequence[_FittedSeries], defaults: EngineSection
-) -> _Drawn | None:
+    out: Estimates, groups: Sequence[FittedSeries], defaults: EngineSection
+) -> DrawnValue | None:
     """``switch_delay`` and ``send_delay`` from latencies over several distances."""
     remote = [
         group for group in groups
@@ -339,14 +195,14 @@ def _delays(
     )
     source = ", ".join(dict.fromkeys(group.source + group.where for group in remote))
     if several_distances:
-        delay = _Drawn(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
+        delay = DrawnValue(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
         out.engine.append(_interval("switch_delay", "time", delay))
     if "mpi" not in layers:
         return None
     at = layers.index("mpi")
     mine = [group for group in remote if group.layer == "mpi"]
     source = ", ".join(dict.fromkeys(group.source + group.where for group in mine))
-    send = _Drawn(
+    send = DrawnValue(
         max(found[at], 0.0), np.maximum(drawn[at], 0.0), source, sum(group.n for group in mine)
     )
     out.engine.append(_interval("send_delay", "time", send))
@@ -368,8 +224,8 @@ def _solve(
     Returns:
         Coefficients, shape (layers + 1,), and draws of them.
     """
-    sigma = np.maximum(_spread(draws), 1.0)
-    rng = np.random.default_rng([_SEED, 1 << 20])
+    sigma = np.maximum(spread(draws), 1.0)
+    rng = np.random.default_rng([SEED, 1 << 20])
     if not several_distances:
         # Delay that is not in switches is in software, so its interval includes the range of the
         # switch delay.
@@ -390,30 +246,23 @@ def _solve(
     return found, drawn
 
 
-def _eager(out: Estimates, groups: Sequence[_FittedSeries], waited: FittedValue | None) -> None:
+def _eager(groups: Sequence[FittedSeries]) -> FittedValue | None:
     """The rendezvous threshold: the size at the last upward jump of the latency."""
     best: tuple[float, FittedValue] | None = None
-    latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
-    for group in latencies:
+    for group in groups:
+        if (group.quantity, group.layer) != ("latency", "mpi") or not group.remote:
+            continue
         for number in range(len(group.fit.model.breaks) - 1, -1, -1):
             jump = group.fit.jump(group.draws, number)
-            significance = float(np.median(jump) / _spread(jump))
+            significance = float(np.median(jump) / spread(jump))
             if significance > 2:
                 if best is None or significance > best[0]:
                     best = (significance, _bracket(group, number))
                 break
-    # Sends that waited are observed directly; a jump in latencies is only inferred.
-    found = waited or (best[1] if best is not None else None)
-    if found is not None:
-        out.engine.append(found)
-    else:
-        out.not_identified["eager"] = (
-            "no jump in MPI's latency shows a handshake" if latencies
-            else "nothing shows MPI's latency between hosts"
-        )  # fmt: skip
+    return None if best is None else best[1]
 
 
-def _bracket(group: _FittedSeries, number: int) -> FittedValue:
+def _bracket(group: FittedSeries, number: int) -> FittedValue:
     """The largest size observed without handshake; any size up to the next is equally possible."""
     size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
@@ -424,7 +273,7 @@ def _bracket(group: _FittedSeries, number: int) -> FittedValue:
 
 
 def _local(
-    out: Estimates, groups: Sequence[_FittedSeries], send: _Drawn | None, defaults: EngineSection
+    out: Estimates, groups: Sequence[FittedSeries], send: DrawnValue | None, defaults: EngineSection
 ) -> None:
     """``local_delay`` and ``local_rate`` from messages within a host."""
     inside = [group for group in groups if not group.remote]
@@ -432,7 +281,7 @@ def _local(
     rates = [rate for group in latencies if (rate := group.rate()) is not None]
     rates = rates or [r for g in inside if g.quantity == "stream" if (r := g.rate()) is not None]
     if rates:
-        out.engine.append(_interval("local_rate", "rate", _mean(rates)))
+        out.engine.append(_interval("local_rate", "rate", mean_of(rates)))
     else:
         out.not_identified["local_rate"] = "nothing shows the time of large messages within a host"
     if not latencies:
@@ -444,9 +293,9 @@ def _local(
             "times within a host scatter too much, or are only those of large messages"
         )
         return
-    base = _mean(bases)
+    base = mean_of(bases)
     if send is None:
-        send = _Drawn(defaults.send_delay, np.full(1, float(defaults.send_delay)), "", 0)
+        send = DrawnValue(defaults.send_delay, np.full(1, float(defaults.send_delay)), "", 0)
         base = replace(base, source=f"{base.source}, with the default send_delay")
     delay = base.value - send.value
     out.engine.append(
@@ -461,7 +310,7 @@ def _local(
         )
 
 
-def _other_quantities(out: Estimates, groups: Sequence[_FittedSeries]) -> None:
+def _other_quantities(out: Estimates, groups: Sequence[FittedSeries]) -> None:
     """Measured latencies, and the time between small messages of a window.
 
     The latter is LogGP's gap g plus the window's share of a round trip: an upper limit of g.
@@ -477,31 +326,10 @@ def _other_quantities(out: Estimates, groups: Sequence[_FittedSeries]) -> None:
         and group.size_bytes.min() <= 8 and (base := group.intercept()) is not None
     ]  # fmt: skip
     if gaps:
-        out.measured.append(_interval("message_interval", "time", _mean(gaps)))
+        out.measured.append(_interval("message_interval", "time", mean_of(gaps)))
 
 
-def _mean(some: Sequence[_Drawn]) -> _Drawn:
-    """Mean weighted by inverse variance, widened where they disagree (Birge's ratio)."""
-    if len(some) == 1:
-        return some[0]
-    values = np.array([one.value for one in some])
-    sigma = np.maximum([_spread(one.draws) for one in some], 1e-9 * np.abs(values).max())
-    weight = sigma**-2 / (sigma**-2).sum()
-    value = float(weight @ values)
-    misfit = float((((values - value) / sigma) ** 2).sum()) / (len(some) - 1)
-    draws = weight @ np.stack([one.draws for one in some])
-    draws = value + (draws - value) * np.sqrt(max(misfit, 1.0))
-    source = ", ".join(dict.fromkeys(one.source for one in some))
-    return _Drawn(value, draws, source, sum(one.n for one in some))
-
-
-def _spread(draws: Floats) -> Any:
-    """Half the width of the central 68 % of the draws, along the last axis; robust to outliers."""
-    low, high = np.quantile(draws, [0.159, 0.841], axis=-1)
-    return (high - low) / 2
-
-
-def _interval(name: str, kind: Kind, drawn: _Drawn) -> FittedValue:
+def _interval(name: str, kind: Kind, drawn: DrawnValue) -> FittedValue:
     low, high = np.quantile(drawn.draws, [0.025, 0.975])
     value = float(drawn.value)
     return FittedValue(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from tailback.errors import TailbackError
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DRAWS: Final = 4000
+"""Number of draws behind each interval."""
 
 Layer = Literal["mpi", "verbs", "nccl"]
 """Software that a benchmark ran on: MPI, InfiniBand verbs, NCCL."""
@@ -38,6 +42,8 @@ class Series:
         n: Messages or repetitions behind all of them.
         source: Benchmark: ``"osu_latency"``.
         pairs: Pairs of ranks that ran concurrently; 0 if the output does not state it.
+        error_ps: Standard error of each time besides rounding, where it is known, shape (P,).
+        deviation_ps: Draws of the same errors, shape (P, 4000).
     """
 
     quantity: Quantity
@@ -48,6 +54,13 @@ class Series:
     n: int
     source: str
     pairs: int = 1
+    error_ps: Floats | None = None
+    deviation_ps: Floats | None = None
+
+    @property
+    def errors_ps(self) -> Floats:
+        """Known standard error of each time, 0 where none is known, shape (P,)."""
+        return np.zeros(len(self.size_bytes)) if self.error_ps is None else self.error_ps
 
 
 @dataclass

@@ -1,29 +1,32 @@
 """Lines through times by message size, with change points where the protocol changes.
 
 Time is ``intercept + slope × size`` between change points. Errors are relative (an unknown share of
-each time, the same for all) plus rounding (known). Coefficients come from weighted least squares
-with Huber's weights, their uncertainty from Student's t. The Bayesian information criterion gives
-the probability of each set of change points, and coefficients are averaged over the likely sets,
-because even a small uncertain jump changes a slope.
+each time, the same for all), plus known ones: rounding, and those of times that are estimates
+themselves. Coefficients come from weighted least squares with Huber's weights, their uncertainty
+from Student's t. The Bayesian information criterion gives the probability of each set of change
+points, and coefficients are averaged over the likely sets, because even a small uncertain jump
+changes a slope.
 
 Sources: Alexandrov et al., *LogGP* (SPAA 1995) for the line; Hoefler et al., *Netgauge* (HPCC 2007)
 and Cornebize et al. (CLUSTER 2019, SimGrid's calibration) for change points at protocol switches;
-Hoeting et al., *Bayesian model averaging* (Statistical Science 1999).
+Hoeting et al., *Bayesian model averaging* (Statistical Science 1999); Paule and Mandel, *Consensus
+values and weighting factors* (J. Res. NBS 1982) for an unknown error beside known ones.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-from tailback.calibration.model import Floats
+from tailback.calibration.model import Floats, Ints
+from tailback.calibration.piecewise_fit import LineRate, PiecewiseFit, PiecewiseModel
 
 MAX_BREAKS: Final = 3
 """Libraries seldom have more than four protocols: inline, copied, registered, handshake."""
@@ -44,144 +47,42 @@ _UNLIKELY: Final = 0.01
 """Models that are less likely than this, compared with the best one, are left out."""
 
 _HUBER: Final = 2.5
-_DRAWS: Final = 4000
 _MIN_SPREAD: Final = 1e-6
 
-Rng = np.random.Generator
 
-
-@dataclass(frozen=True)
-class PiecewiseModel:
-    """Where lines change.
-
-    Attributes:
-        breaks: Rows, in order of size, at which a new line begins.
-        shared: Whether all lines have the same slope and differ only by jumps.
-    """
-
-    breaks: tuple[int, ...] = ()
-    shared: bool = False
-
-    def design(self, size: Floats) -> Floats:
-        """Matrix of regressors: intercepts, then slopes, shape (P, coefficients)."""
-        segment = np.searchsorted(self.breaks, np.arange(len(size)), side="right")
-        inside = (segment[:, None] == np.arange(len(self.breaks) + 1)).astype(np.float64)
-        slopes = size[:, None] if self.shared else inside * size[:, None]
-        return np.concatenate([inside, slopes], axis=1)
-
-    @property
-    def cost(self) -> int:
-        """Free parameters: coefficients and change points.
-
-        A change point counts as two parameters, as its position is chosen from some twenty.
-        """
-        return self.coefficients + 2 * len(self.breaks)
-
-    @property
-    def coefficients(self) -> int:
-        """Intercepts and slopes."""
-        segments = len(self.breaks) + 1
-        return segments + (1 if self.shared else segments)
-
-
-@dataclass(frozen=True)
-class PiecewiseFit:
-    """Lines through times.
-
-    Attributes:
-        size: Sizes in order, shape (P,).
-        model: Positions of the change points.
-        coefficients: Intercepts, then slopes, shape (C,).
-        covariance: Covariance of the coefficients, shape (C, C).
-        freedom: Degrees of freedom.
-        spread: Relative standard deviation of a time about its line.
-        plausible: First and last plausible row of each change point (95 %).
-        averaged: This fit and alternative ones, each with its probability; empty if there are none.
-    """
-
-    size: Floats
-    model: PiecewiseModel
-    coefficients: Floats
-    covariance: Floats
-    freedom: int
-    spread: float
-    plausible: tuple[tuple[int, int], ...] = ()
-    averaged: tuple[tuple[float, PiecewiseFit], ...] = ()
-
-    @property
-    def segments(self) -> int:
-        """Number of lines."""
-        return len(self.model.breaks) + 1
-
-    def draws(self, rng: Rng, count: int = _DRAWS) -> Floats:
-        """Draws of the coefficients by Student's t, shape (count, C)."""
-        scale = np.sqrt(np.diag(self.covariance))
-        scale[scale == 0] = 1
-        # Intercepts and slopes differ by many orders of magnitude.
-        root = _root(self.covariance / np.outer(scale, scale))
-        normal = rng.standard_normal((count, len(scale)))
-        tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
-        return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
-
-    def least_time(self, rng: Rng) -> tuple[float, Floats]:
-        """Time of the smallest message by the first line: value and draws, over all models.
-
-        Size 0 may be far outside the range of a short first line.
-        """
-        return self._average(
-            rng, lambda one, draws: draws[:, 0] + self.size[0] * draws[:, one.segments]
-        )
-
-    def byte_time(self, rng: Rng) -> tuple[float, Floats]:
-        """Time per byte of large messages by the last line: value and draws, over all models."""
-        return self._average(rng, lambda one, draws: draws[:, -1])
-
-    def _average(
-        self, rng: Rng, what: Callable[[PiecewiseFit, Floats], Floats]
-    ) -> tuple[float, Floats]:
-        some = self.averaged or ((1.0, self),)
-        share = np.cumsum([0.0, *(weight for weight, _ in some)])
-        ends = np.rint(share / share[-1] * _DRAWS).astype(int).tolist()
-        parts = [
-            what(one, one.draws(rng, last - first))
-            for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
-        ]
-        draws = rng.permutation(np.concatenate(parts))
-        # Outlying draws of an unlikely model must not change the value.
-        return float(np.median(draws)), draws
-
-    def intercept(self, draws: Floats, segment: int) -> Floats:
-        """Time of an empty message by one of the lines, for each draw."""
-        return np.asarray(draws[:, segment], np.float64)
-
-    def slope(self, draws: Floats, segment: int) -> Floats:
-        """Time per byte by one of the lines, for each draw."""
-        at = self.segments + (0 if self.model.shared else segment)
-        return np.asarray(draws[:, at], np.float64)
-
-    def jump(self, draws: Floats, number: int) -> Floats:
-        """Jump of the time at a change point, midway between the sizes around it."""
-        row = self.model.breaks[number]
-        at = 0.5 * (self.size[row - 1] + self.size[row])
-        after = self.intercept(draws, number + 1) + at * self.slope(draws, number + 1)
-        before = self.intercept(draws, number) + at * self.slope(draws, number)
-        return np.asarray(after - before, np.float64)
-
-
-def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> PiecewiseFit:
+def fit(
+    size_bytes: Floats, time_ps: Floats, resolution_ps: Floats, error_ps: Floats | None = None,
+    change: tuple[float, float] | None = None, rate: LineRate | None = None,
+    place: Ints | None = None, deviation_ps: Floats | None = None,
+) -> PiecewiseFit:  # fmt: skip
     """Fit lines with change points.
 
     Args:
         size_bytes: Message sizes, shape (P,), P at least 1; sizes may repeat.
         time_ps: Times, all above 0, shape (P,).
         resolution_ps: Step to which each is rounded, shape (P,).
+        error_ps: Known standard error of each besides rounding, shape (P,); None without any.
+        change: Another test showed that the protocol changes above the first of these sizes, at
+            the latest at the second: all models have a change point there.
+        rate: Line rate, for fits of the time per byte. Without it the last line is straight in the
+            sizes; with it, the known time of the payload plus an unknown one for each packet. A
+            message that does not fill its packets has a larger share of headers.
+        place: Where each was measured, numbered from 0, shape (P,). Lines of different places have
+            the same slopes, and jump at the same size, by different amounts. None for one place.
+        deviation_ps: Draws of the known errors, shape (P, 4000), where these are not normal or not
+            independent; `error_ps` then only weights the times.
 
     Returns:
         The lines. With fewer than three different sizes a slope is indistinguishable from
         noise: there is one line, whose slope is 0.
     """
     order = np.argsort(size_bytes, kind="stable")
-    data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])
+    known = np.hypot(resolution_ps / np.sqrt(12), 0.0 if error_ps is None else error_ps)
+    data = _Data(size_bytes[order], time_ps[order], known[order], change=change, rate=rate)
+    if place is not None:
+        data = replace(data, place=place[order])
+    if deviation_ps is not None:
+        data = replace(data, deviation=deviation_ps[order])
     if len(np.unique(size_bytes)) < MIN_POINTS:
         return _constant(data)
     model, spread = PiecewiseModel(), 0.01
@@ -211,30 +112,112 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
 
 @dataclass(frozen=True)
 class _Data:
+    """Times by size.
+
+    Attributes:
+        size: Sizes in order, shape (P,).
+        time: Times, shape (P,).
+        error: Known standard error of each, shape (P,).
+        spread: Relative standard deviation of the unknown error.
+        change: Sizes between which another test showed a change point.
+        rate: Line rate at which the payload of the last line's messages is sent; None if unknown.
+        place: Where each time was measured, shape (P,); None for one place.
+        deviation: Draws of the known errors, shape (P, 4000); None where these are normal.
+    """
+
     size: Floats
     time: Floats
-    resolution: Floats
+    error: Floats
     spread: float = 0.01
+    change: tuple[float, float] | None = None
+    rate: LineRate | None = None
+    place: Ints | None = None
+    deviation: Floats | None = None
+    _apart: dict[int, tuple[Floats, list[tuple[int, bool]]]] = field(default_factory=dict)
 
     def with_spread(self, spread: float) -> _Data:
-        return _Data(self.size, self.time, self.resolution, max(spread, _MIN_SPREAD))
+        return replace(self, spread=max(spread, _MIN_SPREAD))
 
     @cached_property
     def scale(self) -> Floats:
         """Standard deviation of each time, in units of the spread."""
-        rounding = self.resolution / np.sqrt(12) / self.spread
-        return np.asarray(np.hypot(self.time, rounding), np.float64)
+        return np.asarray(np.hypot(self.time, self.error / self.spread), np.float64)
+
+    @cached_property
+    def known_share(self) -> float:
+        """Share of the known errors in the variance of the times."""
+        return float(((self.error / self.spread / self.scale) ** 2).mean())
+
+    def design(self, model: PiecewiseModel) -> tuple[Floats, Floats]:
+        """Regressors: intercepts, then slopes, shape (P, coefficients); and known times (P,)."""
+        segment = np.searchsorted(model.breaks, np.arange(len(self.size)), side="right")
+        inside = (segment[:, None] == np.arange(len(model.breaks) + 1)).astype(np.float64)
+        last = np.ones(len(self.size)) if model.shared else inside[:, -1]
+        slopes = self.size[:, None] if model.shared else inside * self.size[:, None]
+        known = np.zeros(len(self.size))
+        if self.rate is not None:
+            slopes = slopes.copy()
+            slopes[:, -1] = last * self.rate.packet_bytes(self.size)
+            known = last * self.size * self.rate.byte_ps
+        return np.concatenate([inside, self.apart(model)[0], slopes], axis=1), known
+
+    def apart(self, model: PiecewiseModel) -> tuple[Floats, list[tuple[int, bool]]]:
+        """Regressors that set places apart from the first intercept, and what each is for.
+
+        Returns:
+            Regressors, shape (P, K), and of each its place and whether it is of the times beyond
+            the known change point.
+        """
+        first = min(self.known.intersection(model.breaks), default=len(self.size))
+        if self.place is None:
+            return np.zeros((len(self.size), 0)), []
+        if first not in self._apart:
+            beyond = np.arange(len(self.size)) >= first
+            columns = [(~beyond).astype(np.float64), beyond.astype(np.float64)]
+            columns = [column for column in columns if column.any()]
+            plain, kept = len(columns), []
+            # First the places with most times below the change point.
+            count = np.bincount(self.place[~beyond], minlength=self.place.max() + 1)
+            for number in np.argsort(-count, kind="stable").tolist():
+                for above in (False, True):
+                    column = ((self.place == number) & (beyond == above)).astype(np.float64)
+                    # One place, and a side without times, follow from the others.
+                    if np.linalg.matrix_rank(np.stack([*columns, column])) > len(columns):
+                        columns.append(column)
+                        kept.append((number, above))
+            found = np.stack(columns[plain:], axis=1) if kept else np.zeros((len(self.size), 0))
+            self._apart[first] = (found, kept)
+        return self._apart[first]
+
+    def smallest(self, model: PiecewiseModel, design: Floats) -> Floats:
+        """Regressors of the smallest message at each place, shape (places, coefficients)."""
+        if self.place is None:
+            return design[:1]
+        first = min(self.known.intersection(model.breaks), default=len(self.size))
+        _, kept = self.apart(model)
+        start = len(model.breaks) + 1
+        out = []
+        for number in range(int(self.place.max()) + 1):
+            row = design[0].copy()
+            row[start : start + len(kept)] = [one == (number, False) for one in kept]
+            if not (self.place[:first] == number).any():
+                row[:] = np.nan
+            out.append(row)
+        return np.array(out)
 
     def residuals(self, model: PiecewiseModel) -> Floats:
         """Residuals in units of the spread, shape (P,)."""
-        design = model.design(self.size) / self.scale[:, None]
-        target = self.time / self.scale
+        design, known = self.design(model)
+        design = design / self.scale[:, None]
+        target = (self.time - known) / self.scale
         column = np.linalg.norm(design, axis=0)
         found, *_ = np.linalg.lstsq(design / column, target, rcond=None)
         return np.asarray(target - (design / column) @ found, np.float64)
 
     def criterion(self, model: PiecewiseModel, squares: float | None = None) -> float:
         """Bayesian information criterion, without constants.
+
+        The size of the errors is unknown, but they are not smaller than the known ones.
 
         Args:
             model: The model.
@@ -243,11 +226,38 @@ class _Data:
         n = len(self.size)
         if squares is None:
             squares = float((self.residuals(model) ** 2).sum())
-        return float(n * np.log(squares / n + _MIN_SPREAD**2) + model.cost * np.log(n))
+        variance = squares / n / self.spread**2
+        errors = max(variance, self.known_share, _MIN_SPREAD**2)
+        misfit = n * (np.log(errors) + variance / errors)
+        return float(misfit + self.cost(model) * np.log(n))
+
+    def cost(self, model: PiecewiseModel) -> int:
+        """Free parameters: coefficients and change points.
+
+        A change point counts as two parameters, as its position is chosen from some twenty; one
+        that another test showed counts as none.
+        """
+        return self.coefficients(model) + 2 * self.unknown_breaks(model)
+
+    def coefficients(self, model: PiecewiseModel) -> int:
+        """Intercepts, differences between places, and slopes."""
+        return model.coefficients + len(self.apart(model)[1])
+
+    def freedom(self, model: PiecewiseModel) -> int:
+        """Degrees of freedom of the times about a model's lines."""
+        return max(len(self.size) - self.coefficients(model) - self.unknown_breaks(model), 1)
+
+    def unknown_breaks(self, model: PiecewiseModel) -> int:
+        """Change points that no other test showed."""
+        return len(model.breaks) - bool(self.known.intersection(model.breaks))
 
     def has_enough_points(self, model: PiecewiseModel) -> bool:
         """Whether there are enough times to estimate the spread about a model's lines."""
-        return len(self.size) - model.cost >= _MIN_FREEDOM
+        return len(self.size) - self.cost(model) >= _MIN_FREEDOM
+
+    def allows(self, model: PiecewiseModel) -> bool:
+        """Whether a model has the change point that another test showed, if there is one."""
+        return not self.known or bool(self.known.intersection(model.breaks))
 
     @cached_property
     def boundaries(self) -> list[int]:
@@ -260,11 +270,27 @@ class _Data:
         rows = self.boundaries
         if len(rows) > _MAX_CELLS:
             some = np.linspace(0, len(rows) - 1, _MAX_CELLS).round().astype(int)
-            rows = [rows[at] for at in some.tolist()]
+            rows = sorted({rows[at] for at in some.tolist()} | self.known)
         return [0, *rows, len(self.size)]
+
+    @cached_property
+    def known(self) -> frozenset[int]:
+        """Rows of which one has a change point that another test showed."""
+        if self.change is None:
+            return frozenset()
+        low, high = self.change
+        return frozenset(row for row in self.boundaries if low < self.size[row] <= high)
 
     def squares(self) -> dict[tuple[int, int], float]:
         """Squared residuals of an independent line through each range of rows between starts."""
+        out = self._squares_of_lines(self.size, self.time)
+        if self.rate is not None:
+            packets = self.rate.packet_bytes(self.size)
+            last = self._squares_of_lines(packets, self.time - self.size * self.rate.byte_ps)
+            out |= {rows: value for rows, value in last.items() if rows[1] == len(self.size)}
+        return out
+
+    def _squares_of_lines(self, size: Floats, time: Floats) -> dict[tuple[int, int], float]:
         out = {}
         weight, starts = self.scale**-2.0, self.starts
         for i, row in enumerate(starts[:-1]):
@@ -275,7 +301,7 @@ class _Data:
             if not len(ends):
                 continue
             # Sums relative to the first row, to avoid cancellation.
-            w, x, y = weight[row:], self.size[row:] - self.size[row], self.time[row:]
+            w, x, y = weight[row:], size[row:] - size[row], time[row:]
             x = x / max(x[-1], 1.0)
             sw, sx, sy, sxx, sxy, syy = (
                 np.cumsum(part)[ends] for part in (w, w * x, w * y, w * x * x, w * x * y, w * y * y)
@@ -287,27 +313,42 @@ class _Data:
         return out
 
     def relative_spread(self, model: PiecewiseModel) -> float:
-        """Relative standard deviation about the lines, excluding rounding."""
-        freedom = max(len(self.size) - model.coefficients - len(model.breaks), 1)
-        squares = self.residuals(model) ** 2 * (self.scale / self.time) ** 2
-        rounding = (self.resolution / self.time) ** 2 / 12
-        return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _MIN_SPREAD**2)))
+        """Relative standard deviation about the lines that the known errors do not explain.
+
+        It is the one for which the squared residuals, in units of their errors, add up to the
+        degrees of freedom (Paule and Mandel 1982).
+        """
+        freedom = self.freedom(model)
+        squares = (self.residuals(model) * self.scale) ** 2
+
+        def excess(spread: float) -> float:
+            return float((squares / ((spread * self.time) ** 2 + self.error**2)).sum()) - freedom
+
+        low, high = _MIN_SPREAD, float(np.sqrt((squares / self.time**2).sum() / freedom))
+        if high <= low or excess(low) <= 0:
+            return low
+        return float(brentq(excess, low, high * (1 + 1e-9)))
 
 
 def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
     """Candidate models, each with its criterion; of those with independent lines only the best."""
     starts = data.starts
-    yield data.criterion(PiecewiseModel()), PiecewiseModel()
-    for row in starts[MIN_POINTS:-MIN_POINTS]:
-        model = PiecewiseModel((row,), shared=True)
-        if data.has_enough_points(model):
-            yield data.criterion(model), model
+    for model in _parallel(data):
+        yield data.criterion(model), model
+    if data.place is not None:
+        for row in sorted(data.known) or starts[MIN_POINTS - 1 : 1 - MIN_POINTS]:
+            model = PiecewiseModel((row,))
+            if data.has_enough_points(model):
+                yield data.criterion(model), model
+        return
     squares = data.squares()
     for count in range(1, MAX_BREAKS + 1):
         if not data.has_enough_points(PiecewiseModel(tuple(range(count)))):
             break
         found = []
         for rows in combinations(starts[1:-1], count):
+            if not data.allows(PiecewiseModel(rows)):
+                continue
             total = 0.0
             for part in pairwise((0, *rows, starts[-1])):
                 total += squares.get(part, np.inf)
@@ -315,6 +356,22 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
                 found.append((total, rows))
         for total, rows in heapq.nsmallest(_MODELS_KEPT, found):
             yield data.criterion(PiecewiseModel(rows), total), PiecewiseModel(rows)
+
+
+def _parallel(data: _Data) -> Iterator[PiecewiseModel]:
+    """Models whose lines have the same slope: without a jump, with one, or with the known one."""
+    rows = data.starts[MIN_POINTS:-MIN_POINTS]
+    if not data.known:
+        yield PiecewiseModel()
+        some = [PiecewiseModel((row,), shared=True) for row in rows]
+    else:
+        yield from (PiecewiseModel((row,), shared=True) for row in sorted(data.known))
+        pairs = {tuple(sorted((row, one))) for row in rows for one in data.known}
+        some = [
+            PiecewiseModel(pair, shared=True)
+            for pair in sorted(pairs) if pair[1] - pair[0] >= MIN_POINTS
+        ]  # fmt: skip
+    yield from filter(data.has_enough_points, some)
 
 
 def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
@@ -331,10 +388,10 @@ def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
             high = rows.index(after[0]) - MIN_POINTS if after else len(rows) - MIN_POINTS
             near = rows[max(at - step, low) : min(at + step, high) + 1]
             moved = [PiecewiseModel((*before, one, *after), model.shared) for one in near]
-            model = min([model, *moved], key=data.criterion)
+            model = min([model, *filter(data.allows, moved)], key=data.criterion)
         some = range(len(model.breaks))
         fewer = [replace(model, breaks=model.breaks[:at] + model.breaks[at + 1 :]) for at in some]
-        kept = min([model, *fewer], key=data.criterion)
+        kept = min([model, *filter(data.allows, fewer)], key=data.criterion)
         if kept == model:
             break
         model = kept
@@ -342,23 +399,40 @@ def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
 
 
 def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
-    design = model.design(data.size)
+    design, known = data.design(model)
     fitted, weight = data.time, np.ones(len(data.size))
     for _ in range(8):
         # Errors are relative to the true time, which the line approximates better than the
         # measurement.
-        sigma = np.hypot(data.spread * fitted, data.resolution / np.sqrt(12))
+        sigma = np.hypot(data.spread * fitted, data.error)
         root = np.sqrt(weight) / sigma
         column = np.linalg.norm(design * root[:, None], axis=0)
         scaled = design * root[:, None] / column
-        found, *_ = np.linalg.lstsq(scaled, data.time * root, rcond=None)
-        line = design @ (found / column)
+        found, *_ = np.linalg.lstsq(scaled, (data.time - known) * root, rcond=None)
+        line = known + design @ (found / column)
         error = np.abs(data.time - line) / sigma
         weight = np.minimum(1.0, _HUBER / np.maximum(error, _HUBER))
         fitted = np.where(line > 0, line, data.time)
     covariance = np.linalg.pinv(scaled.T @ scaled) / np.outer(column, column)
-    freedom = max(len(data.size) - model.coefficients - len(model.breaks), 1)
-    return PiecewiseFit(data.size, model, found / column, covariance, freedom, data.spread)
+    # Only the unknown error has few degrees of freedom (Satterthwaite 1946).
+    freedom = data.freedom(model) / max(1 - data.known_share, 0.01) ** 2
+    shifts = None
+    if data.deviation is not None:
+        # The error of the estimate is linear in those of the times, as far as Huber weights do not
+        # bound their influence: that of a residual, which is smaller than the error where the line
+        # follows a time.
+        effect = np.linalg.pinv(scaled) / column[:, None] * root
+        leverage = np.clip((design * effect.T).sum(axis=1), 0.0, 1 - 1e-9)
+        bound = (_HUBER * sigma / (1 - leverage))[:, None]
+        shifts = (effect @ np.clip(data.deviation, -bound, bound)).T
+        unknown = np.maximum(sigma**2 / weight - data.error**2, 0.0)
+        covariance, freedom = (effect * unknown) @ effect.T, data.freedom(model)
+    byte = 0.0 if data.rate is None else data.rate.byte_ps
+    return PiecewiseFit(
+        data.size, model, found / column, covariance, freedom, data.spread,
+        data.smallest(model, design),
+        (float(known[0]), byte), shifts,
+    )  # fmt: skip
 
 
 def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, int]:
@@ -378,10 +452,9 @@ def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, in
 
 
 def _constant(data: _Data) -> PiecewiseFit:
-    """Mean of times of one or two sizes; its error is rounding and the spread of several."""
+    """Mean of times of one or two sizes; its error is the known one, or the spread of several."""
     n = len(data.time)
-    rounding = data.resolution**2 / 12
-    variance = float(rounding.mean()) / n
+    variance = float((data.error**2).mean()) / n
     if n > 1:
         variance = max(variance, float(data.time.var(ddof=1)) / n)
     covariance = np.zeros((2, 2))
@@ -389,11 +462,5 @@ def _constant(data: _Data) -> PiecewiseFit:
     mean = float(data.time.mean())
     return PiecewiseFit(
         data.size, PiecewiseModel(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
-        float(np.sqrt(variance * n)) / mean,
+        float(np.sqrt(variance * n)) / mean, np.array([[1.0, 0.0]]),
     )  # fmt: skip
-
-
-def _root(matrix: NDArray[np.float64]) -> Floats:
-    """A square root of a covariance that may be singular."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)), np.float64)

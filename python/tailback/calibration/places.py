@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.calibration.estimates import Placed
+from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 from tailback.errors import PlacementError, nearest

@@ -21,9 +21,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.calibration.estimates import FittedValue, Placed
+from tailback.calibration.estimates import FittedValue
+from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
+from tailback.calibration.shortest_times import Gaps, PairTimes, end_points
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -82,11 +84,13 @@ def trace_times(
         return out
     routes = _Routes(hosts, machine)
     usable = whole.filter(_usable(whole, routes))
-    pairs = _both_ways(usable)
-    out.placed = _series(pairs, routes, resolution_ps)
+    times = _by_direction(usable)
+    pairs = _both_ways(times)
+    out.placed = _series(pairs, times, routes, resolution_ps)
+    both = int((pairs["n"] + pairs["n_back"]).sum())
     out.notes.append(
         f"{usable.height:,} of {transfers.height:,} messages of the trace met no other and no late "
-        f"receiver; {int(pairs['n'].sum()):,} of them have one of their size the other way"
+        f"receiver; {both:,} of them have one of their size the other way"
     )
     if routes.unknown:
         out.notes.append(f"{routes.unknown}: distances of the trace are unknown")
@@ -182,58 +186,99 @@ def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) 
     return out
 
 
-def _both_ways(usable: pl.DataFrame) -> pl.DataFrame:
+def _by_direction(usable: pl.DataFrame) -> pl.DataFrame:
+    """Times of messages, the shortest first in each direction of a pair and size.
+
+    Columns ``rank`` (0 for the shortest) and ``n`` (messages of the direction and size).
+    """
+    direction = ["src_rank", "dst_rank", "size_bytes"]
+    return (
+        usable.select(*direction, (pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
+        .sort(*direction, "took")
+        .with_columns(pl.int_range(pl.len()).over(direction).alias("rank"),
+                      pl.len().over(direction).alias("n"))
+    )  # fmt: skip
+
+
+def _both_ways(times: pl.DataFrame) -> pl.DataFrame:
     """One row per pair of ranks and size: the mean over both directions of the shortest time."""
-    one = (
-        usable.with_columns((pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
-        .group_by("src_rank", "dst_rank", "size_bytes")
-        .agg(pl.col("took").min(), pl.len().alias("n"))
-    )
+    one = times.filter(pl.col("rank") == 0).drop("rank")
     back = one.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
     both = one.join(back, on=["src_rank", "dst_rank", "size_bytes"], suffix="_back")
     return (
         both.filter(pl.col("src_rank") < pl.col("dst_rank"))
-        .select(
-            "src_rank", "dst_rank", "size_bytes",
-            ((pl.col("took") + pl.col("took_back")) / 2).alias("time_ps"),
-            (pl.col("n") + pl.col("n_back")).alias("n"),
-        )
+        .with_columns(((pl.col("took") + pl.col("took_back")) / 2).alias("time_ps"))
+        .drop("took", "took_back")
         .filter(pl.col("time_ps") > 0)
         .sort("size_bytes", "src_rank", "dst_rank")
-    )  # fmt: skip
+    )
 
 
-def _series(pairs: pl.DataFrame, routes: _Routes, resolution_ps: int) -> list[Placed]:
+def _gaps(times: pl.DataFrame, pairs: pl.DataFrame, routes: _Routes, inside: bool) -> Gaps:
+    """Gaps between the faster messages of each direction and size.
+
+    Only the faster half counts, as the slower ones may have met others' traffic.
+    """
+    direction = ["src_rank", "dst_rank", "size_bytes"]
+    gap = pl.col("took").shift(-1).over(direction) - pl.col("took")
+    longer = pl.col("n") - pl.col("rank") - 1
+    fast = (pl.col("rank") == 0) | (2 * (pl.col("rank") + 1) <= pl.col("n"))
+    src, dst = (times[name].to_numpy().astype(np.int64) for name in ("src_rank", "dst_rank"))
+    mine = times.with_columns(gap=gap * longer).filter(
+        fast & (longer > 0) & ((routes.host[src] == routes.host[dst]) == inside)
+    )
+    # The time of a direction alone includes the offset of two clocks.
+    took = pairs.group_by("size_bytes").agg(pl.col("time_ps").min())
+    rows = mine.join(took, on="size_bytes")
+    return Gaps(*(rows[name].to_numpy().astype(np.float64) for name in ("gap", "time_ps")))
+
+
+def _series(
+    pairs: pl.DataFrame, times: pl.DataFrame, routes: _Routes, resolution_ps: int
+) -> list[Placed]:
     """A series for each distance."""
     src, dst = (pairs[name].to_numpy().astype(np.int64) for name in ("src_rank", "dst_rank"))
     switches = routes.switches(src, dst)
     out = []
-    for distance in [*np.unique(switches[~np.isnan(switches)]), np.nan]:
-        mine = np.isnan(switches) if np.isnan(distance) else switches == distance
-        if not mine.any():
-            continue
-        rows = pairs.filter(mine)
-        n = int(rows["n"].sum())
-        rows = rows.group_by("size_bytes", maintain_order=True).agg(_end_point())
-        size, time = (
-            rows[name].to_numpy().astype(np.float64) for name in ("size_bytes", "time_ps")
-        )
-        # Both ends of both directions are rounded.
-        step = np.full(len(size), float(resolution_ps))
-        first = int(np.flatnonzero(mine)[0])
-        series = Series("latency", "mpi", size, time, step, n, SOURCE)
-        out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
+    # Software in the way differs within a host and between hosts.
+    for inside in (True, False):
+        distances = np.unique(switches[(switches == 0) == inside])
+        mine = [np.isnan(switches) if np.isnan(one) else switches == one for one in distances]
+        measured = [_measured(pairs.filter(some)) for some in mine]
+        flat = [one for by_size in measured for one in by_size.values()]
+        found = None
+        if flat:
+            gaps = _gaps(times, pairs.filter((switches == 0) == inside), routes, inside)
+            found = end_points(flat, gaps, resolution_ps)
+        at = 0
+        for some, by_size in zip(mine, measured, strict=True):
+            rows = slice(at, at := at + len(by_size))
+            size = np.array(list(by_size), np.float64)
+            time = np.array([one.time_ps.min() for one in by_size.values()])
+            error, deviation = None, None
+            if found is not None:
+                time = np.maximum(found.time_ps[rows], time / 2)
+                error, deviation = found.error_ps[rows], found.deviation_ps[rows]
+            # Both ends of both directions are rounded.
+            step = np.full(len(size), float(resolution_ps))
+            n = int(pairs.filter(some).select(pl.col("n") + pl.col("n_back")).to_series().sum())
+            series = Series("latency", "mpi", size, time, step, n, SOURCE, error_ps=error,
+                            deviation_ps=deviation)  # fmt: skip
+            first = int(np.flatnonzero(some)[0])
+            out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
     return out
 
 
-def _end_point() -> pl.Expr:
-    """The time without noise and contention, which only add: ``2 × shortest − second shortest``.
-
-    Source: Robson and Whitlock, *Estimation of a truncation point* (Biometrika 1964).
-    """
-    fastest = pl.col("time_ps").sort()
-    second = fastest.get(1, null_on_oob=True).fill_null(fastest.first())
-    return (2 * fastest.first() - second).clip(fastest.first() / 2).alias("time_ps")
+def _measured(pairs: pl.DataFrame) -> dict[int, PairTimes]:
+    """Shortest times of the pairs at one distance, by size."""
+    size, time, there, back = (
+        pairs[name].to_numpy().astype(np.float64)
+        for name in ("size_bytes", "time_ps", "n", "n_back")
+    )
+    messages = np.stack([there, back], axis=1)
+    return {
+        int(one): PairTimes(time[size == one], messages[size == one]) for one in np.unique(size)
+    }
 
 
 def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> FittedValue | None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tailback.calibration.piecewise import fit
+from tailback.calibration.piecewise_fit import LineRate
 
 SIZES = np.array([0, *(1 << k for k in range(23))], np.float64)
 
@@ -80,3 +81,78 @@ def test_hundreds_of_sizes_are_fitted_as_well() -> None:
 
 def noisy_of(true: np.ndarray) -> np.ndarray:
     return true * np.exp(0.003 * np.random.default_rng(7).standard_normal(len(true)))
+
+
+STREAM = np.array([1 << k for k in range(21)], np.float64)
+HEADER, PACKET = 160, 4096
+WIRE = STREAM + np.maximum(np.ceil(STREAM / PACKET), 1) * HEADER
+
+
+def window(seed: int) -> np.ndarray:
+    """Time per message of a window at 80 ps a byte: 40 ns, and 40 ns more above 16 KiB."""
+    return noisy(40e3 + 40e3 * (STREAM > 1 << 14) + 80 * WIRE, 0.01, seed)
+
+
+def test_a_known_change_point_leaves_the_slope_unbiased() -> None:
+    error, inside = [], 0
+    for seed in range(150):
+        lines = fit(STREAM, window(seed), np.zeros(21), change=(1 << 14, 1 << 15),
+                    rate=LineRate(80, PACKET))  # fmt: skip
+        value, draws = lines.byte_time(np.random.default_rng(seed))
+        truth = 80 * (1 + HEADER / PACKET)
+        error.append((value - truth) / np.std(draws))
+        low, high = np.quantile(draws, [0.025, 0.975])
+        inside += low <= truth <= high
+    # Chance: 0.08 (one standard deviation). Without the change point the mean is above 0.4.
+    assert abs(np.mean(error)) < 0.25
+    assert inside >= 136
+
+
+def test_headers_of_small_messages_are_fitted_with_the_slope() -> None:
+    data = noisy(40e3 + 80 * WIRE, 1e-4, 1)
+    value, draws = fit(STREAM, data, np.zeros(21), rate=LineRate(80, PACKET)).byte_time(
+        np.random.default_rng(0)
+    )
+    assert value == pytest.approx(80 * (1 + HEADER / PACKET), rel=1e-4)
+    # A line through the sizes alone does not fit small messages, which send a whole header.
+    assert fit(STREAM, data, np.zeros(21)).segments > 1
+    # An error of the header changes the bytes as well: the slope alone is known more exactly.
+    known = fit(WIRE, data, np.zeros(21)).byte_time(np.random.default_rng(0))[1]
+    assert np.std(draws) > 1.2 * np.std(known) * (1 + HEADER / PACKET)
+
+
+def test_a_known_change_point_is_in_every_model() -> None:
+    lines = fit(STREAM, window(1), np.zeros(21), change=(1 << 14, 1 << 15))
+    assert all(15 in one.model.breaks for _, one in lines.averaged)
+
+
+def test_times_with_large_known_errors_hardly_count() -> None:
+    error = np.where(SIZES == 4, 3e5, 2e3)
+    data = noisy(times(), 1e-4, 8) + 3e5 * (SIZES == 4)
+    lines = fit(SIZES, data, np.zeros(24), error)
+    assert lines.spread < 2e-3
+    assert lines.least_time(np.random.default_rng(0))[0] == pytest.approx(1e6, rel=0.003)
+
+
+def test_places_share_slopes_and_have_their_own_delays() -> None:
+    size = np.array([8, 4096, 65536, 1 << 18, 1 << 20, 8, 65536, 1 << 20, 65536, 1 << 18], float)
+    place = np.array([0] * 5 + [1] * 3 + [2] * 2)
+    beyond = size > 16384
+    time = 1e6 + 80 * size + 1e6 * beyond + place * (2e5 + 3e5 * beyond)
+    lines = fit(size, time, np.full(10, 1.0), np.full(10, 1e3), change=(4096, 65536), place=place)
+    least = [lines.least_time(np.random.default_rng(0), number)[0] for number in range(3)]
+    assert least[:2] == pytest.approx([1e6 + 640, 1.2e6 + 640], rel=2e-3)
+    # All times of the third are of messages that waited for a handshake.
+    assert np.isnan(least[2])
+    assert lines.byte_time(np.random.default_rng(0))[0] == pytest.approx(80, rel=1e-3)
+
+
+def test_draws_of_known_errors_go_through_the_lines() -> None:
+    size = np.array([8, 64, 512, 4096, 65536, 1 << 18, 1 << 20], float)
+    rng = np.random.default_rng(0)
+    skewed = -rng.exponential(2e4, (7, 4000))
+    lines = fit(size, 1e6 + 80 * size, np.ones(7), np.full(7, 2e4), deviation_ps=skewed)
+    _, draws = lines.least_time(np.random.default_rng(0))
+    # All deviations are downwards, and so are those of the line.
+    assert np.median(draws) < 1e6 - 5e3
+    assert np.quantile(draws, 0.975) < 1e6 + 1.5e4

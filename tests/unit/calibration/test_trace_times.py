@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 import tailback as tb
-from tailback.calibration import CalibrationError
+from tailback.calibration import CalibrationError, FittedValue, Placed, Series, estimate
+from tailback.calibration.routes import Route
 from tailback.calibration.trace import trace_times
 from tests.factories.evidence_traces import Script, receive, send, shifted
 from tests.factories.otf2_traces import Build, writing
@@ -164,3 +165,42 @@ def test_messages_that_met_others_or_waited_do_not_count(
 
 def test_one_direction_alone_tells_nothing() -> None:
     assert not trace_times(*rows((0, 1, 8, 0, 0, 2 * US)), HOSTS, None).placed
+
+
+def test_times_of_several_pairs_have_end_points_with_errors() -> None:
+    rng = np.random.default_rng(0)
+    hosts = [f"h{rank}" for rank in range(40)]
+    some = []
+    for pair in range(20):
+        for size in (8, 512):
+            for src, dst in ((2 * pair, 2 * pair + 1), (2 * pair + 1, 2 * pair)):
+                start = 100 * US * (len(some) + 1)
+                took = 2 * US + round(rng.exponential(US / 10))
+                some.append((src, dst, size, start, start - US, start + took))
+    (one,) = trace_times(*rows(*some), hosts, None).placed
+    shortest = trace_times(*rows(*some[:4]), hosts, None).placed[0].series
+    # One pair alone shows no noise.
+    assert shortest.error_ps is None and shortest.time_ps.min() > 2 * US
+    assert one.series.error_ps is not None and one.series.deviation_ps is not None
+    assert one.series.time_ps == pytest.approx(2 * US, abs=3 * one.series.error_ps.max())
+    assert one.series.error_ps.max() < US / 20
+
+
+def test_a_distance_with_few_sizes_has_the_slopes_and_threshold_of_the_others() -> None:
+    sizes = {5: [8, 512, 4096, 8192, 65536, 1 << 18, 1 << 20], 1: [4096, 65536, 1 << 18]}
+    rng = np.random.default_rng(0)
+    some = []
+    for switches, size in sizes.items():
+        at = np.array(size, np.float64)
+        packets = np.maximum(np.ceil(at / 4096), 1)
+        time = US + switches * US / 10 + (at + packets * 80) * 80 + 2 * US * (at > 8192)
+        error = np.full(len(at), 5e3)
+        series = Series("latency", "mpi", at, time, np.ones(len(at)), 10, "trace", error_ps=error,
+                        deviation_ps=5e3 * rng.standard_normal((len(at), 4000)))  # fmt: skip
+        some.append(Placed(series, Route(switches, 0.0, 100.0)))
+    threshold = FittedValue("eager", "size", 8192, 8192, 65535, "trace", 10)
+    found = {one.name: one for one in estimate(some, eager=threshold).engine}
+    assert found["send_delay"].value == pytest.approx(US, rel=0.02)
+    assert found["switch_delay"].value == pytest.approx(US / 10, rel=0.05)
+    assert found["switch_delay"].high - found["switch_delay"].low < US / 50
+    assert found["header"].value == pytest.approx(80, abs=8)

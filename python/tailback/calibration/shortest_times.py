@@ -1,0 +1,217 @@
+"""Times without noise, from the shortest times of several pairs of ranks.
+
+Noise only adds to the time of a message. Whatever its distribution, if its density at 0 is above 0,
+the shortest of *m* times exceeds the end point by an exponential with mean *s/m*, where *1/s* is
+that density (extreme value theory; Robson and Whitlock 1964 use the same assumption). The mean of
+the shortest times of both directions of a pair then exceeds it by the mean of two exponentials.
+
+A message may in addition have met the traffic of others. It is then late by some unknown multiple
+of *s* (Tukey's contamination), with a probability that grows with the time it is on its way.
+
+These three numbers are common to all messages: gaps between the fastest messages of each direction
+show them, and gaps between pairs of the same distance and size. For every distance and size the end
+point then has a posterior distribution, with a uniform prior for it and one proportional to *1/s*
+for the scale. Without others' traffic these are a location and a scale, whose intervals hold the
+truth as often as they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tailback.calibration.model import DRAWS, Floats, Ints
+
+_SEED: Final = 20_252
+_MIN_GAPS: Final = 5
+"""With fewer gaps between times, their scale is unknown."""
+
+_MAX_PAIRS: Final = 32
+"""Pairs of a distance and size that count: those with most messages."""
+
+_MAX_SHOWN: Final = 64
+"""Distances and sizes that determine the noise: those with most pairs."""
+
+_SCALES: Final = np.geomspace(1 / 30, 30, 32)
+"""Possible scales, relative to a typical gap."""
+
+_LATER: Final = np.array([8.0, 32.0, 128.0])
+"""How much later messages are that met others, as a multiple of the scale."""
+
+_EXPOSURES: Final = np.geomspace(0.1, 1000, 9)
+"""Mean time between others that a message meets, relative to the longest time."""
+
+_DEPTHS: Final = np.geomspace(1e-5, 1000, 72)
+"""Depths of the end point below the shortest time, in units of the scale."""
+
+
+@dataclass(frozen=True)
+class PairTimes:
+    """Shortest times of several pairs of ranks, of one size over one distance.
+
+    Attributes:
+        time_ps: Mean of the shortest times of both directions, shape (K,).
+        messages: Messages in each direction, shape (K, 2).
+    """
+
+    time_ps: Floats
+    messages: Floats
+
+    def most_messages(self) -> PairTimes:
+        """The pairs with most messages; the choice does not depend on their times."""
+        some = np.argsort(-self.messages.sum(axis=1), kind="stable")[:_MAX_PAIRS]
+        return PairTimes(self.time_ps[some], self.messages[some])
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Gaps between successive times of one direction and size.
+
+    Attributes:
+        gap_ps: The gaps, times the number of messages that took longer, shape (G,): exponential
+            with mean *s*, whatever the clocks.
+        time_ps: About how long these messages took, shape (G,).
+    """
+
+    gap_ps: Floats
+    time_ps: Floats
+
+
+def end_points(times: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> EndPoints | None:
+    """End points below the shortest times.
+
+    Args:
+        times: For each size and distance.
+        gaps: Gaps between messages of one direction and size.
+        resolution_ps: One tick of the clock.
+
+    Returns:
+        The end points; None if too few times can be compared to tell the noise.
+    """
+    some = [one.most_messages() for one in times]
+    shown = sorted((one for one in some if len(one.time_ps) > 1), key=lambda one: -len(one.time_ps))
+    if len(gaps.gap_ps) + sum(len(one.time_ps) - 1 for one in shown) < _MIN_GAPS:
+        return None
+    noise = _Noise.fitted(shown[:_MAX_SHOWN], gaps, resolution_ps)
+    rng = np.random.default_rng(_SEED)
+    # All times have the same noise, so one draw of it serves them all.
+    which = rng.choice(noise.weight.size, DRAWS, p=noise.weight.reshape(-1))
+    drawn = np.array([noise.draw(one, which, rng) for one in some])
+    low, middle, high = np.quantile(drawn, [0.159, 0.5, 0.841], axis=1)
+    return EndPoints(middle, (high - low) / 2, drawn - middle[:, None])
+
+
+@dataclass(frozen=True)
+class EndPoints:
+    """Times without noise, of several sizes and distances.
+
+    Attributes:
+        time_ps: The medians, shape (P,).
+        error_ps: Half of the central 68 % of each, shape (P,).
+        deviation_ps: Draws of all of them, less the medians, shape (P, 4000).
+    """
+
+    time_ps: Floats
+    error_ps: Floats
+    deviation_ps: Floats
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Possible distributions of the noise.
+
+    Attributes:
+        scale_ps: Values of the scale, shape (S,).
+        exposure_ps: Values of the mean time between others that a message meets, shape (E,).
+        weight: Probability of each scale, lateness and exposure, shape (S, L, E).
+    """
+
+    scale_ps: Floats
+    exposure_ps: Floats
+    weight: Floats
+
+    @classmethod
+    def fitted(cls, shown: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> _Noise:
+        """The distributions that times show."""
+        typical = [*gaps.gap_ps.tolist()]
+        typical += [(one.time_ps - one.time_ps.min()).sum() / (len(one.time_ps) - 1)
+                    for one in shown]  # fmt: skip
+        longest = max([*(float(one.time_ps.max()) for one in shown), *gaps.time_ps.tolist()])
+        # With the prior 1/s, values that are equally spaced in log s have equal prior weight.
+        scale = max(float(np.median(typical)), resolution_ps) * _SCALES
+        out = cls(scale, longest * _EXPOSURES, np.ones((len(scale), len(_LATER), len(_EXPOSURES))))
+        log = out._of_gaps(gaps)
+        for one in shown:
+            # Densities of all times, per unit of time, and an integral over depths in units of s.
+            log += (
+                _log_sum(out._depths(one)) - ((len(one.time_ps) - 1) * np.log(scale))[:, None, None]
+            )
+        weight = np.exp(log - log.max())
+        return cls(scale, out.exposure_ps, weight / weight.sum())
+
+    def draw(self, one: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
+        """Draws of an end point.
+
+        Args:
+            one: The shortest times.
+            which: Number of the noise of each draw, of all combinations of scale, lateness and
+                exposure, shape (N,).
+            rng: Generator of the depths.
+        """
+        # Few of the possible scales are likely enough to be drawn.
+        each = self.weight[0].size
+        rows, row = np.unique(which // each, return_inverse=True)
+        few = _Noise(self.scale_ps[rows], self.exposure_ps, self.weight[rows])
+        log = few._depths(one).reshape(len(rows) * each, -1)
+        sums = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
+        mine = row * each + which % each
+        level = rng.random(len(which)) * sums[mine, -1]
+        depth = _DEPTHS[np.minimum((sums[mine] < level[:, None]).sum(axis=1), len(_DEPTHS) - 1)]
+        return np.asarray(one.time_ps.min() - few.scale_ps[row] * depth)
+
+    def _of_gaps(self, gaps: Gaps) -> Floats:
+        """Log likelihood of gaps, shape (S, L, E)."""
+        u = (gaps.gap_ps / self.scale_ps[:, None])[:, None, None, :]
+        met = -np.expm1(-gaps.time_ps / self.exposure_ps[:, None])
+        later = _LATER[:, None, None]
+        log = _mixture(-u, -u / later - np.log(later), met)
+        return np.asarray(
+            log.sum(axis=-1) - len(gaps.gap_ps) * np.log(self.scale_ps)[:, None, None]
+        )
+
+    def _depths(self, one: PairTimes) -> Floats:
+        """Log weight of each depth below the shortest time, shape (S, L, E, depths)."""
+        fastest = one.time_ps.min()
+        beyond = (one.time_ps - fastest) / self.scale_ps[:, None]
+        u = (beyond[:, None, :] + _DEPTHS[:, None])[:, None]
+        slow, fast = 2 * one.messages.min(axis=1), 2 * one.messages.max(axis=1)
+        later = _LATER[:, None, None]
+        plain = _log_density(u, slow, fast)
+        late = _log_density(u / later, slow, fast) - np.log(later)
+        # A pair's shortest time is late if all messages of one direction met others.
+        met = -np.expm1(-fastest / self.exposure_ps)[:, None]
+        pair = 1 - (1 - met ** one.messages[:, 0]) * (1 - met ** one.messages[:, 1])
+        log = _mixture(plain[:, :, None], late[:, :, None], pair[:, None, :])
+        # Depths are equally spaced in their logarithm.
+        return np.asarray(log.sum(axis=-1) + np.log(_DEPTHS))
+
+
+def _mixture(plain: Floats, late: Floats, met: Floats) -> Floats:
+    """Log density of a mixture; ``met`` is the probability of the second."""
+    met = np.clip(met, 1e-12, 1 - 1e-12)
+    return np.logaddexp(plain + np.log1p(-met), late + np.log(met))
+
+
+def _log_sum(log: Floats) -> Floats:
+    """Logarithm of the sum along the last axis."""
+    top = log.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(log - top[..., None]).sum(axis=-1)))
+
+
+def _log_density(u: Floats, slow: Floats, fast: Floats) -> Floats:
+    """Log density of the sum of two exponentials with these rates."""
+    z = np.maximum((fast - slow) * u, 1e-9)
+    return np.asarray(np.log(slow * fast * u * -np.expm1(-z) / z) - slow * u)

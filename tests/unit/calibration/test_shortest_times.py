@@ -1,0 +1,74 @@
+"""End points below the shortest times of messages, whatever noise and others' traffic add."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailback.calibration.shortest_times import Gaps, PairTimes, end_points
+
+END_PS, NOISE_PS = 1e6, 30e3
+NO_GAPS = Gaps(np.zeros(0), np.zeros(0))
+
+
+def cell(pairs: int, rng: np.random.Generator, late_ps: float = 0, messages: int = 1) -> PairTimes:
+    """Shortest times of pairs that met exponential noise in both directions."""
+    extra = rng.exponential(NOISE_PS, (pairs, 2, messages)).min(axis=2).mean(axis=1)
+    time = END_PS + extra + late_ps * (np.arange(pairs) == 0)
+    return PairTimes(time, np.full((pairs, 2), float(messages)))
+
+
+def test_intervals_hold_the_end_point_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    inside, error = [], []
+    for _ in range(40):
+        found = end_points([cell(int(rng.integers(1, 7)), rng) for _ in range(12)], NO_GAPS, 1)
+        assert found is not None
+        draws = found.time_ps[:, None] + found.deviation_ps
+        low, high = np.quantile(draws, [0.025, 0.975], axis=1)
+        inside += ((low <= END_PS) & (high >= END_PS)).tolist()
+        error += (found.time_ps - END_PS).tolist()
+    # Chance adds one point (one standard deviation) to 95 % ± 3 %.
+    assert 0.91 <= np.mean(inside) <= 0.99
+    assert abs(np.mean(error)) < 0.15 * NOISE_PS
+
+
+def test_few_pairs_are_not_later_than_many() -> None:
+    # Twice the shortest time less the second shortest is 0.5 × the noise too late for one pair.
+    rng = np.random.default_rng(1)
+    error = []
+    for _ in range(40):
+        found = end_points([cell(1, rng), cell(2, rng), *(cell(8, rng) for _ in range(6))],
+                           NO_GAPS, 1)  # fmt: skip
+        assert found is not None
+        error.append(found.time_ps - END_PS)
+    mean = np.mean(error, axis=0)
+    assert abs(mean[0] - mean[2:].mean()) < 0.3 * NOISE_PS
+    assert abs(mean[1] - mean[2:].mean()) < 0.25 * NOISE_PS
+
+
+def test_messages_that_met_others_do_not_widen_all_intervals() -> None:
+    errors = []
+    for late_ps in (0, 3e6):
+        rng = np.random.default_rng(2)
+        cells = [cell(5, rng, late_ps if number % 6 == 0 else 0) for number in range(12)]
+        found = end_points(cells, NO_GAPS, 1)
+        assert found is not None
+        errors.append(np.median(found.error_ps))
+    assert errors[1] < 2 * errors[0]
+
+
+def test_repeated_messages_of_one_pair_show_the_noise() -> None:
+    rng = np.random.default_rng(3)
+    one = [cell(1, rng, messages=4) for _ in range(3)]
+    gaps = Gaps(rng.exponential(NOISE_PS, 60), np.full(60, END_PS))
+    found = end_points(one, gaps, 1)
+    assert found is not None
+    # The mean of two exponentials, each of a quarter of the noise.
+    assert found.error_ps == pytest.approx(NOISE_PS / 4 / np.sqrt(2), rel=0.35)
+    assert found.time_ps == pytest.approx(END_PS, abs=NOISE_PS)
+
+
+def test_too_few_times_tell_no_noise() -> None:
+    rng = np.random.default_rng(4)
+    assert end_points([cell(2, rng), cell(3, rng)], NO_GAPS, 1) is None
