@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
-use crate::switch::route::Chosen;
 
 /// The loads that adaptive routing compares.
 #[derive(Debug)]
@@ -22,6 +21,25 @@ pub(crate) struct Loads {
 
 /// Packets wait, or the link is busy beyond the epoch.
 const LANE_BUSY: i32 = Epoch::FAR;
+
+/// The output of a packet that has not arrived yet, chosen ahead so that its lane can be fetched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chosen {
+    /// The link, shard index; [`u32::MAX`] if none was chosen.
+    pub link: u32,
+    /// [`Loads::releases`] when it was chosen.
+    pub releases: u32,
+}
+
+impl Chosen {
+    pub const NONE: Self = Self { link: u32::MAX, releases: 0 };
+
+    /// Whether a link was chosen.
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        self.link != Self::NONE.link
+    }
+}
 
 impl Loads {
     /// Loads of `lanes` lanes.

@@ -1,6 +1,7 @@
 //! State of the prefetch pipeline: data of upcoming events.
 
-use crate::switch::route::{Chosen, Route};
+use crate::network::load::Chosen;
+use crate::switch::route::Route;
 
 /// Events per block.
 pub(super) const BLOCK: usize = 16;

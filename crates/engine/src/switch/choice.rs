@@ -5,12 +5,13 @@ use std::hint::select_unpredictable;
 use tailback_fabric::{Detour, RouteState, RouteStep};
 
 use crate::network::link::{NEVER, NIL};
+use crate::network::load::Chosen;
 use crate::network::packet::{Packet, PacketKind};
 use crate::probe::Probe;
 use crate::rng::{Stream, below, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
-use crate::switch::route::{Chosen, Output, Route};
+use crate::switch::route::{Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
     /// Chooses the lane by which a packet leaves.
@@ -27,7 +28,7 @@ impl<P: Probe> Shard<'_, P> {
         let (link, lane) = match n {
             0 => self.choose_by_rule(switch, slot),
             _ if !P::ON
-                && chosen.link != NIL
+                && chosen.is_some()
                 && ((n == 1) | self.links.loads.still_first_idle(chosen, self.now)) =>
             {
                 (chosen.link, service)

@@ -9,13 +9,14 @@
 use crate::events::queue::{Event, EventKind};
 use crate::network::cable::Cable;
 use crate::network::link::{Lane, NIL};
+use crate::network::load::Chosen;
 use crate::network::packet::{Flags, Packet};
 use crate::parallel::exchange::Credit;
 use crate::probe::{Hop, Probe, SentPacket, Transmission};
 use crate::rng::{Stream, random};
 use crate::settings::{Buffering, CongestionScheme, MarkingPoint, MarkingRule, Switching};
 use crate::shard::Shard;
-use crate::switch::route::{Chosen, Output, Route};
+use crate::switch::route::{Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
     /// A packet that came by `link` is ready to leave a switch, the switch delay included. On
