@@ -15,7 +15,7 @@ use crate::Settings;
 use crate::model::Model;
 use crate::network::link::Link;
 
-/// A message: its label, and the step it belongs to, 0 for none.
+/// A message: its label without regard to steps, and the step it belongs to, 0 for none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepMessage {
     label: u32,
@@ -25,10 +25,11 @@ pub(crate) struct StepMessage {
 /// The label and step of every message.
 pub(crate) fn steps_of_messages(model: &Model<'_>) -> Arc<[StepMessage]> {
     let steps = &model.placement.label_step;
+    let labels = steps.iter().filter(|&&step| step == 0).count().max(1) as u32;
     let messages = model.program.messages.iter();
     messages
         .map(|&message| StepMessage {
-            label: message.label,
+            label: if steps.is_empty() { message.label } else { message.label % labels },
             step: steps.get(message.label as usize).copied().unwrap_or(0),
         })
         .collect()
@@ -128,6 +129,7 @@ impl Probe for StepProbe {
 
     #[inline]
     fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
-        self.measure.delivered(time, arrival, mark);
+        let label = self.messages[arrival.message as usize].label;
+        self.measure.delivered(time, DeliveredPacket { label, ..arrival }, mark);
     }
 }
