@@ -11,8 +11,8 @@ use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{RunEnd, run_windows};
 use crate::probe::{
-    CombinedProbe, Deployment, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes,
-    StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
+    CombinedProbe, Deployment, HeaderProbe, NullProbe, PassTable, PortProbe, Probe, ProbeTables,
+    ShardProbes, StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
 };
 use crate::program::{Placement, Program};
 use crate::progress::{Decide, Watch};
@@ -116,7 +116,7 @@ fn measure_steps(
     let (settings, messages) = (&model.settings, steps_of_messages(model));
     let probe = |links: &[Link]| {
         let measure = WindowProbe::new(links, settings, least);
-        StepProbe::new(measure, links, settings, Arc::clone(&messages), steps)
+        StepProbe::new(measure, links, model, Arc::clone(&messages), steps)
     };
     let (mut outcome, shards) = run(model, probe, threads, callbacks)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
@@ -249,7 +249,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         samples: Samples::default(),
         truth: TruthTable::default(),
         step_truth: TruthTable::default(),
-        step_passes: Samples::default(),
+        step_passes: PassTable::default(),
         probed: ProbeTables::default(),
     }
 }
