@@ -5,7 +5,7 @@ use tailback_telemetry::Samples;
 
 use crate::model::Model;
 use crate::network::link::NEVER;
-use crate::probe::{ProbeTables, TruthTable};
+use crate::probe::{PassTable, ProbeTables, TruthTable};
 use crate::shard::Shard;
 
 /// Everything a run produced.
@@ -48,7 +48,7 @@ pub struct Outcome {
     pub step_truth: TruthTable,
     /// Packets of those steps per label and link that could sample them, and of them those that
     /// met congestion; the window is the step minus 1.
-    pub step_passes: Samples,
+    pub step_passes: PassTable,
     /// Tables of the other probes.
     pub probed: ProbeTables,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tailback_fabric::{Fabric, RoutePlan};
+use tailback_program::Op;
 use tailback_telemetry::Samples;
 
 use crate::model::{Model, packets_of};
@@ -10,8 +11,8 @@ use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{RunEnd, run_windows};
 use crate::probe::{
-    CombinedProbe, Deployment, HeaderProbe, NullProbe, PortProbe, Probe, ProbeTables, ShardProbes,
-    StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
+    CombinedProbe, Deployment, HeaderProbe, NullProbe, PassTable, PortProbe, Probe, ProbeTables,
+    ShardProbes, StepProbe, TruthTable, WindowProbe, connections, steps_of_messages,
 };
 use crate::program::{Placement, Program};
 use crate::progress::{Decide, Watch};
@@ -96,8 +97,9 @@ pub fn simulate_in_steps(
         return Ok(run(&model, |_| NullProbe, 1, (watch, Some(decide)))?.0);
     }
     let marks = placement.label_step.iter().max().copied().unwrap_or(0).max(1);
-    // How long the run lasts depends on what is left out; a short guess only merges windows more often.
-    measure_steps(&model, 0, marks, 1, (watch, Some(decide)))
+    // How long the run lasts depends on what is left out, but nothing is before the first check.
+    let least = minimum_until_check_ps(&model);
+    measure_steps(&model, least, marks, 1, (watch, Some(decide)))
 }
 
 /// What is called during a run: regularly, and at checks.
@@ -114,7 +116,7 @@ fn measure_steps(
     let (settings, messages) = (&model.settings, steps_of_messages(model));
     let probe = |links: &[Link]| {
         let measure = WindowProbe::new(links, settings, least);
-        StepProbe::new(measure, links, settings, Arc::clone(&messages), steps)
+        StepProbe::new(measure, links, model, Arc::clone(&messages), steps)
     };
     let (mut outcome, shards) = run(model, probe, threads, callbacks)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
@@ -251,7 +253,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         samples: Samples::default(),
         truth: TruthTable::default(),
         step_truth: TruthTable::default(),
-        step_passes: Samples::default(),
+        step_passes: PassTable::default(),
         probed: ProbeTables::default(),
     }
 }
@@ -269,7 +271,7 @@ fn computations<P>(shards: &[Shard<'_, P>]) -> Vec<(u32, u64)> {
 /// receives, at line rate.
 fn minimum_duration_ps(model: &Model<'_>, program: &Program) -> u64 {
     let Model { plan, placement, .. } = model;
-    let ps_per_byte = |link: u32| (8000.0 / model.fabric.link_gbps[link as usize]) as u64;
+    let ps_per_byte = |link: u32| ps_per_byte(model, link);
     let network = || model.program.messages.iter().filter(|message| !model.same_host(message));
     let mut sent = vec![0u64; program.n_ranks()];
     for message in network() {
@@ -296,6 +298,34 @@ fn minimum_duration_ps(model: &Model<'_>, program: &Program) -> u64 {
     });
     let receiving = receiving.filter(|_| model.settings.contention);
     (0..program.n_ranks()).map(length).chain(receiving).max().unwrap_or(0)
+}
+
+/// A lower bound on the time of the first check: the busiest rank computes and sends until then, at
+/// line rate.
+fn minimum_until_check_ps(model: &Model<'_>) -> u64 {
+    let Some(gates) = &model.gates else { return 0 };
+    let Some(check) = gates.check() else { return 0 };
+    let placement = model.placement;
+    let length = |rank: usize| {
+        let rate = ps_per_byte(model, model.plan.injection[placement.node[rank] as usize]);
+        let (mut compute, mut sent) = (0u64, 0u64);
+        for op in gates.operations(&model.program, rank, 0..check.at) {
+            if let Op::Compute(ps) = *op {
+                compute = compute.saturating_add(ps);
+            } else if let Some(message) = op.message() {
+                let message = &model.program.messages[message as usize];
+                let bytes = if model.same_host(message) { 0 } else { message.bytes };
+                sent = sent.saturating_add(bytes);
+            }
+        }
+        placement.start_ps[rank].saturating_add(compute.max(sent.saturating_mul(rate)))
+    };
+    (0..placement.node.len()).map(length).max().unwrap_or(0)
+}
+
+/// Time of a byte at line rate, rounded down.
+fn ps_per_byte(model: &Model<'_>, link: u32) -> u64 {
+    (8000.0 / model.fabric.link_gbps[link as usize]) as u64
 }
 
 #[cfg(test)]

@@ -122,6 +122,21 @@ impl StepGates {
         self.set_check(next);
     }
 
+    /// The next check.
+    pub fn check(&self) -> Option<Check> {
+        self.check
+    }
+
+    /// Operations of a rank in a range of steps.
+    pub fn operations<'p>(
+        &self,
+        program: &'p CompiledProgram,
+        rank: usize,
+        steps: Range<u32>,
+    ) -> &'p [Op] {
+        &program.ops[self.bound(rank, steps.start)..self.bound(rank, steps.end)]
+    }
+
     /// Messages sent in a range of steps, in order of rank and operation.
     pub fn messages<'g>(
         &'g self,
@@ -129,14 +144,8 @@ impl StepGates {
         steps: Range<u32>,
     ) -> impl Iterator<Item = u32> + 'g {
         let ranks = 0..self.rank_step.len();
-        let of_rank =
-            move |rank| &program.ops[self.bound(rank, steps.start)..self.bound(rank, steps.end)];
-        ranks.flat_map(of_rank).filter_map(|op| match op {
-            Op::Send(message) | Op::SynchronousSend(message) | Op::AcknowledgedSend(message) => {
-                Some(*message)
-            }
-            Op::Compute(_) | Op::Receive(_) | Op::Wait(_) => None,
-        })
+        let of_rank = move |rank| self.operations(program, rank, steps.clone());
+        ranks.flat_map(of_rank).filter_map(Op::message)
     }
 
     /// Whether each message of the program is left out; empty if none is.

@@ -32,6 +32,18 @@ pub enum Op {
     Wait(Request),
 }
 
+impl Op {
+    /// The message that it sends, if it is a send.
+    pub fn message(&self) -> Option<u32> {
+        match *self {
+            Op::Send(message) | Op::SynchronousSend(message) | Op::AcknowledgedSend(message) => {
+                Some(message)
+            }
+            Op::Compute(_) | Op::Receive(_) | Op::Wait(_) => None,
+        }
+    }
+}
+
 /// One message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {

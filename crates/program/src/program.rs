@@ -157,7 +157,8 @@ pub struct Placement {
     /// Service level of each label's traffic, empty for 0 everywhere; used only by the packet engine.
     pub label_service: Vec<u8>,
     /// Step of a repeated program that messages of each label belong to, from 1 on, 0 for none;
-    /// empty: none; of the packet engine alone.
+    /// empty: none; of the packet engine alone. The n labels of no step come first; then each step has
+    /// the same n labels, so that label modulo n is what messages of all steps are sampled under.
     pub label_step: Vec<u32>,
 }
 

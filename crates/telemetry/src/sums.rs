@@ -288,7 +288,8 @@ impl SampleLog {
         self.summer.sum(log, self.payload, |first, places, sums| {
             rows.extend(places.iter().map(|&place| LabelLinkSums {
                 key: first + u64::from(place),
-                sums: sums.map(|sums| sums[usize::from(place)]),
+                // `map` would copy all sums of the block for each.
+                sums: std::array::from_fn(|kind| sums[kind][usize::from(place)]),
             }));
         });
         self.full =

@@ -9,23 +9,27 @@ simulation, so that estimates and their intervals keep their statistical meaning
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.simulation.link_traffic import LinkTraffic
 from tailback.simulation.outcome import Columns, ExtrapolatedOutcome
+from tailback.simulation.skipped_samples import LabelPasses, draw_samples
 
 NEVER = np.iinfo(np.uint64).max
 
 TRUTH = ("packets", "bytes", "observed_packets", "congested_packets", "observed_congested_packets",
          "busy_ps", "stall_ps")  # fmt: skip
 """Additive columns of table ``truth``."""
+
+KEYS = ("window", "label", "link")
+"""Columns of tables by window that number something; the others are sums."""
 
 STREAM = 0x736B6970
 """Second key, beside the seed, of the generator that draws samples, which keeps it independent of
@@ -129,7 +133,8 @@ def with_skips(
     """The outcome of a run with its skipped steps added.
 
     Args:
-        outcome: Outcome of the simulated steps; labels from ``n_labels`` on are of marked steps.
+        outcome: Outcome of the simulated steps; labels of messages from ``n_labels`` on are of
+            marked steps.
         skips: The skips, in order of time.
         n_labels: Number of labels of the program.
         start_ps: Start time of each rank, shape (R,).
@@ -140,27 +145,19 @@ def with_skips(
     timeline = _Timeline.of(skips, outcome.window_ps)
     ranks = _ranks(outcome, skips, start_ps)
     messages = _messages(outcome, timeline, n_labels)
-    truth = pl.DataFrame(outcome.truth).with_columns(pl.col("window").cast(pl.UInt32))
-    samples = pl.DataFrame(outcome.samples)
+    truth: Columns = outcome.truth
+    samples: Columns = outcome.samples
     links_half = None
     if outcome.window_ps:
-        samples = _with_program_labels(samples, n_labels, timeline)
         generator = np.random.Generator(np.random.Philox(key=[seed, STREAM]))
-        truth = truth.with_columns(pl.Series("window", timeline.window(truth["window"].to_numpy())))
         known = [_traffic(outcome, skip, link_group) for skip in skips]
         traffic = [{name: one.estimate()[0] for name, one in of.items()} for of in known]
         total = sum((one["bytes"] for one in known), LinkTraffic.none(link_group))
         links_half = total.precision().half
-        truth = pl.concat(
-            [truth, *_truth(traffic, timeline, truth.columns)], how="vertical_relaxed"
-        )
-        passes = [_passes(outcome, skip, n_labels, one) for skip, one in
-                  zip(skips, traffic, strict=True)]  # fmt: skip
-        drawn = _samples(samples, passes, timeline, one_in, generator)
-        truth = truth.group_by("window", "link").agg(pl.all().sum()).sort("window", "link")
-        samples = pl.concat([samples, *drawn], how="vertical_relaxed")
-        keys = ["window", "label", "link"]
-        samples = samples.group_by(keys).agg(pl.all().sum()).sort(keys)
+        passes = [_passes(outcome, skip, one) for skip, one in zip(skips, traffic, strict=True)]
+        drawn = draw_samples(samples, passes, one_in, generator)
+        truth = _with_windows(truth, [_truth(one) for one in traffic], timeline)
+        samples = _with_windows(samples, drawn, timeline)
     jobs = [job for skip in skips for job in skip.jobs]
     later = int(timeline.shift_ps.sum())
     packets = sum(job.packets for job in jobs)
@@ -184,13 +181,9 @@ def with_skips(
         ranks=ranks,
         computations=_computations(outcome, timeline),
         messages=messages,
-        samples=_columns(samples),
-        truth=_columns(truth),
+        samples=samples,
+        truth=truth,
     )
-
-
-def _columns(frame: pl.DataFrame) -> dict[str, Any]:
-    return {name: frame[name].to_numpy() for name in frame.columns}
 
 
 def _ranks(
@@ -227,27 +220,35 @@ def _computations(outcome: _core.PacketOutcome, timeline: _Timeline) -> dict[str
     return {"rank": rank, "start_ps": start + timeline.shift(start).astype(np.uint64)}
 
 
-def _with_program_labels(samples: pl.DataFrame, n_labels: int, timeline: _Timeline) -> pl.DataFrame:
-    """Samples with the program's labels and the windows of the whole run."""
-    wide = [name for name in samples.columns if name not in ("window", "label", "link")]
-    return samples.with_columns(
-        pl.Series("window", timeline.window(samples["window"].to_numpy())),
-        (pl.col("label").cast(pl.UInt32) % n_labels).cast(pl.UInt32),
-        pl.col("link").cast(pl.UInt32),
-        *(pl.col(name).cast(pl.UInt64) for name in wide),
-    )
+def _with_windows(
+    table: Columns, skipped: Sequence[Columns], timeline: _Timeline
+) -> dict[str, NDArray[Any]]:
+    """A table by window with the rows of skips: those of each skip are a window of their own."""
+    window = timeline.window(np.asarray(table["window"]))
+    numbers = timeline.skip_windows()
+    edges = [0, *np.searchsorted(window, numbers).tolist(), len(window)]
+    out = {}
+    for name, column in table.items():
+        whole = window if name == "window" else np.asarray(column)
+        parts = []
+        for i, (begin, end) in enumerate(itertools.pairwise(edges)):
+            parts.append(whole[begin:end])
+            if i < len(numbers):
+                rows = skipped[i]
+                own = np.full(len(rows["link"]), numbers[i]) if name == "window" else rows[name]
+                parts.append(own.astype(np.uint32 if name in KEYS else np.uint64))
+        out[name] = np.concatenate(parts)
+    return out
 
 
-def _by_step(table: Columns, skip: Skip) -> tuple[pl.DataFrame, NDArray[np.float64]]:
-    """Rows of the simulated steps that a skip is extrapolated from, and the factor of each row."""
-    frame = pl.DataFrame(dict(table))
-    step = frame["window"].to_numpy().astype(np.int64)
+def _factors(table: Columns, skip: Skip) -> NDArray[np.float64]:
+    """Number of skipped steps for each simulated one, by row of a table by step."""
+    step = np.asarray(table["window"]).astype(np.int64)
     marks = max((int(job.marks.max(initial=0)) for job in skip.jobs), default=0)
     factor = np.zeros(max(marks, int(step.max(initial=0)) + 1))
     for job in skip.jobs:
         factor[job.marks - 1] = job.factor
-    kept = factor[step] > 0
-    return frame.filter(kept), factor[step][kept]
+    return factor[step]
 
 
 def _traffic(
@@ -290,100 +291,32 @@ def marked_traffic(
     return LinkTraffic.of_marks(link, part[own], value, mark_steps, factor, link_group)
 
 
-def _truth(
-    traffic: list[dict[str, NDArray[np.float64]]], timeline: _Timeline, columns: list[str]
-) -> list[pl.DataFrame]:
-    """Rows of the skipped steps, one window per skip."""
-    out = []
-    for one, window in zip(traffic, timeline.skip_windows(), strict=True):
-        rows = pl.DataFrame(
-            {name: np.rint(value).astype(np.uint64) for name, value in one.items()}
-        ).with_row_index("link")
-        rows = rows.filter(pl.col("packets") + pl.col("congested_packets") > 0)
-        out.append(rows.with_columns(window=pl.lit(window, pl.UInt32)).select(columns))
-    return out
+def _truth(traffic: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+    """Rows of the skipped steps of one skip."""
+    whole = {name: np.rint(value) for name, value in traffic.items()}
+    link = np.flatnonzero(whole["packets"] + whole["congested_packets"] > 0)
+    return {"link": link, **{name: value[link] for name, value in whole.items()}}
 
 
 def _passes(
-    outcome: _core.PacketOutcome, skip: Skip, n_labels: int, traffic: dict[str, NDArray[np.float64]]
-) -> pl.DataFrame:
+    outcome: _core.PacketOutcome, skip: Skip, traffic: dict[str, NDArray[np.float64]]
+) -> LabelPasses:
     """Packets of observed jobs in the skipped steps that each link could sample, by label and link.
 
     Summed over labels they equal the packets of each link in ``traffic``.
     """
-    frame, factor = _by_step(outcome.step_passes, skip)
-    frame = frame.select(
-        (pl.col("label").cast(pl.UInt32) % n_labels).cast(pl.UInt32).alias("label"),
-        pl.col("link").cast(pl.UInt32),
-        (pl.col("hop_samples").cast(pl.Float64) * pl.Series(factor)).alias("passed"),
-        (pl.col("congested_samples").cast(pl.Float64) * pl.Series(factor)).alias("met"),
-    )
-    frame = frame.group_by("label", "link").agg(pl.all().sum()).sort("label", "link")
-    link = frame["link"].to_numpy().astype(np.int64)
-    counted = (("passed", "observed_packets"), ("met", "observed_congested_packets"))
-    for name, of_link in counted:
-        value = frame[name].to_numpy()
-        total = np.bincount(link, value, len(traffic[of_link]))
+    table: Columns = outcome.step_passes
+    factor = _factors(table, skip)
+    used = np.flatnonzero(factor > 0)
+    links = len(traffic["packets"])
+    label, link = (np.asarray(table[name])[used].astype(np.int64) for name in ("label", "link"))
+    key, row = np.unique(label * links + link, return_inverse=True)
+    counts = []
+    for name, of_link in (
+        ("hop_samples", "observed_packets"), ("congested_samples", "observed_congested_packets")
+    ):  # fmt: skip
+        value = np.bincount(row, np.asarray(table[name])[used] * factor[used], len(key))
+        total = np.bincount(key % links, value, links)
         ratio = np.where(total > 0, traffic[of_link] / np.maximum(total, 1e-300), 1.0)
-        frame = frame.with_columns(pl.Series(name, value * ratio[link]))
-    return frame
-
-
-def _samples(
-    samples: pl.DataFrame, passes: list[pl.DataFrame], timeline: _Timeline, one_in: float,
-    generator: np.random.Generator,
-) -> list[pl.DataFrame]:  # fmt: skip
-    """Samples of skipped packets, drawn for each label and link.
-
-    A packet with l switches on its path is sampled at each with probability 1 / l. The number of
-    samples of a label on a link is therefore drawn from a binomial distribution, and each sample
-    counts for l packets: their sum has the number of passing packets as its expectation, and its
-    variance is estimated by the sum of l (l - 1). The same holds for samples of congested hops. l
-    is the mean over the simulated samples of the label and link, or of the label if there are none.
-    """
-    keys = ["label", "link"]
-    mean = samples.group_by(keys).agg(pl.all().exclude("window").sum())
-    of_label = mean.group_by("label").agg(pl.all().exclude("link").sum())
-    out = []
-    for frame, window in zip(passes, timeline.skip_windows(), strict=True):
-        known = frame.join(mean, on=keys, how="left").join(
-            of_label, on="label", how="left", suffix="_of_label"
-        )
-        out.append(_drawn(known, window, one_in, generator))
-    return out
-
-
-def _drawn(
-    known: pl.DataFrame, window: int, one_in: float, generator: np.random.Generator
-) -> pl.DataFrame:
-    """Rows of samples of one skip; ``known`` holds passing packets and sums of samples."""
-
-    def column(name: str) -> NDArray[np.float64]:
-        return known[name].cast(pl.Float64).fill_null(0.0).to_numpy()
-
-    def mean_per_sample(about: str, name: str) -> NDArray[np.float64]:
-        """Mean of a column per sample, of the label and link or else of the label."""
-        own, others = column(f"{about}_samples"), column(f"{about}_samples_of_label")
-        sums = np.where(own > 0, column(name), column(f"{name}_of_label"))
-        return sums / np.maximum(np.where(own > 0, own, others), 1)
-
-    out = {"window": np.full(known.height, window, np.uint32), "label": known["label"].to_numpy(),
-           "link": known["link"].to_numpy()}  # fmt: skip
-    for about, passed in (("hop", "passed"), ("congested", "met")):
-        weight = np.maximum(mean_per_sample(about, f"{about}_weight"), 1.0)
-        packets = np.rint(column(passed)).astype(np.int64)
-        drawn = generator.binomial(packets, 1 / (weight * one_in))
-        whole = np.floor(weight)
-        # Weights are whole numbers: randomized rounding preserves their mean.
-        more = generator.binomial(drawn, weight - whole)
-        out[f"{about}_samples"] = drawn
-        out[f"{about}_weight"] = drawn * whole + more
-        out[f"{about}_variance"] = np.rint(drawn * mean_per_sample(about, f"{about}_variance"))
-        if about == "hop":
-            out["hop_bytes"] = np.rint(drawn * mean_per_sample("hop", "hop_bytes"))
-    frame = pl.DataFrame(out).filter(pl.col("hop_samples") + pl.col("congested_samples") > 0)
-    order = ["window", "label", "link", "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-             "congested_samples", "congested_weight", "congested_variance"]  # fmt: skip
-    return frame.select(
-        pl.col(name).cast(pl.UInt32 if name in order[:3] else pl.UInt64) for name in order
-    )
+        counts.append(value * ratio[key % links])
+    return LabelPasses(key // links, key % links, *counts)

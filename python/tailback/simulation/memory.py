@@ -141,19 +141,21 @@ def _in_flight(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
 def _least_ps(fabric: Fabric, program: Program) -> int:
     """Approximate lower bound of the run time: the busiest rank computes, sends or receives."""
     ranks = len(program.rank_start) - 1
+    if ranks == 0 or len(program.kind) == 0:
+        return 0
     start = program.rank_start.astype(np.int64)
-    rank = np.repeat(np.arange(ranks), start[1:] - start[:-1])
-    amount = program.amount.astype(np.float64)
+    # A rank without operations would take the sum of the next one's.
+    begin = start[:-1][start[1:] > start[:-1]]
     ps_per_byte = 8000.0 / float(fabric.link_gbps.max(initial=1.0))
     busy = [
-        np.bincount(rank, np.where(those, amount, 0.0), ranks) * scale
+        float(np.add.reduceat(program.amount * those, begin, dtype=np.float64).max()) * scale
         for those, scale in (
             (program.kind == Op.COMPUTE, 1.0),
             (program.sends, ps_per_byte),
             (program.kind == Op.IRECV, ps_per_byte),
         )
     ]
-    return int(max(column.max(initial=0.0) for column in busy))
+    return int(max(busy))
 
 
 _REMEDIES: Mapping[str, str] = {

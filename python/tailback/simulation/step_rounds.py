@@ -167,12 +167,13 @@ class SteppedJob:
 
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
-        dependencies, order = self._dependencies(begin, eager), self.steps.order[begin:end]
+        order = self.steps.order[begin:end]
         if (order == order[0]).all():
-            return Computations(None, dependencies)
+            return Computations(None, None)
         compute = self.steps.compute_ps()[order]
-        same = (compute == compute[0]).all()
-        return Computations(None if same else compute, dependencies)
+        if (compute == compute[0]).all():
+            return Computations(None, None)
+        return Computations(compute, self._dependencies(begin, eager))
 
 
 def steps_of(job: Job) -> StepProgram:

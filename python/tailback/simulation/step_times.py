@@ -192,11 +192,11 @@ class Computations:
     Attributes:
         steps: Computation time of each rank in each step, skipped ones included, shape (n, R); None
             if it is the same in every step.
-        dependencies: Which ranks wait for which others.
+        dependencies: Which ranks wait for which others; None without ``steps``.
     """
 
     steps: NDArray[np.int64] | None
-    dependencies: Dependencies
+    dependencies: Dependencies | None
     _models: list[NDArray[np.float64]] = field(default_factory=list)
 
     def models(self) -> list[NDArray[np.float64]]:
@@ -204,7 +204,7 @@ class Computations:
 
         In the first, each rank waits for the ranks it depends on; in the second, for all ranks.
         """
-        if self.steps is not None and not self._models:
+        if self.steps is not None and self.dependencies is not None and not self._models:
             source, target = self.dependencies.source, self.dependencies.target
             begin = np.flatnonzero(np.diff(target, prepend=-1))
             now = np.zeros(self.steps.shape[1])
@@ -242,10 +242,12 @@ def extrapolate(
     if m < ENOUGH:
         few = _statistically(times, skipped, known, min(2, m - 2), "few steps say little")
         return replace(few, wanted=ENOUGH)
-    candidates = [_statistically(times, skipped, known, first)
-                  for first in sorted({2, m // 4, m // 2}) if m - 1 - first >= FEWEST]  # fmt: skip
-    reliable = [candidate for candidate in candidates if not candidate.why_not]
-    return reliable[0] if reliable else candidates[-1]
+    for first in sorted({2, m // 4, m // 2}):
+        if m - 1 - first >= FEWEST:
+            found = _statistically(times, skipped, known, first)
+            if not found.why_not:
+                break
+    return found
 
 
 def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:

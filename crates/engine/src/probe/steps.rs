@@ -7,28 +7,33 @@
 
 use std::sync::Arc;
 
-use tailback_telemetry::{Mark, NO_LINK, Sample, SampleLog, Samples};
+use tailback_telemetry::Mark;
 
+use super::passes::{PassLog, PassTable};
 use super::truth::TruthLog;
 use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission, TruthTable, WindowProbe};
-use crate::Settings;
 use crate::model::Model;
 use crate::network::link::Link;
 
-/// A message: its label, and the step it belongs to, 0 for none.
+/// A message: its label without regard to steps, and the step it belongs to, 0 for none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepMessage {
     label: u32,
     step: u32,
 }
 
+/// Number of labels without regard to steps; 0 if no message belongs to one.
+fn labels_of_program(model: &Model<'_>) -> u32 {
+    model.placement.label_step.iter().filter(|&&step| step == 0).count() as u32
+}
+
 /// The label and step of every message.
 pub(crate) fn steps_of_messages(model: &Model<'_>) -> Arc<[StepMessage]> {
-    let steps = &model.placement.label_step;
+    let (steps, labels) = (&model.placement.label_step, labels_of_program(model));
     let messages = model.program.messages.iter();
     messages
         .map(|&message| StepMessage {
-            label: message.label,
+            label: if steps.is_empty() { message.label } else { message.label % labels.max(1) },
             step: steps.get(message.label as usize).copied().unwrap_or(0),
         })
         .collect()
@@ -40,12 +45,9 @@ pub(crate) struct StepProbe {
     measure: WindowProbe,
     messages: Arc<[StepMessage]>,
     truth: TruthLog,
-    /// One entry per packet of an observed job and switch that could sample it: its window is
-    /// the step, its weight 1.
-    passes: SampleLog,
+    passes: PassLog,
     /// The last step whose log was looked at.
     looked_at: usize,
-    payload: u32,
 }
 
 impl StepProbe {
@@ -53,15 +55,16 @@ impl StepProbe {
     pub(crate) fn new(
         measure: WindowProbe,
         links: &[Link],
-        settings: &Settings,
+        model: &Model<'_>,
         messages: Arc<[StepMessage]>,
         steps: u32,
     ) -> Self {
-        let payload = settings.packet_bytes;
-        let mut truth = TruthLog::new(links, settings.wire_bytes(payload));
+        let payload = model.settings.packet_bytes;
+        let mut truth = TruthLog::new(links, model.settings.wire_bytes(payload));
         truth.grow(steps as usize);
-        let passes = SampleLog::new(links.len(), payload);
-        Self { measure, messages, truth, passes, looked_at: 0, payload }
+        let (all, labels) = (model.fabric.n_links(), labels_of_program(model));
+        let passes = PassLog::new(links, all, labels, steps, payload);
+        Self { measure, messages, truth, passes, looked_at: 0 }
     }
 
     /// Merges the probes of all shards: those of the whole run, and tables by step, whose window is
@@ -69,14 +72,14 @@ impl StepProbe {
     pub(crate) fn join(
         parts: Vec<StepProbe>,
         threads: usize,
-    ) -> (Vec<WindowProbe>, TruthTable, Samples) {
+    ) -> (Vec<WindowProbe>, TruthTable, PassTable) {
         let (mut measured, mut truth, mut passes) = (Vec::new(), Vec::new(), Vec::new());
         for part in parts {
             measured.push(part.measure);
             truth.push(part.truth);
             passes.push(part.passes);
         }
-        (measured, TruthLog::finish(truth, threads), SampleLog::finish(passes, threads))
+        (measured, TruthLog::finish(truth, threads), PassLog::finish(passes, threads))
     }
 }
 
@@ -103,15 +106,7 @@ impl Probe for StepProbe {
                 self.truth.congested(step - 1, hop.local, observed);
             }
             if observed && self.measure.deployment().stamps(hop.link) {
-                let congested_link = if hop.congested { hop.link } else { NO_LINK };
-                let mark = Mark {
-                    hop_link: hop.link,
-                    congested_link,
-                    hop_count: 1,
-                    congested_count: u8::from(hop.congested),
-                };
-                let bytes = self.payload;
-                self.passes.push(Sample { window: step - 1, label, bytes, mark });
+                self.passes.pass(step - 1, label, &hop);
             }
         }
         self.measure.hop(now, hop, observed, mark, random);
@@ -128,6 +123,7 @@ impl Probe for StepProbe {
 
     #[inline]
     fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
-        self.measure.delivered(time, arrival, mark);
+        let label = self.messages[arrival.message as usize].label;
+        self.measure.delivered(time, DeliveredPacket { label, ..arrival }, mark);
     }
 }

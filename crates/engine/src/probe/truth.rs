@@ -190,7 +190,8 @@ impl TruthLog {
         self.tally.sum(vec![logs], links, |first, places, sums| {
             rows.extend(places.iter().map(|&place| LinkEntry {
                 link: first + u32::from(place),
-                what: sums.map(|sums| sums[usize::from(place)]),
+                // `map` would copy all sums of the block for each.
+                what: std::array::from_fn(|kind| sums[kind][usize::from(place)]),
             }));
         });
         self.pages[window] = TruthWindowLog { full: page.full, rows, ..TruthWindowLog::default() };

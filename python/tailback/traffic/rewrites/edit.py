@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.identity_cache import IdentityCache
 from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.traffic.rewrites.rewrite import MIN_SENDERS, DoesNotApplyError, Focus
@@ -50,24 +51,32 @@ def messages_of(program: Program, focus: Focus) -> MessageSet:
     Raises:
         DoesNotApplyError: Sends and receives do not pair up, or there is no such message.
     """
-    rank = program.op_rank
+    found = _all_messages(program)
+    chosen = np.isin(found.label, np.array(sorted(focus), np.int64))
+    if not chosen.any():
+        raise DoesNotApplyError("no message is sent there")
+    return found.only(chosen)
+
+
+def _match(program: Program) -> MessageSet:
+    """All messages of a program, in order of their sends."""
+    rank, n = program.op_rank, program.n_ranks
     send = np.flatnonzero(program.sends)
     receive = np.flatnonzero(program.kind == Op.IRECV)
     peer = program.peer.astype(np.int64)
     # Messages of one (source, destination, tag) match in the order they are posted.
-    send = send[np.lexsort((send, program.tag[send], peer[send], rank[send]))]
-    receive = receive[np.lexsort((receive, program.tag[receive], rank[receive], peer[receive]))]
-    if len(send) != len(receive) or (peer[send] != rank[receive]).any():
+    order = np.lexsort((program.tag[send], rank[send] * n + peer[send]))
+    from_peer = np.lexsort((program.tag[receive], peer[receive] * n + rank[receive]))
+    if len(send) != len(receive) or (peer[send[order]] != rank[receive[from_peer]]).any():
         raise DoesNotApplyError("sends and receives do not pair up")
-    order = np.argsort(send)
-    send, receive = send[order], receive[order]
-    label = program.label[send].astype(np.int64)
-    chosen = np.isin(label, np.array(sorted(focus), np.int64))
-    if not chosen.any():
-        raise DoesNotApplyError("no message is sent there")
-    size = program.amount[send].astype(np.int64)
-    found = MessageSet(send, receive, rank[send], peer[send], size, label)
-    return found.only(chosen)
+    matched = np.empty_like(receive)
+    matched[order] = receive[from_peer]
+    size, label = program.amount[send].astype(np.int64), program.label[send].astype(np.int64)
+    return MessageSet(send, matched, rank[send], peer[send], size, label)
+
+
+_all_messages = IdentityCache(_match, size=1)
+"""All messages of the last program: several rewrites of it ask one after the other."""
 
 
 def fan_in_receivers(program: Program, found: MessageSet) -> Ints:
@@ -94,13 +103,22 @@ def format_ranks(ranks: Ints) -> str:
 
 def posts_of_waits(program: Program) -> Ints:
     """The post each WAIT waits for, -1 for every other operation, shape (M,)."""
+    return _posts_of_waits(program)
+
+
+def _find_posts(program: Program) -> Ints:
     at = np.flatnonzero(np.isin(program.kind, (*POSTS, Op.WAIT)))
-    at = at[np.lexsort((at, program.request[at], program.op_rank[at]))]
+    request = program.request[at].astype(np.int64)
+    key = program.op_rank[at] * (int(request.max(initial=0)) + 2) + request
+    at = at[np.argsort(key, kind="stable")]
     waits = program.kind[at] == Op.WAIT
     last = np.maximum.accumulate(np.where(waits, -1, np.arange(len(at))))
     out = np.full(len(program.kind), -1, np.int64)
     out[at[waits]] = at[last[waits]]
     return out
+
+
+_posts_of_waits = IdentityCache(_find_posts, size=1)
 
 
 class ProgramEdit:
