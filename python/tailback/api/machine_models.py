@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from tailback.api.network_clues import Slow
 from tailback.diagnosis.hypotheses import MachineName
 from tailback.evaluate import Change, EngineVariation
@@ -91,6 +93,10 @@ MAX_DELAYS = 100.0
 NETWORK_TRIALS = 4
 """Maximum number of rates, and of delays, tried for a machine that is slower than modelled."""
 
+SHARES = (0.01, 0.99)
+"""Shares of the stated rates that are tried: below, the unit of the file is wrong; above, it makes
+no difference that could be measured."""
+
 CLOSE = 0.02
 """Difference from the measured time at which no further rate or delay is tried."""
 
@@ -119,7 +125,8 @@ def slower_network(
         ratio = run.elapsed_ps / measured_ps
         if abs(ratio - 1.0) < CLOSE:
             break
-        share = min(max(share * ratio**1.5, 0.01), 0.99)
+        # Only part of the time is transfers, so the share changes more than the time does.
+        share = float(np.clip(share * ratio**1.5, *SHARES))
     return out
 
 
