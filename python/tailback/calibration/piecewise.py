@@ -23,7 +23,6 @@ from itertools import combinations, pairwise
 from typing import Final
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tailback.calibration.model import Floats, Ints
 from tailback.calibration.piecewise_fit import LineRate, PiecewiseFit, PiecewiseModel
@@ -320,6 +319,8 @@ class _Data:
         """
         freedom = self.freedom(model)
         squares = (self.residuals(model) * self.scale) ** 2
+
+        from scipy.optimize import brentq  # takes a third of a second to import
 
         def excess(spread: float) -> float:
             return float((squares / ((spread * self.time) ** 2 + self.error**2)).sum()) - freedom
