@@ -74,6 +74,10 @@ class Judged:
     false_alarm: bool
 
 
+ONE_OF = "one of these: "
+"""Start of the subject of a slow link if the evidence fits several cables."""
+
+
 def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
     """Whether a diagnosis names what was wrong.
 
@@ -92,7 +96,10 @@ def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
         # "l2[s1] → s1 serves 12.6 of 40 Mb/s" is of the cable l2-s1.
         ends = set(cause["cable"].split("-"))
         for cost in found["explanation"]["costs"]:
-            named = {end.split("[")[0] for end in cost["subject"].replace(":", " ").split()}
+            # Of several candidates, the first one counts.
+            first = cost["subject"].removeprefix(ONE_OF).split("; ")
+            subject = first[0] if cost["subject"].startswith(ONE_OF) else " ".join(first)
+            named = {end.split("[")[0] for end in subject.replace(":", " ").split()}
             if cost["cause"] == "slow-link" and ends <= named:
                 return True
     return False

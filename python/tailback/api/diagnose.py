@@ -48,6 +48,7 @@ from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
+from tailback.diagnosis.simulated_network import SimulatedNetwork
 from tailback.diagnosis.wording import confidence_sentence, measured_confidence, recorded_warnings
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -240,8 +241,6 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _no_progress
-    # The diagnosis and the stalls by call site use the same congestion trees.
-    analyse = analyse_once()
     named = _files(source)
     if any(is_capture(file) for file in named):
         given = {
@@ -249,13 +248,15 @@ def diagnose(
             "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
         }  # fmt: skip
         ignored = [option for option, value in given.items() if value]
-        return _of_captures(named, options, contexts, ignored, step, analyse)
+        return _of_captures(named, options, contexts, ignored, step)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         expected = _EvidenceFiles(counters, jobs, samples).expected_run(
             prepare(found.scenario, allow_hosts), step, watch, threads
         )
     prepared, run = expected.prepared, expected.run
+    # The diagnosis and the stalls by call site use the same congestion trees.
+    analyse = analyse_once(expected.network)
     repeated = repetitions(seeds, run)
     with spread(workers, dask, tasks) as task_folder:
         evaluate = make_evaluate(prepared, watch, threads=threads, known=run, tasks=task_folder)
@@ -284,13 +285,13 @@ def _of_captures(
     contexts: str | Path | None,
     ignored: list[str],
     step: Progress,
-    analyse: Callable[[base.Run], RunAnalysis],
 ) -> DiagnosisResult:
     """The diagnosis of packet captures, which knows no other options than those of the network."""
     step("reading captures", 0.0)
     fabric, forwarding = options.get("fabric"), options.get("forwarding")
     run = read_captures(files, fabric, forwarding, contexts, ignored)
     step("charging congested packets", 1.0)
+    analyse = analyse_once()
     diagnosis = diagnose_cause(run, analyse=analyse)
     return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attribute(run, analyse))
 
@@ -328,6 +329,11 @@ class _Expected:
     changed: str
     evidence: NetworkEvidence
     found: EvidenceSummary | None
+
+    @property
+    def network(self) -> SimulatedNetwork | None:
+        """What the evidence put into the expected run; None without a measured run."""
+        return None if self.found is None else SimulatedNetwork.of(self.prepared.fabric, self.run)
 
     def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
         """The measured run with the time it would take on a network without delay."""

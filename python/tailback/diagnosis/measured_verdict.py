@@ -483,7 +483,8 @@ def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
 def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
     """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
-        return "; ".join(found.slow), found.slow_shown_by, found.rests_on.get(cause, ("model",))
+        which = wording.one_of(found.candidates) if found.candidates else "; ".join(found.slow)
+        return which, found.slow_shown_by, found.rests_on.get(cause, ("model",))
     if cause == "other-traffic":
         return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
     return "", wording.SHOWN_BY_MODEL.get(cause, ""), ("trace", "model")

@@ -42,6 +42,9 @@ _COMPUTATION = {
     "noise": "some repetitions of the same computation take longer than others",
 }
 
+ONE_OF = "one of these: "
+"""Start of a subject that names several links, of which one is slow."""
+
 
 def uneven_links(deviation: float) -> str:
     """Evidence for uneven routing: the mean deviation of parallel links from their mean, 0–2."""
@@ -215,6 +218,11 @@ def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> 
         f"{SENTENCES['slow-link']}. The evidence does not tell which of these: "
         f"{'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
     )
+
+
+def one_of(candidates: Sequence[str]) -> str:
+    """Subject of a slow link if the evidence fits several links."""
+    return f"{ONE_OF}{'; '.join(candidates)}"
 
 
 def find_first(cause: Cause, missing: Sequence[str]) -> str:

@@ -334,6 +334,34 @@ def slow_link(
     )
 
 
+def filled_slow_link(
+    share: float, links: int, heaviest: str, gbps: float, nominal_gbps: float, use: float
+) -> str:
+    """TB007: links of an expected run that are slow according to the evidence.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        gbps: Rate at which it serves.
+        nominal_gbps: Its nominal rate.
+        use: Its utilization by our traffic, as a share of the rate at which it serves.
+    """
+    slow = "1 link that is" if links == 1 else f"{links:,} links that are"
+    return (
+        f"{percent(share)} of the congested packets wait for {slow} slow according to the "
+        f"evidence: {heaviest} serves {gbps:.3g} of {nominal_gbps:.4g} Gb/s, and your own traffic "
+        f"fills it to {percent(min(use, 1.0))} of that."
+    )
+
+
+CHECK_NAMED_CABLES = (
+    "Ask the operators to check the cables that the measured run shows to be slow (speed, width, "
+    "error counters); avoid them until then."
+)
+"""TB007: advice for an expected run; several cables may fit the evidence."""
+
+
 def check_cable(name: str, *, of_node: bool) -> str:
     """TB007: advice for the cable of a node or of a link."""
     cable = f"cable of {name}" if of_node else f"cable {name}"

@@ -28,15 +28,16 @@ from tailback.diagnosis.congestion_trees import (
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization, fullest_links
+from tailback.diagnosis.simulated_network import SimulatedNetwork
 from tailback.diagnosis.slow_link_checks import (
     explains_delays,
     slow_ejection_links,
     slower_than_equivalents,
 )
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.diagnosis.window_sums import sums_by_window
 from tailback.run import Run
 from tailback.telemetry.estimate import (
-    SUMS,
     Selection,
     contrast_excess,
     link_estimates,
@@ -94,34 +95,13 @@ class PhaseAnalysis:
     roots: pl.DataFrame
 
 
-def sums_by_window(samples: pl.DataFrame, n_links: int) -> pl.DataFrame:
-    """Sums of samples by ``window``, ``phase`` and ``link``, sorted by these.
-
-    Args:
-        samples: Rows of table ``samples`` with their ``phase``.
-        n_links: Number of links.
-    """
-    by, columns = ["window", "phase", "link"], list(SUMS)
-    phases = samples.select("label", "phase").unique().sort("phase", "label")
-    labels = phases["label"].to_numpy()
-    number = np.zeros(labels.max(initial=0) + 1, np.int64)
-    number[labels] = phases["phase"].rank("dense").to_numpy() - 1
-    count = number.max() + 1
-    window, label, link = (samples[name].to_numpy() for name in ("window", "label", "link"))
-    key = (window.astype(np.int64) * count + number[label]) * n_links + link
-    order = np.argsort(key, kind="stable")
-    if (np.diff(key[order]) == 0).any():
-        return samples.group_by(by).agg(pl.col(columns).sum()).sort(by)
-    # One row each: most runs have one label in a phase. Sorting numbers is much faster than
-    # grouping by three columns and sorting text.
-    return samples.select(*by, *columns)[order]
-
-
 class RunAnalysis:
     """All input of the rules, computed once for a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, network: SimulatedNetwork | None = None) -> None:
+        """Analyse ``run``; ``network``: what it is known to contain, if it is an expected run."""
         self.run = run
+        self.network = network
         self.topology = LinkTopology.of(run.tables)
         self.activity = MessageActivity(run.tables, self.topology)
         jobs = run.tables["jobs"].filter("observed")["job"].to_list()
@@ -137,8 +117,9 @@ class RunAnalysis:
         windows = run.tables["windows"].sort("window")
         self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
+        served = network.with_served_rates(self.topology) if network else self.topology
         self._measure = RootUtilization(
-            self.topology, self.activity, self._start, self._end, run.scenario.packet_header_bytes,
+            served, self.activity, self._start, self._end, run.scenario.packet_header_bytes,
             self.hashed,
         )  # fmt: skip
         self.whole = self._congestion(self._rows)
@@ -251,6 +232,9 @@ class RunAnalysis:
         cable must therefore also explain which messages are late.
         """
         node = slow_adapter(self.adapters)
+        if node is not None and self.network is not None:
+            cables = self.topology.src[list(self.network.slow_gbps)]
+            return node if node in cables else None
         if node is None or self.run.scenario.engine.routing not in ("deterministic", "ecmp"):
             return node
         links = np.flatnonzero(self.topology.src == node)
@@ -337,6 +321,8 @@ class RunAnalysis:
         together = own if not name else self._congestion(around)
         congested = own.congested | together.congested
         fraction = np.where(own.congested, own.fraction, together.fraction)
+        slow = self._filled_slow_links(around)
+        congested[slow], fraction[slow] = True, 1.0
         inputs = (self.topology, congested, fraction, together.packets, own.weight)
         filled = np.zeros(self.topology.n_links, np.bool_)
         inner = np.flatnonzero(congested)
@@ -351,7 +337,20 @@ class RunAnalysis:
             concentrated[thin.to_numpy()] = True
             forest = build_forest(*inputs, concentrated, filled)
             roots = self._measure.roots(forest, around, together, fraction)
-        return PhaseAnalysis(name, own, forest, self._confirm_slow(roots, together))
+        roots = self._confirm_slow(roots, together)
+        return PhaseAnalysis(
+            name, own, forest, self.network.corrected(roots) if self.network else roots
+        )
+
+    def _filled_slow_links(self, rows: pl.DataFrame) -> Ints:
+        """Links known to be slow that our traffic fills at the rate at which they serve.
+
+        Others wait for them even where small buffers keep their own queues short.
+        """
+        if self.network is None:
+            return np.zeros(0, np.int64)
+        links = np.array([n for n in self.network.slow_gbps if self.whole.packets[n] > 0], np.int64)
+        return links[self._measure.use(rows, "link", links)[0] >= FULL_UTILIZATION]
 
     def _confirm_slow(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
         """Keep verdict ``slow`` only for links proved slow; reclassify the others."""
@@ -588,13 +587,13 @@ def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
     return [str(name) for name in names]
 
 
-def analyse_once() -> Callable[[Run], RunAnalysis]:
-    """Return a function that analyses a run and caches the last analysis."""
+def analyse_once(network: SimulatedNetwork | None = None) -> Callable[[Run], RunAnalysis]:
+    """Return a function that analyses runs on ``network`` and caches the last analysis."""
     kept: list[RunAnalysis] = []
 
     def analyse(run: Run) -> RunAnalysis:
         if not kept or kept[0].run is not run:
-            kept[:] = [RunAnalysis(run)]
+            kept[:] = [RunAnalysis(run, network)]
         return kept[0]
 
     return analyse

@@ -429,14 +429,16 @@ def _table(
     """Rows of the table: share and stall of each line at each saturated bundle."""
     met = {(b, label): value for b, label, value in
            waits.samples.select("bundle", "label", "met").iter_rows()}  # fmt: skip
-    total: dict[int, float] = {}
-    for (bundle, _), value in met.items():
-        total[bundle] = total.get(bundle, 0.0) + value
+    total = _by_bundle(met)
+    stalls = _by_bundle(lost)
     verdicts = _verdicts(trees)
     out = []
     for (bundle, label), stall in lost.items():
         link, ours = verdicts.get(bundle, (-1, None))
         row = waits.labels[label]
+        here = total.get(bundle, 0.0)
+        # Packets may wait for a slow link in front of its switch, and never in its own queue.
+        share = met.get((bundle, label), 0.0) / here if here else stall / max(stalls[bundle], 1e-9)
         if link < 0:
             link = int(np.flatnonzero(trees.topology.bundle == bundle)[0])
         out.append(
@@ -449,7 +451,7 @@ def _table(
                 call=str(row["call"]),
                 tag=int(row["tag"]),
                 communicator=str(row["communicator"]),
-                share=met.get((bundle, label), 0.0) / max(total.get(bundle, 0.0), 1e-9),
+                share=share,
                 stall=stall,
                 ranks=frozenset(waits.ranks[r] for r in waiting_ranks[bundle, label] if r >= 0),
             )
@@ -457,9 +459,19 @@ def _table(
     return sorted(out, key=lambda line: (-line.stall, line.place, line.line))
 
 
+def _by_bundle(values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+    """Sums over the labels of each bundle."""
+    out: dict[int, float] = {}
+    for (bundle, _), value in values.items():
+        out[bundle] = out.get(bundle, 0.0) + value
+    return out
+
+
 def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
     """Most congested root of each bundle, and whether our traffic fills it."""
     meaning = {"ours": True, "others": False}
+    if trees.network is not None:
+        meaning["slow"] = True  # At the rate at which the link serves.
     out: dict[int, tuple[int, bool | None]] = {}
     bundle: NDArray[np.int64] = trees.topology.bundle
     for row in trees.roots.iter_rows(named=True):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from tailback.diagnosis.measured_wording import ONE_OF
 from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
 from tailback.report.attribution import CallSite
 from tailback.units import format_time, percent
@@ -87,11 +88,12 @@ def _place(
     if cost is not None and cost.subject:
         if diagnosis.cause in _CAUSES_IN_RANKS:
             return Step("Ranks", [Item(cost.subject, "#measured")])
-        link = next(
-            (i for i, name in enumerate(names) if cost.subject.startswith(f"{name} ")), None
-        )
-        address = "#measured" if link is None else _where(link)
-        return Step("Root links", [Item(cost.subject, address)])
+        several = cost.subject.startswith(ONE_OF)
+        links = cost.subject.removeprefix(ONE_OF).split("; ")
+        items = [Item(text, _address(text, names)) for text in links]
+        more = "and others, see Measured" if len(items) > SHOWN else ""
+        note = "one of these" if several and not more else more
+        return Step("Root links", items[:SHOWN], note)
     mine = {link.link for each in diagnosis.findings if each.cause == diagnosis.cause
             for link in each.links}  # fmt: skip
     found = [link for link in roots if link.link in mine]
@@ -100,6 +102,12 @@ def _place(
     items = [Item(link.name, _where(link.link)) for link in found[:SHOWN]]
     more = "and others, see Where" if len(found) > SHOWN else ""
     return Step("Root links", items, more)
+
+
+def _address(text: str, names: Sequence[str]) -> str:
+    """Where the page shows the link that ``text`` begins with."""
+    link = next((i for i, name in enumerate(names) if text.startswith(f"{name} ")), None)
+    return "#measured" if link is None else _where(link)
 
 
 def _where(link: int) -> str:

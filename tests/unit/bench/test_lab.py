@@ -32,6 +32,18 @@ def _found(cause: str, subject: str = "") -> dict[str, Any]:
         (["slow-cable:l2-s1=30%"], "slow-link", "l2[s1] → s1 serves 12.6 of 40 Mb/s", True),
         (["slow-cable:l2-s1=30%"], "slow-link", "s1[l2] → l2 serves 12.6 of 40 Mb/s", True),
         (["slow-cable:l2-s1=30%"], "slow-link", "l1[s1] → s1 serves 12.6 of 40 Mb/s", False),
+        (
+            ["slow-cable:l2-s1=30%"],
+            "slow-link",
+            "one of these: l2[s1] → s1 (12.6 of 40 Mb/s); l1[s0] → s0 (12.6 of 40 Mb/s)",
+            True,
+        ),
+        (
+            ["slow-cable:l2-s1=30%"],
+            "slow-link",
+            "one of these: l2[s0] → s0 (12.6 of 40 Mb/s); l2[s1] → s1 (12.6 of 40 Mb/s)",
+            False,
+        ),
         (["slow-cable:l2-s1=30%"], "routing", "", False),
         (["slow-cable:h20-l2=40%"], "slow-link", "h20[e0] → l2 serves 16.9 of 50 Mb/s", True),
         (["slow-cable:l2-s1=30%", "imbalance:9=3"], "imbalance", "rank 9", True),

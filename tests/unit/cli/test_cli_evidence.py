@@ -15,7 +15,7 @@ from tailback.api.candidates import make_candidates
 from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
-from tailback.diagnosis.model import Candidate
+from tailback.diagnosis.model import Candidate, Diagnosis
 from tailback.remedy.wording import use_placement
 from tailback.scenario import load
 from tailback.simulation import prepare
@@ -42,6 +42,15 @@ def diagnosed(run: Path, *, counters: bool) -> DiagnosisResult:
     )  # fmt: skip
 
 
+def contradictions(found: Diagnosis) -> list[str]:
+    """Findings of the rules whose cause has no place in the explanation of the measured time."""
+    assert found.explanation is not None
+    return [
+        f"{one.code}: {one.cause}" for one in found.findings
+        if one.cause in ("slow-link", "other-traffic") and not found.explanation.cost(one.cause)
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lab(tmp_path_factory.mktemp("slow"), "r8")
@@ -60,6 +69,7 @@ def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> 
     assert found.cause == "slow-link" and found.explanation is not None
     cost = found.explanation.cost("slow-link")
     assert cost is not None and 0.4 <= cost.share <= 0.75
+    assert contradictions(found) == []
     # One cable, that one, and at about a quarter of its 40 Mb/s.
     assert cost.subject.startswith("l2[s1] → s1 serves ") and ";" not in cost.subject
     assert cost.subject in found.headline
@@ -76,6 +86,7 @@ def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> 
 def test_the_healthy_run_of_the_laboratory_has_no_fault(healthy: Path, counters: bool) -> None:
     found = diagnosed(healthy, counters=counters).diagnosis
     assert found.cause == "healthy" and "No fault found" in found.headline
+    assert contradictions(found) == []
     assert found.explanation is not None
     assert found.explanation.cost("slow-link") is None
     assert found.explanation.cost("other-traffic") is None

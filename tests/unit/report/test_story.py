@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tailback.diagnosis.explanation import Cost, Explanation
+from tailback.diagnosis.measured_wording import one_of
 from tailback.report.attribution import CallSite
 from tailback.report.story import story_of
 from tests.factories.report_data import make_diagnosis, make_run
@@ -22,3 +24,22 @@ def test_a_line_that_congests_several_groups_of_links_is_named_once() -> None:
     steps = story_of(diagnosis, "Placement of ranks", diagnosis.top_links, sites, [])
     step = next(step for step in steps if step.name == "Phase and call")
     assert [item.text for item in step.items] == ["MPI_Isend in ring", "MPI_Isend in halo"]
+
+
+def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
+    diagnosis = make_diagnosis(make_run())
+    names = [f"l{i}[1] → s{i}" for i in range(12)]
+    found = [f"{names[1]} (25 of 100 Gb/s)", f"{names[11]} (25 of 100 Gb/s)"]
+    cost = Cost(
+        cause=diagnosis.cause, ps=5, low_ps=4, high_ps=6, share=0.5, subject=one_of(found),
+        evidence="", rests_on=("model",),
+    )  # fmt: skip
+    explained = Explanation(
+        elapsed_ps=10, parts={"computation": 10}, costs=[cost], not_explained_ps=0,
+        model_error_ps=0, missing=[], sources=[],
+    )  # fmt: skip
+    told = diagnosis.model_copy(update={"explanation": explained})
+    steps = story_of(told, "Slow link", diagnosis.top_links, [], names)
+    step = next(step for step in steps if step.name == "Root links")
+    assert [item.text for item in step.items] == found and step.note == "one of these"
+    assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]

@@ -22,6 +22,9 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     out, because short bursts of your own traffic look the same. So are links that may be waiting
     for another congested link of yours downstream.
 
+    In the expected run of a measured one, the rule fires only if the evidence shows other jobs;
+    links that the evidence shows to be slow count as full at the rate at which they serve.
+
     ## Why it matters
     The root of a congestion tree is fully used (Taffet, 2019, theorem 4.2). If not by your job,
     then by traffic that was not recorded: a congested-fraction plot shows these links as dark,

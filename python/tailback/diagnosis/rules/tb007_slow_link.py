@@ -25,6 +25,9 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     there no large message of the node may reach 60 % of the rate of the median node's, and
     the median must reach 80 % of the line rate. Without a message log no cable is called slow.
 
+    In the expected run of a measured one, the links are slow that the evidence shows to be slow,
+    and no others: the rule fires if your traffic fills them at the rate at which they serve.
+
     The rule also fires, without any congestion, when all large messages of one node are slow, sent
     and received, with at least three partners: the fastest reaches less than 60 % of the rate of
     the median node's, while every other node reaches 80 % of it. With static routing the cable of
@@ -54,6 +57,13 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
         fastest = evidence.adapters.fastest
         text = wording.slow_node(name, float(fastest[node]), float(np.nanmedian(fastest)))
+    elif evidence.network is not None:
+        link, count = int(roots["link"][0]), roots["link"].n_unique()
+        name = t.name[link]
+        text = wording.filled_slow_link(
+            share, count, name, evidence.network.slow_gbps[link], float(t.rate_gbps[link]),
+            float(roots["utilization"][0]),
+        )  # fmt: skip
     else:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
         name = t.name[link]
@@ -64,5 +74,6 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         )  # fmt: skip
     return evidence.finding(
         "TB007", "slow-link", wording.SLOW_LINK, text, roots,
-        wording.check_cable(name, of_node=node is not None),
+        wording.check_cable(name, of_node=node is not None)
+        if evidence.network is None else wording.CHECK_NAMED_CABLES,
     )  # fmt: skip
