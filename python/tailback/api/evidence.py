@@ -215,7 +215,8 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     # Clocks compared by messages of one direction may be far off, but all times lie in the run.
     whole = float(measured.measured.elapsed_ps)
     joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole), assumed)
-    return joined.of(joined.src_node != joined.dst_node)
+    host = run.tables["nodes"].sort("node")["host"].to_numpy()
+    return joined.of(host[joined.src_node] != host[joined.dst_node])
 
 
 def _jobs_of_hosts(
