@@ -294,10 +294,13 @@ def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) 
     """The evidence for the slow cables, in words."""
     if best.slow == search.machines[best.machine].slow:
         return wording.QUEUED_BELOW_RATE
+    errors = search.posterior().model.errors
     before = search.compare(search.alone(best.machine, best.bursts)).misfits
+    # In units of the usual misfit: kinds of evidence agree with different precision.
     both = [
-        (now, before[kind] or 0.0) for kind, now in best.outcome.misfits.items() if now is not None
-    ]
+        (now / errors[kind], (before[kind] or 0.0) / errors[kind])
+        for kind, now in best.outcome.misfits.items() if now is not None and kind in errors
+    ]  # fmt: skip
     removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
     stalls = best.outcome.misfits.get("stalls") is not None
     return wording.reproduced(max(removed, 0.0), stalls=stalls, alone=alone)

@@ -165,6 +165,11 @@ def candidate(name: str, gbps: float, nominal_gbps: float) -> str:
     return f"{name} ({rate_of_rate(gbps, nominal_gbps)})"
 
 
+MIN_REMOVED = 0.1
+"""Share of the difference below which nothing is said to be removed: other settings of the engine
+change it as much."""
+
+
 def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
     """Evidence of a slow link from simulation.
 
@@ -177,6 +182,14 @@ def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
     others = (
         ", more than any other cable that was tried" if alone else "; other cables explain as much"
     )
+    if removed < MIN_REMOVED:
+        worse = (
+            "worse with any other cable that was tried" if alone else "as well with other cables"
+        )
+        return (
+            "simulating it explains the time, but the times of calls and sends agree no better "
+            f"than without it, and {worse}"
+        )
     return (
         f"simulating it removes {percent(removed)} of the difference in the times of calls and "
         f"sends{ports}{others}"

@@ -38,6 +38,9 @@ because what costs more shows."""
 NAMED = 5
 """Maximum number of places of a slow link that a verdict names: if more fit, none is evident."""
 
+SCREENED_RATES = 2
+"""Rates at which a cable is tried before it is known whether it is worth fitting."""
+
 LIKELY = 0.5
 """Probability from which something is said, or taken, to be so: more likely than not."""
 
@@ -379,7 +382,8 @@ def at_other_rates(
 ) -> list[Hypothesis]:
     """Slow cables at rates that were not simulated, so that the run takes as long as measured.
 
-    Most cables are tried at one rate only, which must not count against them.
+    Most cables are tried at one rate or two only, which must not count against them. With more,
+    their rates were fitted: what no rate explains counts against the cable.
 
     Args:
         tried: Simulated hypotheses with slow cables.
@@ -390,10 +394,16 @@ def at_other_rates(
         one.places(prior.reverse) for one in tried
         if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
     }  # fmt: skip
+    rates: dict[Hashable, set[float]] = {}
+    for one in tried:
+        key = one.machine, one.places(prior.reverse)
+        rates.setdefault(key, set()).update(slow.gbps for slow in one.slow)
     return [
         replace(one, outcome=replace(one.outcome, elapsed_ps=model.measured_ps), otherwise=True)
-        for one in tried if one.places(prior.reverse) not in timed
-    ]  # fmt: skip
+        for one in tried
+        if one.places(prior.reverse) not in timed
+        and len(rates[one.machine, one.places(prior.reverse)]) <= SCREENED_RATES * len(one.slow)
+    ]
 
 
 def came_otherwise(
