@@ -83,12 +83,12 @@ def trace_times(
         out.notes.append("the trace has no point-to-point message with both ends")
         return out
     routes = _Routes(hosts, machine)
-    src, dst, *ends = (
+    src, dst, size, start, done = (
         whole[name].to_numpy().astype(np.int64)
         for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_done_ps")
     )
-    remote = routes.host[src] != routes.host[dst]
-    whole = whole.with_columns(others=bytes_meanwhile(*ends, remote))
+    remote = np.asarray(routes.host[src] != routes.host[dst], np.bool_)
+    whole = whole.with_columns(others=bytes_meanwhile(size, start, done, remote))
     usable = whole.filter(_usable(whole, routes))
     times = _by_direction(usable)
     pairs = _both_ways(times)
