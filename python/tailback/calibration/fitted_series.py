@@ -203,12 +203,17 @@ def _fitted(
     place = np.concatenate(
         [np.full(len(one.series.size_bytes), routes.index(one.route)) for one in members]
     )
+    deviation = _deviations(members)
+    # Nothing within a host delays a message but the noise, which these errors include. Between
+    # hosts, others' traffic does, and its model is coarse.
+    complete = deviation is not None and not remote
     lines = fit(
         on_wire,
         np.concatenate([one.series.time_ps for one in members]),
         np.concatenate([one.series.resolution_ps for one in members]),
         np.concatenate([one.series.errors_ps for one in members]),
-        change, rate, place if len(routes) > 1 else None, _deviations(members),
+        change, rate, place if len(routes) > 1 else None, deviation,
+        complete,
     )  # fmt: skip
     out = []
     for number, route in enumerate(routes):

@@ -52,7 +52,7 @@ _MIN_SPREAD: Final = 1e-6
 def fit(
     size_bytes: Floats, time_ps: Floats, resolution_ps: Floats, error_ps: Floats | None = None,
     change: tuple[float, float] | None = None, rate: LineRate | None = None,
-    place: Ints | None = None, deviation_ps: Floats | None = None,
+    place: Ints | None = None, deviation_ps: Floats | None = None, complete: bool = False,
 ) -> PiecewiseFit:  # fmt: skip
     """Fit lines with change points.
 
@@ -70,6 +70,7 @@ def fit(
             the same slopes, and jump at the same size, by different amounts. None for one place.
         deviation_ps: Draws of the known errors, shape (P, 4000), where these are not normal or not
             independent; `error_ps` then only weights the times.
+        complete: The known errors are all there are, unless the times show more.
 
     Returns:
         The lines. With fewer than three different sizes a slope is indistinguishable from
@@ -77,7 +78,9 @@ def fit(
     """
     order = np.argsort(size_bytes, kind="stable")
     known = np.hypot(resolution_ps / np.sqrt(12), 0.0 if error_ps is None else error_ps)
-    data = _Data(size_bytes[order], time_ps[order], known[order], change=change, rate=rate)
+    data = _Data(
+        size_bytes[order], time_ps[order], known[order], change=change, rate=rate, complete=complete
+    )
     if place is not None:
         data = replace(data, place=place[order])
     if deviation_ps is not None:
@@ -92,7 +95,7 @@ def fit(
         model = min(some, key=lambda one: one[0])[1]
         if len(data.starts) <= len(data.boundaries):
             model = _refined(data, model)
-        spread = data.relative_spread(model)
+        spread = data.shown_spread(model)
         if model == before:
             break
     data = data.with_spread(spread)
@@ -122,6 +125,7 @@ class _Data:
         rate: Line rate at which the payload of the last line's messages is sent; None if unknown.
         place: Where each time was measured, shape (P,); None for one place.
         deviation: Draws of the known errors, shape (P, 4000); None where these are normal.
+        complete: The known errors are all there are, unless the times show more.
     """
 
     size: Floats
@@ -132,6 +136,7 @@ class _Data:
     rate: LineRate | None = None
     place: Ints | None = None
     deviation: Floats | None = None
+    complete: bool = False
     _apart: dict[int, tuple[Floats, list[tuple[int, bool]]]] = field(default_factory=dict)
 
     def with_spread(self, spread: float) -> _Data:
@@ -329,6 +334,26 @@ class _Data:
         if high <= low or excess(low) <= 0:
             return low
         return float(brentq(excess, low, high * (1 + 1e-9)))
+
+    def shown_spread(self, model: PiecewiseModel) -> float:
+        """The relative spread; 0 if known errors that should be complete explain the residuals.
+
+        An estimate from a dozen times is above 0 half of the time when there is no further error,
+        and what is little beside the known errors of short times exceeds those of long ones. So the
+        Bayesian information criterion decides, as it does on change points.
+        """
+        spread = self.relative_spread(model)
+        if not self.complete:
+            return spread
+        with_it, without = self.with_spread(spread), self.with_spread(_MIN_SPREAD)
+        gain = with_it.log_likelihood(model) - without.log_likelihood(model)
+        return spread if 2 * gain > np.log(len(self.size)) else _MIN_SPREAD
+
+    def log_likelihood(self, model: PiecewiseModel) -> float:
+        """Log likelihood of the best lines with this spread, without constants."""
+        deviation = self.spread * self.scale
+        errors = self.residuals(model) / self.spread
+        return float(-np.log(deviation).sum() - 0.5 * (errors**2).sum())
 
 
 def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:

@@ -5,8 +5,11 @@ the shortest of *m* times exceeds the end point by an exponential with mean *s/m
 that density (extreme value theory; Robson and Whitlock 1964 use the same assumption). The mean of
 the shortest times of both directions of a pair then exceeds it by the mean of two exponentials.
 
-A message may in addition have met the traffic of others. It is then late by some unknown multiple
-of *s* (Tukey's contamination), with a probability that grows with the time it is on its way.
+A message may in addition have met the traffic of others (Tukey's contamination). What it meets is a
+Poisson number, proportional to the bytes that others sent meanwhile between any hosts, as recorded:
+a message that was alone met none. Each adds to its time an unknown multiple of *s*, which may be as
+small as *s* itself: without such multiples, messages that met a little would raise *s*, and with it
+the distance of all end points below the shortest times.
 
 These three numbers are common to all messages: gaps between the fastest messages of each direction
 show them, and gaps between pairs of the same distance and size. For every distance and size the end
@@ -38,11 +41,11 @@ _MAX_SHOWN: Final = 64
 _SCALES: Final = np.geomspace(1 / 30, 30, 32)
 """Possible scales, relative to a typical gap."""
 
-_LATER: Final = np.array([8.0, 32.0, 128.0])
-"""How much later messages are that met others, as a multiple of the scale."""
+_LATER: Final = np.array([1.0, 4.0, 16.0, 64.0])
+"""How much later a message is for each that it meets, as a multiple of the scale."""
 
-_EXPOSURES: Final = np.geomspace(0.1, 1000, 9)
-"""Mean time between others that a message meets, relative to the longest time."""
+_EXPOSURES: Final = np.geomspace(1e-3, 100, 11)
+"""Bytes of others between those that a message meets, relative to the most it may have met."""
 
 _DEPTHS: Final = np.geomspace(1e-5, 1000, 72)
 """Depths of the end point below the shortest time, in units of the scale."""
@@ -55,15 +58,17 @@ class PairTimes:
     Attributes:
         time_ps: Mean of the shortest times of both directions, shape (K,).
         messages: Messages in each direction, shape (K, 2).
+        others: Bytes that others sent meanwhile, mean of these messages, shape (K, 2).
     """
 
     time_ps: Floats
     messages: Floats
+    others: Floats
 
     def most_messages(self) -> PairTimes:
         """The pairs with most messages; the choice does not depend on their times."""
         some = np.argsort(-self.messages.sum(axis=1), kind="stable")[:_MAX_PAIRS]
-        return PairTimes(self.time_ps[some], self.messages[some])
+        return PairTimes(self.time_ps[some], self.messages[some], self.others[some])
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,11 @@ class Gaps:
     Attributes:
         gap_ps: The gaps, times the number of messages that took longer, shape (G,): exponential
             with mean *s*, whatever the clocks.
-        time_ps: About how long these messages took, shape (G,).
+        others: Bytes that others sent meanwhile, shape (G,).
     """
 
     gap_ps: Floats
-    time_ps: Floats
+    others: Floats
 
 
 def end_points(times: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> EndPoints | None:
@@ -125,12 +130,12 @@ class _Noise:
 
     Attributes:
         scale_ps: Values of the scale, shape (S,).
-        exposure_ps: Values of the mean time between others that a message meets, shape (E,).
+        exposure: Values of the mean bytes of others between those that a message meets, shape (E,).
         weight: Probability of each scale, lateness and exposure, shape (S, L, E).
     """
 
     scale_ps: Floats
-    exposure_ps: Floats
+    exposure: Floats
     weight: Floats
 
     @classmethod
@@ -139,10 +144,10 @@ class _Noise:
         typical = [*gaps.gap_ps.tolist()]
         typical += [(one.time_ps - one.time_ps.min()).sum() / (len(one.time_ps) - 1)
                     for one in shown]  # fmt: skip
-        longest = max([*(float(one.time_ps.max()) for one in shown), *gaps.time_ps.tolist()])
+        most = max([1.0, *(float(one.others.max()) for one in shown), *gaps.others.tolist()])
         # With the prior 1/s, values that are equally spaced in log s have equal prior weight.
         scale = max(float(np.median(typical)), resolution_ps) * _SCALES
-        out = cls(scale, longest * _EXPOSURES, np.ones((len(scale), len(_LATER), len(_EXPOSURES))))
+        out = cls(scale, most * _EXPOSURES, np.ones((len(scale), len(_LATER), len(_EXPOSURES))))
         log = out._of_gaps(gaps)
         for one in shown:
             # Densities of all times, per unit of time, and an integral over depths in units of s.
@@ -150,7 +155,7 @@ class _Noise:
                 _log_sum(out._depths(one)) - ((len(one.time_ps) - 1) * np.log(scale))[:, None, None]
             )
         weight = np.exp(log - log.max())
-        return cls(scale, out.exposure_ps, weight / weight.sum())
+        return cls(scale, out.exposure, weight / weight.sum())
 
     def draw(self, one: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
         """Draws of an end point.
@@ -164,7 +169,7 @@ class _Noise:
         # Few of the possible scales are likely enough to be drawn.
         each = self.weight[0].size
         rows, row = np.unique(which // each, return_inverse=True)
-        few = _Noise(self.scale_ps[rows], self.exposure_ps, self.weight[rows])
+        few = _Noise(self.scale_ps[rows], self.exposure, self.weight[rows])
         log = few._depths(one).reshape(len(rows) * each, -1)
         sums = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
         mine = row * each + which % each
@@ -175,8 +180,9 @@ class _Noise:
     def _of_gaps(self, gaps: Gaps) -> Floats:
         """Log likelihood of gaps, shape (S, L, E)."""
         u = (gaps.gap_ps / self.scale_ps[:, None])[:, None, None, :]
-        met = -np.expm1(-gaps.time_ps / self.exposure_ps[:, None])
-        later = _LATER[:, None, None]
+        meets = gaps.others / self.exposure[:, None]
+        met = -np.expm1(-meets)
+        later = 1 + _LATER[:, None, None] * _meetings(meets)
         log = _mixture(-u, -u / later - np.log(later), met)
         return np.asarray(
             log.sum(axis=-1) - len(gaps.gap_ps) * np.log(self.scale_ps)[:, None, None]
@@ -188,13 +194,17 @@ class _Noise:
         beyond = (one.time_ps - fastest) / self.scale_ps[:, None]
         u = (beyond[:, None, :] + _DEPTHS[:, None])[:, None]
         slow, fast = 2 * one.messages.min(axis=1), 2 * one.messages.max(axis=1)
-        later = _LATER[:, None, None]
         plain = _log_density(u, slow, fast)
-        late = _log_density(u / later, slow, fast) - np.log(later)
         # A pair's shortest time is late if all messages of one direction met others.
-        met = -np.expm1(-fastest / self.exposure_ps)[:, None]
-        pair = 1 - (1 - met ** one.messages[:, 0]) * (1 - met ** one.messages[:, 1])
-        log = _mixture(plain[:, :, None], late[:, :, None], pair[:, None, :])
+        meets = one.others / self.exposure[:, None, None]
+        all_met = (-np.expm1(-meets)) ** one.messages
+        pair = 1 - (1 - all_met[..., 0]) * (1 - all_met[..., 1])
+        # The noise is then taken as one exponential, and what is added, in one direction, as one.
+        noise = 1 / slow + 1 / fast
+        added = _LATER[:, None, None] * _meetings(meets.max(axis=-1)) / 2
+        rates = np.broadcast_arrays(1 / noise, 1 / added)
+        slow, fast = np.minimum(*rates)[:, :, None], np.maximum(*rates)[:, :, None]
+        log = _mixture(plain[:, :, None], _log_density(u[:, :, None], slow, fast), pair[:, None, :])
         # Depths are equally spaced in their logarithm.
         return np.asarray(log.sum(axis=-1) + np.log(_DEPTHS))
 
@@ -203,6 +213,12 @@ def _mixture(plain: Floats, late: Floats, met: Floats) -> Floats:
     """Log density of a mixture; ``met`` is the probability of the second."""
     met = np.clip(met, 1e-12, 1 - 1e-12)
     return np.logaddexp(plain + np.log1p(-met), late + np.log(met))
+
+
+def _meetings(mean: Floats) -> Floats:
+    """Mean number of meetings of the messages that meet any, by the mean of all (Poisson)."""
+    mean = np.maximum(mean, 1e-9)
+    return np.asarray(mean / -np.expm1(-mean))
 
 
 def _log_sum(log: Floats) -> Floats:

@@ -83,6 +83,12 @@ def trace_times(
         out.notes.append("the trace has no point-to-point message with both ends")
         return out
     routes = _Routes(hosts, machine)
+    src, dst, size, start, done = (
+        whole[name].to_numpy().astype(np.int64)
+        for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_done_ps")
+    )
+    remote = np.asarray(routes.host[src] != routes.host[dst], np.bool_)
+    whole = whole.with_columns(others=bytes_meanwhile(size, start, done, remote))
     usable = whole.filter(_usable(whole, routes))
     times = _by_direction(usable)
     pairs = _both_ways(times)
@@ -186,17 +192,39 @@ def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) 
     return out
 
 
+def bytes_meanwhile(size: Ints, start: Ints, done: Ints, remote: Bools) -> NDArray[np.float64]:
+    """Bytes that other messages sent between hosts during each message, each at a constant rate.
+
+    Args:
+        size: Bytes of each message, shape (T,).
+        start: When it was sent, shape (T,).
+        done: When it had arrived, shape (T,).
+        remote: Whether it was sent between hosts, shape (T,).
+    """
+    moving = remote & (done > start)
+    rate = np.where(moving, size / np.maximum(done - start, 1), 0.0)
+    at = np.concatenate([start, done])
+    order = np.argsort(at, kind="stable")
+    at, change = at[order], np.concatenate([rate, -rate])[order]
+    sent = np.concatenate([[0.0], np.cumsum(np.cumsum(change)[:-1] * np.diff(at))])
+    during = np.interp(done, at, sent) - np.interp(start, at, sent)
+    return np.asarray(np.maximum(during - np.where(moving, size, 0), 0.0))
+
+
 def _by_direction(usable: pl.DataFrame) -> pl.DataFrame:
     """Times of messages, the shortest first in each direction of a pair and size.
 
-    Columns ``rank`` (0 for the shortest) and ``n`` (messages of the direction and size).
+    Columns ``rank`` (0 for the shortest), ``n`` (messages of the direction and size) and
+    ``others`` (bytes that others sent meanwhile, mean of these messages).
     """
     direction = ["src_rank", "dst_rank", "size_bytes"]
     return (
-        usable.select(*direction, (pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
+        usable.select(*direction, "others",
+                      (pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
         .sort(*direction, "took")
         .with_columns(pl.int_range(pl.len()).over(direction).alias("rank"),
-                      pl.len().over(direction).alias("n"))
+                      pl.len().over(direction).alias("n"),
+                      pl.col("others").mean().over(direction))
     )  # fmt: skip
 
 
@@ -214,7 +242,7 @@ def _both_ways(times: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _gaps(times: pl.DataFrame, pairs: pl.DataFrame, routes: _Routes, inside: bool) -> Gaps:
+def _gaps(times: pl.DataFrame, routes: _Routes, inside: bool) -> Gaps:
     """Gaps between the faster messages of each direction and size.
 
     Only the faster half counts, as the slower ones may have met others' traffic.
@@ -227,10 +255,7 @@ def _gaps(times: pl.DataFrame, pairs: pl.DataFrame, routes: _Routes, inside: boo
     mine = times.with_columns(gap=gap * longer).filter(
         fast & (longer > 0) & ((routes.host[src] == routes.host[dst]) == inside)
     )
-    # The time of a direction alone includes the offset of two clocks.
-    took = pairs.group_by("size_bytes").agg(pl.col("time_ps").min())
-    rows = mine.join(took, on="size_bytes")
-    return Gaps(*(rows[name].to_numpy().astype(np.float64) for name in ("gap", "time_ps")))
+    return Gaps(*(mine[name].to_numpy().astype(np.float64) for name in ("gap", "others")))
 
 
 def _series(
@@ -248,7 +273,7 @@ def _series(
         flat = [one for by_size in measured for one in by_size.values()]
         found = None
         if flat:
-            gaps = _gaps(times, pairs.filter((switches == 0) == inside), routes, inside)
+            gaps = _gaps(times, routes, inside)
             found = end_points(flat, gaps, resolution_ps)
         at = 0
         for some, by_size in zip(mine, measured, strict=True):
@@ -271,13 +296,14 @@ def _series(
 
 def _measured(pairs: pl.DataFrame) -> dict[int, PairTimes]:
     """Shortest times of the pairs at one distance, by size."""
-    size, time, there, back = (
+    size, time, there, back, others, others_back = (
         pairs[name].to_numpy().astype(np.float64)
-        for name in ("size_bytes", "time_ps", "n", "n_back")
+        for name in ("size_bytes", "time_ps", "n", "n_back", "others", "others_back")
     )
-    messages = np.stack([there, back], axis=1)
+    messages, met = np.stack([there, back], axis=1), np.stack([others, others_back], axis=1)
     return {
-        int(one): PairTimes(time[size == one], messages[size == one]) for one in np.unique(size)
+        int(one): PairTimes(time[size == one], messages[size == one], met[size == one])
+        for one in np.unique(size)
     }
 
 

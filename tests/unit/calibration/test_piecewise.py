@@ -156,3 +156,29 @@ def test_draws_of_known_errors_go_through_the_lines() -> None:
     # All deviations are downwards, and so are those of the line.
     assert np.median(draws) < 1e6 - 5e3
     assert np.quantile(draws, 0.975) < 1e6 + 1.5e4
+
+
+def test_known_errors_that_explain_the_times_leave_no_further_one() -> None:
+    # The same error in picoseconds for all: the long times determine the slope.
+    rng = np.random.default_rng(0)
+    size = np.array([8.0, 512, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20])
+    error, width = np.full(len(size), 4e3), {True: [], False: []}
+    inside = []
+    for _ in range(40):
+        time = 1e6 + 20 * size + 4e3 * rng.standard_normal(len(size))
+        draws = 4e3 * rng.standard_normal((len(size), 4000))
+        for complete in (True, False):
+            found = fit(size, time, np.ones(len(size)), error, deviation_ps=draws,
+                        complete=complete)  # fmt: skip
+            _, byte = found.byte_time(np.random.default_rng(1))
+            low, high = np.quantile(byte, [0.025, 0.975])
+            width[complete].append(high - low)
+            if complete:
+                inside.append(low <= 20 <= high)
+    assert np.mean(inside) > 0.85
+    assert np.median(width[True]) < 0.8 * np.median(width[False])
+    # Errors far beyond the known ones are still found.
+    time = (1e6 + 20 * size) * np.exp(0.02 * rng.standard_normal(len(size)))
+    assert (
+        fit(size, time, np.ones(len(size)), error, deviation_ps=draws, complete=True).spread > 5e-3
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,11 +13,13 @@ END_PS, NOISE_PS = 1e6, 30e3
 NO_GAPS = Gaps(np.zeros(0), np.zeros(0))
 
 
-def cell(pairs: int, rng: np.random.Generator, late_ps: float = 0, messages: int = 1) -> PairTimes:
+def cell(
+    pairs: int, rng: np.random.Generator, late_ps: float = 0, messages: int = 1, others: float = 1e4
+) -> PairTimes:
     """Shortest times of pairs that met exponential noise in both directions."""
     extra = rng.exponential(NOISE_PS, (pairs, 2, messages)).min(axis=2).mean(axis=1)
     time = END_PS + extra + late_ps * (np.arange(pairs) == 0)
-    return PairTimes(time, np.full((pairs, 2), float(messages)))
+    return PairTimes(time, np.full((pairs, 2), float(messages)), np.full((pairs, 2), others))
 
 
 def test_intervals_hold_the_end_point_as_often_as_they_say() -> None:
@@ -58,10 +62,28 @@ def test_messages_that_met_others_do_not_widen_all_intervals() -> None:
     assert errors[1] < 2 * errors[0]
 
 
+def test_messages_that_met_a_little_leave_the_noise_of_those_that_met_nothing() -> None:
+    # Delays of the size of the noise itself, for all messages with others' traffic about them.
+    rng = np.random.default_rng(5)
+    error, width = [], []
+    for _ in range(20):
+        alone = [cell(4, rng, others=0) for _ in range(6)]
+        met = [cell(4, rng, others=1e6) for _ in range(6)]
+        delay = rng.exponential(3 * NOISE_PS, (6, 4, 2)).mean(axis=2)
+        late = zip(met, delay, strict=True)
+        met = [replace(one, time_ps=one.time_ps + extra) for one, extra in late]
+        found = end_points([*alone, *met], NO_GAPS, 1)
+        assert found is not None
+        error += (found.time_ps[:6] - END_PS).tolist()
+        width += found.error_ps[:6].tolist()
+    assert abs(np.mean(error)) < 0.08 * NOISE_PS
+    assert np.median(width) < 0.35 * NOISE_PS
+
+
 def test_repeated_messages_of_one_pair_show_the_noise() -> None:
     rng = np.random.default_rng(3)
-    one = [cell(1, rng, messages=4) for _ in range(3)]
-    gaps = Gaps(rng.exponential(NOISE_PS, 60), np.full(60, END_PS))
+    one = [cell(1, rng, messages=4, others=0) for _ in range(3)]
+    gaps = Gaps(rng.exponential(NOISE_PS, 60), np.zeros(60))
     found = end_points(one, gaps, 1)
     assert found is not None
     # The mean of two exponentials, each of a quarter of the noise.

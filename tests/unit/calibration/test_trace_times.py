@@ -12,7 +12,7 @@ import pytest
 import tailback as tb
 from tailback.calibration import CalibrationError, FittedValue, Placed, Series, estimate
 from tailback.calibration.routes import Route
-from tailback.calibration.trace import trace_times
+from tailback.calibration.trace import bytes_meanwhile, trace_times
 from tests.factories.evidence_traces import Script, receive, send, shifted
 from tests.factories.otf2_traces import Build, writing
 
@@ -161,6 +161,14 @@ def test_messages_that_met_others_or_waited_do_not_count(
     else:
         assert found.placed[0].series.time_ps.tolist() == [2 * US]
         assert found.placed[0].series.n == 2
+
+
+def test_bytes_of_others_count_as_far_as_they_were_on_their_way_at_the_time() -> None:
+    # The second overlaps the first by half, the third is within a host, the last is alone.
+    size, start = np.array([1000, 400, 800, 600]), np.array([0, 50, 0, 300])
+    done = np.array([100, 150, 100, 400])
+    found = bytes_meanwhile(size, start, done, np.array([True, True, False, True]))
+    assert found.tolist() == pytest.approx([200, 500, 1200, 0])
 
 
 def test_one_direction_alone_tells_nothing() -> None:
