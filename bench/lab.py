@@ -74,7 +74,7 @@ class Judged:
     false_alarm: bool
 
 
-ONE_OF = "one of these: "
+ONE_OF = "these fit best: "
 """Start of the subject of a slow link if the evidence fits several cables."""
 
 

@@ -187,12 +187,14 @@ class ExplanationSearch(SimulatedHypotheses):
         best. A few suspects come first, with each machine model.
         """
         names = self.most_probable(machine.name for machine in machines)
-        searches = self._screened(names if self.is_open else [], OWN_SUSPECTS)
+        # The time alone says little: adapters of another kind may cost as much as one slow cable.
+        doubtful = self.is_open or not self.posterior().agrees
+        searches = self._screened(names if doubtful else [], OWN_SUSPECTS)
         if not any(search.is_conclusive for search in searches.values()):
             searches |= self._screened(names, max_suspects, only_if_open=True)
         for name in self.most_probable(names):
             search = searches.get(name)
-            if search is not None and (self.is_open or self._likely_slow(name)):
+            if search is not None and (doubtful or self.is_open or self._likely_slow(name)):
                 self._add_trials(self.machines[name], search, search.refine())
             # A cable that another job loads looks like a slow one: both are tried.
             if self.is_open or search is not None:

@@ -28,7 +28,7 @@ from tailback.api.effort import (
 )
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence
-from tailback.api.explain_wording import engine_settings
+from tailback.api.explain_wording import engine_settings, only_placements_tried
 from tailback.api.further_costs import further_costs
 from tailback.api.measured_run import (
     differences_from_recorded,
@@ -510,6 +510,8 @@ class _Workflow:
             lambda measured: recommend(run, measured, found.candidates),
         )  # fmt: skip
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
+        if methods and diagnosis.cause == "healthy":
+            warnings.insert(0, only_placements_tried(methods))
         remedy, after, files = diagnosis.remedy, None, list[RankFile]()
         if remedy is not None:
             left_out = [

@@ -6,17 +6,22 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.machine_models import SETTINGS
 from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
+from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import Alternative
 from tailback.diagnosis.explanation import Origin
 from tailback.diagnosis.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.diagnosis.measured_verdict import EvidenceSummary
+from tailback.diagnosis.measured_wording import slower_part
+from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.diagnosis.waterfall import Progress
 from tailback.evidence import MeasuredRun
@@ -104,10 +109,31 @@ def add_evidence(
     anywhere = _slow_anywhere(posterior, statements)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
-    found = _summary(search, posterior, candidates, statements)
-    found = replace(found, slow_anywhere=anywhere)
     with_others = others.add_to(chosen, best.bursts)
+    change = _change_over_time(search, best)
+    if change is not None and change.is_fault:
+        statements.sources.append(slower_part(change))
+    found = _summary(search, posterior, candidates, statements)
+    found = replace(found, slow_anywhere=anywhere, change=change)
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
+
+
+def _change_over_time(search: ExplanationSearch, best: Hypothesis) -> ChangeOverTime | None:
+    """A part of the run in which calls take longer than in its best simulation."""
+    machine, profile = search.machines[best.machine], search.profile
+    program = machine.prepared.observed.program
+    scenario = search.others.add_to(machine.prepared, best.bursts)
+    run = search.simulated(scenario, best.slow)
+    change = ChangeOverTime.of(profile, run, program, search.measured.measured.elapsed_ps)
+    if change is None or not change.is_fault:
+        return None
+    ordinary = []
+    for settings in SETTINGS:
+        varied = search.simulated(scenario, best.slow, settings)
+        times = profile.with_times_of(varied, program)
+        if times is not None:
+            ordinary.append(ChangeOverTime.of(times, run, program, varied.elapsed_ps))
+    return change.beside(ordinary)
 
 
 def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
@@ -132,6 +158,7 @@ def _summary(
     """What was found, in statements."""
     best = posterior.best
     fabric = search.machines[best.machine].prepared.fabric
+    sent = link_totals(search.alone(best.machine, None, with_others=False), "bytes")
     whose, shown = search.others.whose, search.others.shown
     alternatives = _alternatives(search, posterior)
     job = _unknown_job(search, posterior)
@@ -143,7 +170,7 @@ def _summary(
     elif job is not None:
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     return EvidenceSummary(
-        slow=tuple(_slow_link_text(slow, fabric) for slow in best.slow),
+        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in best.slow),
         slow_shown_by=_slow_shown_by(search, best, alone=not candidates) if best.slow else "",
         others=whose,
         others_shown_by=shown,
@@ -306,10 +333,12 @@ def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) 
     return wording.reproduced(max(removed, 0.0), stalls=stalls, alone=alone)
 
 
-def _slow_link_text(slow: SlowLink, fabric: Fabric) -> str:
+def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -> str:
+    """A slow link in words; ``sent``: bytes of the job on each link, shape (L,)."""
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     name, rate = fabric.link_name(slow.link), float(nominal[slow.link])
-    return wording.slow_link(name, slow.gbps, rate, one_way=not slow.both)
+    used = bool(sent[fabric.link_reverse[slow.link]] > 0)
+    return wording.slow_link(name, slow.gbps, rate, one_way=not slow.both, other_way_used=used)
 
 
 def _name_sources(

@@ -154,9 +154,12 @@ def listed_jobs(jobs: int) -> str:
     return f"job list: {jobs} other job{'s' * (jobs != 1)} at that time"
 
 
-def slow_link(name: str, gbps: float, nominal_gbps: float, *, one_way: bool) -> str:
+def slow_link(
+    name: str, gbps: float, nominal_gbps: float, *, one_way: bool, other_way_used: bool
+) -> str:
     """A slow link and its rates; ``one_way``: the other direction of its cable is not slow."""
-    only = " in this direction only" if one_way else ""
+    only = " in this direction only" if other_way_used else " at least in this direction"
+    only = only if one_way else ""
     return f"{name} serves {rate_of_rate(gbps, nominal_gbps)}{only}"
 
 
@@ -193,6 +196,14 @@ def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
     return (
         f"simulating it removes {percent(removed)} of the difference in the times of calls and "
         f"sends{ports}{others}"
+    )
+
+
+def only_placements_tried(methods: Sequence[str]) -> str:
+    """Note on a run without a fault for which few placements were tried."""
+    return (
+        f"only these placements were tried (--method): {', '.join(methods)}; others may be faster, "
+        "which would make the placement the cause"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from tailback.api.evidence import NetworkEvidence
@@ -37,7 +38,7 @@ from tailback.diagnosis.hypotheses import (
 from tailback.diagnosis.measured_suspects import carrying_cables
 from tailback.diagnosis.unknown_job import Draw
 from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Change
+from tailback.evaluate import Change, EngineVariation
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.run import Run
@@ -171,9 +172,17 @@ class SimulatedHypotheses:
 
     def prior(self) -> Prior:
         """Prior probabilities of hypotheses on this run."""
+        return self._prior
+
+    @cached_property
+    def _prior(self) -> Prior:
         name = next(iter(self.machines))
         fabric = self.machines[name].prepared.fabric
-        return Prior(len(carrying_cables(self.alone(name, None), fabric)), fabric.link_reverse)
+        ours = carrying_cables(self.alone(name, None, with_others=False), fabric)
+        reverse = fabric.link_reverse
+        carrying = {end for link in ours.tolist() for end in (link, int(reverse[link]))}
+        elsewhere = frozenset(range(len(reverse))) - carrying
+        return Prior(len(ours), reverse, elsewhere)
 
     def most_probable(self, machines: Iterable[MachineName]) -> list[MachineName]:
         """Machine models by their probability, the most probable first."""
@@ -291,7 +300,10 @@ class SimulatedHypotheses:
         ]  # fmt: skip
         return sorted(mine, key=lambda one: -log_probability(one, model, prior))
 
-    def simulated(self, prepared: PreparedScenario, slow: Slow) -> Run:
-        """Simulate a scenario with slow cables."""
+    def simulated(
+        self, prepared: PreparedScenario, slow: Slow, settings: EngineVariation | None = None
+    ) -> Run:
+        """Simulate a scenario with slow cables, and with other settings of the engine."""
         evaluate = make_evaluate(prepared, threads=self.threads)
-        return evaluate(Change(slow=slow, computations=True, measure=True))
+        change = Change(slow=slow, computations=True, measure=True)
+        return evaluate(change if settings is None else replace(change, variation=settings))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.hypotheses import FAULT, UNUSUAL
@@ -140,6 +141,7 @@ def decide(
     ensemble: Ensemble,
     known: Mapping[str, float] | None = None,
     interruptions: Interruptions | None = None,
+    change: ChangeOverTime | None = None,
 ) -> Decision:
     """Draw the ensemble and return its verdict.
 
@@ -148,6 +150,8 @@ def decide(
         ensemble: The alternatives.
         known: Probability that the assumptions behind a cause hold; defaults to 1.
         interruptions: Interruptions in every computation, which are noise; defaults to none.
+        change: A part of the run in which calls take longer than the expected run explains: a fault
+            that was not found.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
@@ -167,7 +171,8 @@ def decide(
             COST_ERROR**2 + (RELATIVE_COST_ERROR * mean) ** 2 + _spread(stated.get(name)) ** 2
         )
         columns.append(mean + error * rng.standard_normal(DRAWS) - ORDINARY.get(name, 0.0))
-    columns.append(ensemble.missing[member])
+    missing = ensemble.missing[member]
+    columns.append(missing if change is None else np.maximum(missing, change.draw(rng, DRAWS)))
     excess = np.stack(columns, axis=1)
     first = np.where(excess.max(axis=1) >= FAULT, excess.argmax(axis=1), len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS

@@ -10,7 +10,7 @@ Hypotheses that differ only in a free parameter count once, with the best value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -135,10 +135,13 @@ class Prior:
     Attributes:
         cables: Number of cables that may be slow: those that carry our traffic.
         reverse: The other direction of each link, length L.
+        elsewhere: Links of cables that carry none of our traffic: one of these delays us only if
+            packets of others that wait for it fill buffers on our paths, which is unusual.
     """
 
     cables: int
     reverse: NDArray[np.uint32]
+    elsewhere: Collection[int] = ()
 
     def log(self, hypothesis: Hypothesis, model: ErrorModel) -> float:
         """Logarithm of the prior, less the charge for free parameters.
@@ -155,6 +158,7 @@ class Prior:
         for slow in hypothesis.slow:
             total += unusual - math.log(max(self.cables, 1))
             total += 0.0 if slow.both else unusual
+            total += unusual if slow.link in self.elsewhere else 0.0
         if hypothesis.job is not None:
             total += unusual - math.log(DRAWS)
             if hypothesis.job.place:
@@ -256,6 +260,14 @@ class Posterior:
         return sum(
             one.probability for one in self.weighed
             if one.hypothesis.unexplained or self._left_open(one.hypothesis) >= FAULT
+        )  # fmt: skip
+
+    @property
+    def agrees(self) -> bool:
+        """Whether a credible hypothesis without unknown faults agrees with all evidence."""
+        return any(
+            self.model.agrees(one.hypothesis.outcome) for one in self.credible()
+            if not one.hypothesis.unexplained
         )  # fmt: skip
 
     def _left_open(self, hypothesis: Hypothesis) -> float:

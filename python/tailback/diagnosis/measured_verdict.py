@@ -14,6 +14,7 @@ from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import (
     ASSUMED,
     HEALTHY,
@@ -78,6 +79,8 @@ class EvidenceSummary:
             are known.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
+        change: A part of the run in which calls take longer than the expected run explains; None
+            if there is none, or too little to tell.
     """
 
     slow: tuple[str, ...] = ()
@@ -97,6 +100,7 @@ class EvidenceSummary:
     assumed_hosts: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    change: ChangeOverTime | None = None
 
     @property
     def unknown_job_ps(self) -> int:
@@ -184,7 +188,7 @@ def explain(
         missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
     )  # fmt: skip
-    decision = decide(costs, ensemble, _known(found), further.interruptions)
+    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
     main = next((cost for cost in costs if cost.cause == cause), None)
@@ -552,6 +556,8 @@ def _headline(
         if rest < 0:
             inside = total - measured.outside_model_ps
             return wording.model_too_slow(inside - rest, inside)
+        if found.change is not None and found.change.is_fault:
+            return wording.changed(found.change, total)
         return wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
     if cause == "slow-link" and found.candidates:
         return wording.one_of_the_links(main, total, found.candidates)

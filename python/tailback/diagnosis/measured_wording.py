@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
+from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Cause
 from tailback.evidence.model import LateRank
@@ -42,8 +43,8 @@ _COMPUTATION = {
     "noise": "some repetitions of the same computation take longer than others",
 }
 
-ONE_OF = "one of these: "
-"""Start of a subject that names several links, of which one is slow."""
+ONE_OF = "these fit best: "
+"""Start of a subject that names several links, of which one may be the slow one."""
 
 
 def uneven_links(deviation: float) -> str:
@@ -170,6 +171,31 @@ def not_explained(
     return f"{text}."
 
 
+def slower_part(change: ChangeOverTime) -> str:
+    """The part of the run in which calls take longer, and by how much."""
+    start, end = (
+        None if ps is None else format_time(round(ps)) for ps in (change.start_ps, change.end_ps)
+    )
+    if start is None:
+        when = f"until about {end}"
+    else:
+        when = f"from about {start} on" if end is None else f"from about {start} to {end}"
+    return (
+        f"{when}, the same calls take {change.factor:.2g} times as long as in the rest of the run"
+    )
+
+
+def changed(change: ChangeOverTime, elapsed_ps: int) -> str:
+    """Headline if calls take longer in a part of the run, and nothing explains it."""
+    part = slower_part(change)
+    lost = format_time(round(change.share * elapsed_ps))
+    return (
+        f"{part[:1].upper()}{part[1:]}, which costs {percent(change.share)} of the measured time "
+        f"({lost} of {format_time(elapsed_ps)}). Something began or ended there that the evidence "
+        "does not show: another job, a cable that lost speed, a host that was slowed down."
+    )
+
+
 def model_too_slow(expected_ps: int, measured_ps: int) -> str:
     """Headline if the simulation takes longer than the run, so that it does not describe it."""
     return (
@@ -215,8 +241,8 @@ def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
 def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
     """Headline of a slow link if the evidence fits several links."""
     return (
-        f"{SENTENCES['slow-link']}. The evidence does not tell which of these: "
-        f"{'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
+        f"{SENTENCES['slow-link']}. The evidence does not tell which; of the cables that were "
+        f"tried, these fit best: {'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
     )
 
 
@@ -247,8 +273,8 @@ def gain_of_measured(share: float, elapsed_ps: int) -> str:
 def check_each_of(candidates: Sequence[str]) -> str:
     """Action if one of several cables is slow and the evidence fits each of them."""
     return (
-        "Ask the operators to check these cables (speed, width, error counters), of which one is "
-        f"slow: {'; '.join(candidates)}."
+        "Ask the operators to check cables (speed, width, error counters), first those that fit "
+        f"best: {'; '.join(candidates)}."
     )
 
 

@@ -9,7 +9,7 @@ repetitions of one *site*; a profile holds the quantiles of their durations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,21 @@ class CallProfile:
             return None
         site, _, simulated = matched
         return site_quantiles(site, simulated, len(self.rank))
+
+    def with_times_of(self, run: Run, program: Program) -> CallProfile | None:
+        """The same with the durations of a simulation; None if its stretches do not match."""
+        simulated = times_between_computations(run, program)
+        if simulated is None or not np.array_equal(
+            simulated[1][self.complete], self.stretches[self.complete]
+        ):
+            return None
+        durations, counts = simulated
+        took = self.duration_ps.copy()
+        took[np.repeat(self.complete, self.stretches)] = durations[np.repeat(self.complete, counts)]
+        quantiles = site_quantiles(
+            self.site_of[self.site_of >= 0], took[self.site_of >= 0], len(self.rank)
+        )
+        return replace(self, duration_ps=took, quantiles_ps=quantiles)
 
     def matched(self, run: Run, program: Program) -> tuple[Ints, Floats, Floats] | None:
         """Match stretches with those of a simulation: site, measured and simulated durations.

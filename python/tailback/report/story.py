@@ -92,7 +92,7 @@ def _place(
         links = cost.subject.removeprefix(ONE_OF).split("; ")
         items = [Item(text, _address(text, names)) for text in links]
         more = "and others, see Measured" if len(items) > SHOWN else ""
-        note = "one of these" if several and not more else more
+        note = ONE_OF.rstrip(": ") if several and not more else more
         return Step("Root links", items[:SHOWN], note)
     mine = {link.link for each in diagnosis.findings if each.cause == diagnosis.cause
             for link in each.links}  # fmt: skip

@@ -35,13 +35,13 @@ def _found(cause: str, subject: str = "") -> dict[str, Any]:
         (
             ["slow-cable:l2-s1=30%"],
             "slow-link",
-            "one of these: l2[s1] → s1 (12.6 of 40 Mb/s); l1[s0] → s0 (12.6 of 40 Mb/s)",
+            "these fit best: l2[s1] → s1 (12.6 of 40 Mb/s); l1[s0] → s0 (12.6 of 40 Mb/s)",
             True,
         ),
         (
             ["slow-cable:l2-s1=30%"],
             "slow-link",
-            "one of these: l2[s0] → s0 (12.6 of 40 Mb/s); l2[s1] → s1 (12.6 of 40 Mb/s)",
+            "these fit best: l2[s0] → s0 (12.6 of 40 Mb/s); l2[s1] → s1 (12.6 of 40 Mb/s)",
             False,
         ),
         (["slow-cable:l2-s1=30%"], "routing", "", False),

@@ -199,7 +199,7 @@ def test_links_of_which_one_is_slow_are_all_named() -> None:
         slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
     )
     found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
-    assert "does not tell which of these: a (20 of 100); b (25 of 100)" in found.headline
+    assert "tried, these fit best: a (20 of 100); b (25 of 100)" in found.headline
     assert found.remedy is not None and "a (20 of 100); b (25 of 100)" in found.remedy.action
 
 

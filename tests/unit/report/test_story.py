@@ -41,5 +41,5 @@ def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
     told = diagnosis.model_copy(update={"explanation": explained})
     steps = story_of(told, "Slow link", diagnosis.top_links, [], names)
     step = next(step for step in steps if step.name == "Root links")
-    assert [item.text for item in step.items] == found and step.note == "one of these"
+    assert [item.text for item in step.items] == found and step.note == "these fit best"
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]
