@@ -2,6 +2,8 @@
 
 python bench/coarse_packets.py --json         120 random scenarios, five placements each
 python bench/coarse_packets.py --write        writes its table into docs/measurements/coarse.md
+python bench/coarse_packets.py --candidates examples/stencil2d/stencil2d.toml
+                                              what ranking a diagnosis' placements costs and finds
 
 Scenarios are drawn by a seeded generator: topology, pattern, size of messages, buffer and routing.
 Costs are processor time of the engine alone, which other work on the machine hardly affects.
@@ -16,6 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,11 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from tailback import TailbackError
+from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.scenario import parse
-from tailback.simulation import make_evaluate, make_fluid_evaluate, prepare
+from tailback.scenario import load, parse
+from tailback.simulation import FluidOptions, make_evaluate, make_fluid_evaluate, prepare, simulate
 from tailback.units import percent
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "coarse.md"
@@ -179,13 +183,62 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def candidates(file: str) -> dict[str, Any]:
+    """Times and processor seconds of the placements of a diagnosis, in every model that ranks them.
+
+    Tables and routes are built before: what is left is what each simulation of a diagnosis costs.
+    """
+    prepared = prepare(load(file))
+    run = simulate(prepared, threads=1)
+    placed, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    nodes = {variant.name: node for variant, node in placed.items()}
+    # As a diagnosis asks for it.
+    fluid = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
+    healthy = Change(network="healthy", background=False)
+    alone = Change(network="no-contention", background=False)
+    models = {
+        "4 KiB": (make_evaluate(prepared, threads=1), healthy),
+        "8 KiB": (make_evaluate(prepared, threads=1, coarse=8 << 10), healthy),
+        "16 KiB": (make_evaluate(prepared, threads=1, coarse=16 << 10), healthy),
+        "without contention": (make_evaluate(prepared, threads=1), alone),
+        "fluid model": (make_fluid_evaluate(prepared, fluid), healthy),
+    }
+    out: dict[str, Any] = {"scenario": file, "machine": machine(), "models": {}}
+    for model, (evaluate, change) in models.items():
+        rows = {}
+        evaluate(replace(change, seed_offset=1))
+        for name, node in nodes.items():
+            began = time.process_time()
+            run = evaluate(replace(change, placement=node, placement_name=name))
+            rows[name] = {"ps": run.elapsed_ps, "cpu_s": time.process_time() - began}
+        out["models"][model] = rows
+    return out
+
+
+def candidates_table(found: dict[str, Any]) -> str:
+    """The candidates in Markdown: times in µs, and processor seconds."""
+    models = found["models"]
+    lines = [f"| placement | {' | '.join(models)} |", "|---" * (len(models) + 1) + "|"]
+    for name in models["4 KiB"]:
+        cells = (f"{rows[name]['ps'] / 1e6:.1f} µs" for rows in models.values())
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    costs = (f"{sum(row['cpu_s'] for row in rows.values()):.2f}" for rows in models.values())
+    lines.append(f"| CPU s of all | {' | '.join(costs)} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Coarse packets against full-grain ones.")
     parser.add_argument("--scenarios", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="update docs/measurements/coarse.md")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--candidates", help="placements of a diagnosis of this scenario instead")
     args = parser.parse_args()
+    if args.candidates:
+        listed = candidates(args.candidates)
+        print(json.dumps(listed) if args.json else candidates_table(listed))
+        return 0
     try:
         rows = [measure(data, SIZES_KIB) for data in scenarios(args.scenarios, args.seed)]
     except TailbackError as error:

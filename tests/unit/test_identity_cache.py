@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tailback.identity_cache import IdentityCache
+import gc
+import weakref
+
+from tailback.identity_cache import IdentityCache, PerObject
 
 
 def test_equal_objects_are_computed_each_and_the_same_object_once() -> None:
@@ -19,3 +22,31 @@ def test_equal_objects_are_computed_each_and_the_same_object_once() -> None:
     # Only the last two are kept.
     assert [cached(third), cached(one)] == [5, 3]
     assert len(asked) == 4
+
+
+class _Number:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("objects are not compared")
+
+
+def test_results_for_an_object_are_kept_as_long_as_it_lives() -> None:
+    asked: list[int] = []
+
+    def doubled(given: _Number) -> int:
+        asked.append(given.value)
+        return 2 * given.value
+
+    cached = PerObject(doubled)
+    one, other = _Number(1), _Number(2)
+    assert [cached(one), cached(other), cached(one), cached(other)] == [2, 4, 2, 4]
+    assert asked == [1, 2]
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
+    # New objects may get its number.
+    assert [cached(_Number(value)) for value in range(3, 9)] == [2 * v for v in range(3, 9)]
+    assert asked == [1, 2, *range(3, 9)]

@@ -2,6 +2,8 @@
 
 use tailback_program::{MatchedProgram, Message, Op, ProgramError};
 
+use crate::intrinsics::{collect_with_huge_pages, with_huge_pages};
+
 pub(crate) use tailback_program::{Placement, Program};
 
 /// The envelope of a message: everything that stays the same while it is sent.
@@ -36,7 +38,8 @@ pub(crate) fn compile(
     program: &Program,
     packet_bytes: u32,
 ) -> Result<CompiledProgram, ProgramError> {
-    let compiled = program.compile()?;
+    // Ranks continue in no order, and messages arrive in none.
+    let compiled = program.compile_into(with_huge_pages(program.kind.len()))?;
     let mut first_packet = 0;
     let envelope = |message: Message| {
         let Message { src, dst, label, bytes, pace_mbps } = message;
@@ -44,7 +47,8 @@ pub(crate) fn compile(
         first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
         Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
     };
-    let messages = compiled.messages.iter().copied().map(envelope).collect();
+    let messages = compiled.messages.iter().copied().map(envelope);
+    let messages = collect_with_huge_pages(compiled.messages.len(), messages);
     let synchronous = compiled.ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
     let acknowledged = acknowledged(&compiled);
     let MatchedProgram { rank_start, ops, .. } = compiled;

@@ -85,6 +85,15 @@ impl Program {
     /// # Errors
     /// [`ProgramError`]: an invalid operation, or a pair of ranks whose sends and receives do not match.
     pub fn compile(&self) -> Result<MatchedProgram, ProgramError> {
+        self.compile_into(Vec::with_capacity(self.kind.len()))
+    }
+
+    /// Like [`Program::compile`], with the operations in an empty list of the caller's, which has allocated
+    /// it as suits its accesses.
+    ///
+    /// # Errors
+    /// As [`Program::compile`].
+    pub fn compile_into(&self, ops: Vec<Op>) -> Result<MatchedProgram, ProgramError> {
         self.check_columns()?;
         let starts = self.check_peers()?;
         let mut message_of_op = vec![u32::MAX; self.kind.len()];
@@ -102,7 +111,7 @@ impl Program {
             }
         }
         self.match_receives(starts, &mut message_of_op)?;
-        let ops = self.resolve_requests(&message_of_op)?;
+        let ops = self.resolve_requests(&message_of_op, ops)?;
         let rank_start = self.rank_start.iter().map(|&s| s as usize).collect();
         Ok(MatchedProgram { rank_start, ops, messages })
     }
@@ -200,8 +209,11 @@ impl Program {
         Ok(())
     }
 
-    fn resolve_requests(&self, message_of_op: &[u32]) -> Result<Vec<Op>, ProgramError> {
-        let mut ops = Vec::with_capacity(self.kind.len());
+    fn resolve_requests(
+        &self,
+        message_of_op: &[u32],
+        mut ops: Vec<Op>,
+    ) -> Result<Vec<Op>, ProgramError> {
         let mut requests: HashMap<i32, Request> = HashMap::new();
         for rank in 0..self.n_ranks() {
             requests.clear();

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
+from tailback.identity_cache import PerObject
 from tailback.simulation.prepare import Job, Workload
 from tailback.traffic.program import Program
 from tailback.traffic.transform import side_by_side
@@ -101,17 +102,27 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
 
 def _split(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray[np.uint32]]:
     """The program of a job with finer labels, and the context of each, (E, 3)."""
-    program = job.program
-    same = np.arange(len(program.labels), dtype=np.uint32)
-    unsplit = np.stack([same, same, np.zeros_like(same)], axis=1)
+    # Simulations of one program differ in placement, network and settings: receivers alone depend
+    # on them.
+    split = _by_receive(job.program) if place is None else _finer(job.program, place)
+    if split is not None:
+        return split
+    same = np.arange(len(job.program.labels), dtype=np.uint32)
+    return job.program, np.stack([same, same, np.zeros_like(same)], axis=1)
+
+
+def _finer(
+    program: Program, place: NDArray[np.uint32] | None
+) -> tuple[Program, NDArray[np.uint32]] | None:
+    """The program with finer labels, and their contexts; None if every label means one context."""
     sends = program.sends
-    if not sends.any() or (place is None and len(same) == 1):
-        return program, unsplit
+    if not sends.any() or (place is None and len(program.labels) == 1):
+        return None
     with translate_core_error("[[job]]"):
         received = _core.receive_labels(program)
     sent = program.label[sends]
     if place is None and bool((sent == received).all()):
-        return program, unsplit
+        return None
     node = np.zeros_like(sent) if place is None else place[program.peer[sends]]
     key = (sent.astype(np.uint64) << np.uint64(32)) | node
     # Sorted by label, receive label and node; the three of them do not fit into 64 bits.
@@ -132,3 +143,8 @@ def _split(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray
     keys = keys[order]
     labels = [program.labels[number] for number in keys[:, 0].tolist()]
     return replace(program, label=label, labels=labels, recompile=None), keys
+
+
+_by_receive = PerObject[Program, tuple[Program, NDArray[np.uint32]] | None](
+    lambda program: _finer(program, None)
+)

@@ -4,15 +4,19 @@ A diagnosis requests the same run more than once for different purposes: the cur
 adaptive routing is a candidate and a step of the waterfall; the best placement is a cause removed,
 a remedy, and the run after it. A simulation is a function of scenario, change and seed, so the same
 request always gives the same run.
+
+Runs of one program have equal columns: sender, receiver, size and label of each message. The cache
+holds such columns once.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 
 from tailback.evaluate import Change
 from tailback.fabric.degraded import nominal
@@ -21,6 +25,61 @@ from tailback.simulation.prepare import PreparedScenario
 
 MAX_BYTES = 1_000_000_000
 """Maximum total size of cached tables; the least recently used runs are evicted."""
+
+COMPARED_BYTES = 1 << 16
+"""Size from which columns are compared: it is not worth it for smaller ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class _CachedRun:
+    """A run, and the change whose program its key identifies by id(), which must not be reused.
+
+    Attributes:
+        change: The change.
+        run: The run.
+        columns: Columns that are compared with those of other runs, by table and name.
+        other_bytes: Size of all other columns.
+    """
+
+    change: Change
+    run: Run
+    columns: dict[tuple[str, str], pl.Series]
+    other_bytes: int
+
+
+@dataclass(eq=False)
+class _SharedColumns:
+    """Columns of cached runs, equal ones once.
+
+    Attributes:
+        total_bytes: Size of all.
+    """
+
+    total_bytes: int = 0
+    _latest: dict[tuple[str, str], pl.Series] = field(default_factory=dict)
+    _users: Counter[int] = field(default_factory=Counter)
+
+    def add(self, name: tuple[str, str], column: pl.Series) -> pl.Series:
+        """The column, or an equal one that the latest run with such a column has."""
+        known = self._latest.get(name)
+        same = known is not None and known.dtype == column.dtype and len(known) == len(column)
+        if known is not None and same and known.equals(column):
+            column = known
+        self._latest[name] = column
+        if not self._users[id(column)]:
+            self.total_bytes += int(column.estimated_size())
+        self._users[id(column)] += 1
+        return column
+
+    def remove(self, name: tuple[str, str], column: pl.Series) -> None:
+        """Forget one use of a column that :meth:`add` returned."""
+        self._users[id(column)] -= 1
+        if self._users[id(column)]:
+            return
+        del self._users[id(column)]
+        self.total_bytes -= int(column.estimated_size())
+        if self._latest.get(name) is column:
+            del self._latest[name]
 
 
 @dataclass(eq=False)
@@ -34,7 +93,9 @@ class KnownRuns:
 
     prepared: PreparedScenario
     max_bytes: int = MAX_BYTES
-    _runs: OrderedDict[Hashable, tuple[Change, Run, int]] = field(default_factory=OrderedDict)
+    _runs: OrderedDict[Hashable, _CachedRun] = field(default_factory=OrderedDict)
+    _shared: _SharedColumns = field(default_factory=_SharedColumns)
+    _other_bytes: int = 0
 
     def find(self, change: Change) -> Run | None:
         """The cached run of an equal change, or None.
@@ -45,7 +106,7 @@ class KnownRuns:
             key = self.key(replace(change, measure=measure))
             if key in self._runs:
                 self._runs.move_to_end(key)
-                return _copy(self._runs[key][1])
+                return _copy(self._runs[key].run)
         return None
 
     def is_candidate(self, change: Change) -> bool:
@@ -57,11 +118,32 @@ class KnownRuns:
 
     def keep(self, change: Change, run: Run) -> None:
         """Cache a run; evict the least recently used ones beyond ``max_bytes``."""
-        size = sum(int(table.estimated_size()) for table in run.tables.values())
-        # The change is kept too: its program is identified by id(), which must not be reused.
-        self._runs[self.key(change)] = (change, _copy(run), size)
-        while sum(kept[2] for kept in self._runs.values()) > self.max_bytes:
-            self._runs.popitem(last=False)
+        key = self.key(change)
+        if key in self._runs:
+            self._evict(key)
+        large = {
+            (name, column.name): self._shared.add((name, column.name), column)
+            for name, table in run.tables.items() for column in table.get_columns()
+            if column.estimated_size() >= COMPARED_BYTES
+        }  # fmt: skip
+        other = sum(int(table.estimated_size()) for table in run.tables.values())
+        other -= sum(int(column.estimated_size()) for column in large.values())
+        tables = {
+            name: table.with_columns(one for (of, _), one in large.items() if of == name)
+            for name, table in run.tables.items()
+        }
+        kept = replace(_copy(run), tables=tables)
+        self._runs[key] = _CachedRun(change, kept, large, other)
+        self._other_bytes += other
+        while self._runs and self._shared.total_bytes + self._other_bytes > self.max_bytes:
+            self._evict(next(iter(self._runs)))
+
+    def _evict(self, key: Hashable) -> None:
+        """Forget a run."""
+        gone = self._runs.pop(key)
+        self._other_bytes -= gone.other_bytes
+        for at, column in gone.columns.items():
+            self._shared.remove(at, column)
 
     def key(self, change: Change) -> Hashable:
         """Cache key, equal for changes that result in the same scenario."""

@@ -18,6 +18,7 @@ import numpy as np
 from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
+from tailback.identity_cache import PerObject
 from tailback.scenario import Scenario
 from tailback.simulation.probes import packets_kept
 from tailback.traffic.program import Op, Program
@@ -140,22 +141,26 @@ def _in_flight(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
 
 def _least_ps(fabric: Fabric, program: Program) -> int:
     """Approximate lower bound of the run time: the busiest rank computes, sends or receives."""
-    ranks = len(program.rank_start) - 1
-    if ranks == 0 or len(program.kind) == 0:
-        return 0
+    compute_ps, *amounts = _busiest(program)
+    ps_per_byte = 8000.0 / float(fabric.link_gbps.max(initial=1.0))
+    return int(max(compute_ps, *(amount * ps_per_byte for amount in amounts)))
+
+
+def _of_busiest(program: Program) -> tuple[float, float, float]:
+    """Largest computation (ps), bytes sent and bytes received of a rank."""
     start = program.rank_start.astype(np.int64)
     # A rank without operations would take the sum of the next one's.
     begin = start[:-1][start[1:] > start[:-1]]
-    ps_per_byte = 8000.0 / float(fabric.link_gbps.max(initial=1.0))
-    busy = [
-        float(np.add.reduceat(program.amount * those, begin, dtype=np.float64).max()) * scale
-        for those, scale in (
-            (program.kind == Op.COMPUTE, 1.0),
-            (program.sends, ps_per_byte),
-            (program.kind == Op.IRECV, ps_per_byte),
-        )
-    ]
-    return int(max(busy))
+    if not len(begin):
+        return 0.0, 0.0, 0.0
+    computed, sent, received = (
+        float(np.add.reduceat(program.amount * those, begin, dtype=np.float64).max())
+        for those in (program.kind == Op.COMPUTE, program.sends, program.kind == Op.IRECV)
+    )
+    return computed, sent, received
+
+
+_busiest = PerObject(_of_busiest)
 
 
 _REMEDIES: Mapping[str, str] = {

@@ -60,6 +60,9 @@ POSTS = (*SENDS, Op.IRECV)
 _IS_POST = np.isin(np.arange(256), POSTS)
 """Whether the operation with each number is one of POSTS."""
 
+_IS_SEND = np.isin(np.arange(256), SENDS)
+"""The same for SENDS."""
+
 _CHECKED = 1 << 20
 """Operations to check at a time."""
 
@@ -191,7 +194,7 @@ class Program:
     @property
     def sends(self) -> NDArray[np.bool_]:
         """Whether each operation posts a send, shape (M,)."""
-        return np.isin(self.kind, SENDS)
+        return _IS_SEND[self.kind]
 
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Bytes between each pair of ranks.

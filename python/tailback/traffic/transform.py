@@ -105,8 +105,11 @@ def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint3
     """All programs as one, with consecutive numbers of ranks and labels.
 
     Returns:
-        The program, and the job of each label, shape (number of labels,).
+        The program, and the job of each label, shape (number of labels,). One program is returned
+        as it is: what is known of it (:class:`tailback.identity_cache.PerObject`) stays known.
     """
+    if len(programs) == 1:
+        return programs[0], np.zeros(len(programs[0].labels), np.uint32)
     start: list[NDArray[np.uint64]] = [np.zeros(1, np.uint64)]
     peer, label = [], []
     ranks = labels = operations = 0

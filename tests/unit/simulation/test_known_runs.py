@@ -138,3 +138,28 @@ def test_the_oldest_run_is_forgotten_first(prepared: PreparedScenario) -> None:
     for change in changes:
         known.keep(change, run)
     assert [known.find(change) is not None for change in changes] == [False, True, True]
+
+
+def test_equal_columns_of_runs_are_held_once(
+    prepared: PreparedScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailback.simulation.known_runs.COMPARED_BYTES", 1)
+    changes = [replace(Change(measure=True), seed_offset=seed) for seed in range(3)]
+    runs = [make_evaluate(prepared)(change) for change in changes]
+    sizes = [sum(int(table.estimated_size()) for table in run.tables.values()) for run in runs]
+    times = ["post_ps", "start_ps", "arrival_ps"]
+    assert not runs[0].tables["messages"].equals(runs[1].tables["messages"])
+    same = runs[0].tables["messages"].drop(times)
+    assert all(run.tables["messages"].drop(times).equals(same) for run in runs)
+    # Room for two runs that share nothing, but for all three without the columns they share.
+    assert sizes[0] + sizes[1] < sum(sizes) - 2 * int(same.estimated_size())
+    known = KnownRuns(prepared, max_bytes=sum(sizes) - 2 * int(same.estimated_size()))
+    for change, run in zip(changes, runs, strict=True):
+        known.keep(change, run)
+    for change, run in zip(changes, runs, strict=True):
+        found = known.find(change)
+        assert found is not None
+        assert all(found.tables[name].equals(run.tables[name]) for name in run.tables)
+    # Another run takes the room of the first alone, whose columns the others still use.
+    known.keep(replace(changes[0], seed_offset=9), runs[0])
+    assert [known.find(change) is not None for change in changes] == [False, True, True]

@@ -97,6 +97,23 @@ impl<P: Probe> Shard<'_, P> {
         prefetch(&self.model.program.ops, next as u32);
     }
 
+    /// Whether an event of a message at an endpoint may end its send or its receive.
+    #[inline]
+    pub fn ends_message(what: u32) -> bool {
+        what == ARRIVED || what == LOCAL_ARRIVAL
+    }
+
+    /// Prefetches the next operation of the sender or the receiver of a message, if it is in this shard.
+    #[inline]
+    pub fn prefetch_next_operation(&self, message: u32, of_sender: bool) {
+        let Envelope { src, dst, .. } = self.model.program.messages[message as usize];
+        let rank = self.model.local_rank(if of_sender { src } else { dst });
+        // The rank may be in another shard, which has fewer.
+        if let Some(rank) = self.ranks.get(rank as usize) {
+            prefetch(&self.model.program.ops, rank.next_op() as u32);
+        }
+    }
+
     /// Executes `rank` until it blocks, computes or finishes.
     pub fn advance_rank(&mut self, rank: u32) {
         let r = self.model.local_rank(rank) as usize;

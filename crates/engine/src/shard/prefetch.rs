@@ -24,6 +24,8 @@ impl<P: Probe> Shard<'_, P> {
         (0..4).for_each(|block| self.prefetch_entities(block));
         (0..3).for_each(|block| self.prefetch_packets(block));
         (0..2).for_each(|block| self.find_routes(block));
+        (0..2).for_each(|block| self.prefetch_ranks(block));
+        self.prefetch_operations(0);
         self.prefetch_destinations(0);
     }
 
@@ -36,6 +38,8 @@ impl<P: Probe> Shard<'_, P> {
             self.prefetch_entities(block + 4);
             self.prefetch_packets(block + 3);
             self.find_routes(block + 2);
+            self.prefetch_ranks(block + 2);
+            self.prefetch_operations(block + 1);
             self.prefetch_destinations(block + 1);
         }
     }
@@ -137,8 +141,32 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Last stage: prefetches endpoint states of messages, also of those that begin or end if they do
-    /// not fit in the cache. If the network does not fit in it, also the lanes that packets would take if nothing happened before; otherwise the
+    /// Third stage of messages that begin or end, if messages do not fit in the cache: prefetches the
+    /// states of their endpoints and the ranks there, and the operations of ranks that continue.
+    fn prefetch_ranks(&self, block: usize) {
+        if self.messages_exceed_cache() {
+            self.for_messages_and_ranks(
+                block,
+                |message| self.prefetch_endpoints_and_ranks(message),
+                |rank| self.prefetch_operation(rank),
+            );
+        }
+    }
+
+    /// Last stage of messages that end, likewise: prefetches what the ranks that may continue do next.
+    fn prefetch_operations(&self, block: usize) {
+        if !self.messages_exceed_cache() {
+            return;
+        }
+        for event in self.queue.upcoming(block * BLOCK, BLOCK) {
+            let sent = event.is(EventKind::MessageSent);
+            if sent || (event.is(EventKind::Message) && Self::ends_message(event.packet())) {
+                self.prefetch_next_operation(event.entity(), sent);
+            }
+        }
+    }
+
+    /// Last stage: prefetches endpoint states of messages. If the network does not fit in it, also the lanes that packets would take if nothing happened before; otherwise the
     /// lanes that waiting packets came by.
     fn prefetch_destinations(&self, block: usize) {
         let Upcoming { received, arrivals, routes, .. } = &self.upcoming;
@@ -148,13 +176,6 @@ impl<P: Probe> Shard<'_, P> {
             } else {
                 self.links.prefetch_lane(packet.lane);
             }
-        }
-        if self.messages_exceed_cache() {
-            self.for_messages_and_ranks(
-                block,
-                |message| self.prefetch_endpoints_and_ranks(message),
-                |rank| self.prefetch_operation(rank),
-            );
         }
         if self.links.exceed_cache() {
             for attachment in arrivals.of(block) {
