@@ -367,6 +367,8 @@ class Network:
         link_reverse: NDArray[uint32],
         among: NDArray[uint32] | None = None,
     ) -> None: ...
+    @property
+    def lanes(self) -> int: ...
 
 def fat_tree(
     *,

@@ -350,7 +350,8 @@ impl NetworkRouting {
 }
 
 /// The same network with routes from forwarding tables: for each switch and node, switch by switch,
-/// the link taken, `2**32 - 1` where the table has no entry.
+/// the link taken, `2**32 - 1` where the table has no entry. Paths are spread over virtual lanes if
+/// they can deadlock on one.
 #[pyfunction]
 fn with_forwarding(
     py: Python<'_>,
@@ -359,8 +360,14 @@ fn with_forwarding(
 ) -> PyResult<Network> {
     let fabric = &network.get().fabric;
     let forward = forward.as_slice()?;
-    let routes = py.detach(|| Routes::forwarding(fabric, forward)).map_err(raise)?;
-    Network::assemble(fabric.clone(), routes).map_err(raise)
+    let made = py.detach(|| -> Result<Network, FabricError> {
+        let table = RoutingRule::Table(Routes::forwarding(fabric, forward)?);
+        let mut plan = RoutePlan::new(fabric, table)?;
+        plan.spread_over_lanes(fabric)?;
+        let routes = plan.to_table(fabric)?;
+        Ok(Network { fabric: fabric.clone(), routes, plan })
+    });
+    made.map_err(raise)
 }
 
 /// Adds this file's functions and classes to the module.
