@@ -70,6 +70,28 @@ impl RoutePlan {
             _ => checked,
         }
     }
+
+    /// Takes over the lanes of `other`, a table on `other_fabric` that cannot deadlock, in place of
+    /// [`RoutePlan::spread_over_lanes`]; false if it has other links or routes. Rates and delays may
+    /// differ.
+    pub fn take_lanes_of(&mut self, fabric: &Fabric, other: &Self, other_fabric: &Fabric) -> bool {
+        let (RoutingRule::Table(routes), RoutingRule::Table(known)) = (&mut self.rule, &other.rule)
+        else {
+            return false;
+        };
+        let alike = !known.is_arithmetic()
+            && fabric.link_src == other_fabric.link_src
+            && fabric.link_dst == other_fabric.link_dst
+            && routes.column == known.column
+            && routes.set_start == known.set_start
+            && routes.set_links == known.set_links
+            && routes.table == known.table;
+        if alike {
+            routes.lane.clone_from(&known.lane);
+            routes.lanes = known.lanes;
+        }
+        alike
+    }
 }
 
 /// The lane of the path from each switch with nodes to each node, in the shape of the table; 0 for

@@ -140,6 +140,22 @@ fn minimal_tables_of_a_dragonfly_take_two_lanes() {
 }
 
 #[test]
+fn lanes_are_taken_over_from_the_same_tables_only() {
+    let fabric = dragonfly_of(4, 2);
+    let forward = shortest(&fabric, |_| 0);
+    let known = assert_spread(&fabric, &forward);
+    let mut slower = fabric.clone();
+    slower.link_gbps[7] = 1.0;
+    let mut same = plan_of(&slower, &forward);
+    assert!(same.take_lanes_of(&slower, &known, &fabric));
+    assert_eq!(same.lanes(), known.lanes());
+    same.check_deadlock_free(&slower).unwrap();
+    let mut other = plan_of(&fabric, &shortest(&fabric, |n| n - 1));
+    assert!(!other.take_lanes_of(&fabric, &known, &fabric));
+    assert_eq!(other.lanes(), 1);
+}
+
+#[test]
 fn tables_without_a_cycle_keep_to_lane_0() {
     let mesh = torus::Dimension { wrap: false, ..ring(6) };
     let shape = torus::Shape {

@@ -142,7 +142,9 @@ def network_of(
         ) from None
 
 
-def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Network:
+def forwarding_network(
+    fabric: Fabric, forward: NDArray[np.uint32], like: _core.Network | None = None
+) -> _core.Network:
     """The fabric with routes from forwarding tables, as ``_core.Network``.
 
     Tables name no virtual lanes. If routes can deadlock on one lane, each path from a switch to a
@@ -153,6 +155,8 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
         fabric: The fabric, links in port order.
         forward: Link by which each switch sends for each node, ``2**32 - 1`` where it has no
             entry, shape (S, N).
+        like: An earlier result, whose lanes are taken if its links and tables are the same: at
+            5,000 nodes and 500 switches the search for lanes takes a second.
 
     Raises:
         FabricError: The tables send packets in loops, name links of other switches, or need more
@@ -160,7 +164,7 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
     """
     try:
         flat = np.ascontiguousarray(forward, np.uint32).reshape(-1)
-        return _core.with_forwarding(network_of(fabric, []), flat)
+        return _core.with_forwarding(network_of(fabric, []), flat, like)
     except _core.DeadlockError as error:
         raise FabricError(
             core_message(error, fabric),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,10 @@ from tailback.scenario import Scenario
 from tailback.stages import stage
 
 Ints = NDArray[np.int64]
+
+_ROUTED: deque[_core.Network] = deque(maxlen=1)
+"""The network that forwarding tables routed last: one diagnosis routes hundreds of networks by the
+same tables, with other rates, and their virtual lanes are the same."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ def routes_for(
     found = tables_of(scenario, fabric)
     if section.forwarding is not None and found is not None:
         try:
-            network = forwarding_network(fabric, found.link)
+            network = forwarding_network(fabric, found.link, next(iter(_ROUTED), None))
+            _ROUTED.append(network)
         except FabricError as error:
             error.located(section.forwarding)
             raise

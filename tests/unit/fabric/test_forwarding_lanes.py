@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -73,6 +74,19 @@ def test_paths_take_the_links_of_the_tables_on_two_lanes() -> None:
                 at = int(fabric.link_dst[link]) - fabric.n_nodes
                 used.add(lane)
     assert used == {0, 1}
+
+
+def test_a_network_with_other_rates_has_the_same_lanes() -> None:
+    fabric, forward = minimal_tables()
+    first = forwarding_network(fabric, forward)
+    slower = replace(fabric, link_gbps=fabric.link_gbps / 2)
+    ways = [
+        _core.NetworkRouting.of_network(forwarding_network(slower, forward, like))
+        for like in (None, first, network_of(fabric))
+    ]
+    for node in range(1, fabric.n_nodes):
+        alone, *others = (way.path(0, node, 0, 0) for way in ways)
+        assert others == [alone, alone]
 
 
 def test_a_tree_keeps_to_one_lane() -> None:
