@@ -367,6 +367,8 @@ class Network:
         link_reverse: NDArray[uint32],
         among: NDArray[uint32] | None = None,
     ) -> None: ...
+    @property
+    def lanes(self) -> int: ...
 
 def fat_tree(
     *,
@@ -547,7 +549,9 @@ def dragonfly_plus_fabric(
     delay_ps: Sequence[int],
 ) -> FabricArrays: ...
 def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> FabricArrays: ...
-def with_forwarding(network: Network, forward: NDArray[uint32]) -> Network: ...
+def with_forwarding(
+    network: Network, forward: NDArray[uint32], like: Network | None = None
+) -> Network: ...
 def improve_partition(
     graph: tuple[NDArray[int64], NDArray[int64], NDArray[float64]],
     part: NDArray[int64],

@@ -1,6 +1,11 @@
-"""Two switches, three hosts and their forwarding tables."""
+"""Forwarding tables: of two switches and three hosts, and of any fabric."""
 
 from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.fabric.model import Fabric
 
 DISCOVERY = """\
 Switch 36 "S-0000000000000001" # "left" base port 0 lid 1 lmc 0
@@ -33,3 +38,43 @@ Unicast lids [0x0-0x5] of switch DR path slid 0; dlid 0; 0,1 guid 0x000000000000
 0x0005 001 : (Channel Adapter portguid 0x0000000000000031: 'c HCA-1')
 3 valid lids dumped
 """
+
+
+def discovery_of(fabric: Fabric) -> str:
+    """What ``ibnetdiscover`` prints of a fabric: the blocks of its switches are enough."""
+    lines = []
+    for switch, name in enumerate(fabric.switch_name):
+        vertex = fabric.n_nodes + switch
+        lines.append(f'Switch 64 "S-{_guid(vertex)}" # "{name}" base port 0 lid {vertex + 1} lmc 0')
+        for link in np.flatnonzero(fabric.link_src == vertex).tolist():
+            port, there = int(fabric.link_src_port[link]), int(fabric.link_dst[link])
+            far = int(fabric.link_dst_port[link])
+            if there < fabric.n_nodes:
+                end = (
+                    f'"H-{_guid(there)}"[{far}]({there + 1:x}1) # "{fabric.node_name[there]} HCA-1"'
+                )
+            else:
+                far_name = fabric.switch_name[there - fabric.n_nodes]
+                end = f'"S-{_guid(there)}"[{far}] # "{far_name}"'
+            lines.append(f"[{port}] {end} lid {there + 1} 4xEDR")
+    return "\n".join(lines) + "\n"
+
+
+def tables_of(fabric: Fabric, forward: NDArray[np.uint32]) -> str:
+    """What ``dump_lfts`` prints of the link that each switch takes to each node, shape (S, N)."""
+    lines = []
+    for switch, name in enumerate(fabric.switch_name):
+        vertex = fabric.n_nodes + switch
+        lines.append(
+            f"Unicast lids [0x0-0x5] of switch Lid {vertex + 1} guid 0x{_guid(vertex)} ({name}):"
+        )
+        lines += ["  Lid  Out   Destination", "       Port     Info"]
+        for node, host in enumerate(fabric.node_name):
+            port = int(fabric.link_src_port[forward[switch, node]])
+            about = f"(Channel Adapter portguid 0x{node + 1:x}1: '{host} HCA-1')"
+            lines.append(f"0x{node + 1:04x} {port:03d} : {about}")
+    return "\n".join(lines) + "\n"
+
+
+def _guid(vertex: int) -> str:
+    return f"{(vertex + 1) * 16:016x}"

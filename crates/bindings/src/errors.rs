@@ -88,7 +88,9 @@ pub(crate) fn raise(error: impl Display + Any) -> PyErr {
 fn of_fabric(error: &FabricError, text: String) -> PyErr {
     match error {
         FabricError::Unconnected { from, to } => unconnected(text, "switch", *from, *to),
-        FabricError::Deadlock { .. } => with_parts(DeadlockError::new_err(text), &error.message()),
+        FabricError::Deadlock { .. } | FabricError::TooFewLanes { .. } => {
+            with_parts(DeadlockError::new_err(text), &error.message())
+        }
         // These concern sizes and parameters, not places in a fabric.
         FabricError::Length { .. }
         | FabricError::OutOfMemory { .. }

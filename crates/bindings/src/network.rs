@@ -75,6 +75,12 @@ impl Network {
         });
         made.map_err(raise)
     }
+
+    /// Number of virtual lanes that the routes need.
+    #[getter]
+    fn lanes(&self) -> u8 {
+        self.plan.lanes()
+    }
 }
 
 /// Builds a fat tree; returns its arrays by name.

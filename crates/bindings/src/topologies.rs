@@ -350,17 +350,29 @@ impl NetworkRouting {
 }
 
 /// The same network with routes from forwarding tables: for each switch and node, switch by switch,
-/// the link taken, `2**32 - 1` where the table has no entry.
+/// the link taken, `2**32 - 1` where the table has no entry. Paths are spread over virtual lanes if
+/// they can deadlock on one: as in `like`, an earlier result, if its links and tables are the same.
 #[pyfunction]
+#[pyo3(signature = (network, forward, like=None))]
 fn with_forwarding(
     py: Python<'_>,
     network: Py<Network>,
     forward: PyReadonlyArray1<'_, u32>,
+    like: Option<Py<Network>>,
 ) -> PyResult<Network> {
     let fabric = &network.get().fabric;
     let forward = forward.as_slice()?;
-    let routes = py.detach(|| Routes::forwarding(fabric, forward)).map_err(raise)?;
-    Network::assemble(fabric.clone(), routes).map_err(raise)
+    let made = py.detach(|| -> Result<Network, FabricError> {
+        let table = RoutingRule::Table(Routes::forwarding(fabric, forward)?);
+        let mut plan = RoutePlan::new(fabric, table)?;
+        let like = like.as_ref().map(Py::get);
+        if !like.is_some_and(|known| plan.take_lanes_of(fabric, &known.plan, &known.fabric)) {
+            plan.spread_over_lanes(fabric)?;
+        }
+        let routes = plan.to_table(fabric)?;
+        Ok(Network { fabric: fabric.clone(), routes, plan })
+    });
+    made.map_err(raise)
 }
 
 /// Adds this file's functions and classes to the module.

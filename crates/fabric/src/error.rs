@@ -138,6 +138,15 @@ pub enum FabricError {
         /// Link and lane of each channel; each waits for the next, the last for the first.
         cycle: Vec<(u32, u8)>,
     },
+    /// Routes that can deadlock even if they are spread over so many virtual lanes.
+    TooFewLanes {
+        /// Number of lanes.
+        lanes: u8,
+        /// Switch at which the first path begins that would close a cycle on every lane.
+        from: u32,
+        /// Node where it ends.
+        node: u32,
+    },
     /// An allocation failed.
     OutOfMemory {
         /// What the memory was for.
@@ -193,6 +202,24 @@ impl FabricError {
                 parts.extend_from_slice(why);
                 parts
             }
+            Self::ForwardingLoop { .. } | Self::ForeignLink { .. } | Self::TooFewLanes { .. } => {
+                self.of_forwarding_tables()
+            }
+            Self::Deadlock { cycle } => cycle_message("the routes can deadlock", cycle),
+            Self::OutOfMemory { what, bytes } => {
+                let gib = *bytes as f64 / f64::from(1 << 30);
+                message![format!(
+                    "{what} would take {gib:.1} GiB of memory, more than this machine can provide"
+                )]
+            }
+            Self::Parameter { field, value, why } => message![format!("{field} = {value}: {why}")],
+        }
+    }
+
+    /// The message for forwarding tables that cannot be used.
+    fn of_forwarding_tables(&self) -> Vec<MessagePart> {
+        use MessagePart::{Link, Node, Switch};
+        match self {
             Self::ForwardingLoop { switch, node } => message![
                 "the forwarding tables send packets for ",
                 Node(*node),
@@ -207,14 +234,14 @@ impl FabricError {
                 Link(*link),
                 ", which does not leave that switch"
             ],
-            Self::Deadlock { cycle } => cycle_message("the routes can deadlock", cycle),
-            Self::OutOfMemory { what, bytes } => {
-                let gib = *bytes as f64 / f64::from(1 << 30);
-                message![format!(
-                    "{what} would take {gib:.1} GiB of memory, more than this machine can provide"
-                )]
-            }
-            Self::Parameter { field, value, why } => message![format!("{field} = {value}: {why}")],
+            Self::TooFewLanes { lanes, from, node } => message![
+                format!("the routes can deadlock on {lanes} virtual lanes: packets from "),
+                Switch(*from),
+                " to ",
+                Node(*node),
+                " would close a cycle of waiting buffers on each of them"
+            ],
+            _ => Vec::new(),
         }
     }
 

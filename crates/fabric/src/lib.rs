@@ -14,6 +14,7 @@ pub mod fat_tree;
 mod forwarding;
 mod global;
 pub mod hyperx;
+mod lane_assignment;
 mod memory;
 pub mod modified_tree;
 pub mod pgft;
@@ -26,6 +27,7 @@ pub mod yellowstone;
 pub use build::CableList;
 pub use error::{FabricError, MessagePart, cycle_message};
 pub use global::Arrangement;
+pub use lane_assignment::DATA_LANES;
 pub use routes::Routes;
 pub use rules::{Detour, RoutePlan, RouteState, RouteStep, RoutingRule};
 

@@ -39,6 +39,11 @@ pub struct Routes {
     pub set_start: Vec<u32>,
     /// Links of all candidate sets, ascending within a set.
     pub set_links: Vec<u32>,
+    /// Virtual lane of the path from (switch, column), as `table`; empty if all take lane 0. See
+    /// [`crate::RoutePlan::spread_over_lanes`].
+    pub lane: Vec<u8>,
+    /// Number of virtual lanes that packets take.
+    pub lanes: u8,
     /// Data for D-mod-k.
     pub(crate) d_mod_k: DModK,
     /// Replaces the table in large regular trees; the table is then empty.
@@ -150,7 +155,10 @@ impl Routes {
             + self.table.capacity()
             + self.set_start.capacity()
             + self.set_links.capacity();
-        4 * words + self.d_mod_k.bytes() + self.tree.as_ref().map_or(0, TreeRoutes::bytes)
+        4 * words
+            + self.lane.capacity()
+            + self.d_mod_k.bytes()
+            + self.tree.as_ref().map_or(0, TreeRoutes::bytes)
     }
 
     /// Whether `switch` has a route to `node`, which is attached to another switch.
@@ -190,6 +198,8 @@ impl Routes {
             table: Vec::new(),
             set_start: vec![0],
             set_links: Vec::new(),
+            lane: Vec::new(),
+            lanes: 1,
             d_mod_k: DModK::plain(fabric.n_switches),
             tree: None,
         };

@@ -234,7 +234,7 @@ class _EngineRun:
         scenario, routes, settings = self.prepared.scenario, self.routes, self.settings
         require_memory(
             self.fabric, scenario, traffic.program,
-            lanes=scenario.engine.services * (routes.rule.lanes if routes.rule else 1),
+            lanes=scenario.engine.services * routes.lanes,
             measure=settings.measure,
         )  # fmt: skip
         section = scenario.fabric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,10 @@ from tailback.stages import stage
 
 Ints = NDArray[np.int64]
 
+_ROUTED: deque[_core.Network] = deque(maxlen=1)
+"""The network that forwarding tables routed last: one diagnosis routes hundreds of networks by the
+same tables, with other rates, and their virtual lanes are the same."""
+
 
 @dataclass(frozen=True)
 class Routes:
@@ -32,13 +37,18 @@ class Routes:
         network: The fabric in the engine's form.
         rule: The rule; None for the network's own routes.
         detour: Whether packets may take non-minimal paths.
-        notes: Irregularities that were tolerated.
+        notes: Irregularities that were tolerated, and what was assumed.
     """
 
     network: _core.Network
     rule: _core.NetworkRouting | None = None
     detour: Literal["never", "valiant", "ugal"] = "never"
     notes: tuple[str, ...] = ()
+
+    @property
+    def lanes(self) -> int:
+        """Number of virtual lanes that the routes need."""
+        return (self.rule or self.network).lanes
 
 
 @stage("routes")
@@ -64,13 +74,12 @@ def routes_for(
     found = tables_of(scenario, fabric)
     if section.forwarding is not None and found is not None:
         try:
-            network = forwarding_network(fabric, found.link)
-            rule = _core.NetworkRouting.of_network(network)
-            require_deadlock_free(fabric, rule, place="[fabric] forwarding")
+            network = forwarding_network(fabric, found.link, next(iter(_ROUTED), None))
+            _ROUTED.append(network)
         except FabricError as error:
             error.located(section.forwarding)
             raise
-        return Routes(network, notes=tuple(found.notes))
+        return Routes(network, notes=(*found.notes, *_lane_notes(network.lanes)))
     if section.topology is None:
         return Routes(network_of(fabric, nodes))
     topology = parse_topology(section.topology)
@@ -89,6 +98,16 @@ def routes_for(
     if name == "valiant":
         return Routes(network, rule, "valiant")
     return Routes(network, rule, "ugal" if name == "ugal" else "never")
+
+
+def _lane_notes(lanes: int) -> list[str]:
+    """Says that the paths of forwarding tables were given several virtual lanes."""
+    if lanes == 1:
+        return []
+    return [
+        f"forwarding tables name no virtual lanes: paths were spread over {lanes} lanes so that "
+        "the routes cannot deadlock; the subnet manager may have chosen others"
+    ]
 
 
 def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:

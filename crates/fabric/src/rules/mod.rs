@@ -126,7 +126,7 @@ pub enum Detour {
 /// A routing rule prepared for one fabric.
 #[derive(Debug, Clone)]
 pub enum RoutingRule {
-    /// Up/down routes or forwarding tables: one lane, no state.
+    /// Up/down routes or forwarding tables; with more than one lane, the state is the lane plus 1.
     Table(Routes),
     /// Dimension order on tori and meshes.
     DimensionOrder(DimensionOrder),
@@ -165,7 +165,7 @@ impl RoutePlan {
     /// Number of virtual lanes that the rule needs.
     pub fn lanes(&self) -> u8 {
         match &self.rule {
-            RoutingRule::Table(_) => 1,
+            RoutingRule::Table(routes) => routes.lanes,
             RoutingRule::DimensionOrder(rule) => rule.lanes(),
             RoutingRule::HyperX(rule) => rule.lanes(),
             RoutingRule::Dragonfly(rule) => rule.lanes(),
@@ -224,7 +224,8 @@ impl RoutePlan {
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> RouteStep<'_> {
         if let RoutingRule::Table(routes) = &self.rule {
             let links = routes.candidates(switch, node);
-            return RouteStep { links, next: state, lane: 0, non_minimal: 0 };
+            let (lane, next) = routes.lane_of_path(switch, node, state);
+            return RouteStep { links, next, lane, non_minimal: 0 };
         }
         self.next_by_rule(switch, node, via, state)
     }
@@ -233,12 +234,10 @@ impl RoutePlan {
         let state = self.end_reached_detour(switch, via, state);
         let goal = self.node_switch[node as usize];
         match &self.rule {
-            RoutingRule::Table(routes) => RouteStep {
-                links: routes.candidates(switch, node),
-                next: state,
-                lane: 0,
-                non_minimal: 0,
-            },
+            RoutingRule::Table(routes) => {
+                let (lane, next) = routes.lane_of_path(switch, node, state);
+                RouteStep { links: routes.candidates(switch, node), next, lane, non_minimal: 0 }
+            }
             RoutingRule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
             RoutingRule::HyperX(rule) => rule.next(switch, goal, via, state),
             RoutingRule::Dragonfly(rule) => rule.next(switch, goal, via, state),
@@ -336,7 +335,7 @@ impl RoutePlan {
         hops
     }
 
-    /// The same routes as a routing table, which has one lane and no non-minimal candidates.
+    /// The same routes as a routing table, which has no non-minimal candidates.
     ///
     /// # Errors
     /// [`FabricError::WrongTopology`] if the rule needs more than that.
