@@ -111,6 +111,10 @@ api! {
     on_atomic = b"OTF2_EvtReaderCallbacks_SetRmaAtomicCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_blocking = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteBlockingCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_complete = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteNonBlockingCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_collective = b"OTF2_EvtReaderCallbacks_SetRmaCollectiveEndCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_group = b"OTF2_EvtReaderCallbacks_SetRmaGroupSyncCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_sync = b"OTF2_EvtReaderCallbacks_SetRmaSyncCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_release = b"OTF2_EvtReaderCallbacks_SetRmaReleaseLockCallback\0": fn(Handle, *const c_void) -> Code;
 }
 
 unsafe extern "C" {
@@ -430,6 +434,10 @@ impl Archive<'_> {
             (api.on_atomic)(callbacks, atomic::<S> as *const c_void);
             (api.on_rma_blocking)(callbacks, rma_complete::<S> as *const c_void);
             (api.on_rma_complete)(callbacks, rma_complete::<S> as *const c_void);
+            (api.on_rma_collective)(callbacks, rma_collective::<S> as *const c_void);
+            (api.on_rma_group)(callbacks, rma_group::<S> as *const c_void);
+            (api.on_rma_sync)(callbacks, rma_sync::<S> as *const c_void);
+            (api.on_rma_release)(callbacks, rma_release::<S> as *const c_void);
             let data = ptr::from_mut(sink).cast();
             let mut code = (api.register_events)(self.reader, events, callbacks, data);
             (api.evt_callbacks_delete)(callbacks);
@@ -588,4 +596,9 @@ event_callbacks! {
     atomic(window: u32, peer: u32, _kind: u8, sent: u64, received: u64, id: u64) =>
         TraceEvent::OneSided { window, peer, sent, received, id };
     rma_complete(_window: u32, id: u64) => TraceEvent::OneSidedComplete { id };
+    rma_collective(_operation: u8, _level: u32, window: u32, _root: u32, _sent: u64,
+        _received: u64) => TraceEvent::OneSidedSync { window };
+    rma_group(_level: u32, window: u32, _group: u32) => TraceEvent::OneSidedSync { window };
+    rma_sync(window: u32, _peer: u32, _kind: u8) => TraceEvent::OneSidedSync { window };
+    rma_release(window: u32, _peer: u32, _lock: u64) => TraceEvent::OneSidedSync { window };
 }

@@ -97,7 +97,8 @@ class MessageColumns:
         path: Its call path, an index into :attr:`Trace.paths`, shape (M,).
         peer: Receiver, sender or root, local to the communicator, shape (M,).
         comm: Communicator, shape (M,).
-        tag: MPI tag, or the operation of a collective, shape (M,).
+        tag: MPI tag, the operation of a collective, or the window of a one-sided record, shape
+            (M,).
         bytes: Bytes; of a collective bytes sent, shape (M,).
         received: Bytes a collective received, shape (M,).
         posted: Row that posted the request this one completes or cancels, -1 unknown, shape (M,).
